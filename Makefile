@@ -1,0 +1,49 @@
+# Everything here works from a fresh clone with Python 3.11+ and make: each target creates .venv and installs what it needs.
+PYTHON ?= python3
+BIN := .venv/bin
+export PYTHONWARNDEFAULTENCODING =
+
+.PHONY: demo test check lint test-slow mutants bench format clean
+
+demo: .venv/demo
+	$(BIN)/python examples/plot_do_error_bars_help.py build/demo
+
+test: .venv/dev
+	$(BIN)/python -m pytest -n 2 -q
+
+test-slow: .venv/dev
+	$(BIN)/python -m pytest -n 2 -q -m slow
+
+check: lint test
+
+lint: .venv/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+mutants: .venv/dev
+	$(BIN)/python tests/mutants.py
+
+bench: .venv/dev
+	$(BIN)/python benchmarks/gaussian_dense.py
+
+format: .venv/dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv build
+
+.venv/pip:
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q -U "pip>=25.1"
+	@touch $@
+
+.venv/demo: .venv/pip pyproject.toml
+	$(BIN)/python -m pip install -q -e . --group demo
+	@touch $@
+
+.venv/dev: .venv/pip pyproject.toml
+	$(BIN)/python -m pip install -q -e . --group dev
+	@touch $@ .venv/demo

@@ -1,0 +1,7 @@
+"""Classifiers that hold when the data does not."""
+
+from holdfast._core.exceptions import CollapseWarning as CollapseWarning
+from holdfast._core.version import __version__ as __version__
+from holdfast.estimators import GaussianRobustClassifier as GaussianRobustClassifier
+from holdfast.estimators import critical_noise as critical_noise
+from holdfast.uncertainty import GaussianNoise as GaussianNoise

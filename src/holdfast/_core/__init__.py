@@ -1,0 +1,1 @@
+"""The nouns everything else is made of: parameter objects, sets, losses, rows, problems, solutions."""

@@ -1,0 +1,30 @@
+"""When to use compiled kernels; `kernels` itself is imported only where they repay loading it."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from typing import Any
+
+WORTHWHILE = 2e6
+"""Matrix entries from which a fit repays loading the kernels (0.2 s once they are cached on disk)."""
+
+
+@cache
+def is_available() -> bool:
+    """Return whether numba is installed."""
+    return importlib.util.find_spec("numba") is not None
+
+
+def repays(n_entries: int) -> bool:
+    """Return whether passes over so many matrix entries should be compiled."""
+    return n_entries >= WORTHWHILE and is_available()
+
+
+def kernel(name: str) -> Any | None:
+    """Return the compiled function of this name, or None without numba."""
+    if not is_available():
+        return None
+    from holdfast._core import kernels
+
+    return getattr(kernels, name)

@@ -1,0 +1,81 @@
+"""What a loss is: a convex function of the margin deficit and of the scale of the noise."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.parameters import Parameters
+from holdfast._core.problem import Epigraph
+
+Array = NDArray[np.float64]
+
+
+class Loss(Parameters, ABC):
+    r"""A loss :math:`\ell(u, t)`, jointly convex and nondecreasing in both arguments.
+
+    :math:`u = 1 - y f(x)` is the margin deficit and :math:`t \ge 0` says how far the uncertainty of the row can push its
+    score: the support function of a set (worst case) or the standard deviation of a cloud (expectation).
+    All methods are elementwise in float64 and accept any finite `u` and any `t` >= 0, zero included.
+
+    Attributes
+    ----------
+    is_homogeneous : bool
+        Whether :math:`\ell(ku, kt) = k\,\ell(u, t)` for k > 0. Such a loss has a kink at t = 0.
+    has_dual : bool
+        Whether `dual_value` and `dual_scale` are known, from which a certificate is made.
+    is_rowwise : bool
+        Whether a row costs the same alone as among others, so that a pass may go block by block.
+    is_proper : bool
+        Whether the slope in u at u = 1 + f is the probability of the positive class at score f.
+    """
+
+    is_homogeneous = False
+    has_dual = False
+    is_rowwise = True
+    is_proper = False
+
+    @abstractmethod
+    def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        r"""Return :math:`\ell`, :math:`\partial\ell/\partial u` and :math:`\partial\ell/\partial t`."""
+
+    @abstractmethod
+    def curvature(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        r"""Return :math:`\ell_{uu}`, :math:`\ell_{ut}` and :math:`\ell_{tt}`."""
+
+    def value(self, u: Array, t: Array) -> Array:
+        r"""Return :math:`\ell(u, t)`."""
+        return self.evaluate(u, t)[0]
+
+    def dual_value(self, a: Array) -> Array:
+        r"""Return the part :math:`v(a)` of the conjugate form :math:`\ell(u,t) = \max_a\, a(u-1) + v(a) + p(a)\,t`."""
+        raise NotImplementedError(f"{type(self).__name__} has no known dual form.")
+
+    def dual_scale(self, a: Array) -> Array:
+        r"""Return the part :math:`p(a)` of the conjugate form :math:`\ell(u,t) = \max_a\, a(u-1) + v(a) + p(a)\,t`."""
+        raise NotImplementedError(f"{type(self).__name__} has no known dual form.")
+
+    def largest_norm(self, pull: float, sigma: float, imbalance: float | None) -> float:
+        """Return a bound on the optimal weights' l2 norm, or inf where none is known.
+
+        `pull` is the norm of the weighted mean of y x (without intercept) or half the distance of the class means (with
+        one), `sigma` the noise, `imbalance` the share of the larger class times two, None without intercept.
+        """
+        return np.inf
+
+    def epigraph(self) -> Epigraph | None:
+        """Return how a conic solver sees the loss, or None where no cone is known."""
+        return None
+
+    def compiled(self) -> Any | None:
+        """Return a compiled ``kernel(u, t, l, l_u, l_t)`` equal to `evaluate`, or None without numba."""
+        return None
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """Return instances that every test of a loss is run on."""
+        return [cls()]

@@ -1,0 +1,76 @@
+"""What the data look like to everything else: passes over rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Elementwise(Protocol):
+    """What a pass needs to know of a loss."""
+
+    is_rowwise: bool
+
+    def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]: ...
+
+    def compiled(self) -> Any | None: ...
+
+
+class MarginPass(NamedTuple):
+    """What one pass over the rows brings back."""
+
+    value: float
+    """Weighted sum of the losses."""
+    pull: Array
+    """sum_i r_i x_i with r = weight * sign * slope in u, shape (n_features,)."""
+    balance: float
+    """sum_i r_i."""
+    scale_slopes: Array
+    """weight * slope in t, shape (n_samples,), or their sum, shape (), where t is common."""
+
+
+class Rows(ABC):
+    """Rows of features that can be passed over; where they live and in what format is their own affair."""
+
+    n_samples: int
+    n_features: int
+
+    @abstractmethod
+    def dot(self, w: Array) -> Array:
+        """Return X w in float64, shape (n_samples,)."""
+
+    @abstractmethod
+    def transpose_dot(self, r: Array) -> Array:
+        """Return X' r in float64, shape (n_features,)."""
+
+    @abstractmethod
+    def gram(self, weights: Array) -> Array:
+        """Return sum_i weights_i x_i x_i', shape (n_features, n_features), for weights >= 0."""
+
+    @abstractmethod
+    def square_sums(self, weights: Array) -> Array:
+        """Return sum_i weights_i x_ij**2, shape (n_features,)."""
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.intp] | slice) -> Rows:
+        """Return some of the rows."""
+
+    @abstractmethod
+    def blocks(self) -> Iterator[tuple[slice, Any]]:
+        """Yield (which rows, those rows) from first to last, each block small enough to stay in cache."""
+
+    @abstractmethod
+    def dense_blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Yield (which rows, those rows as a float64 array) from first to last."""
+
+    @abstractmethod
+    def margin_pass(
+        self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float
+    ) -> MarginPass:
+        """Return value and slopes of sum_i weights_i * loss(target - signs_i (x_i'w + b), t_i), X being read once."""

@@ -1,0 +1,71 @@
+"""How a solver ended: parameters, proof, and advice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Status(Enum):
+    """Why a solver stopped. The value is what to do about it."""
+
+    SOLVED = "Solved: nothing to do."
+    ITERATION_LIMIT = "Stopped at max_iter. Raise max_iter, or raise tol if this accuracy is enough."
+    STALLED = (
+        "No further progress is possible in floating point at this point. Put the features on similar scales "
+        "(StandardScaler), or raise tol if this accuracy is enough."
+    )
+    UNCERTIFIED = (
+        "The solver is content but the certified gap is above tol. Put the features on similar scales "
+        "(StandardScaler), add a small ridge (alpha > 0), or raise tol."
+    )
+    NO_BOUND = "No lower bound is known for this problem, so its gap is infinite. Add a ridge (alpha > 0) to have one."
+
+
+@dataclass
+class Solution:
+    """What a solver found.
+
+    Attributes
+    ----------
+    parameters : ndarray of shape (n_parameters,)
+        Weights, then the intercept where the problem has one.
+    status : Status
+    objective : float
+        Value at `parameters`, as the solver saw it.
+    lower_bound : float
+        A number no parameters can go below, -inf where none is known.
+    n_iter : int
+        Steps taken over all stages.
+    solver : str
+        Name of the solver that finished.
+    dual : ndarray of shape (n_samples,) or None
+        A guess of the dual weights, where the solver has a better one than the slopes at `parameters`.
+    """
+
+    parameters: NDArray[np.float64]
+    status: Status
+    objective: float
+    n_iter: int
+    solver: str
+    lower_bound: float = -np.inf
+    dual: NDArray[np.float64] | None = field(default=None, repr=False)
+
+    @property
+    def advice(self) -> str:
+        """What to do about the way it ended, in a sentence."""
+        return self.status.value
+
+    def summary(self) -> dict[str, str | int | float]:
+        """Return the solution's story as plain values, fit to be stored with a model."""
+        return {
+            "status": self.status.name.lower(),
+            "advice": self.advice,
+            "solver": self.solver,
+            "n_iter": self.n_iter,
+            "objective": self.objective,
+            "lower_bound": self.lower_bound,
+        }

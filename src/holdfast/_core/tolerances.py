@@ -1,0 +1,16 @@
+"""The numbers that decide, named and in one place."""
+
+GAP_FLOOR = 1e-9
+"""An objective smaller than this share of the total weight is measured against the share, not against itself."""
+
+ROUNDING = 1e-13
+"""Relative size of what is put down to rounding in float64 sums."""
+
+POLISHED = 1e-15
+"""Newton's decrement, as a share of the objective, at which further steps change only rounding."""
+
+LARGE_Z = 1e8
+"""u / t is clipped to this, far beyond where any loss has become its limit."""
+
+SMALL_WORK = 3e8
+"""n_samples * n_features**2 up to which one factorised Newton step is cheaper than being clever."""

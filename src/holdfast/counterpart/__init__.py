@@ -1,0 +1,7 @@
+"""Counterparts: loss + set + rows give a problem, its certificate and its solution."""
+
+from holdfast.counterpart.certificate import Certificate as Certificate
+from holdfast.counterpart.certificate import certificate as certificate
+from holdfast.counterpart.collapse import critical_factor as critical_factor
+from holdfast.counterpart.margin_scale import MarginScaleProblem as MarginScaleProblem
+from holdfast.counterpart.training import train as train

@@ -1,0 +1,173 @@
+"""The problem behind every linear method: losses of a margin deficit and a scale, plus a ridge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from holdfast._core.loss import Array, Loss
+from holdfast._core.problem import ConeProgram, Curved, Problem
+from holdfast._core.rows import Rows
+from holdfast._core.tolerances import GAP_FLOOR, SMALL_WORK
+from holdfast._core.uncertainty import BoundSet
+from holdfast.counterpart.cones import cone_program
+from holdfast.counterpart.easing import EasedSet
+
+View = TypeVar("View")
+METRIC_ROWS = 20
+"""Rows a parameter that are enough for a sample's Hessian to resemble that of all rows."""
+WIDEST_METRIC = 1000
+"""Features up to which a sample's Hessian is worth its factorisation."""
+WIDEST_HESSIAN = 6000
+"""Features up to which a Hessian is formed (288 MB)."""
+
+
+@dataclass
+class MarginScaleProblem(Problem):
+    r"""Minimise :math:`\sum_i c_i\, \ell(u_i, t_i(w)) + \frac\alpha2 |w|^2`, :math:`u_i = \text{target} - y_i(w^\top x_i + b)`.
+
+    Parameters are w, then b where `fit_intercept`. Rows, signs and weights are referred to, never copied.
+
+    Attributes
+    ----------
+    signs, weights : ndarray of shape (n_samples,)
+        y in {-1, +1} and c >= 0.
+    target : float
+        The margin asked for, 1 but for the collapse test.
+    tilt : ndarray of shape (n_parameters,) or None
+        A linear term added to the objective.
+    """
+
+    rows: Rows
+    signs: Array
+    weights: Array
+    loss: Loss
+    bound: BoundSet
+    alpha: float = 0.0
+    fit_intercept: bool = True
+    target: float = 1.0
+    tilt: Array | None = None
+    _stiffness: float = field(default=0.0, init=False, repr=False)
+
+    @property
+    def n_parameters(self) -> int:
+        return self.rows.n_features + int(self.fit_intercept)
+
+    @property
+    def floor(self) -> float:
+        """The objective below which gaps are measured against the total weight."""
+        return GAP_FLOOR * float(self.weights.sum())
+
+    @property
+    def enough(self) -> float:
+        """A share of 1e-15 of the weight: rounding. A tilted objective is of interest only until it falls below 0."""
+        return 1e-6 * self.floor if self.tilt is None else -self.floor
+
+    def split(self, parameters: Array) -> tuple[Array, float]:
+        """Return w and b."""
+        if self.fit_intercept:
+            return parameters[:-1], float(parameters[-1])
+        return parameters, 0.0
+
+    def join(self, w: Array, b: float) -> Array:
+        """Return the parameters made of w and b."""
+        return np.append(w, b) if self.fit_intercept else w
+
+    def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
+        w, b = self.split(parameters)
+        found = self.rows.margin_pass(self.loss, self.signs, self.weights, w, b, self.bound.support(w), self.target)
+        # Danskin: differentiate as if every row's noise pointed where it hurts most.
+        outward = self.bound.adjoint(w, found.scale_slopes)
+        value = found.value + 0.5 * self.alpha * float(w @ w)
+        gradient = self.join(outward - found.pull + self.alpha * w, -found.balance)
+        square = float(w @ w)
+        self._stiffness = self.alpha + (float(w @ outward) / square if square > 0 else 0.0)
+        if self.tilt is not None:
+            value, gradient = value + float(self.tilt @ parameters), gradient + self.tilt
+        return value, gradient
+
+    def hessian(self, parameters: Array) -> Array:
+        w, b = self.split(parameters)
+        u, t = self.target - self.signs * (self.rows.dot(w) + b), self.bound.support(w)
+        uu, ut, tt = (self.weights * part for part in self.loss.curvature(u, t))
+        slope_t = self.weights * self.loss.evaluate(u, t)[2]
+        mixed = self.signs * ut
+        cross = self.bound.cross(w, self.rows, mixed)
+        H = np.empty((self.n_parameters, self.n_parameters))
+        n = self.rows.n_features
+        H[:n, :n] = self.rows.gram(uu) - cross - cross.T + self.bound.curvature(w, slope_t, tt)
+        H[np.arange(n), np.arange(n)] += self.alpha
+        if self.fit_intercept:
+            H[n, :n] = H[:n, n] = self.rows.transpose_dot(uu) - self.bound.adjoint(w, mixed)
+            H[n, n] = uu.sum()
+        return H
+
+    def metric(self, parameters: Array) -> Array:
+        sample = METRIC_ROWS * self.n_parameters
+        if self.rows.n_samples >= 2 * sample and self.rows.n_features <= WIDEST_METRIC:
+            return self.thinned(sample).hessian(parameters)
+        w, b = self.split(parameters)
+        u, t = self.target - self.signs * (self.rows.dot(w) + b), self.bound.support(w)
+        uu = self.weights * self.loss.curvature(u, t)[0]
+        return self.join(self.rows.square_sums(uu) + self._stiffness, float(uu.sum()))
+
+    def suboptimality(self, parameters: Array, value: float, gradient: Array) -> float:
+        # |g|^2 / (2 kappa): the certified gap to leading order, kappa being the curvature that noise and ridge guarantee
+        w_part, b_part = self.split(gradient)
+        scale = max(abs(value), self.floor)
+        guaranteed = float(w_part @ w_part) / (2 * self._stiffness) if self._stiffness > 0 else np.inf
+        return (guaranteed + b_part**2 / (2 * scale)) / scale
+
+    def longest_step(self, parameters: Array, step: Array) -> float:
+        if not (self.loss.is_homogeneous and self.bound.is_sublinear):
+            return np.inf
+        here, there = (float(np.mean(self.bound.support(self.split(v)[0]))) for v in (parameters, step))
+        return 0.9 * here / there if there > 0 else np.inf
+
+    def view(self, kind: type[View]) -> View | None:
+        if kind is ConeProgram:
+            return cast(View | None, cone_program(self))
+        if kind is Curved and self.rows.n_features > WIDEST_HESSIAN:
+            return None
+        return super().view(kind)
+
+    def work(self) -> dict[str, Any]:
+        n, d = self.rows.n_samples, self.rows.n_features
+        return {"n_samples": n, "n_features": d, "is_cheap_to_factorise": d <= 1000 and n * d * d <= SMALL_WORK}
+
+    def eased(self, delta: float) -> MarginScaleProblem:
+        """Return the problem with noise of deviation `delta` on the score itself; itself at 0."""
+        return replace(self, bound=EasedSet(self.bound, delta)) if delta > 0 else self
+
+    def thinned(self, n_samples: int) -> MarginScaleProblem:
+        """Return the problem on about `n_samples` rows taken by a stride, weighted to stand for all."""
+        stride = max(1, self.rows.n_samples // n_samples)
+        part = slice(None, None, stride)
+        weights = self.weights[part] * (self.weights.sum() / self.weights[part].sum())
+        return replace(
+            self, rows=self.rows.take(part), signs=self.signs[part], weights=weights, bound=self.bound.take(part)
+        )
+
+    def class_weights(self) -> tuple[float, float]:
+        """Return the total weight of the negative and of the positive class."""
+        positive = float(self.weights[self.signs > 0].sum())
+        return float(self.weights.sum()) - positive, positive
+
+    def norm_bound(self) -> float:
+        """Return a bound on the l2 norm of the optimal w: from the ridge, and from the noise where it is isotropic."""
+        # both hold at any optimum: alpha / 2 |w|^2 <= P(w, b) <= P(0, 0)
+        at_zero = float(self.weights.sum() * self.loss.value(np.array([self.target]), np.array(0.0))[0])
+        ridge = np.sqrt(2 * at_zero / self.alpha) if self.alpha > 0 else np.inf
+        if not self.bound.is_isotropic or not self.loss.is_homogeneous:
+            return float(ridge)
+        sigma = float(self.bound.support(np.eye(1, self.rows.n_features)[0]))
+        negative, positive = self.class_weights()
+        if self.fit_intercept:
+            per_class = np.where(self.signs > 0, self.weights / positive, -self.weights / negative)
+            pull = 0.5 * float(np.linalg.norm(self.rows.transpose_dot(per_class)))
+            imbalance = 2 * max(negative, positive) / (negative + positive)
+            return float(min(ridge, self.loss.largest_norm(pull, sigma, imbalance)))
+        pull = float(np.linalg.norm(self.rows.transpose_dot(self.weights * self.signs))) / (negative + positive)
+        return float(min(ridge, self.loss.largest_norm(pull, sigma, None)))

@@ -1,0 +1,51 @@
+"""Passes written once for every matrix that can be cut into blocks of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from holdfast._core.rows import Array, Elementwise, MarginPass, Rows
+
+
+class BlockRows(Rows):
+    """Rows held by a matrix X that knows ``@``, slicing and ``.T``: NumPy arrays and SciPy's CSR alike."""
+
+    def __init__(self, X: Any):
+        self.X = X
+        self.n_samples, self.n_features = X.shape
+
+    def exact(self, block: Any) -> Any:
+        """Return a block in float64, itself if it is that already."""
+        return block.astype(np.float64, copy=False)
+
+    def dot(self, w: Array) -> Array:
+        return np.concatenate([self.exact(block) @ w for _, block in self.blocks()])
+
+    def transpose_dot(self, r: Array) -> Array:
+        return np.sum([self.exact(block).T @ r[rows] for rows, block in self.blocks()], axis=0)
+
+    def square_sums(self, weights: Array) -> Array:
+        return np.sum([self.exact(block * block).T @ weights[rows] for rows, block in self.blocks()], axis=0)
+
+    def take(self, rows: Any) -> Rows:
+        return type(self)(self.X[rows])
+
+    def margin_pass(
+        self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float
+    ) -> MarginPass:
+        own = w.astype(self.X.dtype)
+        value, balance = 0.0, 0.0
+        pull = np.zeros(self.n_features)
+        scale_slopes = np.empty(self.n_samples)
+        for rows, block in self.blocks() if loss.is_rowwise else [(slice(0, self.n_samples), self.X)]:
+            y, c = signs[rows], weights[rows]
+            u = target - y * (np.asarray(block @ own, dtype=np.float64) + b)
+            losses, slopes, scale_slopes[rows] = loss.evaluate(u, t if t.ndim == 0 else t[rows])
+            value += float(c @ losses)
+            r = c * y * slopes
+            balance += float(r.sum())
+            pull += block.T @ r.astype(own.dtype)
+        scale_slopes *= weights
+        return MarginPass(value, pull, balance, scale_slopes if t.ndim else scale_slopes.sum())

@@ -1,0 +1,4 @@
+"""Estimators: thin scikit-learn classes."""
+
+from holdfast.estimators.gaussian_robust import GaussianRobustClassifier as GaussianRobustClassifier
+from holdfast.estimators.gaussian_robust import critical_noise as critical_noise

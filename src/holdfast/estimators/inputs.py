@@ -1,0 +1,90 @@
+"""Checking what a user hands to fit, once, before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import _check_sample_weight
+from threadpoolctl import ThreadpoolController
+
+Array = NDArray[np.float64]
+
+
+def binary_signs(y: Any, name: str) -> tuple[NDArray[Any], Array]:
+    """Return the two sorted classes and y as -1 and +1."""
+    check_classification_targets(y)
+    classes, index = np.unique(y, return_inverse=True)
+    if len(classes) == 1:
+        raise ValueError(
+            f"{name}.fit: y contains one class only, {classes[0]!r}. A classifier needs rows of two classes."
+        )
+    if len(classes) > 2:
+        # the first sentence is the one scikit-learn's own checks look for
+        raise ValueError(
+            f"Only binary classification is supported. The type of the target is {type_of_target(y)}. "
+            f"y has {len(classes)} classes; wrap the estimator in sklearn.multiclass.OneVsRestClassifier."
+        )
+    return classes, np.where(index == 1, 1.0, -1.0)
+
+
+def row_weights(sample_weight: Any, class_weight: Any, X: Any, signs: Array, classes: NDArray[Any], name: str) -> Array:
+    """Return the weight of each row, float64, made of sample_weight and class_weight."""
+    weights = np.asarray(
+        _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True), dtype=np.float64
+    )
+    totals = np.array([weights[signs < 0].sum(), weights[signs > 0].sum()])
+    if not np.all(np.isfinite(totals)):
+        raise ValueError(f"{name}.fit: sample_weight sums to infinity. Scale it down.")
+    if np.any(totals <= 0):
+        what = (
+            "is zero for every row"
+            if not np.any(totals)
+            else f"is zero for every row of class {classes[np.argmin(totals)]!r}"
+        )
+        raise ValueError(f"{name}.fit: sample_weight {what}. Give some row of each class a positive weight.")
+    factors = _class_factors(class_weight, totals, classes, name)
+    return weights * np.where(signs > 0, factors[1], factors[0])
+
+
+def _class_factors(class_weight: Any, totals: Array, classes: NDArray[Any], name: str) -> Array:
+    if class_weight is None:
+        return np.ones(2)
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        return totals.sum() / (2 * totals)
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            f"{name}(class_weight={class_weight!r}): give None, 'balanced', or a dict from class to weight."
+        )
+    unknown = set(class_weight) - set(classes.tolist())
+    if unknown:
+        raise ValueError(
+            f"{name}(class_weight=...): no such class in y: {sorted(map(repr, unknown))}. Classes: {classes.tolist()}."
+        )
+    factors = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+    if not np.all(np.isfinite(factors)) or np.any(factors <= 0):
+        raise ValueError(f"{name}(class_weight={class_weight!r}): weights must be positive numbers.")
+    return factors
+
+
+def number(value: Any, call: str, *, at_least: float = 0.0, strictly: bool = False) -> float:
+    """Return `value` as a float after checking its range; `call` is quoted in the error."""
+    right = isinstance(value, Real) and not isinstance(value, bool | np.bool_) and np.isfinite(float(value))
+    if not right or float(value) < at_least or (strictly and float(value) == at_least):
+        raise ValueError(f"{call}={value!r}): must be a finite number {'>' if strictly else '>='} {at_least:g}.")
+    return float(value)
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> Any:
+    """Return a context in which BLAS runs on one thread: on small matrices two are slower, on a busy machine many times so."""
+    return _threads().limit(limits=1, user_api="blas")

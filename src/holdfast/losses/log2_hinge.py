@@ -1,0 +1,77 @@
+"""The base-2 softplus as a perspective: a light upper bound of the Gaussian hinge."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit, xlogy
+
+from holdfast._core.loss import Array
+from holdfast._core.problem import Epigraph
+from holdfast.losses.perspective import PerspectiveLoss
+
+LN2 = np.log(2.0)
+
+
+class Log2Hinge(PerspectiveLoss):
+    r"""The loss :math:`t \log_2(1 + 2^{u/t})`; its dual scale is the binary entropy in bits.
+
+    At the noise :math:`\sigma/\sqrt{2\pi}` it lies above the Gaussian hinge at :math:`\sigma`, by at most 0.0118 t
+    in the family's units.
+
+    Examples
+    --------
+    >>> Log2Hinge().value(np.array([0.0]), np.array(1.0))
+    array([1.])
+    """
+
+    def tail(self, x: Array) -> Array:
+        return np.log1p(np.exp(-LN2 * x)) / LN2
+
+    def slope(self, z: Array) -> Array:
+        return expit(LN2 * z)
+
+    def second(self, z: Array) -> Array:
+        return LN2 * expit(LN2 * z) * expit(-LN2 * z)
+
+    def psi(self, z: Array) -> Array:
+        x = LN2 * np.abs(z)
+        return (np.log1p(np.exp(-x)) + x * expit(-x)) / LN2
+
+    def conjugate(self, a: Array) -> Array:
+        return -(xlogy(a, a) + xlogy(1 - a, 1 - a)) / LN2
+
+    def largest_norm(self, pull: float, sigma: float, imbalance: float | None) -> float:
+        if imbalance is not None:
+            r = -pull / sigma
+            return float(imbalance * self._slope_over_f(r) / sigma)
+        if pull == 0:
+            return 0.0
+        q = pull / sigma
+
+        def residual(z: float) -> float:
+            # psi / f' = f / f' - z, and f / f' -> 1 / ln 2 as z -> -inf
+            return (
+                float(np.log(1 / self._slope_over_f(z) - z) - np.log(q))
+                if z > -30
+                else float(np.log(1 / LN2 - z) - np.log(q))
+            )
+
+        low, high = -2 * q - 5, 10 + 3 * max(0.0, -np.log(q))
+        return float(1 / (pull + sigma * brentq(residual, low, high, xtol=1e-14)))
+
+    def _slope_over_f(self, z: float) -> float:
+        if z < -500:
+            return LN2
+        return float(self.slope(np.array(z)) / self.f(np.array(z)))
+
+    def epigraph(self) -> Epigraph:
+        # v with t 2^((u - v) / t) <= p, t 2^(-v / t) <= q, p + q <= t; extra variables v, p, q
+        return Epigraph(
+            cost=[0, 0, 1, 0, 0],
+            cones=[
+                ("exponential", [[LN2, 0, -LN2, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 1, 0]]),
+                ("exponential", [[0, 0, -LN2, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 1]]),
+                ("nonnegative", [[0, 1, 0, -1, -1]]),
+            ],
+        )

@@ -1,0 +1,7 @@
+"""Solvers: they minimise views and know neither losses nor sets."""
+
+from holdfast.solvers.clarabel import Clarabel as Clarabel
+from holdfast.solvers.newton import Newton as Newton
+from holdfast.solvers.quasi_newton import QuasiNewton as QuasiNewton
+from holdfast.solvers.selection import pick as pick
+from holdfast.solvers.selection import solve as solve

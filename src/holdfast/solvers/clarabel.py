@@ -1,0 +1,50 @@
+"""The conic interior-point solver Clarabel, for what has a cone program, and as a referee."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from holdfast._core.problem import ConeProgram, Problem
+from holdfast._core.solution import Solution, Status
+from holdfast._core.solver import Array, Report, Solver, silent
+
+
+class Clarabel(Solver):
+    """Clarabel on the problem's cone program. Accurate on small problems, slow on large ones."""
+
+    name = "clarabel"
+    needs = (ConeProgram,)
+
+    def preference(self, work: dict[str, Any]) -> float:
+        return 0.0
+
+    def minimise(
+        self, problem: Problem, start: Array, *, tol: float, max_iter: int, report: Report = silent
+    ) -> Solution:
+        import clarabel
+
+        program = problem.view(ConeProgram)
+        assert program is not None
+        kinds = {
+            "zero": clarabel.ZeroConeT,
+            "nonnegative": clarabel.NonnegativeConeT,
+            "second_order": clarabel.SecondOrderConeT,
+            "exponential": lambda size: clarabel.ExponentialConeT(),
+        }
+        settings = clarabel.DefaultSettings()
+        settings.verbose = False
+        settings.max_iter = min(max_iter, 500)
+        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = min(max(0.1 * tol, 1e-9), 1e-8)
+        cones = [kinds[kind](size) for kind, size in program.cones]
+        found = clarabel.DefaultSolver(program.P, program.q, program.A, program.b, cones, settings).solve()
+        report(f"clarabel: {found.status} after {found.iterations} iterations")
+        # "AlmostSolved" is not solved: it is what remains when the accuracy asked for could not be had.
+        status = {"Solved": Status.SOLVED, "MaxIterations": Status.ITERATION_LIMIT}.get(
+            str(found.status), Status.STALLED
+        )
+        parameters = np.array(found.x)[: program.n_parameters]
+        if not np.all(np.isfinite(parameters)):
+            parameters = np.zeros(program.n_parameters)
+        return Solution(parameters, status, found.obj_val + program.constant, max(1, found.iterations), self.name)

@@ -1,0 +1,65 @@
+"""Picking the solver that suits a problem, or saying why none does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.parameters import resolve
+from holdfast._core.problem import Problem
+from holdfast._core.solution import Solution
+from holdfast._core.solver import Report, Solver, silent
+from holdfast.solvers.clarabel import Clarabel
+from holdfast.solvers.newton import Newton
+from holdfast.solvers.quasi_newton import QuasiNewton
+
+BUILT_IN: dict[str, type[Solver]] = {cls.name: cls for cls in (Newton, QuasiNewton, Clarabel)}
+
+
+def missing(problem: Problem, solver: Solver) -> list[str]:
+    """Return the names of the views that `solver` needs and `problem` does not offer."""
+    return [kind.__name__ for kind in solver.needs if problem.view(kind) is None]
+
+
+def pick(problem: Problem, solver: Solver | str | None = None) -> Solver:
+    """Return the solver to use: the one asked for if it fits, else the fitting one that suits the problem's size best."""
+    if solver is not None:
+        chosen: Solver = resolve(solver, BUILT_IN, "solver=%s")
+        if not isinstance(chosen, Solver):
+            raise ValueError(
+                f"solver={chosen!r}: give None, one of {', '.join(map(repr, BUILT_IN))}, or a solver object."
+            )
+        lacking = missing(problem, chosen)
+        if not lacking:
+            return chosen
+        fitting = [name for name, cls in BUILT_IN.items() if not missing(problem, cls())]
+        raise ValueError(
+            f"solver={solver!r} needs the view {' and '.join(lacking)}, which this problem does not offer. "
+            f"Solvers that fit: {', '.join(map(repr, fitting)) or 'none'}; solver=None picks one."
+        )
+    fits = [cls() for cls in BUILT_IN.values() if not missing(problem, cls())]
+    if not fits:
+        raise ValueError("No built-in solver fits this problem: it offers neither a smooth view nor a cone program.")
+    work = problem.work()
+    return max(fits, key=lambda candidate: candidate.preference(work))
+
+
+def solve(
+    problem: Problem,
+    solver: Solver | str | None = None,
+    *,
+    start: NDArray[np.float64] | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    report: Report = silent,
+) -> Solution:
+    """Minimise `problem` with `solver`, or with the one that suits it best."""
+    chosen = pick(problem, solver)
+    begin = np.zeros(_size(problem)) if start is None else start
+    return chosen.minimise(problem, begin, tol=tol, max_iter=max_iter, report=report)
+
+
+def _size(problem: Any) -> int:
+    return int(problem.n_parameters)

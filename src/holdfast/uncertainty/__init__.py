@@ -1,0 +1,3 @@
+"""Uncertainty: where may a sample be?"""
+
+from holdfast.uncertainty.gaussian import GaussianNoise as GaussianNoise

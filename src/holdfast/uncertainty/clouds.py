@@ -1,0 +1,193 @@
+"""Gaussian clouds bound to rows, known through their one-standard-deviation ellipsoids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.uncertainty import Array, BoundSet
+
+MISSED = 1e-11
+"""Share of a target that a least-squares split may miss by rounding."""
+
+
+def norm(v: Any, axis: int | None = None) -> Array:
+    """Return the l2 norm, also where squares would underflow or overflow."""
+    largest = np.abs(v).max(axis=axis, initial=0.0, keepdims=True)
+    safe = np.where(largest > 0, largest, 1.0)
+    return np.squeeze(safe, axis=axis) * np.sqrt(np.sum(np.square(v / safe), axis=axis))
+
+
+def ratio(numerator: Any, t: Any) -> Array:
+    """Return numerator / t, and 0 where t = 0."""
+    t = np.asarray(t)
+    return np.divide(numerator, t, out=np.zeros(np.broadcast_shapes(np.shape(numerator), t.shape)), where=t > 0)
+
+
+class CommonCloud(BoundSet):
+    r"""One ellipsoid :math:`\{F v : |v|_2 \le 1\}` for all rows; F a number, a diagonal or a matrix."""
+
+    is_common = True
+
+    def __init__(self, factor: Array):
+        self.factor = np.asarray(factor, dtype=np.float64)
+        self.is_isotropic = self.factor.ndim == 0
+
+    def root(self, w: Array) -> Array:
+        """Return F'w, whose norm is the support."""
+        return self.factor.T @ w if self.factor.ndim == 2 else self.factor * w
+
+    def spread(self, v: Array) -> Array:
+        """Return F v."""
+        return self.factor @ v if self.factor.ndim == 2 else self.factor * v
+
+    def matrix(self, n_features: int) -> Array:
+        """Return F as a matrix."""
+        return self.factor if self.factor.ndim == 2 else np.diag(np.broadcast_to(self.factor, n_features))
+
+    def support(self, w: Array) -> Array:
+        return norm(self.root(w))
+
+    def _point(self, w: Array) -> Array:
+        root = self.root(w)
+        return self.spread(ratio(root, norm(root)))
+
+    def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
+        return self._point(w)[None]
+
+    def adjoint(self, w: Array, r: Array) -> Array:
+        return np.sum(r) * self._point(w)
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        return np.array([self.gauge(point) <= 1 + slack for point in np.atleast_2d(points)])
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        point, t = self._point(w), self.support(w)
+        bend = float(ratio(np.sum(first), t))
+        out = (float(np.sum(second)) - bend) * np.outer(point, point)
+        if self.factor.ndim == 2:
+            out += bend * self.factor @ self.factor.T
+        else:
+            out[np.diag_indices_from(out)] += bend * np.square(self.factor)
+        return out
+
+    def cross(self, w: Array, rows: Any, r: Array) -> Array:
+        return np.outer(rows.transpose_dot(r), self._point(w))
+
+    def gauge(self, target: Array) -> float:
+        """Return the smallest multiple of the set that reaches `target`, inf where none does."""
+        if self.factor.ndim == 2:
+            v = np.asarray(np.linalg.lstsq(self.factor, target, rcond=None)[0])
+        else:
+            v = ratio(target, np.broadcast_to(self.factor, target.shape))
+        missed = norm(target - self.spread(v))
+        return float(norm(v)) if missed <= MISSED * norm(target) else np.inf
+
+    def demand(self, target: Array, budgets: Array, w: Array) -> Array:
+        return np.array(self.gauge(target))
+
+    def shortfall(self, target: Array, budgets: Array, w: Array) -> float:
+        if self.factor.ndim == 0:
+            return max(float(norm(target) - self.factor * np.sum(budgets)), 0.0)
+        return float(norm(target - self.adjoint(w, budgets)))
+
+    def factors_of_support(self, n_features: int) -> list[Array]:
+        return [self.matrix(n_features)]
+
+    def scaled(self, factor: float) -> CommonCloud:
+        return CommonCloud(factor * self.factor)
+
+    def take(self, rows: Any) -> CommonCloud:
+        return self
+
+    def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
+        F = self.matrix(n_features)
+        return _ball(rng, (n_draws, 1, F.shape[1])) @ F.T
+
+
+class RowClouds(BoundSet):
+    r"""An ellipsoid :math:`\{F_i v : |v|_2 \le 1\}` for each row; F_i a diagonal (N, n) or a matrix (N, n, r)."""
+
+    def __init__(self, factors: Array):
+        self.factors = factors
+
+    def root(self, w: Array) -> Array:
+        """Return F_i'w for each row."""
+        return self.factors * w if self.factors.ndim == 2 else np.einsum("nij,i->nj", self.factors, w)
+
+    def spread(self, v: Array, rows: Any = slice(None)) -> Array:
+        """Return F_i v_i for some rows."""
+        return self.factors[rows] * v if self.factors.ndim == 2 else np.einsum("nij,nj->ni", self.factors[rows], v)
+
+    def support(self, w: Array) -> Array:
+        return norm(self.root(w), axis=1)
+
+    def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
+        root = self.take(rows).root(w)
+        return self.spread(ratio(root, norm(root, axis=1)[:, None]), rows)
+
+    def adjoint(self, w: Array, r: Array) -> Array:
+        root = self.root(w)
+        scaled = root * ratio(np.broadcast_to(r, len(root)), norm(root, axis=1))[:, None]
+        if self.factors.ndim == 2:
+            return np.einsum("ni,ni->i", self.factors, scaled)
+        return np.einsum("nij,nj->i", self.factors, scaled)
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        return np.array(
+            [
+                CommonCloud(np.asarray(factor)).gauge(point) <= 1 + slack
+                for factor, point in zip(self.factors, points, strict=True)
+            ]
+        )
+
+    def covariance(self, weights: Array) -> Array:
+        """Return sum_i weights_i F_i F_i', shape (n, n), for weights >= 0."""
+        if self.factors.ndim == 2:
+            return np.diag(np.einsum("ni,ni,n->i", self.factors, self.factors, weights))
+        scaled = self.factors * np.sqrt(weights)[:, None, None]
+        return np.tensordot(scaled, scaled, axes=([0, 2], [0, 2]))
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        bend = ratio(first, self.support(w))
+        points = self.maximizer(w)
+        return self.covariance(bend) + (points * (second - bend)[:, None]).T @ points
+
+    def cross(self, w: Array, rows: Any, r: Array) -> Array:
+        return np.sum(
+            [block.T @ (r[part, None] * self.maximizer(w, part)) for part, block in rows.dense_blocks()], axis=0
+        )
+
+    def demand(self, target: Array, budgets: Array, w: Array) -> Array:
+        # q_i = budgets_i C_i v / t_i with the v that makes them add up; v = w and q_i = budgets_i * maximizer_i at the optimum
+        share = ratio(budgets, self.support(w))
+        pooled = self.covariance(share)
+        v = np.asarray(np.linalg.lstsq(pooled, target, rcond=None)[0])
+        if norm(pooled @ v - target) > MISSED * norm(target):
+            return np.full(len(budgets), np.inf)
+        return share * norm(self.root(v), axis=1)
+
+    def shortfall(self, target: Array, budgets: Array, w: Array) -> float:
+        return float(norm(target - self.adjoint(w, budgets)))
+
+    def factors_of_support(self, n_features: int) -> list[Array]:
+        return [np.diag(factor) if factor.ndim == 1 else factor for factor in self.factors]
+
+    def scaled(self, factor: float) -> RowClouds:
+        return RowClouds(factor * self.factors)
+
+    def take(self, rows: Any) -> RowClouds:
+        return RowClouds(self.factors[rows])
+
+    def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
+        v = _ball(rng, (n_draws, len(self.factors), self.factors.shape[-1]))
+        return self.factors * v if self.factors.ndim == 2 else np.einsum("nij,dnj->dni", self.factors, v)
+
+
+def _ball(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Return points of the unit ball along the last axis, half of them on its surface."""
+    v = rng.normal(size=shape)
+    radius = np.minimum(rng.uniform(0, 2, size=shape[:-1]), 1.0)
+    return v / np.linalg.norm(v, axis=-1, keepdims=True) * radius[..., None]

@@ -1,0 +1,169 @@
+"""Gaussian noise of the features: a standard deviation, a covariance or a factor, for all rows or for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
+from holdfast.uncertainty.clouds import CommonCloud, RowClouds
+
+INDEFINITE = -1e-8
+"""An eigenvalue below this share of the largest one is no rounding error of a covariance."""
+
+
+class GaussianNoise(UncertaintySet):
+    r"""Gaussian noise :math:`\delta_i \sim N(0, C_i)` on the features; the score's standard deviation is
+    :math:`t_i(w) = \sqrt{w^\top C_i w}`.
+
+    State what is common to all rows here, in one of the three ways, and what differs by row as metadata of ``fit``
+    (``X_std``, ``X_cov`` or ``X_factor``); a scalar `std` then multiplies the metadata.
+
+    Parameters
+    ----------
+    std : float or array-like of shape (n_features,), default=None
+        Standard deviation of the noise, in the units of the features: one number, or one a feature (independent errors).
+        One number also stands for the adversary who may choose any covariance of trace, or largest eigenvalue,
+        at most std**2: the worst choice has the same score deviation std * ||w||.
+    cov : array-like of shape (n_features, n_features), default=None
+        Covariance of the noise; may be singular.
+    factor : array-like of shape (n_features, r), default=None
+        A factor F of the covariance F F', for noise that a few sources cause together.
+
+    Examples
+    --------
+    >>> noise = GaussianNoise(std=[0.5, 0.0]).at(n_samples=4, n_features=2, metadata={})
+    >>> noise.support(np.array([3.0, -1.0]))
+    np.float64(1.5)
+    """
+
+    metadata = ("X_std", "X_cov", "X_factor")
+
+    def __init__(self, std: Any = None, cov: Any = None, factor: Any = None):
+        self.std = std
+        self.cov = cov
+        self.factor = factor
+
+    def at(self, n_samples: int, n_features: int, metadata: Mapping[str, Any]) -> BoundSet:
+        common = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
+        own = {name: value for name, value in metadata.items() if value is not None}
+        for stated, where in ((common, f"{self!r}"), (own, "fit")):
+            if len(stated) > 1:
+                raise ValueError(f"{where}: {' and '.join(stated)} say the same thing twice. Give one of them.")
+        if not common and not own:
+            raise ValueError(
+                "GaussianNoise(): states no noise. Give std, cov or factor, or pass X_std, X_cov or X_factor."
+            )
+        if not own:
+            return CommonCloud(self._common_factor(n_features))
+        if not common:
+            return _row_clouds(1.0, n_samples, n_features, own)
+        if self.std is None or np.ndim(self.std) > 0:
+            raise ValueError(
+                f"{self!r} together with {next(iter(own))}: the noise is stated twice. "
+                "With metadata, let std be a single number that multiplies it (1.0: as stated)."
+            )
+        return _row_clouds(float(self._common_factor(n_features)), n_samples, n_features, own)
+
+    def _common_factor(self, n_features: int) -> Array:
+        if self.std is not None:
+            std = _numbers(self.std, "GaussianNoise(std=...)", "std")
+            if std.ndim and std.shape != (n_features,):
+                raise ValueError(
+                    f"GaussianNoise(std=...): std has shape {std.shape}; give one number, or one per feature, ({n_features},). "
+                    "Noise that differs by row goes to fit as X_std."
+                )
+            return _nonnegative(std, "GaussianNoise(std=...)", "std")
+        if self.cov is not None:
+            cov = _numbers(self.cov, "GaussianNoise(cov=...)", "cov")
+            if cov.shape != (n_features, n_features):
+                raise ValueError(
+                    f"GaussianNoise(cov=...): cov has shape {cov.shape}, not ({n_features}, {n_features}). "
+                    "Covariances that differ by row go to fit as X_cov."
+                )
+            return _root(cov, "GaussianNoise(cov=...)", "cov")
+        factor = _numbers(self.factor, "GaussianNoise(factor=...)", "factor")
+        if factor.ndim != 2 or len(factor) != n_features:
+            raise ValueError(
+                f"GaussianNoise(factor=...): factor has shape {factor.shape}, not ({n_features}, r). "
+                "Factors that differ by row go to fit as X_factor."
+            )
+        return factor
+
+    @classmethod
+    def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
+        rng = np.random.default_rng(0)
+        factors = rng.normal(size=(5, 3, 2))
+        return [
+            (cls(0.7), {}),
+            (cls(std=[0.5, 0.1, 2.0]), {}),
+            (cls(cov=[[2.0, 0.5, 0.0], [0.5, 1.0, -0.3], [0.0, -0.3, 0.2]]), {}),
+            (cls(factor=factors[0]), {}),
+            (cls(), {"X_std": rng.uniform(0.1, 2.0, size=(5, 3))}),
+            (cls(0.5), {"X_cov": factors @ factors.transpose(0, 2, 1)}),
+            (cls(2.0), {"X_factor": factors}),
+        ]
+
+
+def _row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping[str, Any]) -> RowClouds:
+    """Return each row's own noise, checked."""
+    name, value = next(iter(own.items()))
+    value = _numbers(value, f"fit(..., {name}=...)", name)
+    shapes = {
+        "X_std": "(n_samples, n_features)",
+        "X_cov": "(n_samples, n_features, n_features)",
+        "X_factor": "(n_samples, n_features, r)",
+    }
+    wanted = {
+        "X_std": (n_samples, n_features),
+        "X_cov": (n_samples, n_features, n_features),
+        "X_factor": (n_samples, n_features, *value.shape[2:3]),
+    }[name]
+    if value.shape != wanted or value.ndim != shapes[name].count(",") + 1:
+        raise ValueError(
+            f"{name} has shape {value.shape}; it states the noise of each row and must have shape {shapes[name]}, here with "
+            f"n_samples={n_samples} and n_features={n_features}. Noise common to all rows belongs in the constructor: "
+            f"noise=GaussianNoise({name.removeprefix('X_')}=...)."
+        )
+    if name == "X_std":
+        value = _nonnegative(value, f"fit(..., {name}=...)", name)
+    if name == "X_cov":
+        value = _root(value, f"fit(..., {name}=...)", name)
+    return RowClouds(multiplier * value)
+
+
+def _numbers(value: Any, call: str, name: str) -> Array:
+    try:
+        out = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{call}: {name} must be numbers, got {value!r:.80}.") from None
+    if not np.all(np.isfinite(out)):
+        raise ValueError(
+            f"{call}: {name} contains NaN or infinity. Give every row and feature a finite number; 0 means exact."
+        )
+    return out
+
+
+def _nonnegative(value: Array, call: str, name: str) -> Array:
+    if np.any(value < 0):
+        raise ValueError(
+            f"{call.replace('...', f'{np.min(value):g}') if value.ndim == 0 else call}: {name} must be >= 0."
+        )
+    return value
+
+
+def _root(cov: Array, call: str, name: str) -> Array:
+    """Return factors F with F F' = cov, for one matrix or a stack of them."""
+    if not np.allclose(cov, np.swapaxes(cov, -1, -2), rtol=1e-8, atol=1e-12 * np.abs(cov).max(initial=0.0)):
+        raise ValueError(f"{call}: {name} is not symmetric. A covariance is.")
+    values, vectors = np.linalg.eigh(cov)
+    largest = np.maximum(values.max(axis=-1, initial=0.0), 0.0)
+    if np.any(values.min(axis=-1, initial=0.0) < INDEFINITE * largest) or np.any(values.max(axis=-1, initial=0.0) < 0):
+        worst = np.unravel_index(np.argmin(values.min(axis=-1)), values.shape[:-1])
+        where = f" (row {worst[0]})" if worst else ""
+        raise ValueError(
+            f"{call}: {name} is indefinite{where}: an eigenvalue is {values.min():.3g}. A covariance has none below 0."
+        )
+    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]

@@ -1,0 +1,25 @@
+"""Every estimator: scikit-learn's own checks, none expected to fail."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from holdfast import GaussianNoise, GaussianRobustClassifier
+
+SETTINGS = [
+    GaussianRobustClassifier(),
+    GaussianRobustClassifier(0.1, loss="hinge"),
+    GaussianRobustClassifier(loss="hinge", fit_intercept=False),
+    GaussianRobustClassifier(GaussianNoise(std=0.3), loss="two_point"),
+    GaussianRobustClassifier(0.2, loss="log2", class_weight="balanced"),
+    GaussianRobustClassifier(0.2, loss="quadratic", alpha=0.5),
+    GaussianRobustClassifier(0.5, solver="quasi_newton"),
+]
+
+
+@pytest.mark.filterwarnings(
+    "ignore::holdfast.CollapseWarning",  # tiny, unbalanced or random data: w = 0 is the right answer there
+    "ignore::sklearn.exceptions.ConvergenceWarning",
+)
+@parametrize_with_checks(SETTINGS)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
