@@ -8,7 +8,7 @@ from holdfast import GaussianNoise, GaussianRobustClassifier
 SETTINGS = [
     GaussianRobustClassifier(),
     GaussianRobustClassifier(0.1, loss="hinge"),
-    GaussianRobustClassifier(loss="hinge", fit_intercept=False),
+    GaussianRobustClassifier(0.1, loss="hinge", alpha=1e-3, warm_start=True),
     GaussianRobustClassifier(GaussianNoise(std=0.3), loss="two_point"),
     GaussianRobustClassifier(0.2, loss="log2", class_weight="balanced"),
     GaussianRobustClassifier(0.2, loss="quadratic", alpha=0.5),

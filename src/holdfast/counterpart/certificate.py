@@ -81,12 +81,15 @@ def _best_scale_and_intercept(
     value, gradient, H = evaluate(x)
     free = slice(0, 2 if problem.fit_intercept else 1)
     for _ in range(50):
-        try:
-            move = -np.linalg.solve(H[free, free], gradient[free])
-        except np.linalg.LinAlgError:
+        move = (
+            -np.linalg.pinv(H[free, free], hermitian=True) @ gradient[free]
+            if np.all(np.isfinite(H))
+            else np.full(1, np.nan)
+        )
+        if not np.all(np.isfinite(move)):
             break
         step = np.zeros(2)
-        step[free] = move * min(1.0, 0.9 / max(abs(move[0]), 1e-300) * x[0])
+        step[free] = move * (0.9 * x[0] / abs(move[0]) if abs(move[0]) > 0.9 * x[0] else 1.0)
         promised = gradient @ step
         if not promised < 0:
             break

@@ -75,6 +75,7 @@ class MarginScaleProblem(Problem):
         """Return the parameters made of w and b."""
         return np.append(w, b) if self.fit_intercept else w
 
+    @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
         w, b = self.split(parameters)
         found = self.rows.margin_pass(self.loss, self.signs, self.weights, w, b, self.bound.support(w), self.target)

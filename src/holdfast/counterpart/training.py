@@ -57,16 +57,13 @@ def _certify(
 ) -> tuple[Solution, Certificate]:
     """Return the solution with its proof, after going on where the proof falls short and something can be done."""
     proof = _certified(problem, _returned(found, back))
-    for attempt in range(3):
+    escaped = _escape(smaller, chosen, found, proof.objective, tol, max_iter, report)
+    if escaped is not None:
+        found, proof = escaped, _certified(problem, _returned(escaped, back))
+    for _ in range(3):
         report(f"certified gap {proof.gap:.2e}")
-        if proof.gap <= tol or proof.lower_bound == -np.inf or found.dual is not None or found.n_iter >= max_iter:
+        if proof.gap <= tol or proof.lower_bound == -np.inf or found.n_iter >= max_iter:
             break
-        if smaller.loss.is_homogeneous and attempt == 0:
-            escaped = _escape(smaller, chosen, found, tol, max_iter, report)
-            if escaped is not None:
-                found = escaped
-                proof = _certified(problem, _returned(found, back))
-                continue
         n, d = smaller.rows.n_samples, smaller.rows.n_features
         finisher = Newton() if smaller.view(Curved) is not None and n * d * d <= AFFORDABLE else chosen
         again = finisher.minimise(
@@ -129,7 +126,7 @@ def _descend(
     problem: MarginScaleProblem, solver: Solver, tol: float, max_iter: int, start: Array | None, report: Report
 ) -> Solution:
     """Return a local solution: from `start`, from a solution on fewer rows, or along the path of easings."""
-    accuracy = 0.0 if solver.name == "newton" else 0.3 * tol
+    accuracy = _accuracy(problem, solver, tol)
     used = 0
     if start is None and _is_worth_thinning(problem, solver):
         sample = problem.thinned(METRIC_ROWS * problem.n_parameters)
@@ -142,6 +139,11 @@ def _descend(
     if not problem.loss.is_homogeneous:
         return solver.minimise(problem, np.zeros(problem.n_parameters), tol=accuracy, max_iter=max_iter, report=report)
     return _follow(problem, solver, accuracy, max_iter, report)
+
+
+def _accuracy(problem: MarginScaleProblem, solver: Solver, tol: float) -> float:
+    """Return the gap to aim at: none where going on to rounding costs next to nothing."""
+    return 0.0 if solver.name == "newton" or problem.work()["is_cheap_to_factorise"] else 0.3 * tol
 
 
 def _is_worth_thinning(problem: MarginScaleProblem, solver: Solver) -> bool:
@@ -161,7 +163,8 @@ def _follow(problem: MarginScaleProblem, solver: Solver, accuracy: float, max_it
         theta, used = stage.parameters, used + stage.n_iter
         scales = problem.bound.support(problem.split(theta)[0])
         if delta <= LAST_EASE or used >= max_iter:
-            break
+            # w has shrunk along with the easing: a collapse, it seems, and no place to take steps from
+            return replace(stage, n_iter=used)
         typical = float(np.median(scales))
         if delta <= 0.5 * typical:
             break
@@ -173,11 +176,17 @@ def _follow(problem: MarginScaleProblem, solver: Solver, accuracy: float, max_it
 
 
 def _escape(
-    problem: MarginScaleProblem, solver: Solver, found: Solution, tol: float, max_iter: int, report: Report
+    problem: MarginScaleProblem,
+    solver: Solver,
+    found: Solution,
+    objective: float,
+    tol: float,
+    max_iter: int,
+    report: Report,
 ) -> Solution | None:
     """Return a certified collapse, or a solution that started downhill from it; None where w = 0 is out of the question."""
     constant = 2 * min(problem.class_weights()) if problem.fit_intercept else float(problem.weights.sum())
-    if found.objective < constant * (1 - 1e-6):
+    if not problem.loss.is_homogeneous or objective < constant * (1 - 1e-6):
         return None
     report("testing whether w = 0 is optimal")
     test = examine_collapse(problem, report=report)
@@ -186,6 +195,6 @@ def _escape(
     if proof.gap <= tol:
         return Solution(problem.join(w, b), Status.SOLVED, proof.objective, found.n_iter, solver.name, dual=test.dual)
     start = way_out(problem, test)
-    accuracy = 0.0 if solver.name == "newton" else 0.3 * tol
+    accuracy = _accuracy(problem, solver, tol)
     again = solver.minimise(problem, start, tol=accuracy, max_iter=max(1, max_iter - found.n_iter), report=report)
-    return replace(again, n_iter=again.n_iter + found.n_iter) if again.objective <= found.objective else None
+    return replace(again, n_iter=again.n_iter + found.n_iter) if again.objective <= objective else None

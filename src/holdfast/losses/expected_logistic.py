@@ -20,7 +20,8 @@ class ExpectedLogistic(Loss):
     r"""The expected logistic loss :math:`\mathbb E \log(1 + e^{u - 1 + tZ})`, Z standard normal.
 
     There is no closed form. With :math:`G_k(x, t) = \mathbb E\, \mathrm{softplus}^{(k)}(x + tZ)` and x = u - 1, the
-    loss is :math:`G_0`, its slopes :math:`G_1` and :math:`t\,G_2`, its curvature :math:`G_2,\ t\,G_3,\ G_2 + t^2 G_4`. For t <= 3 the trapezoid rule over z in [-9, 9] gives them to about 5e-12. For larger t it would need ever more nodes,
+    loss is :math:`G_0`, its slopes :math:`G_1` and :math:`t\,G_2`, its curvature :math:`G_2,\ t\,G_3,\ G_2 + t^2 G_4`.
+    For t <= 3 the trapezoid rule over z in [-9, 9] gives them to about 5e-12. For larger t it would need ever more nodes,
     so softplus is written as the hinge averaged over logistic noise, whence
     :math:`G_0 = \int \sigma'(a)\, t f((x-a)/t)\, da` with the Gaussian hinge's f, and the trapezoid rule is used on that:
     145 nodes for any t. Both are sums of convex functions with positive weights, so the computed loss is convex, and

@@ -68,11 +68,13 @@ def _newton_step(view: Curved, theta: Array, gradient: Array) -> tuple[Array, fl
         except (LinAlgError, ValueError):
             ridge = max(10 * ridge, 1e-14)
             continue
-        step = -cho_solve(factor, pull) / scale
-        if view.longest_step(theta, step) >= 1:
+        with np.errstate(over="ignore"):
+            step = -cho_solve(factor, pull) / scale
+        if np.all(np.isfinite(step)) and view.longest_step(theta, step) >= 1:
             return step, float(-0.5 * gradient @ step)
         ridge = max(6 * ridge, 1e-6)
-    step = -gradient / np.square(scale)
+    with np.errstate(over="ignore"):
+        step = np.clip(-gradient / np.square(scale), -1e100, 1e100)
     return step * min(1.0, view.longest_step(theta, step)), float(0.5 * pull @ pull)
 
 
@@ -91,5 +93,14 @@ def _backtrack(
         at_rounding = new_value <= value + 1e-14 * abs(value)
         if at_rounding and abs(new_gradient @ step) < 0.5 * abs(slope):
             return candidate, new_value, new_gradient
-        length *= 0.5
+        length = _shorter(length, slope, new_value - value, abs(value))
     return None
+
+
+def _shorter(length: float, slope: float, rise: float, scale: float) -> float:
+    """Return a shorter step: half of it, or far less where a vanishing Hessian has made it absurdly long."""
+    if not np.isfinite(rise):
+        return 1e-30 * length
+    if rise > 1e12 * scale:
+        return min(0.5 * length, -0.5 * slope * length**2 / rise)
+    return 0.5 * length

@@ -11,6 +11,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from holdfast._core.problem import Problem, Smooth
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
+from holdfast._core.tolerances import POLISHED
 
 
 class QuasiNewton(Solver):
@@ -44,7 +45,7 @@ class QuasiNewton(Solver):
         for n_iter in range(1, max_iter + 1):
             gap = view.suboptimality(theta, value, gradient)
             report(f"quasi-newton {n_iter}: objective {value:.10g}, estimated gap {gap:.2e}")
-            if gap <= tol or value <= view.enough:
+            if gap <= max(tol, POLISHED) or value <= view.enough:
                 status = Status.SOLVED
                 break
             step = -_two_loops(gradient, pairs, metric)
