@@ -79,10 +79,11 @@ def _sweep_signature(dtype):  # type: ignore[no-untyped-def]
 def margin_sweep(X, signs, weights, w, b, t, target, loss, scale_slopes):  # type: ignore[no-untyped-def]
     """Value, pull, balance and sum of scale slopes, 64 rows at a time, so that X is read from memory once.
 
+    Sums are float64 whatever the type of X: with float32 sums a line search near the optimum sees only noise.
+
     `t` has one entry or one a row; `scale_slopes` is filled when it has one a row too.
     """
     n, d = X.shape
-    own = X.dtype.type
     pull, balance, value, total = np.zeros(d), 0.0, 0.0, 0.0
     u, level, loss_u, slope_u, slope_t = (
         np.empty(BLOCK),
@@ -92,13 +93,12 @@ def margin_sweep(X, signs, weights, w, b, t, target, loss, scale_slopes):  # typ
         np.empty(BLOCK),
     )
     level[:] = t[0]
-    v = w.astype(X.dtype)
     for start in range(0, n, BLOCK):
         size = min(BLOCK, n - start)
         for i in range(size):
-            score = own(0)
+            score = 0.0
             for j in range(d):
-                score += X[start + i, j] * v[j]
+                score += X[start + i, j] * w[j]
             u[i] = target - signs[start + i] * (score + b)
         if t.size > 1:
             level[:size] = t[start : start + size]

@@ -32,6 +32,11 @@ class Smooth(Protocol):
         """Return the objective and its gradient."""
         ...
 
+    @property
+    def metric_age(self) -> int:
+        """After how many steps a new metric is worth its price."""
+        ...
+
     def metric(self, parameters: Array) -> Array:
         """Return a cheap estimate of the Hessian: a matrix, or its diagonal as a vector."""
         ...

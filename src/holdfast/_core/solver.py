@@ -35,11 +35,12 @@ class Solver(Parameters, ABC):
 
     @abstractmethod
     def minimise(
-        self, problem: Problem, start: Array, *, tol: float, max_iter: int, report: Report = silent
+        self, problem: Problem, start: Array, *, tol: float, max_iter: int, rough: bool = False, report: Report = silent
     ) -> Solution:
         """Return the best parameters found from `start`.
 
-        It may stop when its own estimate of the relative gap is below `tol`; 0 asks for all that floating point allows.
+        It may stop when its own estimate of the relative gap is below `tol`; 0 asks for all that floating point allows. A
+        `rough` solution, a mere start for something else, is done when the next step promises less than `tol`.
         """
 
     @classmethod

@@ -12,5 +12,5 @@ POLISHED = 1e-15
 LARGE_Z = 1e8
 """u / t is clipped to this, far beyond where any loss has become its limit."""
 
-SMALL_WORK = 3e8
-"""n_samples * n_features**2 up to which one factorised Newton step is cheaper than being clever."""
+SMALL_WORK = 3e6
+"""n_samples * n_features**2 up to which a factorised Newton step costs no more than an evaluation."""

@@ -20,6 +20,8 @@ class Certificate(NamedTuple):
     """A number that no parameters can go below, up to rounding; -inf where none is known."""
     gap: float
     """(objective - lower_bound) / max(objective, floor), never negative."""
+    norm_bound: float = np.inf
+    """A number that the optimal weights' l2 norm cannot exceed; inf where none is known."""
 
 
 def certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Array | None = None) -> Certificate:
@@ -37,92 +39,117 @@ def certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Array | N
     replaces the slopes; it is checked like them.
     """
     scores, t = problem.rows.dot(w), problem.bound.support(w)
-    objective = _objective(problem, scores, t, w, b)
     if problem.loss.has_dual:
-        if dual is None:
-            r, b_best = _best_scale_and_intercept(problem, scores, t, w, b)
-            dual = problem.loss.evaluate(1.0 - problem.signs * (r * scores + b_best), r * t)[1]
-        bound = _dual_bound(problem, w, dual)
-    elif problem.alpha > 0:
-        bound = _strong_convexity_bound(problem, scores, t, w, b)
+        objective, slopes = _slopes_at_best_scale(problem, scores, t, w, b)
+        bound, pull = _dual_bound(problem, w, slopes if dual is None else dual)
     else:
-        bound = -np.inf
+        objective, bound, pull = _strong_convexity_bound(problem, scores, t, w, b)
     scale = max(abs(objective), problem.floor)
     # every loss here is nonnegative
     bound = max(bound, 0.0) if bound > -np.inf else bound
-    return Certificate(objective, min(bound, objective), max(objective - bound, 0.0) / scale)
+    gap = max(objective - bound, 0.0) / scale
+    return Certificate(objective, min(bound, objective), gap, problem.norm_bound(pull))
 
 
-def _objective(problem: MarginScaleProblem, scores: Array, t: Array, w: Array, b: float) -> float:
-    losses = problem.loss.value(1.0 - problem.signs * (scores + b), t)
-    return float(problem.weights @ losses + 0.5 * problem.alpha * w @ w)
-
-
-def _best_scale_and_intercept(
+def _slopes_at_best_scale(
     problem: MarginScaleProblem, scores: Array, t: Array, w: Array, b: float
-) -> tuple[float, float]:
-    """Return the r > 0 and b that minimise the objective at (r w, b): a problem in two numbers, O(n_samples) a step.
+) -> tuple[float, Array]:
+    """Return the objective at (w, b), and the slopes in u at (r w, b') for the best r > 0 and b'.
 
-    It makes w'gradient = 0 and the slope in b vanish, whereby the gap is of second order in the error of w.
+    A problem in two numbers, O(n_samples) a step. It makes w'gradient = 0 and the slope in b vanish, whereby the gap is
+    of second order in the error of w.
     """
-    y, c, loss, square = problem.signs, problem.weights, problem.loss, problem.alpha * float(w @ w)
-    x = np.array([1.0, b])
-
-    def evaluate(x: Array) -> tuple[float, Array, Array]:
-        u, s = 1.0 - y * (x[0] * scores + x[1]), x[0] * t
-        value, slope, scale_slope = loss.evaluate(u, s)
-        uu, ut, tt = (c * part for part in loss.curvature(u, s))
-        along = np.sum(c * (t * scale_slope - y * scores * slope)) + square * x[0]
-        gradient = np.array([along, -np.sum(c * y * slope)])
-        rr = np.sum(uu * scores**2 - 2 * ut * y * scores * t + tt * t * t) + square
-        rb = np.sum(uu * scores - ut * y * t)
-        return c @ value + 0.5 * square * x[0] ** 2, gradient, np.array([[rr, rb], [rb, np.sum(uu)]])
-
-    value, gradient, H = evaluate(x)
-    free = slice(0, 2 if problem.fit_intercept else 1)
+    line = _Ray(problem, scores, t, w)
+    x, free = np.array([1.0, b]), slice(0, 2 if problem.fit_intercept else 1)
+    here = line.evaluate(x)
+    objective = here.value
     for _ in range(50):
-        move = (
-            -np.linalg.pinv(H[free, free], hermitian=True) @ gradient[free]
-            if np.all(np.isfinite(H))
-            else np.full(1, np.nan)
-        )
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            move = _solve_two(line.hessian(x)[free, free], here.gradient[free])
         if not np.all(np.isfinite(move)):
             break
         step = np.zeros(2)
         step[free] = move * (0.9 * x[0] / abs(move[0]) if abs(move[0]) > 0.9 * x[0] else 1.0)
-        promised = gradient @ step
-        if not promised < 0:
+        promised = float(here.gradient @ step)
+        there = line.improved(x, here, step) if promised < 0 else None
+        if there is None:
             break
+        x, here = there
+        # Newton squares the error: after a step that promised 1e-9 nothing is left but rounding
+        if abs(promised) <= 1e-9 * abs(here.value):
+            break
+    return objective, here.slopes
+
+
+class _Point(NamedTuple):
+    value: float
+    gradient: Array
+    slopes: Array
+
+
+class _Ray:
+    """The objective at (r w, b) as a function of x = (r, b)."""
+
+    def __init__(self, problem: MarginScaleProblem, scores: Array, t: Array, w: Array):
+        self.problem, self.scores, self.t = problem, scores, t
+        self.signed = problem.signs * scores
+        self.ridge = problem.alpha * float(w @ w)
+
+    def _deficit(self, x: Array) -> Array:
+        return 1.0 - x[0] * self.signed - x[1] * self.problem.signs
+
+    def evaluate(self, x: Array) -> _Point:
+        c, y = self.problem.weights, self.problem.signs
+        losses, slopes, scale_slopes = self.problem.loss.evaluate(self._deficit(x), x[0] * self.t)
+        weighted = c * slopes
+        along = float(np.sum(c * (self.t * scale_slopes)) - self.signed @ weighted) + self.ridge * x[0]
+        return _Point(float(c @ losses) + 0.5 * self.ridge * x[0] ** 2, np.array([along, -float(y @ weighted)]), slopes)
+
+    def hessian(self, x: Array) -> Array:
+        c, y, t = self.problem.weights, self.problem.signs, self.t
+        uu, ut, tt = (c * part for part in self.problem.loss.curvature(self._deficit(x), x[0] * t))
+        rr = np.sum(uu * self.scores**2 - 2 * ut * self.signed * t + tt * t * t) + self.ridge
+        rb = np.sum(uu * self.scores - ut * y * t)
+        return np.array([[rr, rb], [rb, np.sum(uu)]])
+
+    def improved(self, x: Array, here: _Point, step: Array) -> tuple[Array, _Point] | None:
+        """Return x + step, or with half, a quarter ... of the step, where that is lower; None where nothing is."""
         for _ in range(30):
-            new = evaluate(x + step)
-            if new[0] <= value + 1e-4 * (gradient @ step) or (
-                new[0] <= value * (1 + 1e-15) and abs(new[1] @ step) < abs(promised)
-            ):
-                break
+            there = self.evaluate(x + step)
+            at_rounding = there.value <= here.value * (1 + 1e-15)
+            shrunk = abs(there.gradient @ step) < abs(here.gradient @ step)
+            if there.value <= here.value + 1e-4 * float(here.gradient @ step) or (at_rounding and shrunk):
+                return x + step, there
             step = 0.5 * step
-        else:
-            break
-        x = x + step
-        value, gradient, H = new
-        if abs(promised) <= 1e-18 * abs(value):
-            break
-    return float(x[0]), float(x[1])
+        return None
 
 
-def _dual_bound(problem: MarginScaleProblem, w: Array, a: Array) -> float:
-    """Return the dual objective of `a` made feasible."""
+def _solve_two(H: Array, g: Array) -> Array:
+    """Return -H^-1 g for a symmetric matrix of size 1 or 2, not finite where H is singular."""
+    if len(g) == 1:
+        return -g / H[0]
+    determinant = H[0, 0] * H[1, 1] - H[0, 1] * H[1, 0]
+    return -np.array([H[1, 1] * g[0] - H[0, 1] * g[1], H[0, 0] * g[1] - H[1, 0] * g[0]]) / determinant
+
+
+def _dual_bound(problem: MarginScaleProblem, w: Array, a: Array) -> tuple[float, Array]:
+    """Return the dual objective of `a` made feasible, and the pull that the norm bound needs."""
     loss, c, y = problem.loss, problem.weights, problem.signs
     a = np.clip(a, 0.0, 1.0)
     if problem.fit_intercept:
         positive = float(np.sum((c * a)[y > 0]))
         negative = float(np.sum((c * a)[y < 0]))
-        if min(positive, negative) <= 0:
-            return 0.0
-        a = a * np.where(y > 0, min(1.0, negative / positive), min(1.0, positive / negative))
-    V = problem.rows.transpose_dot(c * a * y)
+        smaller = min(positive, negative)
+        a = a * np.where(y > 0, _share(smaller, positive), _share(smaller, negative))
+    V, pull = problem.rows.transpose_dot(np.column_stack([c * a * y, problem.pull_per_class()])).T
     if problem.alpha > 0:
-        return _penalised(problem, loss, a, V, w)
-    return float(np.sum(c * loss.dual_value(_shrunk_to_fit(problem, loss, a, V, w) * a)))
+        return _penalised(problem, loss, a, V, w), pull
+    k = _shrunk_to_fit(problem, loss, a, V, w)
+    return float(np.sum(c * loss.dual_value(k * a))), pull
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
 
 
 def _shrunk_to_fit(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, w: Array) -> float:
@@ -132,27 +159,22 @@ def _shrunk_to_fit(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, 
     if not np.all(np.isfinite(demand)):
         return 0.0
 
-    def covered(k: float) -> bool:
+    def slack(k: float) -> Array:
         budgets = c * loss.dual_scale(k * a)
-        return bool(np.all(k * demand <= (np.sum(budgets) if problem.bound.is_common else budgets)))
+        return np.atleast_1d((np.sum(budgets) if problem.bound.is_common else budgets) - k * demand)
 
-    if covered(1.0):
+    whole = slack(1.0)
+    if np.all(whole >= 0):
         return 1.0
-    excess = 1e-14
-    while excess < 1 and not covered(1 - excess):
-        excess *= 2
-    if excess >= 1:
-        low, high = 0.0, 0.5
-        for k in 0.5 ** np.arange(1, 900):
-            if covered(k):
-                low, high = k, 2 * k
-                break
-    else:
-        low, high = 1 - excess, 1 - excess / 2
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if covered(middle) else (low, middle)
-    return low
+    cut = max(float(np.max(-whole / np.where(whole < 0, demand, 1.0))), 1e-15)
+    while cut < 0.5:
+        rest = slack(1 - cut)
+        if np.all(rest >= 0):
+            # slack is concave in k, so it lies above its chord, whose root is therefore a proof
+            short = whole < 0
+            return float(1 - cut * np.max(-whole[short] / (rest - whole)[short]))
+        cut *= 2
+    return next((float(k) for k in 0.5 ** np.arange(1, 1000) if np.all(slack(k) >= 0)), 0.0)
 
 
 def _penalised(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, w: Array) -> float:
@@ -170,22 +192,29 @@ def _penalised(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, w: A
     return max(whole, -float(found.fun))
 
 
-def _strong_convexity_bound(problem: MarginScaleProblem, scores: Array, t: Array, w: Array, b: float) -> float:
-    """Return the minimum of the objective's quadratic minorant at (w, b), b having been improved along its own axis."""
+def _strong_convexity_bound(
+    problem: MarginScaleProblem, scores: Array, t: Array, w: Array, b: float
+) -> tuple[float, float, Array]:
+    """Return the objective, the minimum of its quadratic minorant at (w, b') for the best b', and the pull."""
     c, y, alpha = problem.weights, problem.signs, problem.alpha
+    ridge = 0.5 * alpha * float(w @ w)
+    objective = float(c @ problem.loss.value(1.0 - y * (scores + b), t)) + ridge
     if problem.fit_intercept:
         b = _best_intercept(problem, scores, t, b)
     value, slope, scale_slope = problem.loss.evaluate(1.0 - y * (scores + b), t)
-    gradient = problem.bound.adjoint(w, c * scale_slope) - problem.rows.transpose_dot(c * y * slope) + alpha * w
-    objective = float(c @ value + 0.5 * alpha * w @ w)
+    best = float(c @ value) + ridge
+    V, pull = problem.rows.transpose_dot(np.column_stack([c * y * slope, problem.pull_per_class()])).T
+    if alpha == 0:
+        return objective, -np.inf, pull
+    gradient = problem.bound.adjoint(w, c * scale_slope) - V + alpha * w
     leftover = 0.0
     if problem.fit_intercept:
-        # The optimum's losses add up to at most the objective here, and each is at least u - 1 = -y(w'x + b).
-        reach = np.sqrt(2 * objective / alpha)
+        # The optimum's losses add up to at most `best`, and each is at least u - 1 = -y(w'x + b).
+        reach = np.sqrt(2 * best / alpha)
         rows_norm = np.sqrt(float(np.sum(problem.rows.square_sums(c))) * float(c.sum()))
-        farthest = max((objective + reach * rows_norm) / weight for weight in problem.class_weights())
+        farthest = max((best + reach * rows_norm) / weight for weight in problem.class_weights())
         leftover = abs(float(np.sum(c * y * slope))) * (abs(b) + farthest)
-    return objective - float(gradient @ gradient) / (2 * alpha) - leftover
+    return objective, best - float(gradient @ gradient) / (2 * alpha) - leftover, pull
 
 
 def _best_intercept(problem: MarginScaleProblem, scores: Array, t: Array, b: float) -> float:

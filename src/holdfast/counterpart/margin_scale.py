@@ -105,10 +105,14 @@ class MarginScaleProblem(Problem):
             H[n, n] = uu.sum()
         return H
 
+    @property
+    def metric_age(self) -> int:
+        # a Hessian costs n_features products of all rows, each about 16 times cheaper than one in a pass
+        return max(6, self.rows.n_features // 16)
+
     def metric(self, parameters: Array) -> Array:
-        sample = METRIC_ROWS * self.n_parameters
-        if self.rows.n_samples >= 2 * sample and self.rows.n_features <= WIDEST_METRIC:
-            return self.thinned(sample).hessian(parameters)
+        if self.rows.n_features <= WIDEST_METRIC:
+            return self.thinned(self.sample_size).hessian(parameters)
         w, b = self.split(parameters)
         u, t = self.target - self.signs * (self.rows.dot(w) + b), self.bound.support(w)
         uu = self.weights * self.loss.curvature(u, t)[0]
@@ -151,24 +155,42 @@ class MarginScaleProblem(Problem):
             self, rows=self.rows.take(part), signs=self.signs[part], weights=weights, bound=self.bound.take(part)
         )
 
+    @property
+    def sample_size(self) -> int:
+        """Rows whose Hessian resembles that of all and costs no more than a pass over all of them."""
+        n, d = self.rows.n_samples, self.rows.n_features
+        return max(METRIC_ROWS * self.n_parameters, 8 * n // max(d, 16))
+
+    def sample_worth_solving(self) -> MarginScaleProblem | None:
+        """Return the problem on enough rows to start from its solution, or None where that would be most of them."""
+        if self.rows.n_samples < 3 * self.sample_size or self.rows.n_features > WIDEST_METRIC:
+            return None
+        sample = self.thinned(self.sample_size)
+        rarest = min(np.count_nonzero(sample.signs[sample.weights > 0] == sign) for sign in (-1.0, 1.0))
+        return sample if rarest >= 10 else None
+
     def class_weights(self) -> tuple[float, float]:
         """Return the total weight of the negative and of the positive class."""
         positive = float(self.weights[self.signs > 0].sum())
         return float(self.weights.sum()) - positive, positive
 
-    def norm_bound(self) -> float:
-        """Return a bound on the l2 norm of the optimal w: from the ridge, and from the noise where it is isotropic."""
-        # both hold at any optimum: alpha / 2 |w|^2 <= P(w, b) <= P(0, 0)
-        at_zero = float(self.weights.sum() * self.loss.value(np.array([self.target]), np.array(0.0))[0])
-        ridge = np.sqrt(2 * at_zero / self.alpha) if self.alpha > 0 else np.inf
-        if not self.bound.is_isotropic or not self.loss.is_homogeneous:
-            return float(ridge)
-        sigma = float(self.bound.support(np.eye(1, self.rows.n_features)[0]))
+    def pull_per_class(self) -> Array:
+        """Return r with X'r = half the distance of the class means (with intercept) or the mean of y x (without)."""
         negative, positive = self.class_weights()
         if self.fit_intercept:
-            per_class = np.where(self.signs > 0, self.weights / positive, -self.weights / negative)
-            pull = 0.5 * float(np.linalg.norm(self.rows.transpose_dot(per_class)))
-            imbalance = 2 * max(negative, positive) / (negative + positive)
-            return float(min(ridge, self.loss.largest_norm(pull, sigma, imbalance)))
-        pull = float(np.linalg.norm(self.rows.transpose_dot(self.weights * self.signs))) / (negative + positive)
-        return float(min(ridge, self.loss.largest_norm(pull, sigma, None)))
+            return np.where(self.signs > 0, 0.5 / positive, -0.5 / negative) * self.weights
+        return self.weights * self.signs / (negative + positive)
+
+    def norm_bound(self, pull: Array) -> float:
+        """Return a bound on the l2 norm of the optimal w: from the ridge, and from the noise where it is isotropic.
+
+        `pull` is X'r with r of `pull_per_class`.
+        """
+        # at any optimum alpha / 2 |w|^2 <= P(w, b) <= P(0, 0)
+        at_zero = float(self.weights.sum() * self.loss.value(np.array([self.target]), np.array(0.0))[0])
+        ridge = float(np.sqrt(2 * at_zero / self.alpha)) if self.alpha > 0 else np.inf
+        if not self.bound.is_isotropic:
+            return ridge
+        sigma = float(self.bound.support(np.eye(1, self.rows.n_features)[0]))
+        imbalance = 2 * max(self.class_weights()) / sum(self.class_weights()) if self.fit_intercept else None
+        return min(ridge, self.loss.largest_norm(float(np.linalg.norm(pull)), sigma, imbalance))

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
 
 from holdfast._core.loss import Array
 from holdfast._core.problem import ConeProgram, Curved
-from holdfast._core.rows import Rows
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, Solver, silent
 from holdfast.counterpart.certificate import Certificate, certificate
 from holdfast.counterpart.collapse import examine_collapse, way_out
-from holdfast.counterpart.margin_scale import METRIC_ROWS, MarginScaleProblem
+from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.data import rows_of
 from holdfast.solvers import Newton, pick
 
 FIRST_EASE, SHRINK, LAST_EASE = 0.5, 0.15, 1e-7
 """Noise on the score that the path starts with, its factor from stage to stage, and where a collapse is suspected."""
+ROUGH = 1e-3
+"""What the next step must promise, as a share of the objective, for a mere start to be improved further."""
 AFFORDABLE = 1e11
 """Multiplications of a Hessian up to which Newton steps may finish what another solver left."""
 
@@ -34,73 +35,21 @@ def train(
     report: Report = silent,
 ) -> tuple[Solution, Certificate]:
     """Return a solution and what is proved about it; its status is SOLVED only if the certified gap is within `tol`."""
-    chosen = pick(problem, solver)
-    if ConeProgram in chosen.needs:
-        found = chosen.minimise(problem, np.zeros(problem.n_parameters), tol=tol, max_iter=max_iter, report=report)
-        return _judged(found, _certified(problem, found), tol, max_iter)
-    smaller, back = _reduced(problem)
-    if smaller is not problem:
-        chosen = pick(smaller, solver)
-    found = _descend(smaller, chosen, tol, max_iter, None if start is None or back is not None else start, report)
-    return _certify(problem, smaller, back, chosen, found, tol, max_iter, report)
-
-
-def _certify(
-    problem: MarginScaleProblem,
-    smaller: MarginScaleProblem,
-    back: Array | None,
-    chosen: Solver,
-    found: Solution,
-    tol: float,
-    max_iter: int,
-    report: Report,
-) -> tuple[Solution, Certificate]:
-    """Return the solution with its proof, after going on where the proof falls short and something can be done."""
-    proof = _certified(problem, _returned(found, back))
-    escaped = _escape(smaller, chosen, found, proof.objective, tol, max_iter, report)
-    if escaped is not None:
-        found, proof = escaped, _certified(problem, _returned(escaped, back))
-    for _ in range(3):
-        report(f"certified gap {proof.gap:.2e}")
-        if proof.gap <= tol or proof.lower_bound == -np.inf or found.n_iter >= max_iter:
-            break
-        n, d = smaller.rows.n_samples, smaller.rows.n_features
-        finisher = Newton() if smaller.view(Curved) is not None and n * d * d <= AFFORDABLE else chosen
-        again = finisher.minimise(
-            smaller,
-            found.parameters,
-            tol=0.0 if finisher.name == "newton" else 1e-4 * tol,
-            max_iter=max_iter - found.n_iter,
-            report=report,
-        )
-        again = replace(again, n_iter=again.n_iter + found.n_iter)
-        better = _certified(problem, _returned(again, back))
-        if not better.gap < 0.9 * proof.gap:
-            break
-        found, proof = again, better
-    return _judged(_returned(found, back), proof, tol, max_iter)
-
-
-def _certified(problem: MarginScaleProblem, found: Solution) -> Certificate:
-    w, b = problem.split(found.parameters)
-    return certificate(problem, w, b, found.dual)
-
-
-def _judged(found: Solution, proof: Certificate, tol: float, max_iter: int) -> tuple[Solution, Certificate]:
-    """Return the solution with the status that its proof deserves."""
-    if proof.gap <= tol:
-        status = Status.SOLVED
-    elif proof.lower_bound == -np.inf:
-        status = Status.NO_BOUND if found.status is Status.SOLVED else found.status
-    elif found.status is Status.ITERATION_LIMIT or found.n_iter >= max_iter:
-        status = Status.ITERATION_LIMIT
-    else:
-        status = Status.UNCERTIFIED if found.status is Status.SOLVED else found.status
-    return replace(found, status=status, objective=proof.objective, lower_bound=proof.lower_bound), proof
+    smaller, basis = _reduced(problem) if start is None else (problem, None)
+    training = _Training(smaller, pick(smaller, solver), tol, max_iter, report)
+    found, proof = training.solved(start)
+    if start is not None and proof.gap > tol and proof.lower_bound > -np.inf:
+        report("the given start led nowhere; starting afresh")
+        found, proof = training.solved(None)
+    if basis is not None:
+        k = basis.shape[1]
+        found = replace(found, parameters=np.concatenate([basis @ found.parameters[:k], found.parameters[k:]]))
+        proof = _proof(problem, found)
+    return _judged(found, proof, tol, max_iter), proof
 
 
 def _reduced(problem: MarginScaleProblem) -> tuple[MarginScaleProblem, Array | None]:
-    """Return the problem in the span of its rows, and the basis, where there are more features than rows.
+    """Return the problem in the span of its rows, and a basis, where there are more features than rows.
 
     Weights outside the span change no score and only add noise, so there are none at the optimum; that needs noise that is
     the same in all directions.
@@ -110,91 +59,146 @@ def _reduced(problem: MarginScaleProblem) -> tuple[MarginScaleProblem, Array | N
         return problem, None
     X = np.concatenate([block for _, block in rows.dense_blocks()])
     basis, triangle = linalg.qr(X.T, mode="economic")
-    reduced: Rows = rows_of(np.ascontiguousarray(triangle.T))
-    return replace(problem, rows=reduced), basis
+    return replace(problem, rows=rows_of(np.ascontiguousarray(triangle.T))), basis
 
 
-def _returned(found: Solution, basis: Array | None) -> Solution:
-    """Return the solution in the original features."""
-    if basis is None:
-        return found
-    k = basis.shape[1]
-    return replace(found, parameters=np.concatenate([basis @ found.parameters[:k], found.parameters[k:]]))
+def _proof(problem: MarginScaleProblem, found: Solution) -> Certificate:
+    w, b = problem.split(found.parameters)
+    return certificate(problem, w, b, found.dual)
 
 
-def _descend(
-    problem: MarginScaleProblem, solver: Solver, tol: float, max_iter: int, start: Array | None, report: Report
-) -> Solution:
-    """Return a local solution: from `start`, from a solution on fewer rows, or along the path of easings."""
-    accuracy = _accuracy(problem, solver, tol)
-    used = 0
-    if start is None and _is_worth_thinning(problem, solver):
-        sample = problem.thinned(METRIC_ROWS * problem.n_parameters)
-        report(f"solving for {sample.rows.n_samples} of {problem.rows.n_samples} rows first")
-        rough = _descend(sample, pick(sample), 1e-3, max_iter, None, report)
-        start, used = rough.parameters, rough.n_iter
-    if start is not None and np.any(problem.split(start)[0] != 0):
-        found = solver.minimise(problem, start, tol=accuracy, max_iter=max(1, max_iter - used), report=report)
-        return replace(found, n_iter=found.n_iter + used)
-    if not problem.loss.is_homogeneous:
-        return solver.minimise(problem, np.zeros(problem.n_parameters), tol=accuracy, max_iter=max_iter, report=report)
-    return _follow(problem, solver, accuracy, max_iter, report)
-
-
-def _accuracy(problem: MarginScaleProblem, solver: Solver, tol: float) -> float:
-    """Return the gap to aim at: none where going on to rounding costs next to nothing."""
-    return 0.0 if solver.name == "newton" or problem.work()["is_cheap_to_factorise"] else 0.3 * tol
-
-
-def _is_worth_thinning(problem: MarginScaleProblem, solver: Solver) -> bool:
-    sample = METRIC_ROWS * problem.n_parameters
-    return solver.name != "newton" and problem.rows.n_samples >= 2 * sample and problem.rows.n_features <= 1000
-
-
-def _follow(problem: MarginScaleProblem, solver: Solver, accuracy: float, max_iter: int, report: Report) -> Solution:
-    """Return the end of the path: problems with ever less noise on the score itself, each starting at the last one's solution.
-
-    The eased problems are smooth at w = 0, so the path can start there, and never stops at the kink.
-    """
-    theta, delta, used = np.zeros(problem.n_parameters), FIRST_EASE, 0
-    while True:
-        report(f"easing {delta:.2g}")
-        stage = solver.minimise(problem.eased(delta), theta, tol=1e-3, max_iter=max(1, max_iter - used), report=report)
-        theta, used = stage.parameters, used + stage.n_iter
-        scales = problem.bound.support(problem.split(theta)[0])
-        if delta <= LAST_EASE or used >= max_iter:
-            # w has shrunk along with the easing: a collapse, it seems, and no place to take steps from
-            return replace(stage, n_iter=used)
-        typical = float(np.median(scales))
-        if delta <= 0.5 * typical:
-            break
-        delta = max(SHRINK * delta, LAST_EASE)
-    # rows without noise keep the hinge's kink: a trace of easing stands in for it
-    last = LAST_EASE if np.min(scales) <= 1e-9 * np.max(scales, initial=0.0) else 0.0
-    found = solver.minimise(problem.eased(last), theta, tol=accuracy, max_iter=max(1, max_iter - used), report=report)
-    return replace(found, n_iter=found.n_iter + used)
-
-
-def _escape(
-    problem: MarginScaleProblem,
-    solver: Solver,
-    found: Solution,
-    objective: float,
-    tol: float,
-    max_iter: int,
-    report: Report,
-) -> Solution | None:
-    """Return a certified collapse, or a solution that started downhill from it; None where w = 0 is out of the question."""
-    constant = 2 * min(problem.class_weights()) if problem.fit_intercept else float(problem.weights.sum())
-    if not problem.loss.is_homogeneous or objective < constant * (1 - 1e-6):
-        return None
-    report("testing whether w = 0 is optimal")
-    test = examine_collapse(problem, report=report)
-    w, b = np.zeros(problem.rows.n_features), test.intercept
-    proof = certificate(problem, w, b, test.dual)
+def _judged(found: Solution, proof: Certificate, tol: float, max_iter: int) -> Solution:
+    """Return the solution with the status that its proof deserves."""
     if proof.gap <= tol:
-        return Solution(problem.join(w, b), Status.SOLVED, proof.objective, found.n_iter, solver.name, dual=test.dual)
-    start = way_out(problem, test)
-    accuracy = _accuracy(problem, solver, tol)
-    again = solver.minimise(problem, start, tol=accuracy, max_iter=max(1, max_iter - found.n_iter), report=report)
-    return replace(again, n_iter=again.n_iter + found.n_iter) if again.objective <= objective else None
+        status = Status.SOLVED
+    elif found.n_iter >= max_iter:
+        status = Status.ITERATION_LIMIT
+    elif found.status is Status.SOLVED:
+        status = Status.NO_BOUND if proof.lower_bound == -np.inf else Status.UNCERTIFIED
+    else:
+        status = found.status
+    return replace(found, status=status, objective=proof.objective, lower_bound=proof.lower_bound)
+
+
+@dataclass
+class _Training:
+    """The work on one problem, and how many steps it has taken so far."""
+
+    problem: MarginScaleProblem
+    solver: Solver
+    tol: float
+    max_iter: int
+    report: Report
+    n_iter: int = 0
+
+    def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
+        """Return a solution with its proof, having gone on where the proof fell short and something could be done."""
+        if ConeProgram in self.solver.needs:
+            found = self.minimise(self.problem, np.zeros(self.problem.n_parameters), self.tol)
+            return found, _proof(self.problem, found)
+        found = self.descend(start)
+        proof = _proof(self.problem, found)
+        if self.may_be_collapsed(proof.objective):
+            found = self.settle_collapse(found, proof.objective)
+            proof = _proof(self.problem, found)
+        for _ in range(2):
+            self.report(f"certified gap {proof.gap:.2e}")
+            if proof.gap <= self.tol or proof.lower_bound == -np.inf or self.n_iter >= self.max_iter:
+                break
+            again = self.refine(found)
+            better = _proof(self.problem, again)
+            if not better.gap < 0.9 * proof.gap:
+                break
+            found, proof = again, better
+        return found, proof
+
+    def minimise(
+        self,
+        problem: MarginScaleProblem,
+        start: Array,
+        tol: float,
+        *,
+        rough: bool = False,
+        solver: Solver | None = None,
+    ) -> Solution:
+        """Return what the solver (another one, if given) finds with the steps that are left."""
+        left = max(1, self.max_iter - self.n_iter)
+        solver = solver or self.solver
+        found = solver.minimise(problem, start, tol=tol, max_iter=left, rough=rough, report=self.report)
+        self.n_iter += found.n_iter
+        return replace(found, n_iter=self.n_iter)
+
+    @property
+    def accuracy(self) -> float:
+        """The gap to aim at: none where going on to rounding costs next to nothing."""
+        return 0.0 if self.problem.work()["is_cheap_to_factorise"] else 0.3 * self.tol
+
+    def descend(self, start: Array | None) -> Solution:
+        """Return a solution: from `start`, from a solution on fewer rows, or along the path of easings."""
+        if start is None:
+            start = self.start_on_fewer_rows()
+        if start is not None and np.any(self.problem.split(start)[0]):
+            return self.minimise(self.problem, start, self.accuracy)
+        if not self.problem.loss.is_homogeneous:
+            return self.minimise(self.problem, np.zeros(self.problem.n_parameters), self.accuracy)
+        return self.follow_path(self.problem, rough=False)
+
+    def start_on_fewer_rows(self) -> Array | None:
+        """Return a rough solution for a sample of the rows, None where there are too few to sample."""
+        sample = self.problem.sample_worth_solving()
+        return None if sample is None else self.rough_solution(sample)
+
+    def rough_solution(self, problem: MarginScaleProblem) -> Array:
+        """Return a start for a larger problem: from ever smaller samples, the smallest being solved from scratch."""
+        self.report(f"a rough solution for {problem.rows.n_samples} of {self.problem.rows.n_samples} rows")
+        sample = problem.sample_worth_solving()
+        start = np.zeros(problem.n_parameters) if sample is None else self.rough_solution(sample)
+        if problem.loss.is_homogeneous and not np.any(problem.split(start)[0]):
+            return self.follow_path(problem, rough=True).parameters
+        return self.minimise(problem, start, ROUGH, rough=True, solver=pick(problem)).parameters
+
+    def follow_path(self, problem: MarginScaleProblem, *, rough: bool) -> Solution:
+        """Return the end of a path of problems with ever less noise on the score itself, each started at the last solution.
+
+        The eased problems are smooth at w = 0, so the path can start there, and never stops at the kink.
+        """
+        solver = pick(problem) if rough else self.solver
+        theta, delta = np.zeros(problem.n_parameters), FIRST_EASE
+        while True:
+            self.report(f"easing {delta:.2g}")
+            stage = self.minimise(problem.eased(delta), theta, ROUGH, rough=True, solver=solver)
+            theta = stage.parameters
+            scales = problem.bound.support(problem.split(theta)[0])
+            if delta <= LAST_EASE or self.n_iter >= self.max_iter:
+                # w has shrunk along with the easing: a collapse, it seems, and no place to take steps from
+                return stage
+            if delta <= 0.5 * float(np.median(scales)):
+                break
+            delta = max(SHRINK * delta, LAST_EASE)
+        # rows without noise keep the hinge's kink: a trace of easing stands in for it
+        last = LAST_EASE if np.min(scales) <= 1e-9 * np.max(scales, initial=0.0) else 0.0
+        return self.minimise(problem.eased(last), theta, ROUGH if rough else self.accuracy, rough=rough, solver=solver)
+
+    def may_be_collapsed(self, objective: float) -> bool:
+        """Return whether a constant prediction is as good as what was found."""
+        problem = self.problem
+        constant = 2 * min(problem.class_weights()) if problem.fit_intercept else float(problem.weights.sum())
+        return problem.loss.is_homogeneous and objective >= constant * (1 - 1e-6)
+
+    def settle_collapse(self, found: Solution, objective: float) -> Solution:
+        """Return w = 0 if it is proved optimal, else the better of `found` and what lies downhill from w = 0."""
+        self.report("testing whether w = 0 is optimal")
+        problem, test = self.problem, examine_collapse(self.problem, report=self.report)
+        flat = problem.join(np.zeros(problem.rows.n_features), test.intercept)
+        at_zero = Solution(flat, Status.SOLVED, objective, self.n_iter, self.solver.name, dual=test.dual)
+        if _proof(problem, at_zero).gap <= self.tol:
+            return at_zero
+        again = self.minimise(problem, way_out(problem, test), self.accuracy)
+        return again if again.objective <= objective else found
+
+    def refine(self, found: Solution) -> Solution:
+        """Return a more accurate solution: by Newton steps where they can be afforded."""
+        n, d = self.problem.rows.n_samples, self.problem.rows.n_features
+        newton = self.problem.view(Curved) is not None and n * d * d <= AFFORDABLE
+        tol = 0.0 if newton else 1e-4 * self.tol
+        return self.minimise(self.problem, found.parameters, tol, solver=Newton() if newton else None)

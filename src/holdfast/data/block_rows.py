@@ -35,17 +35,17 @@ class BlockRows(Rows):
     def margin_pass(
         self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float
     ) -> MarginPass:
-        own = w.astype(self.X.dtype)
         value, balance = 0.0, 0.0
         pull = np.zeros(self.n_features)
         scale_slopes = np.empty(self.n_samples)
         for rows, block in self.blocks() if loss.is_rowwise else [(slice(0, self.n_samples), self.X)]:
             y, c = signs[rows], weights[rows]
-            u = target - y * (np.asarray(block @ own, dtype=np.float64) + b)
+            block = self.exact(block)
+            u = target - y * (block @ w + b)
             losses, slopes, scale_slopes[rows] = loss.evaluate(u, t if t.ndim == 0 else t[rows])
             value += float(c @ losses)
             r = c * y * slopes
             balance += float(r.sum())
-            pull += block.T @ r.astype(own.dtype)
+            pull += block.T @ r
         scale_slopes *= weights
         return MarginPass(value, pull, balance, scale_slopes if t.ndim else scale_slopes.sum())

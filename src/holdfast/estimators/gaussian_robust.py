@@ -204,10 +204,9 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
                 start=self._start(problem),
                 report=reporter(self.verbose),
             )
-            self.norm_bound_ = problem.norm_bound()
         w, b = problem.split(found.parameters)
         self.coef_, self.intercept_ = w.reshape(1, -1), np.array([b])
-        self.objective_, self.lower_bound_, self.gap_ = proof
+        self.objective_, self.lower_bound_, self.gap_, self.norm_bound_ = proof
         self.collapsed_ = bool(found.dual is not None and found.status is Status.SOLVED)
         self.n_iter_ = max(1, found.n_iter)
         self.solution_ = found.summary()

@@ -21,7 +21,7 @@ class Clarabel(Solver):
         return 0.0
 
     def minimise(
-        self, problem: Problem, start: Array, *, tol: float, max_iter: int, report: Report = silent
+        self, problem: Problem, start: Array, *, tol: float, max_iter: int, rough: bool = False, report: Report = silent
     ) -> Solution:
         import clarabel
 

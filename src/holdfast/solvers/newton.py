@@ -27,13 +27,13 @@ class Newton(Solver):
         return 2.0 if work["is_cheap_to_factorise"] else 0.5
 
     def minimise(
-        self, problem: Problem, start: Array, *, tol: float, max_iter: int, report: Report = silent
+        self, problem: Problem, start: Array, *, tol: float, max_iter: int, rough: bool = False, report: Report = silent
     ) -> Solution:
         view = problem.view(Curved)
         assert view is not None
         theta = np.array(start, dtype=np.float64)
         value, gradient = view.value_and_gradient(theta)
-        status, n_iter = Status.ITERATION_LIMIT, 0
+        status, n_iter, before = Status.ITERATION_LIMIT, 0, np.inf
         for n_iter in range(1, max_iter + 1):
             if value <= view.enough:
                 status = Status.SOLVED
@@ -51,7 +51,12 @@ class Newton(Solver):
             if found is None:
                 status = Status.SOLVED if decrement <= 1e-9 * abs(value) else Status.STALLED
                 break
+            stuck = found[1] >= value - 1e-14 * abs(value) and decrement >= 0.5 * before
             theta, value, gradient = found
+            if stuck:
+                status = Status.SOLVED if decrement <= 1e-9 * abs(value) else Status.STALLED
+                break
+            before = decrement
         return Solution(theta, status, value, n_iter, self.name)
 
 

@@ -33,7 +33,7 @@ class QuasiNewton(Solver):
         return 1.0
 
     def minimise(
-        self, problem: Problem, start: Array, *, tol: float, max_iter: int, report: Report = silent
+        self, problem: Problem, start: Array, *, tol: float, max_iter: int, rough: bool = False, report: Report = silent
     ) -> Solution:
         view = problem.view(Smooth)
         assert view is not None
@@ -41,30 +41,32 @@ class QuasiNewton(Solver):
         value, gradient = view.value_and_gradient(theta)
         metric = _inverse(view.metric(theta))
         pairs: deque[tuple[Array, Array]] = deque(maxlen=self.memory)
-        status, n_iter = Status.ITERATION_LIMIT, 0
+        status, n_iter, age = Status.ITERATION_LIMIT, 0, 0
         for n_iter in range(1, max_iter + 1):
             gap = view.suboptimality(theta, value, gradient)
-            report(f"quasi-newton {n_iter}: objective {value:.10g}, estimated gap {gap:.2e}")
-            if gap <= max(tol, POLISHED) or value <= view.enough:
+            step = -_two_loops(gradient, pairs, metric)
+            promise = -0.5 * float(gradient @ step) / max(abs(value), view.enough)
+            report(f"quasi-newton {n_iter}: objective {value:.10g}, estimated gap {gap:.2e}, next step {promise:.2e}")
+            if value <= view.enough or (promise if rough else gap) <= tol or 0 <= promise <= POLISHED:
                 status = Status.SOLVED
                 break
-            step = -_two_loops(gradient, pairs, metric)
-            if not gradient @ step < 0:
-                pairs.clear()
-                step = -metric(gradient)
-            step *= min(1.0, view.longest_step(theta, step))
-            found = _search(view, theta, value, gradient, step)
-            if found is None and pairs:
-                pairs.clear()
-                continue
-            if found is None:
+            found = None
+            if promise > 0:
+                step *= min(1.0, view.longest_step(theta, step))
+                found = _search(view, theta, value, gradient, step)
+            age += 1
+            if found is None and age == 1:
                 status = Status.STALLED
                 break
-            new_theta, value, new_gradient = found
-            change, bend = new_theta - theta, new_gradient - gradient
-            if change @ bend > 1e-14 * np.linalg.norm(change) * np.linalg.norm(bend):
-                pairs.append((change, bend))
-            theta, gradient = new_theta, new_gradient
+            if found is not None:
+                new_theta, value, new_gradient = found
+                change, bend = new_theta - theta, new_gradient - gradient
+                if change @ bend > 1e-14 * np.linalg.norm(change) * np.linalg.norm(bend):
+                    pairs.append((change, bend))
+                theta, gradient = new_theta, new_gradient
+            if found is None or age >= view.metric_age:
+                metric, age = _inverse(view.metric(theta)), 0
+                pairs.clear()
         return Solution(theta, status, value, n_iter, self.name)
 
 
