@@ -92,6 +92,7 @@ def margin_sweep(X, signs, weights, w, b, t, target, loss, scale_slopes):  # typ
         np.empty(BLOCK),
         np.empty(BLOCK),
     )
+    r = np.empty(BLOCK)
     level[:] = t[0]
     for start in range(0, n, BLOCK):
         size = min(BLOCK, n - start)
@@ -109,8 +110,14 @@ def margin_sweep(X, signs, weights, w, b, t, target, loss, scale_slopes):  # typ
             total += c * slope_t[i]
             if scale_slopes.size > 0:
                 scale_slopes[start + i] = c * slope_t[i]
-            r = c * signs[start + i] * slope_u[i]
-            balance += r
+            r[i] = c * signs[start + i] * slope_u[i]
+            balance += r[i]
+        whole = size - size % 4
+        for i in range(0, whole, 4):
+            k, r0, r1, r2, r3 = start + i, r[i], r[i + 1], r[i + 2], r[i + 3]
             for j in range(d):
-                pull[j] += r * X[start + i, j]
+                pull[j] += r0 * X[k, j] + r1 * X[k + 1, j] + r2 * X[k + 2, j] + r3 * X[k + 3, j]
+        for i in range(whole, size):
+            for j in range(d):
+                pull[j] += r[i] * X[start + i, j]
     return value, pull, balance, total

@@ -155,26 +155,29 @@ def _share(part: float, whole: float) -> float:
 def _shrunk_to_fit(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, w: Array) -> float:
     """Return the largest k in [0, 1] found at which the budgets of k a cover k V; it exists as p is concave, p(0) = 0."""
     c = problem.weights
-    demand = problem.bound.demand(V, c * loss.dual_scale(a), w)
+    budgets = c * loss.dual_scale(a)
+    demand = problem.bound.demand(V, budgets, w)
     if not np.all(np.isfinite(demand)):
         return 0.0
 
-    def slack(k: float) -> Array:
-        budgets = c * loss.dual_scale(k * a)
+    def slack(k: float, budgets: Array) -> Array:
         return np.atleast_1d((np.sum(budgets) if problem.bound.is_common else budgets) - k * demand)
 
-    whole = slack(1.0)
+    whole = slack(1.0, budgets)
     if np.all(whole >= 0):
         return 1.0
     cut = max(float(np.max(-whole / np.where(whole < 0, demand, 1.0))), 1e-15)
     while cut < 0.5:
-        rest = slack(1 - cut)
+        rest = slack(1 - cut, c * loss.dual_scale((1 - cut) * a))
         if np.all(rest >= 0):
             # slack is concave in k, so it lies above its chord, whose root is therefore a proof
             short = whole < 0
             return float(1 - cut * np.max(-whole[short] / (rest - whole)[short]))
         cut *= 2
-    return next((float(k) for k in 0.5 ** np.arange(1, 1000) if np.all(slack(k) >= 0)), 0.0)
+    for k in 0.5 ** np.arange(1, 1000):
+        if np.all(slack(k, c * loss.dual_scale(k * a)) >= 0):
+            return float(k)
+    return 0.0
 
 
 def _penalised(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, w: Array) -> float:

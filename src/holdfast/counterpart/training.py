@@ -131,7 +131,7 @@ class _Training:
     @property
     def accuracy(self) -> float:
         """The gap to aim at: none where going on to rounding costs next to nothing."""
-        return 0.0 if self.problem.work()["is_cheap_to_factorise"] else 0.3 * self.tol
+        return 0.0 if self.problem.work()["is_cheap_to_factorise"] else 0.5 * self.tol
 
     def descend(self, start: Array | None) -> Solution:
         """Return a solution: from `start`, from a solution on fewer rows, or along the path of easings."""

@@ -1,0 +1,137 @@
+"""What any test may ask for: toy data, problems made of them, and every loss, set and solver there is."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import holdfast.losses
+import holdfast.solvers  # noqa: F401  (its solvers are found through their base class)
+from holdfast._core.loss import Loss
+from holdfast._core.solver import Solver
+from holdfast._core.uncertainty import UncertaintySet
+from holdfast.counterpart import MarginScaleProblem
+from holdfast.counterpart.easing import EasedSet
+from holdfast.data import rows_of
+from holdfast.datasets import load_from_folder
+from holdfast.uncertainty import GaussianNoise
+
+
+def concrete_subclasses(cls):
+    """Return every class below `cls` that can be made, in the order of their names."""
+    found = {cls} if not inspect.isabstract(cls) else set()
+    for child in cls.__subclasses__():
+        found.update(concrete_subclasses(child))
+    return sorted(found, key=lambda c: c.__name__)
+
+
+def examples_of(cls):
+    return [example for found in concrete_subclasses(cls) for example in found.examples()]
+
+
+LOSSES = examples_of(Loss)
+SETS = examples_of(UncertaintySet)
+SOLVERS = examples_of(Solver)
+
+
+def _name_of_set(pair):
+    uncertainty, metadata = pair
+    return "+".join([repr(uncertainty), *metadata])
+
+
+@pytest.fixture(params=LOSSES, ids=repr)
+def loss(request):
+    """Every loss."""
+    return request.param
+
+
+@pytest.fixture(params=[loss for loss in LOSSES if loss.is_homogeneous], ids=repr)
+def perspective(request):
+    """Every loss of the form t f(u / t)."""
+    return request.param
+
+
+@pytest.fixture(params=[loss for loss in LOSSES if loss.has_dual], ids=repr)
+def dual_loss(request):
+    """Every loss whose dual form is known."""
+    return request.param
+
+
+@pytest.fixture(params=SETS, ids=_name_of_set)
+def uncertainty(request):
+    """Every set, as a pair (set, metadata) for 5 rows of 3 features."""
+    return request.param
+
+
+@pytest.fixture
+def bound(uncertainty):
+    """Every set, bound to 5 rows of 3 features."""
+    chosen, metadata = uncertainty
+    return chosen.at(5, 3, metadata)
+
+
+@pytest.fixture(params=["itself", "eased"])
+def smooth_bound(request, bound):
+    """Every bound set, and the same one with noise on the score added."""
+    return bound if request.param == "itself" else EasedSet(bound, 0.6)
+
+
+@pytest.fixture(params=SOLVERS, ids=repr)
+def solver(request):
+    """Every solver."""
+    return request.param
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20240607)
+
+
+def gaussian_classes(rng, n=40, d=3, *, separation=1.0, positives=None, offset=0.3):
+    """Return X and y = -1, +1: unit Gaussians whose means are 2 * separation apart along a random direction."""
+    y = np.where(np.arange(n) < (n // 2 if positives is None else positives), 1.0, -1.0)
+    rng.shuffle(y)
+    direction = rng.normal(size=d)
+    direction /= np.linalg.norm(direction)
+    return rng.normal(size=(n, d)) + separation * np.outer(y, direction) + offset, y
+
+
+@pytest.fixture
+def two_classes(rng):
+    """A function that draws two Gaussian classes of chosen size, separation, imbalance and offset."""
+    return lambda *args, **options: gaussian_classes(rng, *args, **options)
+
+
+@pytest.fixture
+def draw_classes():
+    """The same, from a generator of one's own."""
+    return gaussian_classes
+
+
+@pytest.fixture
+def make_problem():
+    """A function that makes a problem of data, a loss and a noise (a number, a set, or a bound set)."""
+
+    def make(X, y, loss, noise=0.7, *, weights=None, metadata=None, **options):
+        rows = rows_of(X)
+        if np.isscalar(noise):
+            noise = GaussianNoise(std=noise)
+        if isinstance(noise, UncertaintySet):
+            noise = noise.at(rows.n_samples, rows.n_features, metadata or {})
+        weights = np.ones(len(y)) if weights is None else weights
+        return MarginScaleProblem(rows, y, weights, loss, noise, **options)
+
+    return make
+
+
+@pytest.fixture
+def load_data():
+    """A function that loads a data set by name, or skips the test where there is none."""
+
+    def load(name):
+        try:
+            return load_from_folder(name)
+        except FileNotFoundError as missing:
+            pytest.skip(str(missing))
+
+    return load

@@ -1,0 +1,180 @@
+"""Passes over rows: every way of holding them gives the plain formula, and holding them costs nothing."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from holdfast._core import compiled
+from holdfast._core.rows import Rows
+from holdfast.data import rows_of
+from holdfast.losses import GaussianHinge
+
+FORMATS = {
+    "C": np.ascontiguousarray,
+    "F": np.asfortranarray,
+    "every second column": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+    "every second row": lambda X: np.repeat(X, 2, axis=0)[::2],
+    "csr_matrix": sparse.csr_matrix,
+    "csr_array": sparse.csr_array,
+}
+DENSE = [name for name in FORMATS if "csr" not in name]
+
+
+@pytest.fixture(params=[np.float64, np.float32], ids=["float64", "float32"])
+def values(request, rng):
+    """Rows with zeros, on features of unequal scale."""
+    X = rng.normal(size=(700, 5)) * [1, 10, 0.1, 3, 1] * (rng.uniform(size=(700, 5)) > 0.3)
+    return X.astype(request.param)
+
+
+@pytest.fixture(params=FORMATS)
+def rows(request, values):
+    return rows_of(FORMATS[request.param](values))
+
+
+@pytest.fixture
+def exact(values):
+    return values.astype(np.float64)
+
+
+@pytest.fixture
+def row_numbers(rng):
+    return rng.uniform(0.1, 2.0, size=700)
+
+
+def test_rows_know_their_shape(rows, values):
+    assert isinstance(rows, Rows)
+    assert (rows.n_samples, rows.n_features) == values.shape
+
+
+def test_products_are_the_plain_ones_in_float64(rows, exact, row_numbers, rng):
+    w, r = rng.normal(size=5), rng.normal(size=700)
+    for found, plain in (
+        (rows.dot(w), exact @ w),
+        (rows.transpose_dot(r), exact.T @ r),
+        (rows.gram(row_numbers), (exact * row_numbers[:, None]).T @ exact),
+        (rows.square_sums(row_numbers), row_numbers @ exact**2),
+    ):
+        assert found.dtype == np.float64
+        assert_allclose(found, plain, rtol=1e-6 if rows.X.dtype == np.float32 else 1e-12, atol=1e-11)
+
+
+def test_scores_of_float32_rows_lose_nothing(rows, exact, rng):
+    """What a certificate is made of must not depend on the type of X."""
+    w, r = rng.normal(size=5), rng.normal(size=700)
+    assert_allclose(rows.dot(w), exact @ w, rtol=1e-13, atol=1e-13)
+    assert_allclose(rows.transpose_dot(r), exact.T @ r, rtol=1e-12, atol=1e-11)
+
+
+@pytest.mark.parametrize("chosen", [slice(None, None, 7), slice(3, 5), np.array([5, 2, 699])], ids=str)
+def test_taken_rows_are_those_rows(rows, exact, chosen, rng):
+    w = rng.normal(size=5)
+    assert_allclose(rows.take(chosen).dot(w), exact[chosen] @ w, rtol=1e-6)
+    assert rows.take(chosen).n_samples == len(exact[chosen])
+
+
+def test_blocks_cover_all_rows_once_and_in_order(rows, exact, monkeypatch):
+    monkeypatch.setattr("holdfast.data.dense.BLOCK_BYTES", 2000)
+    for blocks in (rows.blocks(), rows.dense_blocks()):
+        where, parts = zip(*blocks, strict=True)
+        assert np.concatenate([np.arange(700)[part] for part in where]).tolist() == list(range(700))
+        parts = [part.toarray() if sparse.issparse(part) else part for part in parts]
+        assert_array_equal(np.concatenate(parts), exact)
+
+
+def test_dense_blocks_are_float64_arrays(rows):
+    for _, block in rows.dense_blocks():
+        assert isinstance(block, np.ndarray)
+        assert block.dtype == np.float64
+
+
+def _plain_pass(loss, X, signs, weights, w, b, t, target):
+    value, slope, scale_slope = loss.evaluate(target - signs * (X @ w + b), np.broadcast_to(t, len(X)).copy())
+    r = weights * signs * slope
+    return weights @ value, X.T @ r, r.sum(), weights * scale_slope
+
+
+def _assert_pass(found, plain, t, rtol):
+    value, pull, balance, scale_slopes = plain
+    assert found.value == pytest.approx(value, rel=rtol)
+    assert_allclose(found.pull, pull, rtol=rtol, atol=rtol * np.abs(pull).max())
+    assert found.balance == pytest.approx(balance, rel=rtol, abs=rtol * 700)
+    assert found.scale_slopes.shape == np.shape(t)
+    expected = scale_slopes if np.ndim(t) else scale_slopes.sum()
+    assert_allclose(found.scale_slopes, expected, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("is_common", [True, False], ids=["common t", "t by row"])
+@pytest.mark.parametrize("target", [1.0, 0.0])
+def test_margin_pass_is_the_plain_formula(rows, exact, loss, is_common, target, row_numbers, rng):
+    signs = np.where(rng.uniform(size=700) > 0.4, 1.0, -1.0)
+    t = np.array(0.8) if is_common else row_numbers
+    w = 0.3 * rng.normal(size=5)
+    arguments = (loss, signs, rng.uniform(0, 2, 700), w, 0.3, t, target)
+    rtol = 1e-5 if rows.X.dtype == np.float32 else 1e-9
+    _assert_pass(rows.margin_pass(*arguments), _plain_pass(loss, exact, *arguments[1:]), t, rtol)
+
+
+@pytest.mark.parametrize("is_common", [True, False], ids=["common t", "t by row"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_compiled_sweep_is_the_plain_formula(values, exact, order, is_common, row_numbers, monkeypatch, rng):
+    pytest.importorskip("numba")
+    monkeypatch.setattr(compiled, "WORTHWHILE", 0)
+    signs = np.where(rng.uniform(size=700) > 0.4, 1.0, -1.0)
+    t = np.array(0.8) if is_common else row_numbers
+    loss = GaussianHinge()
+    arguments = (loss, signs, rng.uniform(0, 2, 700), 0.3 * rng.normal(size=5), 0.3, t, 1.0)
+    found = rows_of(FORMATS[order](values)).margin_pass(*arguments)
+    rtol = 1e-5 if values.dtype == np.float32 else 1e-11
+    _assert_pass(found, _plain_pass(loss, exact, *arguments[1:]), t, rtol)
+
+
+def test_compiled_sweep_is_used_where_it_is_worthwhile(values, monkeypatch, rng):
+    """The kernel's calls are counted, lest the test above compare NumPy with itself."""
+    pytest.importorskip("numba")
+    asked = []
+    kernel = compiled.kernel
+    monkeypatch.setattr(compiled, "WORTHWHILE", 0)
+    monkeypatch.setattr(compiled, "kernel", lambda name: asked.append(name) or kernel(name))
+    arguments = (GaussianHinge(), np.ones(700), np.ones(700), rng.normal(size=5), 0.0, np.array(1.0), 1.0)
+    rows_of(values).margin_pass(*arguments)
+    assert "margin_sweep" in asked
+    asked.clear()
+    monkeypatch.setattr(compiled, "WORTHWHILE", 1e9)
+    rows_of(values).margin_pass(*arguments)
+    assert asked == []
+
+
+def test_rows_without_noise_are_not_left_to_the_kernel(values, exact, monkeypatch, rng):
+    """The kernel divides by t."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(compiled, "WORTHWHILE", 0)
+    t = np.where(np.arange(700) % 3 == 0, 0.0, 0.5)
+    arguments = (GaussianHinge(), np.ones(700), np.ones(700), rng.normal(size=5), 0.1, t, 1.0)
+    found = rows_of(values).margin_pass(*arguments)
+    _assert_pass(found, _plain_pass(GaussianHinge(), exact, *arguments[1:]), t, 1e-5)
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_dense_rows_are_referred_to_not_copied(values, name):
+    X = FORMATS[name](values)
+    assert np.shares_memory(rows_of(X).X, X)
+
+
+@pytest.mark.parametrize("name", ["csr_matrix", "csr_array"])
+def test_sparse_rows_share_their_values(values, name):
+    X = FORMATS[name](values)
+    assert np.shares_memory(rows_of(X).X.data, X.data)
+
+
+def test_float32_rows_are_never_up_cast_as_a_whole(rows, values, row_numbers):
+    if values.dtype != np.float32:
+        return
+    weights, signs, w = row_numbers, np.ones(700), np.ones(5)
+    rows.dot(w), rows.gram(weights), rows.square_sums(weights)
+    rows.margin_pass(GaussianHinge(), signs, weights, w, 0.0, np.array(1.0), 1.0)
+    for held in vars(rows).values():
+        large = getattr(held, "data", held) if sparse.issparse(held) else held
+        if isinstance(large, np.ndarray) and large.size >= 700:
+            assert large.dtype == np.float32

@@ -1,0 +1,230 @@
+"""Every uncertainty set, bound to 5 rows of 3 features, and the same sets eased: what the protocol promises."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from holdfast import GaussianNoise
+from holdfast.data import rows_of
+
+STEP = 1e-5
+
+
+@pytest.fixture
+def directions(rng):
+    return rng.normal(size=(20, 3)) * 10 ** rng.uniform(-2, 2, size=(20, 1))
+
+
+def _by_row(found, n=5):
+    """Return one entry for each row, also of a set that is common to all."""
+    return np.broadcast_to(found, (n, *np.shape(found)[1:]))
+
+
+def _supports(bound, w):
+    return np.broadcast_to(bound.support(w), 5)
+
+
+def _factors(bound):
+    """Return a factor for each row."""
+    factors = bound.factors_of_support(3)
+    return factors * 5 if len(factors) == 1 else factors
+
+
+def _best_split(bound, target, budgets):
+    """Return how near to `target` a sum of points of budgets_i S_i comes, by a conic solver."""
+    factors = _factors(bound)
+    parts = [cp.Variable(F.shape[1]) for F in factors]
+    total = sum(F @ v for F, v in zip(factors, parts, strict=True))
+    limits = [cp.norm(v) <= limit for v, limit in zip(parts, budgets, strict=True)]
+    problem = cp.Problem(cp.Minimize(cp.norm(total - target)), limits)
+    return problem.solve(solver=cp.CLARABEL)
+
+
+def test_maximizer_is_feasible(smooth_bound, directions):
+    for w in directions:
+        points = _by_row(smooth_bound.maximizer(w))
+        assert np.all(smooth_bound.contains(points))
+
+
+def test_maximizer_attains_the_support(bound, directions):
+    for w in directions:
+        assert_allclose(_by_row(bound.maximizer(w)) @ w, _supports(bound, w), rtol=1e-12)
+
+
+def test_no_sampled_point_beats_the_support(smooth_bound, directions, rng):
+    points = smooth_bound.sample(rng, 400, 3)
+    for w in directions:
+        assert np.all(points @ w <= smooth_bound.support(w) * (1 + 1e-12))
+
+
+def test_samples_belong_to_the_set_and_reach_its_border(bound, rng):
+    points = bound.sample(rng, 2000, 3)
+    assert all(np.all(bound.contains(_by_row(draw))) for draw in points[:20])
+    w = rng.normal(size=3)
+    assert np.all((points @ w).max(axis=0) >= 0.8 * bound.support(w))
+
+
+def test_point_beyond_the_maximizer_is_outside(bound, directions):
+    for w in directions:
+        assert not np.any(bound.contains(1.001 * _by_row(bound.maximizer(w))))
+
+
+def test_support_is_sublinear(bound, directions):
+    for v, w in zip(directions[:10], directions[10:], strict=True):
+        assert np.all(bound.support(v + w) <= (bound.support(v) + bound.support(w)) * (1 + 1e-12))
+        assert_allclose(bound.support(3.5 * w), 3.5 * bound.support(w), rtol=1e-13)
+
+
+def test_support_is_convex(smooth_bound, directions):
+    for v, w in zip(directions[:10], directions[10:], strict=True):
+        chord = 0.5 * (smooth_bound.support(v) + smooth_bound.support(w))
+        assert np.all(smooth_bound.support(0.5 * (v + w)) <= chord * (1 + 1e-12))
+
+
+def test_symmetry_is_what_the_set_says(bound, directions):
+    same = all(np.allclose(bound.support(-w), bound.support(w), rtol=1e-12) for w in directions)
+    assert same == bound.is_symmetric
+
+
+def test_isotropy_is_what_the_set_says(bound, directions):
+    ratios = [bound.support(w) / np.linalg.norm(w) for w in directions]
+    assert (bound.is_common and np.ptp(ratios) < 1e-12) == bound.is_isotropic
+
+
+def test_support_has_one_number_for_all_rows_only_where_it_is_common(smooth_bound, rng):
+    assert np.shape(smooth_bound.support(rng.normal(size=3))) == (() if smooth_bound.is_common else (5,))
+
+
+def test_maximizer_is_the_gradient_of_the_support(smooth_bound, rng):
+    w = rng.normal(size=3)
+    moves = STEP * np.eye(3)
+    change = [(_supports(smooth_bound, w + e) - _supports(smooth_bound, w - e)) / (2 * STEP) for e in moves]
+    assert_allclose(_by_row(smooth_bound.maximizer(w)), np.transpose(change), rtol=0, atol=1e-8)
+
+
+def test_maximizer_of_some_rows_is_that_part_of_all(smooth_bound, rng):
+    w = rng.normal(size=3)
+    part = slice(1, 4)
+    some = np.broadcast_to(smooth_bound.maximizer(w, part), (3, 3))
+    assert_allclose(some, _by_row(smooth_bound.maximizer(w))[part], rtol=1e-14)
+
+
+def test_everything_is_zero_and_silent_at_zero_weights(smooth_bound, rng):
+    for w in (np.zeros(3), np.full(3, 1e-300)):
+        assert np.all(np.isfinite(smooth_bound.support(w)))
+        assert np.all(smooth_bound.contains(_by_row(smooth_bound.maximizer(w))))
+    assert_allclose(smooth_bound.maximizer(np.zeros(3)), 0, atol=0)
+    assert_allclose(smooth_bound.adjoint(np.zeros(3), rng.uniform(size=5)), 0, atol=0)
+
+
+def test_tiny_weights_keep_their_relative_accuracy(bound, rng):
+    w = rng.normal(size=3)
+    for scale in (1e-200, 1e200):
+        assert_allclose(bound.support(scale * w), scale * bound.support(w), rtol=1e-13)
+        assert_allclose(bound.maximizer(scale * w), bound.maximizer(w), rtol=1e-12, atol=1e-15)
+
+
+def test_adjoint_is_the_sum_of_the_maximizers(smooth_bound, rng):
+    w, r = rng.normal(size=3), rng.normal(size=5)
+    assert_allclose(smooth_bound.adjoint(w, r), r @ _by_row(smooth_bound.maximizer(w)), rtol=1e-12, atol=1e-13)
+
+
+def test_curvature_is_the_sum_of_hessians_and_of_squared_gradients(smooth_bound, rng):
+    w = rng.normal(size=3)
+    first, second = rng.uniform(0.1, 2, size=5), rng.uniform(0.1, 2, size=5)
+    moves = STEP * np.eye(3)
+    bend = np.array(
+        [_by_row(smooth_bound.maximizer(w + e)) - _by_row(smooth_bound.maximizer(w - e)) for e in moves]
+    ) / (2 * STEP)
+    points = _by_row(smooth_bound.maximizer(w))
+    explicit = np.einsum("n,ani->ai", first, bend) + np.einsum("n,ni,nj->ij", second, points, points)
+    found = smooth_bound.curvature(w, first, second)
+    assert_allclose(found, explicit, rtol=0, atol=1e-7)
+    assert_allclose(found, found.T, rtol=1e-12, atol=1e-14)
+
+
+def test_cross_is_the_sum_over_rows(smooth_bound, rng):
+    w, r, X = rng.normal(size=3), rng.normal(size=5), rng.normal(size=(5, 3))
+    explicit = np.einsum("n,ni,nj->ij", r, X, _by_row(smooth_bound.maximizer(w)))
+    assert_allclose(smooth_bound.cross(w, rows_of(X), r), explicit, rtol=1e-12, atol=1e-13)
+
+
+def test_norm_of_the_factors_is_the_support(bound, directions):
+    for w in directions:
+        norms = [np.linalg.norm(F.T @ w) for F in _factors(bound)]
+        assert_allclose(norms, _supports(bound, w), rtol=1e-12)
+
+
+def test_demand_is_enough_for_a_split_of_the_target(bound, rng):
+    for _ in range(3):
+        w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
+        target = bound.adjoint(rng.normal(size=3), rng.uniform(size=5))
+        demand = np.asarray(bound.demand(target, budgets, w))
+        assert np.all(np.isfinite(demand))
+        shares = np.broadcast_to(demand / 5, 5) if bound.is_common else demand
+        assert _best_split(bound, target, shares * (1 + 1e-7)) <= 1e-6
+
+
+def test_common_sets_demand_no_more_than_needed(bound, rng):
+    w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
+    target = bound.adjoint(rng.normal(size=3), rng.uniform(size=5))
+    demand = bound.demand(target, budgets, w)
+    if bound.is_common:
+        assert np.shape(demand) == ()
+        assert _best_split(bound, target, np.full(5, 0.99 * float(demand) / 5)) > 1e-4
+    else:
+        assert np.shape(demand) == (5,)
+
+
+def test_demand_for_the_sum_of_maximizers_is_the_budgets(bound, rng):
+    w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
+    demand = bound.demand(bound.adjoint(w, budgets), budgets, w)
+    assert_allclose(demand, budgets.sum() if bound.is_common else budgets, rtol=1e-9)
+
+
+def test_target_that_no_multiple_reaches_has_an_infinite_demand(bound, rng):
+    target = rng.normal(size=3)
+    together = np.column_stack(_factors(bound))
+    reachable = np.linalg.matrix_rank(together) == 3
+    demand = bound.demand(target, np.ones(5), rng.normal(size=3))
+    assert np.all(np.isfinite(demand)) == reachable
+
+
+def test_shortfall_bounds_the_distance_and_vanishes_at_the_sum_of_maximizers(smooth_bound, bound, rng):
+    for _ in range(3):
+        w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
+        target = 3 * rng.normal(size=3)
+        distance = _best_split(bound, target, budgets)
+        assert smooth_bound.shortfall(target, budgets, w) >= distance - 1e-6
+        # the sum of the maximizers is one point, so no claim beyond its distance is made
+        own = np.linalg.norm(target - bound.adjoint(w, budgets))
+        assert smooth_bound.shortfall(target, budgets, w) <= own * (1 + 1e-12)
+        assert bound.shortfall(bound.adjoint(w, budgets), budgets, w) <= 1e-13
+
+
+def test_taking_rows_takes_their_supports(smooth_bound, rng):
+    w = rng.normal(size=3)
+    for chosen in (np.array([4, 0, 2]), slice(1, 5, 2)):
+        few = _supports(smooth_bound, w)[chosen]
+        assert_allclose(np.broadcast_to(smooth_bound.take(chosen).support(w), few.shape), few, rtol=1e-14)
+
+
+def test_scaling_a_set_scales_its_support(smooth_bound, rng):
+    w = rng.normal(size=3)
+    assert_allclose(smooth_bound.scaled(2.5).support(w), 2.5 * smooth_bound.support(w), rtol=1e-13)
+
+
+def test_no_covariance_of_given_trace_or_norm_makes_a_score_noisier_than_its_multiple_of_the_identity(rng):
+    sigma, w = 0.7, rng.normal(size=4)
+    support = GaussianNoise(std=sigma).at(6, 4, {}).support(w)
+    sizes = (np.trace, lambda S: np.linalg.norm(S, 2), np.linalg.norm)
+    for _ in range(500):
+        F = rng.normal(size=(4, rng.integers(1, 5)))
+        S = F @ F.T
+        for size in sizes:
+            assert w @ (sigma**2 / size(S) * S) @ w <= support**2 * (1 + 1e-12)
+    worst = sigma**2 * np.outer(w, w) / (w @ w)
+    for size in sizes:
+        assert size(worst) == pytest.approx(sigma**2)
+    assert w @ worst @ w == pytest.approx(support**2)
