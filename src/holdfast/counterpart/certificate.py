@@ -64,20 +64,21 @@ def _slopes_at_best_scale(
     here = line.evaluate(x)
     objective = here.value
     for _ in range(50):
+        bends = line.curvature(x)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            move = _solve_two(line.hessian(x)[free, free], here.gradient[free])
+            move = _solve_two(line.hessian(*bends)[free, free], here.gradient[free])
         if not np.all(np.isfinite(move)):
             break
         step = np.zeros(2)
         step[free] = move * (0.9 * x[0] / abs(move[0]) if abs(move[0]) > 0.9 * x[0] else 1.0)
-        promised = float(here.gradient @ step)
-        there = line.improved(x, here, step) if promised < 0 else None
+        promised = -float(here.gradient @ step)
+        if promised <= 1e-8 * abs(here.value):
+            # so short a step that the slopes follow it linearly; any slopes will do for a proof, good ones for a tight one
+            return objective, line.moved_slopes(here.slopes, step, *bends[:2])
+        there = line.improved(x, here, step)
         if there is None:
             break
         x, here = there
-        # Newton squares the error: after a step that promised 1e-9 nothing is left but rounding
-        if abs(promised) <= 1e-9 * abs(here.value):
-            break
     return objective, here.slopes
 
 
@@ -105,9 +106,16 @@ class _Ray:
         along = float(np.sum(c * (self.t * scale_slopes)) - self.signed @ weighted) + self.ridge * x[0]
         return _Point(float(c @ losses) + 0.5 * self.ridge * x[0] ** 2, np.array([along, -float(y @ weighted)]), slopes)
 
-    def hessian(self, x: Array) -> Array:
+    def curvature(self, x: Array) -> tuple[Array, Array, Array]:
+        return self.problem.loss.curvature(self._deficit(x), x[0] * self.t)
+
+    def moved_slopes(self, slopes: Array, step: Array, uu: Array, ut: Array) -> Array:
+        """Return the slopes after a short step, to first order."""
+        return slopes + ut * (step[0] * self.t) - uu * (step[0] * self.signed + step[1] * self.problem.signs)
+
+    def hessian(self, uu: Array, ut: Array, tt: Array) -> Array:
         c, y, t = self.problem.weights, self.problem.signs, self.t
-        uu, ut, tt = (c * part for part in self.problem.loss.curvature(self._deficit(x), x[0] * t))
+        uu, ut, tt = c * uu, c * ut, c * tt
         rr = np.sum(uu * self.scores**2 - 2 * ut * self.signed * t + tt * t * t) + self.ridge
         rb = np.sum(uu * self.scores - ut * y * t)
         return np.array([[rr, rb], [rb, np.sum(uu)]])
@@ -137,8 +145,8 @@ def _dual_bound(problem: MarginScaleProblem, w: Array, a: Array) -> tuple[float,
     loss, c, y = problem.loss, problem.weights, problem.signs
     a = np.clip(a, 0.0, 1.0)
     if problem.fit_intercept:
-        positive = float(np.sum((c * a)[y > 0]))
-        negative = float(np.sum((c * a)[y < 0]))
+        weighted = c * a
+        positive, negative = float(weighted @ (y > 0)), float(weighted @ (y < 0))
         smaller = min(positive, negative)
         a = a * np.where(y > 0, _share(smaller, positive), _share(smaller, negative))
     V, pull = problem.rows.transpose_dot(np.column_stack([c * a * y, problem.pull_per_class()])).T

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -112,7 +113,7 @@ class MarginScaleProblem(Problem):
 
     def metric(self, parameters: Array) -> Array:
         if self.rows.n_features <= WIDEST_METRIC:
-            return self.thinned(self.sample_size).hessian(parameters)
+            return self.sample.hessian(parameters)
         w, b = self.split(parameters)
         u, t = self.target - self.signs * (self.rows.dot(w) + b), self.bound.support(w)
         uu = self.weights * self.loss.curvature(u, t)[0]
@@ -150,10 +151,9 @@ class MarginScaleProblem(Problem):
         """Return the problem on about `n_samples` rows taken by a stride, weighted to stand for all."""
         stride = max(1, self.rows.n_samples // n_samples)
         part = slice(None, None, stride)
-        weights = self.weights[part] * (self.weights.sum() / self.weights[part].sum())
-        return replace(
-            self, rows=self.rows.take(part), signs=self.signs[part], weights=weights, bound=self.bound.take(part)
-        )
+        signs, weights = self.signs[part].copy(), self.weights[part].copy()
+        weights *= self.weights.sum() / weights.sum()
+        return replace(self, rows=self.rows.take(part), signs=signs, weights=weights, bound=self.bound.take(part))
 
     @property
     def sample_size(self) -> int:
@@ -161,18 +161,23 @@ class MarginScaleProblem(Problem):
         n, d = self.rows.n_samples, self.rows.n_features
         return max(METRIC_ROWS * self.n_parameters, 8 * n // max(d, 16))
 
+    @cached_property
+    def sample(self) -> MarginScaleProblem:
+        """The problem on `sample_size` rows; itself where that would be most of them."""
+        return self.thinned(self.sample_size) if self.rows.n_samples >= 2 * self.sample_size else self
+
     def sample_worth_solving(self) -> MarginScaleProblem | None:
         """Return the problem on enough rows to start from its solution, or None where that would be most of them."""
         if self.rows.n_samples < 3 * self.sample_size or self.rows.n_features > WIDEST_METRIC:
             return None
-        sample = self.thinned(self.sample_size)
+        sample = self.sample
         rarest = min(np.count_nonzero(sample.signs[sample.weights > 0] == sign) for sign in (-1.0, 1.0))
         return sample if rarest >= 10 else None
 
     def class_weights(self) -> tuple[float, float]:
         """Return the total weight of the negative and of the positive class."""
-        positive = float(self.weights[self.signs > 0].sum())
-        return float(self.weights.sum()) - positive, positive
+        # a difference of sums of the same numbers would be inexact for classes of very different weight
+        return float(self.weights @ (self.signs < 0)), float(self.weights @ (self.signs > 0))
 
     def pull_per_class(self) -> Array:
         """Return r with X'r = half the distance of the class means (with intercept) or the mean of y x (without)."""

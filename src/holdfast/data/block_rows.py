@@ -29,7 +29,7 @@ class BlockRows(Rows):
     def square_sums(self, weights: Array) -> Array:
         return np.sum([self.exact(block * block).T @ weights[rows] for rows, block in self.blocks()], axis=0)
 
-    def take(self, rows: Any) -> Rows:
+    def take(self, rows: Any) -> BlockRows:
         return type(self)(self.X[rows])
 
     def margin_pass(

@@ -29,6 +29,10 @@ class DenseRows(BlockRows):
     def dense_blocks(self) -> Iterator[tuple[slice, Array]]:
         return ((rows, self.exact(block)) for rows, block in self.blocks())
 
+    def take(self, rows: NDArray[np.intp] | slice) -> DenseRows:
+        # rows taken by a stride are passed over many times: let them lie together
+        return DenseRows(np.ascontiguousarray(self.X[rows]))
+
     def gram(self, weights: Array) -> Array:
         out = np.zeros((self.n_features, self.n_features))
         root = np.sqrt(weights)

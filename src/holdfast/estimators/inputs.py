@@ -19,7 +19,9 @@ Array = NDArray[np.float64]
 def binary_signs(y: Any, name: str) -> tuple[NDArray[Any], Array]:
     """Return the two sorted classes and y as -1 and +1."""
     check_classification_targets(y)
-    classes, index = np.unique(y, return_inverse=True)
+    # two comparisons instead of a sort: y is long and has two values
+    one, *others = (y[0], *y[y != y[0]][:1])
+    classes = np.unique(y) if not others or np.any((y != one) & (y != others[0])) else np.sort(np.array([one, *others], y.dtype))
     if len(classes) == 1:
         raise ValueError(
             f"{name}.fit: y contains one class only, {classes[0]!r}. A classifier needs rows of two classes."
@@ -30,7 +32,7 @@ def binary_signs(y: Any, name: str) -> tuple[NDArray[Any], Array]:
             f"Only binary classification is supported. The type of the target is {type_of_target(y)}. "
             f"y has {len(classes)} classes; wrap the estimator in sklearn.multiclass.OneVsRestClassifier."
         )
-    return classes, np.where(index == 1, 1.0, -1.0)
+    return classes, np.where(y == classes[1], 1.0, -1.0)
 
 
 def row_weights(sample_weight: Any, class_weight: Any, X: Any, signs: Array, classes: NDArray[Any], name: str) -> Array:
@@ -38,7 +40,7 @@ def row_weights(sample_weight: Any, class_weight: Any, X: Any, signs: Array, cla
     weights = np.asarray(
         _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True), dtype=np.float64
     )
-    totals = np.array([weights[signs < 0].sum(), weights[signs > 0].sum()])
+    totals = np.array([weights @ (signs < 0), weights @ (signs > 0)])
     if not np.all(np.isfinite(totals)):
         raise ValueError(f"{name}.fit: sample_weight sums to infinity. Scale it down.")
     if np.any(totals <= 0):

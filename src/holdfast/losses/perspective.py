@@ -6,6 +6,7 @@ from abc import abstractmethod
 
 import numpy as np
 
+from holdfast._core.chunks import by_stretches
 from holdfast._core.loss import Array, Loss
 from holdfast._core.tolerances import LARGE_Z
 
@@ -54,10 +55,12 @@ class PerspectiveLoss(Loss):
         """Return the member itself, max(z, 0) + tail(|z|)."""
         return np.maximum(z, 0.0) + self.tail(np.abs(z))
 
+    @by_stretches
     def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
         z = safe_ratio(u, t)
         return np.maximum(u, 0.0) + t * self.tail(np.abs(z)), self.slope(z), self.psi(z)
 
+    @by_stretches
     def curvature(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
         z = safe_ratio(u, t)
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,0 +1,30 @@
+"""Elementwise work on long vectors, a stretch at a time, so that intermediate results stay in cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+STRETCH = 1 << 14
+
+
+def by_stretches(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Make an elementwise method of arrays (vectors, or 0-d) work through long vectors stretch by stretch."""
+
+    @wraps(method)
+    def stretched(self: Any, *arrays: Any) -> Any:
+        sizes = {np.shape(array) for array in arrays} - {()}
+        if len(sizes) != 1 or len(shape := sizes.pop()) != 1 or shape[0] <= 2 * STRETCH:
+            return method(self, *arrays)
+        parts = [
+            method(self, *(array[start : start + STRETCH] if np.ndim(array) else array for array in arrays))
+            for start in range(0, shape[0], STRETCH)
+        ]
+        if isinstance(parts[0], tuple):
+            return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+        return np.concatenate(parts)
+
+    return stretched
