@@ -121,6 +121,20 @@ def test_logistic_loss_has_a_bound_exactly_with_a_ridge(noise, make_problem, two
             assert 0 <= proof.lower_bound <= model.objective_ * (1 + ROUNDING)
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_logistic_bound_is_tight_under_a_heavy_ridge(fit_intercept, make_problem, two_classes, rng):
+    """Where the ridge is nearly all of the curvature, strong convexity says nearly all there is to say."""
+    X, y = two_classes(24, 3)
+    problem = make_problem(X, y, ExpectedLogistic(), 0.5, alpha=1e4, fit_intercept=fit_intercept)
+    model = _fitted(problem, X, y, 0.5, {})
+    for _ in range(10):
+        w = model.coef_[0] + 0.01 * rng.normal(size=3)
+        proof = certificate(problem, w, model.intercept_[0])
+        excess = proof.objective - model.objective_
+        assert excess > 0.01
+        assert model.objective_ - 0.05 * excess <= proof.lower_bound <= model.objective_ * (1 + ROUNDING)
+
+
 def test_strong_duality_with_an_independent_dual(make_problem, two_classes):
     """The dual problem, written out and given to other solvers, has the value of the fit."""
     for fit_intercept in (False, True):

@@ -17,9 +17,11 @@ from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.data import rows_of
 from holdfast.solvers import Newton, pick
 
-FIRST_EASE, SHRINK, LAST_EASE = 0.5, 0.15, 1e-7
+FIRST_EASE, SHRINK, LAST_EASE = 1.0, 0.15, 1e-7
 """Noise on the score that the path starts with, its factor from stage to stage, and where a collapse is suspected."""
-ROUGH = 1e-3
+CLOSE = 2.0
+"""The path ends at a noise on the score of so many times the one that the features cause."""
+ROUGH = 1e-2
 """What the next step must promise, as a share of the objective, for a mere start to be improved further."""
 AFFORDABLE = 1e11
 """Multiplications of a Hessian up to which Newton steps may finish what another solver left."""
@@ -172,7 +174,7 @@ class _Training:
             if delta <= LAST_EASE or self.n_iter >= self.max_iter:
                 # w has shrunk along with the easing: a collapse, it seems, and no place to take steps from
                 return stage
-            if delta <= 0.5 * float(np.median(scales)):
+            if delta <= CLOSE * float(np.median(scales)):
                 break
             delta = max(SHRINK * delta, LAST_EASE)
         # rows without noise keep the hinge's kink: a trace of easing stands in for it

@@ -96,6 +96,10 @@ def _two_loops(gradient: Array, pairs: deque[tuple[Array, Array]], metric: Any) 
         q -= amount * bend
         amounts.append(amount)
     r = metric(q)
+    if pairs:
+        # the metric's size from the newest step, its shape from the metric
+        change, bend = pairs[-1]
+        r *= (change @ bend) / (bend @ metric(bend))
     for (change, bend), amount in zip(pairs, reversed(amounts), strict=True):
         r += (amount - (bend @ r) / (change @ bend)) * change
     return r
