@@ -156,11 +156,16 @@ def test_norm_of_the_factors_is_the_support(bound, directions):
         assert_allclose(norms, _supports(bound, w), rtol=1e-12)
 
 
+def _shares(bound, budgets, w):
+    """What each row bears along w for its budget to be just enough."""
+    return budgets / bound.support(w)
+
+
 def test_demand_is_enough_for_a_split_of_the_target(bound, rng):
     for _ in range(3):
         w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
         target = bound.adjoint(rng.normal(size=3), rng.uniform(size=5))
-        demand = np.asarray(bound.demand(target, budgets, w))
+        demand = np.asarray(bound.demand(target, _shares(bound, budgets, w)))
         assert np.all(np.isfinite(demand))
         shares = np.broadcast_to(demand / 5, 5) if bound.is_common else demand
         assert _best_split(bound, target, shares * (1 + 1e-7)) <= 1e-6
@@ -169,7 +174,7 @@ def test_demand_is_enough_for_a_split_of_the_target(bound, rng):
 def test_common_sets_demand_no_more_than_needed(bound, rng):
     w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
     target = bound.adjoint(rng.normal(size=3), rng.uniform(size=5))
-    demand = bound.demand(target, budgets, w)
+    demand = bound.demand(target, _shares(bound, budgets, w))
     if bound.is_common:
         assert np.shape(demand) == ()
         assert _best_split(bound, target, np.full(5, 0.99 * float(demand) / 5)) > 1e-4
@@ -179,7 +184,7 @@ def test_common_sets_demand_no_more_than_needed(bound, rng):
 
 def test_demand_for_the_sum_of_maximizers_is_the_budgets(bound, rng):
     w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
-    demand = bound.demand(bound.adjoint(w, budgets), budgets, w)
+    demand = bound.demand(bound.adjoint(w, budgets), _shares(bound, budgets, w))
     assert_allclose(demand, budgets.sum() if bound.is_common else budgets, rtol=1e-9)
 
 
@@ -187,7 +192,7 @@ def test_target_that_no_multiple_reaches_has_an_infinite_demand(bound, rng):
     target = rng.normal(size=3)
     together = np.column_stack(_factors(bound))
     reachable = np.linalg.matrix_rank(together) == 3
-    demand = bound.demand(target, np.ones(5), rng.normal(size=3))
+    demand = bound.demand(target, np.ones(5))
     assert np.all(np.isfinite(demand)) == reachable
 
 
@@ -196,11 +201,11 @@ def test_shortfall_bounds_the_distance_and_vanishes_at_the_sum_of_maximizers(smo
         w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
         target = 3 * rng.normal(size=3)
         distance = _best_split(bound, target, budgets)
-        assert smooth_bound.shortfall(target, budgets, w) >= distance - 1e-6
+        assert smooth_bound.shortfall(target, budgets, _shares(smooth_bound, budgets, w), w) >= distance - 1e-6
         # the sum of the maximizers is one point, so no claim beyond its distance is made
-        own = np.linalg.norm(target - bound.adjoint(w, budgets))
-        assert smooth_bound.shortfall(target, budgets, w) <= own * (1 + 1e-12)
-        assert bound.shortfall(bound.adjoint(w, budgets), budgets, w) <= 1e-13
+        own = np.linalg.norm(target - smooth_bound.adjoint(w, budgets))
+        assert smooth_bound.shortfall(target, budgets, _shares(smooth_bound, budgets, w), w) <= own * (1 + 1e-12)
+        assert bound.shortfall(bound.adjoint(w, budgets), budgets, _shares(bound, budgets, w), w) <= 1e-13
 
 
 def test_taking_rows_takes_their_supports(smooth_bound, rng):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,15 @@ class Status(Enum):
     NO_BOUND = "No lower bound is known for this problem, so its gap is infinite. Add a ridge (alpha > 0) to have one."
 
 
+class DualGuess(NamedTuple):
+    """Dual weights, and how the noise is to bear what they pull: along `direction`, each row inversely to its scale."""
+
+    slopes: NDArray[np.float64]
+    """One number in [0, 1] a row."""
+    direction: NDArray[np.float64]
+    scale: NDArray[np.float64]
+
+
 @dataclass
 class Solution:
     """What a solver found.
@@ -42,8 +52,8 @@ class Solution:
         Steps taken over all stages.
     solver : str
         Name of the solver that finished.
-    dual : ndarray of shape (n_samples,) or None
-        A guess of the dual weights, where the solver has a better one than the slopes at `parameters`.
+    dual : DualGuess or None
+        A guess of the dual weights, where there is a better one than the slopes at `parameters`.
     """
 
     parameters: NDArray[np.float64]
@@ -52,7 +62,7 @@ class Solution:
     n_iter: int
     solver: str
     lower_bound: float = -np.inf
-    dual: NDArray[np.float64] | None = field(default=None, repr=False)
+    dual: DualGuess | None = field(default=None, repr=False)
 
     @property
     def advice(self) -> str:

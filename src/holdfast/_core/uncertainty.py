@@ -71,16 +71,20 @@ class BoundSet(ABC):
         """Return sum_i r_i x_i maximizer_i(w)', shape (n_features, n_features)."""
 
     @abstractmethod
-    def demand(self, target: Array, budgets: Array, w: Array) -> Array:
-        r"""Return what `target` costs: :math:`\rho` with target in :math:`\sum_i q_i,\; q_i \in \rho_i S_i`.
+    def demand(self, target: Array, shares: Array) -> Array:
+        r"""Return how much of each set it takes to reach `target`: :math:`\rho_i` with target in :math:`\sum_i \rho_i S_i`.
 
-        Any split of the target over the rows will do, and `budgets`, `w` say which is wanted: rho_i near budgets_i for a
-        w near the optimum. Common sets pool the rows and return one number. inf where no split exists.
+        Any split of the target over the rows will do; `shares`, one number >= 0 a row, say how it is to be borne. Common
+        sets pool the rows and return one number. inf where no split exists.
         """
 
     @abstractmethod
-    def shortfall(self, target: Array, budgets: Array, w: Array) -> float:
-        r"""Return the l2 distance from `target` to some point of :math:`\sum_i` budgets_i :math:`S_i` close to it."""
+    def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
+        r"""Return the l2 distance from `target` to some point of :math:`\sum_i` budgets_i :math:`S_i` close to it.
+
+        Unless a better one is known that point is :math:`\sum_i` shares_i * t_i(direction) * maximizer_i(direction); the caller
+        sees to shares_i * t_i(direction) <= budgets_i.
+        """
 
     @abstractmethod
     def scaled(self, factor: float) -> BoundSet:

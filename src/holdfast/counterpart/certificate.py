@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from holdfast._core.loss import Array, Loss
+from holdfast._core.solution import DualGuess
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 
 
@@ -24,7 +25,7 @@ class Certificate(NamedTuple):
     """A number that the optimal weights' l2 norm cannot exceed; inf where none is known."""
 
 
-def certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Array | None = None) -> Certificate:
+def certificate(problem: MarginScaleProblem, w: Array, b: float, dual: DualGuess | None = None) -> Certificate:
     r"""Return the objective at (w, b), a lower bound on the optimum, and their relative distance.
 
     Two passes over the rows in float64. Where the loss has a dual, the slopes :math:`a_i = \ell_u` at the best multiple of w
@@ -41,7 +42,7 @@ def certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Array | N
     scores, t = problem.rows.dot(w), problem.bound.support(w)
     if problem.loss.has_dual:
         objective, slopes = _slopes_at_best_scale(problem, scores, t, w, b)
-        bound, pull = _dual_bound(problem, w, slopes if dual is None else dual)
+        bound, pull = _dual_bound(problem, DualGuess(slopes, w, t) if dual is None else dual)
     else:
         objective, bound, pull = _strong_convexity_bound(problem, scores, t, w, b)
     scale = max(abs(objective), problem.floor)
@@ -140,10 +141,10 @@ def _solve_two(H: Array, g: Array) -> Array:
     return -np.array([H[1, 1] * g[0] - H[0, 1] * g[1], H[0, 0] * g[1] - H[1, 0] * g[0]]) / determinant
 
 
-def _dual_bound(problem: MarginScaleProblem, w: Array, a: Array) -> tuple[float, Array]:
-    """Return the dual objective of `a` made feasible, and the pull that the norm bound needs."""
+def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, Array]:
+    """Return the dual objective of the guess made feasible, and the pull that the norm bound needs."""
     loss, c, y = problem.loss, problem.weights, problem.signs
-    a = np.clip(a, 0.0, 1.0)
+    a = np.clip(guess.slopes, 0.0, 1.0)
     if problem.fit_intercept:
         weighted = c * a
         positive, negative = float(weighted @ (y > 0)), float(weighted @ (y < 0))
@@ -151,8 +152,8 @@ def _dual_bound(problem: MarginScaleProblem, w: Array, a: Array) -> tuple[float,
         a = a * np.where(y > 0, _share(smaller, positive), _share(smaller, negative))
     V, pull = problem.rows.transpose_dot(np.column_stack([c * a * y, problem.pull_per_class()])).T
     if problem.alpha > 0:
-        return _penalised(problem, loss, a, V, w), pull
-    k = _shrunk_to_fit(problem, loss, a, V, w)
+        return _penalised(problem, loss, a, V, guess), pull
+    k = _shrunk_to_fit(problem, loss, a, V, guess)
     return float(np.sum(c * loss.dual_value(k * a))), pull
 
 
@@ -160,11 +161,11 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
 
 
-def _shrunk_to_fit(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, w: Array) -> float:
+def _shrunk_to_fit(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, guess: DualGuess) -> float:
     """Return the largest k in [0, 1] found at which the budgets of k a cover k V; it exists as p is concave, p(0) = 0."""
     c = problem.weights
     budgets = c * loss.dual_scale(a)
-    demand = problem.bound.demand(V, budgets, w)
+    demand = problem.bound.demand(V, _shares(budgets, guess))
     if not np.all(np.isfinite(demand)):
         return 0.0
 
@@ -174,26 +175,36 @@ def _shrunk_to_fit(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, 
     whole = slack(1.0, budgets)
     if np.all(whole >= 0):
         return 1.0
-    cut = max(float(np.max(-whole / np.where(whole < 0, demand, 1.0))), 1e-15)
+    cut, growth = max(float(np.max(-whole / np.where(whole < 0, demand, 1.0))), 1e-15), 2.0
+    if cut > 1e-3:
+        # too much is missing for a linear guess: budgets can rise steeply, so begin with a hair
+        cut, growth = 1e-15, 8.0
     while cut < 0.5:
         rest = slack(1 - cut, c * loss.dual_scale((1 - cut) * a))
         if np.all(rest >= 0):
             # slack is concave in k, so it lies above its chord, whose root is therefore a proof
             short = whole < 0
             return float(1 - cut * np.max(-whole[short] / (rest - whole)[short]))
-        cut *= 2
+        cut *= growth
     for k in 0.5 ** np.arange(1, 1000):
         if np.all(slack(k, c * loss.dual_scale(k * a)) >= 0):
             return float(k)
     return 0.0
 
 
-def _penalised(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, w: Array) -> float:
+def _shares(budgets: Array, guess: DualGuess) -> Array:
+    """Return budgets / scale, and 0 where a row has no noise to bear anything with."""
+    scale = np.broadcast_to(guess.scale, budgets.shape)
+    return np.divide(budgets, scale, out=np.zeros_like(budgets), where=scale > 0)
+
+
+def _penalised(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, guess: DualGuess) -> float:
     """Return the best dual objective over multiples of `a`, what the budgets do not cover being penalised."""
     c = problem.weights
 
     def dual(k: float) -> float:
-        missed = problem.bound.shortfall(k * V, c * loss.dual_scale(k * a), w)
+        budgets = c * loss.dual_scale(k * a)
+        missed = problem.bound.shortfall(k * V, budgets, _shares(budgets, guess), guess.direction)
         return float(np.sum(c * loss.dual_value(k * a)) - missed**2 / (2 * problem.alpha))
 
     whole = dual(1.0)

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from holdfast._core.loss import Array
+from holdfast._core.solution import DualGuess
 from holdfast._core.solver import Report, Solver, silent
 from holdfast.counterpart.easing import EasedSet
 from holdfast.counterpart.margin_scale import MarginScaleProblem
@@ -19,7 +20,7 @@ class CollapseTest:
     """The outcome of the test: dual weights that prove a collapse, and the way out if there was none."""
 
     intercept: float
-    dual: Array
+    dual: DualGuess
     direction: Array
 
 
@@ -42,7 +43,8 @@ def examine_collapse(problem: MarginScaleProblem, *, report: Report = silent) ->
     heavier = majority(problem) if problem.fit_intercept else 0
     if heavier == 0:
         pull = problem.rows.transpose_dot(problem.weights * problem.signs)
-        return CollapseTest(0.0, np.ones(problem.rows.n_samples), problem.join(pull, 0.0))
+        guess = DualGuess(np.ones(problem.rows.n_samples), pull, problem.bound.support(pull))
+        return CollapseTest(0.0, guess, problem.join(pull, 0.0))
     y, c = problem.signs, problem.weights
     lighter = np.where(y == heavier, 0.0, c)
     tilt = problem.join(-problem.rows.transpose_dot(lighter * y), -float(np.sum(lighter * y)))
@@ -52,8 +54,9 @@ def examine_collapse(problem: MarginScaleProblem, *, report: Report = silent) ->
     found = solver.minimise(slope, start, tol=0.0 if solver.name == "newton" else 1e-10, max_iter=300, report=report)
     w, b = slope.split(found.parameters)
     u = -y * (slope.rows.dot(w) + b)
-    dual = np.where(y == heavier, slope.loss.evaluate(u, slope.bound.support(w))[1], 1.0)
-    return CollapseTest(float(heavier), dual, found.parameters)
+    scale = slope.bound.support(w)
+    slopes = np.where(y == heavier, slope.loss.evaluate(u, scale)[1], 1.0)
+    return CollapseTest(float(heavier), DualGuess(slopes, w, scale), found.parameters)
 
 
 def way_out(problem: MarginScaleProblem, test: CollapseTest) -> Array:
@@ -91,7 +94,7 @@ def critical_factor(problem: MarginScaleProblem) -> float:
     start = factor
     for _ in range(100):
         test = examine_collapse(replace(problem, bound=problem.bound.scaled(factor)))
-        lower = _provable(problem, test.dual)
+        lower = _provable(problem, test.dual.slopes)
         if not lower < factor * (1 - 1e-9):
             return factor
         factor = lower
@@ -111,4 +114,4 @@ def _provable(problem: MarginScaleProblem, dual: Array) -> float:
     budgets = problem.weights * problem.loss.dual_scale(dual)
     V = problem.rows.transpose_dot(problem.weights * dual * problem.signs)
     total = float(np.sum(budgets))
-    return float(problem.bound.demand(V, budgets, V)) / total if total > 0 else np.inf
+    return float(problem.bound.demand(V, budgets)) / total if total > 0 else np.inf

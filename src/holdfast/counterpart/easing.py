@@ -50,11 +50,11 @@ class EasedSet(BoundSet):
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         return self.base.contains(points, slack=slack)
 
-    def demand(self, target: Array, budgets: Array, w: Array) -> Array:
-        return self.base.demand(target, budgets, w)
+    def demand(self, target: Array, shares: Array) -> Array:
+        return self.base.demand(target, shares)
 
-    def shortfall(self, target: Array, budgets: Array, w: Array) -> float:
-        return self.base.shortfall(target, budgets, w)
+    def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
+        return self.base.shortfall(target, budgets, shares, direction)
 
     def scaled(self, factor: float) -> EasedSet:
         return EasedSet(self.base.scaled(factor), factor * self.delta)

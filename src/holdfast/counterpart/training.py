@@ -21,6 +21,8 @@ FIRST_EASE, SHRINK, LAST_EASE = 1.0, 0.15, 1e-7
 """Noise on the score that the path starts with, its factor from stage to stage, and where a collapse is suspected."""
 CLOSE = 2.0
 """The path ends at a noise on the score of so many times the one that the features cause."""
+NOTHING_TO_GAIN = 1e-10
+"""Gap at w = 0 up to which a collapse is proved: what could be gained by any other w is rounding."""
 ROUGH = 1e-2
 """What the next step must promise, as a share of the objective, for a mere start to be improved further."""
 AFFORDABLE = 1e11
@@ -193,7 +195,7 @@ class _Training:
         problem, test = self.problem, examine_collapse(self.problem, report=self.report)
         flat = problem.join(np.zeros(problem.rows.n_features), test.intercept)
         at_zero = Solution(flat, Status.SOLVED, objective, self.n_iter, self.solver.name, dual=test.dual)
-        if _proof(problem, at_zero).gap <= self.tol:
+        if _proof(problem, at_zero).gap <= NOTHING_TO_GAIN:
             return at_zero
         again = self.minimise(problem, way_out(problem, test), self.accuracy)
         return again if again.objective <= objective else found

@@ -19,9 +19,7 @@ Array = NDArray[np.float64]
 def binary_signs(y: Any, name: str) -> tuple[NDArray[Any], Array]:
     """Return the two sorted classes and y as -1 and +1."""
     check_classification_targets(y)
-    # two comparisons instead of a sort: y is long and has two values
-    one, *others = (y[0], *y[y != y[0]][:1])
-    classes = np.unique(y) if not others or np.any((y != one) & (y != others[0])) else np.sort(np.array([one, *others], y.dtype))
+    classes = _two_classes(y)
     if len(classes) == 1:
         raise ValueError(
             f"{name}.fit: y contains one class only, {classes[0]!r}. A classifier needs rows of two classes."
@@ -33,6 +31,14 @@ def binary_signs(y: Any, name: str) -> tuple[NDArray[Any], Array]:
             f"y has {len(classes)} classes; wrap the estimator in sklearn.multiclass.OneVsRestClassifier."
         )
     return classes, np.where(y == classes[1], 1.0, -1.0)
+
+
+def _two_classes(y: NDArray[Any]) -> NDArray[Any]:
+    """Return the sorted classes, by comparisons instead of a sort where there are two, as there should be."""
+    others = y[y != y[0]]
+    if len(others) and not np.any(others != others[0]):
+        return np.sort(np.array([y[0], others[0]], dtype=y.dtype))
+    return np.unique(y)
 
 
 def row_weights(sample_weight: Any, class_weight: Any, X: Any, signs: Array, classes: NDArray[Any], name: str) -> Array:

@@ -8,11 +8,11 @@ from scipy.special import ndtr
 from holdfast._core.loss import Array, Loss
 from holdfast.losses.gaussian_hinge import density, mills_ratios
 
-WIDE = 3.0
+WIDE = 2.0
 """Scale from which it is the Gaussian, not the logistic function, that is smooth between nodes."""
 CHUNK = 500_000
 """Row-node pairs evaluated at once."""
-PER_UNIT = 32
+PER_UNIT = 48
 """Nodes of the interpolation table per unit of the narrower of the two scales."""
 
 
@@ -21,7 +21,7 @@ class ExpectedLogistic(Loss):
 
     There is no closed form. With :math:`G_k(x, t) = \mathbb E\, \mathrm{softplus}^{(k)}(x + tZ)` and x = u - 1, the
     loss is :math:`G_0`, its slopes :math:`G_1` and :math:`t\,G_2`, its curvature :math:`G_2,\ t\,G_3,\ G_2 + t^2 G_4`.
-    For t <= 3 the trapezoid rule over z in [-9, 9] gives them to about 5e-12. For larger t it would need ever more nodes,
+    For t <= 2 the trapezoid rule over z in [-9, 9] gives them to about 5e-12. For larger t it would need ever more nodes,
     so softplus is written as the hinge averaged over logistic noise, whence
     :math:`G_0 = \int \sigma'(a)\, t f((x-a)/t)\, da` with the Gaussian hinge's f, and the trapezoid rule is used on that:
     145 nodes for any t. Both are sums of convex functions with positive weights, so the computed loss is convex, and

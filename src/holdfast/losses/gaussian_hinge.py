@@ -26,7 +26,7 @@ def density(z: Array) -> Array:
 
 @cache
 def _far_polynomial() -> Array:
-    """Return the coefficients of x^2 (1 - x Q(x) / density(x)), x >= 5, in powers of 50 / x^2 - 1, from its continued fraction."""
+    """Return x^2 (1 - x Q(x) / density(x)), x >= 5, as a polynomial in 50 / x^2 - 1, fitted to its continued fraction."""
     s = np.cos(np.pi * (np.arange(200) + 0.5) / 200)
     x = FAR / np.sqrt(0.5 * (1 + s))
     r = np.zeros_like(x)

@@ -51,7 +51,7 @@ class QuasiNewton(Solver):
                 status = Status.SOLVED
                 break
             found = None
-            if promise > 0:
+            if promise > 0 and np.all(np.isfinite(step)):
                 step *= min(1.0, view.longest_step(theta, step))
                 found = _search(view, theta, value, gradient, step)
             age += 1
@@ -81,10 +81,15 @@ def _inverse(metric: Array) -> Any:
             except (LinAlgError, ValueError):
                 ridge *= 10
                 continue
-            return lambda v: cho_solve(factor, v / scale) / scale
+            return lambda v: _scaled_solve(factor, scale, v)
         metric = np.diag(metric)
     positive = np.where(metric > 0, metric, np.max(metric, initial=1.0))
     return lambda v: v / positive
+
+
+@np.errstate(over="ignore", invalid="ignore")  # where the metric all but vanishes; the search then finds no descent
+def _scaled_solve(factor: Any, scale: Array, v: Array) -> Array:
+    return cho_solve(factor, v / scale, check_finite=False) / scale
 
 
 def _two_loops(gradient: Array, pairs: deque[tuple[Array, Array]], metric: Any) -> Array:

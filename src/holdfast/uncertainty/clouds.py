@@ -85,13 +85,13 @@ class CommonCloud(BoundSet):
         missed = norm(target - self.spread(v))
         return float(norm(v)) if missed <= MISSED * norm(target) else np.inf
 
-    def demand(self, target: Array, budgets: Array, w: Array) -> Array:
+    def demand(self, target: Array, shares: Array) -> Array:
         return np.array(self.gauge(target))
 
-    def shortfall(self, target: Array, budgets: Array, w: Array) -> float:
+    def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
         if self.factor.ndim == 0:
             return max(float(norm(target) - self.factor * np.sum(budgets)), 0.0)
-        return float(norm(target - self.adjoint(w, budgets)))
+        return float(norm(target - self.adjoint(direction, shares * self.support(direction))))
 
     def factors_of_support(self, n_features: int) -> list[Array]:
         return [self.matrix(n_features)]
@@ -160,17 +160,16 @@ class RowClouds(BoundSet):
             [block.T @ (r[part, None] * self.maximizer(w, part)) for part, block in rows.dense_blocks()], axis=0
         )
 
-    def demand(self, target: Array, budgets: Array, w: Array) -> Array:
-        # q_i = budgets_i C_i v / t_i with the v that makes them add up; v = w and q_i = budgets_i * maximizer_i at the optimum
-        share = ratio(budgets, self.support(w))
-        pooled = self.covariance(share)
+    def demand(self, target: Array, shares: Array) -> Array:
+        # q_i = shares_i C_i v with the v that makes them add up to the target
+        pooled = self.covariance(shares)
         v = np.asarray(np.linalg.lstsq(pooled, target, rcond=None)[0])
         if norm(pooled @ v - target) > MISSED * norm(target):
-            return np.full(len(budgets), np.inf)
-        return share * norm(self.root(v), axis=1)
+            return np.full(len(shares), np.inf)
+        return shares * norm(self.root(v), axis=1)
 
-    def shortfall(self, target: Array, budgets: Array, w: Array) -> float:
-        return float(norm(target - self.adjoint(w, budgets)))
+    def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
+        return float(norm(target - self.adjoint(direction, shares * self.support(direction))))
 
     def factors_of_support(self, n_features: int) -> list[Array]:
         return [np.diag(factor) if factor.ndim == 1 else factor for factor in self.factors]

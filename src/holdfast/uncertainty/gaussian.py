@@ -166,4 +166,6 @@ def _root(cov: Array, call: str, name: str) -> Array:
         raise ValueError(
             f"{call}: {name} is indefinite{where}: an eigenvalue is {values.min():.3g}. A covariance has none below 0."
         )
-    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    # what rounding left of a zero eigenvalue is no noise
+    values = np.where(values > 1e-14 * largest[..., None], values, 0.0)
+    return vectors * np.sqrt(values)[..., None, :]
