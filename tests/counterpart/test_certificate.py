@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import ndtri
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
+from holdfast._core.solution import DualGuess
 from holdfast.counterpart import certificate
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
 
@@ -72,6 +73,8 @@ def test_any_dual_guess_gives_a_valid_bound(dual_loss, noise, alpha, fit_interce
     best = _fitted(problem, X, y, kind, metadata).objective_
     for _ in range(20):
         guess = rng.uniform(size=24) ** rng.choice([0.2, 1, 5])
+        direction = rng.normal(size=3)
+        guess = DualGuess(guess, direction, problem.bound.support(direction))
         proof = certificate(problem, rng.normal(size=3), 0.0, guess)
         assert proof.lower_bound <= best * (1 + ROUNDING)
 
@@ -145,7 +148,9 @@ def test_strong_duality_with_an_independent_dual(make_problem, two_classes):
                 model = _fitted(problem, X, y, sigma, {})
                 value, a = _dual_optimum(loss, X, y, sigma, fit_intercept)
                 assert value == pytest.approx(model.objective_, rel=1e-6)
-                proof = certificate(problem, model.coef_[0], model.intercept_[0], a)
+                proof = certificate(
+                    problem, w := model.coef_[0], model.intercept_[0], DualGuess(a, w, problem.bound.support(w))
+                )
                 assert proof.lower_bound == pytest.approx(model.objective_, rel=1e-4)
 
 

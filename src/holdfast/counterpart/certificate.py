@@ -49,7 +49,7 @@ def certificate(problem: MarginScaleProblem, w: Array, b: float, dual: DualGuess
     # every loss here is nonnegative
     bound = max(bound, 0.0) if bound > -np.inf else bound
     gap = max(objective - bound, 0.0) / scale
-    return Certificate(objective, min(bound, objective), gap, problem.norm_bound(pull))
+    return Certificate(objective, float(min(bound, objective)), float(gap), problem.norm_bound(pull))
 
 
 def _slopes_at_best_scale(
@@ -64,19 +64,20 @@ def _slopes_at_best_scale(
     x, free = np.array([1.0, b]), slice(0, 2 if problem.fit_intercept else 1)
     here = line.evaluate(x)
     objective = here.value
-    for _ in range(50):
+    for _ in range(100):
         bends = line.curvature(x)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             move = _solve_two(line.hessian(*bends)[free, free], here.gradient[free])
-        if not np.all(np.isfinite(move)):
-            break
+        usable = np.all(np.isfinite(move)) and float(here.gradient[free] @ move) < 0
         step = np.zeros(2)
-        step[free] = move * (0.9 * x[0] / abs(move[0]) if abs(move[0]) > 0.9 * x[0] else 1.0)
+        # where curvature vanishes, as far from any row's margin, only the signs of the slopes are of use
+        step[free] = move if usable else -0.5 * np.sign(here.gradient[free]) * np.array([x[0], 1.0])[free]
+        step *= min(1.0, 0.9 * x[0] / max(abs(step[0]), 1e-300), 3.0 / max(abs(step[1]), 1e-300))
         promised = -float(here.gradient @ step)
-        if promised <= 1e-8 * abs(here.value):
+        if usable and promised <= 1e-8 * abs(here.value):
             # so short a step that the slopes follow it linearly; any slopes will do for a proof, good ones for a tight one
             return objective, line.moved_slopes(here.slopes, step, *bends[:2])
-        there = line.improved(x, here, step)
+        there = line.improved(x, here, step) if promised > 0 else None
         if there is None:
             break
         x, here = there

@@ -107,8 +107,8 @@ def _provable(problem: MarginScaleProblem, dual: Array) -> float:
     """Return the factor of the noise from which on these dual weights, balanced, prove a collapse."""
     heavy = problem.signs == majority(problem)
     wanted, total = min(problem.class_weights()), float(np.sum((problem.weights * dual)[heavy]))
-    dual = np.where(heavy, dual * (wanted / total), 1.0)
-    if np.any(dual > 1 + 1e-9):
+    dual = np.where(heavy, dual * (wanted / total if total > 0 else np.inf), 1.0)
+    if not np.all(dual <= 1 + 1e-9):
         return np.inf
     dual = np.minimum(dual, 1.0)
     budgets = problem.weights * problem.loss.dual_scale(dual)

@@ -111,6 +111,11 @@ class MarginScaleProblem(Problem):
         # a Hessian costs n_features products of all rows, each about 16 times cheaper than one in a pass
         return max(6, self.rows.n_features // 16)
 
+    @cached_property
+    def typical_curvature(self) -> Array:
+        # margins are of order 1, and so is the curvature of a loss within reach of them
+        return self.join(self.rows.square_sums(self.weights), float(self.weights.sum()))
+
     def metric(self, parameters: Array) -> Array:
         if self.rows.n_features <= WIDEST_METRIC:
             return self.sample.hessian(parameters)

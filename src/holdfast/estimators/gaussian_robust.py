@@ -75,6 +75,9 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
     Noise that is the same in all directions (a single number) changes the classifier little beyond what a re-tuned ridge
     does; what pays is knowing which features, rows or directions are noisy.
 
+    Scale features and their errors together: dividing X by s means dividing X_std by s. scikit-learn's Pipeline does not
+    do that, it passes ``X_std`` on as it is.
+
     Parameters
     ----------
     noise : float or GaussianNoise, default=1.0
@@ -83,7 +86,8 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
         to ``fit`` it is the number that multiplies them: 1.0 takes them as stated.
     loss : {"logistic", "hinge", "log2", "quadratic", "two_point"} or Loss, default="logistic"
     alpha : float, default=None
-        Strength of the ridge. None: 1 for the logistic loss, 0 for the others.
+        Strength of the ridge, what scikit-learn's linear classifiers call 1/C. It acts in the units of the features, so scale
+        them. None: 1 for the logistic loss, 0 for the others.
     fit_intercept : bool, default=True
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes. "balanced" makes them weigh the same, which also prevents a collapse.
@@ -244,6 +248,11 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
     def _noise(self) -> UncertaintySet:
         if isinstance(self.noise, UncertaintySet):
             return self.noise
+        if np.ndim(self.noise) > 0:
+            raise ValueError(
+                f"{NAME}(noise=<array>): noise is one number. A standard deviation per feature is "
+                "noise=GaussianNoise(std=...), a covariance noise=GaussianNoise(cov=...); noise that differs by row goes to fit as X_std, X_cov or X_factor."
+            )
         return GaussianNoise(std=number(self.noise, f"{NAME}(noise"))
 
     def _max_iter(self) -> int:
@@ -289,8 +298,9 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         X_std, X_cov, X_factor : array-like, default=None
-            The noise of each row as in `fit`, taken as stated (not multiplied by `noise`). Without them the noise of the
-            constructor is meant; a model fitted with them asks for them.
+            The noise of each row as in `fit`, taken as stated, never multiplied by `noise`: a model trained with ``noise=4``
+            and ``X_std=S`` is asked about that noise by ``X_std=4 * S``. Without them the noise of the constructor is
+            meant; a model fitted with them asks for them.
 
         Returns
         -------
@@ -298,15 +308,28 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
             Between 0 and 0.5; 0 where there is no noise.
         """
         scores = self.decision_function(X)
-        t = self._score_noise(len(scores), {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
-        if t is None:
-            raise ValueError(
-                f"{NAME}.flip_probability: this model was fitted with the noise of each row, so it needs theirs here. "
-                "Pass X_std, X_cov or X_factor (zeros for exact rows)."
-            )
-        t = np.broadcast_to(t, scores.shape)
+        t = self.score_std(X, X_std=X_std, X_cov=X_cov, X_factor=X_factor)
         z = np.divide(np.abs(scores), t, out=np.full(scores.shape, np.inf), where=t > 0)
         return ndtr(-z)
+
+    def score_std(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+        r"""Return the standard deviation :math:`t = \sqrt{w^\top C w}` that the noise gives to each row's score.
+
+        Takes noise as `flip_probability` does. A prediction with |score| > 2 * score_std is certain at two sigma.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        t = self._score_noise(X.shape[0], {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
+        if t is None:
+            raise ValueError(
+                f"{NAME}: this model was fitted with the noise of each row, so it needs theirs here too. "
+                "Pass X_std, X_cov or X_factor (zeros for exact rows)."
+            )
+        return np.array(np.broadcast_to(t, X.shape[0]))
 
     @available_if(_is_proper)
     def predict_proba(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:

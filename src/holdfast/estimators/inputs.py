@@ -28,7 +28,8 @@ def binary_signs(y: Any, name: str) -> tuple[NDArray[Any], Array]:
         # the first sentence is the one scikit-learn's own checks look for
         raise ValueError(
             f"Only binary classification is supported. The type of the target is {type_of_target(y)}. "
-            f"y has {len(classes)} classes; wrap the estimator in sklearn.multiclass.OneVsRestClassifier."
+            f"y has {len(classes)} classes; wrap the estimator in sklearn.multiclass.OneVsRestClassifier "
+            "(with X_std and the like: sklearn.set_config(enable_metadata_routing=True) and set_fit_request)."
         )
     return classes, np.where(y == classes[1], 1.0, -1.0)
 

@@ -47,18 +47,10 @@ class Log2Hinge(PerspectiveLoss):
             return float(imbalance * self._slope_over_f(r) / sigma)
         if pull == 0:
             return 0.0
-        q = pull / sigma
-
-        def residual(z: float) -> float:
-            # psi / f' = f / f' - z, and f / f' -> 1 / ln 2 as z -> -inf
-            return (
-                float(np.log(1 / self._slope_over_f(z) - z) - np.log(q))
-                if z > -30
-                else float(np.log(1 / LN2 - z) - np.log(q))
-            )
-
-        low, high = -2 * q - 5, 10 + 3 * max(0.0, -np.log(q))
-        return float(1 / (pull + sigma * brentq(residual, low, high, xtol=1e-14)))
+        goal = np.log(pull) - np.log(sigma)
+        low, high = -2 * np.exp(min(goal, 300.0)) - 5, 10 + 3 * max(0.0, -goal)
+        z0 = brentq(lambda z: _log_psi_over_slope(z) - goal, low, high, xtol=1e-14)
+        return float(1 / (pull + sigma * z0))
 
     def _slope_over_f(self, z: float) -> float:
         if z < -500:
@@ -75,3 +67,13 @@ class Log2Hinge(PerspectiveLoss):
                 ("nonnegative", [[0, 1, 0, -1, -1]]),
             ],
         )
+
+
+def _log_psi_over_slope(z: float) -> float:
+    """Return log(psi / f'), a decreasing function of z, without cancellation or underflow."""
+    x = LN2 * z
+    if x < -30:
+        return float(np.log((1 - x) / LN2))
+    if x > 30:
+        return float(-x + np.log1p(x) - np.log(LN2))
+    return float(np.log(np.log1p(np.exp(-abs(x))) + abs(x) * expit(-abs(x))) - np.log(LN2) - np.log(expit(x)))

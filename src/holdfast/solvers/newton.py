@@ -12,6 +12,9 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast._core.tolerances import POLISHED, ROUNDING
 
+VANISHING = 1e-14
+"""Share of the typical curvature below which a direction is taken for flat."""
+
 
 class Newton(Solver):
     """Damped Newton steps, the Hessian scaled to unit diagonal and factorised by Cholesky.
@@ -63,7 +66,7 @@ class Newton(Solver):
 def _newton_step(view: Curved, theta: Array, gradient: Array) -> tuple[Array, float]:
     """Return a descent step and its decrement -g'p / 2, the improvement that the quadratic model promises."""
     H = view.hessian(theta)
-    diagonal = np.diag(H).copy()
+    diagonal = np.maximum(np.diag(H), VANISHING * view.typical_curvature)
     scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     scaled, pull = H / np.outer(scale, scale), gradient / scale
     ridge, largest = 1e-15, 1e30
