@@ -37,9 +37,8 @@ class Smooth(Protocol):
         """After how many steps a new metric is worth its price."""
         ...
 
-    @property
     def typical_curvature(self) -> Array:
-        """The size of the Hessian's diagonal where the function bends as it should, shape (n_parameters,)."""
+        """Return the size of the Hessian's diagonal where the function bends as it should, shape (n_parameters,)."""
         ...
 
     def metric(self, parameters: Array) -> Array:

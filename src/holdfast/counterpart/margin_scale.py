@@ -84,8 +84,9 @@ class MarginScaleProblem(Problem):
         outward = self.bound.adjoint(w, found.scale_slopes)
         value = found.value + 0.5 * self.alpha * float(w @ w)
         gradient = self.join(outward - found.pull + self.alpha * w, -found.balance)
-        square = float(w @ w)
-        self._stiffness = self.alpha + (float(w @ outward) / square if square > 0 else 0.0)
+        self._stiffness = self.alpha
+        if self.loss.has_dual and (self.bound.is_isotropic or self.alpha == 0) and np.any(w):
+            self._stiffness += float(w @ outward) / float(w @ w)
         if self.tilt is not None:
             value, gradient = value + float(self.tilt @ parameters), gradient + self.tilt
         return value, gradient
@@ -111,7 +112,6 @@ class MarginScaleProblem(Problem):
         # a Hessian costs n_features products of all rows, each about 16 times cheaper than one in a pass
         return max(6, self.rows.n_features // 16)
 
-    @cached_property
     def typical_curvature(self) -> Array:
         # margins are of order 1, and so is the curvature of a loss within reach of them
         return self.join(self.rows.square_sums(self.weights), float(self.weights.sum()))

@@ -251,7 +251,8 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
         if np.ndim(self.noise) > 0:
             raise ValueError(
                 f"{NAME}(noise=<array>): noise is one number. A standard deviation per feature is "
-                "noise=GaussianNoise(std=...), a covariance noise=GaussianNoise(cov=...); noise that differs by row goes to fit as X_std, X_cov or X_factor."
+                "noise=GaussianNoise(std=...), a covariance noise=GaussianNoise(cov=...); noise that differs by row goes "
+                "to fit as X_std, X_cov or X_factor."
             )
         return GaussianNoise(std=number(self.noise, f"{NAME}(noise"))
 

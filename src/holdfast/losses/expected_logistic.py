@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr
 
+from holdfast._core.chunks import STRETCH
 from holdfast._core.loss import Array, Loss
 from holdfast.losses.gaussian_hinge import density, mills_ratios
 
@@ -75,19 +76,24 @@ def _interpolated(x: Array, t: float, order: int, unit: float, reach: float) -> 
     half = int(np.ceil(reach / unit)) + 1
     nodes: Array = unit * np.arange(-half, half + 1, dtype=np.float64)
     table = _direct(nodes, np.full(nodes.size, t), 6)
-    inside = np.clip(x, -reach - unit, reach + unit)
-    index = np.rint(inside / unit).astype(np.intp) + half
-    e = inside - nodes[index]
-    derivatives = [row[index] for row in table]
-    out = []
-    for k in range(order + 1):
-        g = derivatives[6]
-        for j in range(5, k - 1, -1):
-            g = derivatives[j] + g * e / (j - k + 1)
-        out.append(g)
-    # beyond the table the loss is its asymptote to the last bit
-    out[0] = out[0] + np.maximum(x - inside, 0.0)
-    return out
+    by_node = np.ascontiguousarray(table.T)
+    out = np.empty((order + 1, x.size))
+    for start in range(0, x.size, STRETCH):
+        part = slice(start, start + STRETCH)
+        inside = np.clip(x[part], -reach - unit, reach + unit)
+        index = np.rint(inside / unit).astype(np.intp) + half
+        near = by_node[index]
+        e = inside - nodes[index]
+        shares = [e / (k + 1) for k in range(6)]
+        for k in range(order + 1):
+            g = near[:, 6] * shares[5 - k]
+            for j in range(5, k, -1):
+                g += near[:, j]
+                g *= shares[j - k - 1]
+            np.add(g, near[:, k], out=out[k, part])
+        # beyond the table the loss is its asymptote to the last bit
+        out[0, part] += np.maximum(x[part] - inside, 0.0)
+    return list(out)
 
 
 def _narrow(x: Array, t: Array, order: int) -> Array:

@@ -36,12 +36,13 @@ class Newton(Solver):
         assert view is not None
         theta = np.array(start, dtype=np.float64)
         value, gradient = view.value_and_gradient(theta)
+        flat = VANISHING * view.typical_curvature()
         status, n_iter, before = Status.ITERATION_LIMIT, 0, np.inf
         for n_iter in range(1, max_iter + 1):
             if value <= view.enough:
                 status = Status.SOLVED
                 break
-            step, decrement = _newton_step(view, theta, gradient)
+            step, decrement = _newton_step(view, theta, gradient, flat)
             report(f"newton {n_iter}: objective {value:.10g}, decrement {decrement:.2e}")
             if decrement <= max(tol, POLISHED) * abs(value):
                 # one last full step costs nothing and squares the error
@@ -63,10 +64,10 @@ class Newton(Solver):
         return Solution(theta, status, value, n_iter, self.name)
 
 
-def _newton_step(view: Curved, theta: Array, gradient: Array) -> tuple[Array, float]:
+def _newton_step(view: Curved, theta: Array, gradient: Array, flat: Array) -> tuple[Array, float]:
     """Return a descent step and its decrement -g'p / 2, the improvement that the quadratic model promises."""
     H = view.hessian(theta)
-    diagonal = np.maximum(np.diag(H), VANISHING * view.typical_curvature)
+    diagonal = np.maximum(np.diag(H), flat)
     scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     scaled, pull = H / np.outer(scale, scale), gradient / scale
     ridge, largest = 1e-15, 1e30
