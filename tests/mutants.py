@@ -48,20 +48,21 @@ class Fault:
     replace: str
     tests: list[str]
 
-    def planted(self, text: str) -> str:
-        """Return the file's text with the fault in it."""
+    def misfit(self, source: Path) -> str:
+        """Return why the fault cannot be planted in the code as it is, nothing if it can."""
+        text = (source / "holdfast" / self.file).read_text(encoding="utf-8")
         if (times := text.count(self.find)) != 1:
-            raise ValueError(
-                f"{self.file}: {self.find!r} occurs {times} times, not once. Adapt it in tests/mutants.toml."
-            )
-        changed = text.replace(self.find, self.replace)
-        compile(changed, self.file, "exec")
-        return changed
+            return f"{self.file}: {self.find!r} occurs {times} times, not once."
+        try:
+            compile(text.replace(self.find, self.replace), self.file, "exec")
+        except SyntaxError as error:
+            return f"{self.file}: with {self.replace!r} it is no Python any more ({error})."
+        return ""
 
     def plant(self, source: Path) -> None:
         """Put the fault into a copy of the code."""
         path = source / "holdfast" / self.file
-        path.write_text(self.planted(path.read_text(encoding="utf-8")), encoding="utf-8")
+        path.write_text(path.read_text(encoding="utf-8").replace(self.find, self.replace), encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,9 @@ def tried(fault: Fault, original: Path) -> Outcome:
 def main(words: list[str]) -> int:
     """Try the faults whose file or reason contains one of the words, all without any; return 1 if one survives."""
     chosen = [fault for fault in faults() if not words or any(word in fault.file + fault.reason for word in words)]
-    for fault in chosen:
-        fault.planted((ROOT / "src" / "holdfast" / fault.file).read_text(encoding="utf-8"))
+    if misfits := [problem for fault in chosen if (problem := fault.misfit(ROOT / "src"))]:
+        print(*misfits, "Adapt them in tests/mutants.toml. Nothing was tried.", sep="\n")
+        return 1
     with tempfile.TemporaryDirectory() as folder:
         original = copy_source(ROOT / "src", Path(folder))
         named = sorted({test for fault in chosen for test in fault.tests})

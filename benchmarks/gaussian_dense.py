@@ -1,0 +1,203 @@
+"""How long does a certified Gaussian robust fit take, beside scikit-learn's linear classifiers?
+
+Run it with `make bench`. Every method runs on one thread; times are CPU seconds of the process, the median over
+rounds in which the methods take turns, so that a busy machine disturbs all alike. Each method, ours included, runs
+at the loosest tolerance (of powers of ten) at which its own objective is within 1e-6 of its own optimum; "certified" is our
+fit at the default tolerance, whose proved gap is below 1e-6. Writes the table beside this file.
+"""
+
+import argparse
+import os
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import sklearn
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from threadpoolctl import threadpool_limits
+
+import holdfast
+from holdfast import GaussianRobustClassifier
+from holdfast._core import compiled
+from holdfast.datasets import load_from_folder
+
+ACCURACY = 1e-6
+TOLERANCES = 10.0 ** -np.arange(1, 12)
+HERE = Path(__file__).parent
+
+
+@dataclass
+class Task:
+    """A data set and the noise to train for."""
+
+    name: str
+    X: np.ndarray
+    y: np.ndarray
+    noise: float = 0.1
+
+    def as_type(self, dtype):
+        return Task(
+            f"{self.name}, {np.dtype(dtype).name}", np.ascontiguousarray(self.X, dtype=dtype), self.y, self.noise
+        )
+
+
+@dataclass
+class Method:
+    """A classifier as a function of its tolerance, and its own objective."""
+
+    name: str
+    make: Callable
+    objective: Callable
+    times: list = field(default_factory=list)
+    tol: float = np.nan
+
+
+def correlated(n, d, seed=0):
+    """Gaussian features with correlation 0.5 between neighbours, labels from a linear score with noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    for j in range(1, d):
+        X[:, j] = 0.5 * X[:, j - 1] + np.sqrt(0.75) * X[:, j]
+    w = rng.normal(size=d) / np.sqrt(d)
+    return X, np.where(X @ w + 0.5 * rng.normal(size=n) > 0, 1, -1)
+
+
+def tasks(quick):
+    shapes = [(10_000, 50)] if quick else [(10_000, 50), (100_000, 100), (1_000_000, 50), (20_000, 2000)]
+    for n, d in shapes:
+        yield Task(f"{n:,} x {d}".replace(",", " "), *correlated(n, d))
+    if os.environ.get("HOLDFAST_DATA"):
+        data = load_from_folder("usps")
+        pair = np.isin(data["y"], (3, 5))
+        yield scaled("USPS 3 vs 5", data["X"][pair], data["y"][pair])
+        data = load_from_folder("spambase")
+        yield scaled("spambase", data["X"], data["y"])
+    else:
+        yield scaled("breast cancer", *load_breast_cancer(return_X_y=True))
+
+
+def scaled(name, X, y):
+    constant = X.std(axis=0) == 0
+    X = StandardScaler().fit_transform(X[:, ~constant])
+    return Task(f"{name} {len(X)} x {X.shape[1]}", X, np.where(y == y.max(), 1, -1))
+
+
+def methods(task, loss):
+    ridge = 1.0 if loss == "logistic" else 0.0
+
+    def ours(model, X, y):
+        return (
+            GaussianRobustClassifier(task.noise, loss=loss)
+            ._problem(X, y, None, {})
+            .value_and_gradient(np.append(model.coef_[0], model.intercept_[0]))[0]
+        )
+
+    def logistic(model, X, y):
+        f = X @ model.coef_[0].astype(float) + model.intercept_[0]
+        return np.logaddexp(0, -y * f).sum() + 0.5 * np.sum(model.coef_.astype(float) ** 2)
+
+    def squared_hinge(model, X, y):
+        f = X @ model.coef_[0].astype(float) + model.intercept_[0]
+        size = np.sum(model.coef_.astype(float) ** 2) + float(model.intercept_[0]) ** 2
+        return np.square(np.maximum(0, 1 - y * f)).sum() + 0.5 * size
+
+    yield Method("ours", lambda tol: GaussianRobustClassifier(task.noise, loss=loss, alpha=ridge, tol=tol), ours)
+    yield Method("LR lbfgs", lambda tol: LogisticRegression(tol=tol, max_iter=100_000), logistic)
+    if task.X.shape[1] <= 500:
+        newton = {"solver": "newton-cholesky", "max_iter": 1000}
+        yield Method("LR newton-cholesky", lambda tol: LogisticRegression(tol=tol, **newton), logistic)
+    yield Method("LinearSVC primal", lambda tol: LinearSVC(dual=False, tol=tol, max_iter=100_000), squared_hinge)
+
+
+def calibrate(method, task):
+    """Set the loosest tolerance that reaches the accuracy; the optimum is the best value of any tolerance tried."""
+    values = {}
+    for tol in TOLERANCES:
+        start = time.process_time()
+        values[tol] = method.objective(method.make(tol).fit(task.X, task.y), task.X, task.y)
+        changes = abs(np.diff(list(values.values())[-3:])) / abs(values[tol])
+        settled = len(changes) == 2 and np.all(changes < 1e-9)
+        if settled or time.process_time() - start > 60:
+            break
+    best = min(values.values())
+    good = [tol for tol, value in values.items() if value <= best * (1 + ACCURACY)]
+    method.tol = max(good) if good else min(values)
+
+
+def measure(task, loss, rounds):
+    """Return CPU seconds: ours, ours certified, and each peer, every method in every round."""
+    compared = list(methods(task, loss))
+    for method in compared:
+        calibrate(method, task)
+    certified = Method("certified", compared[0].make, compared[0].objective, tol=1e-6)
+    compared.append(certified)
+    for _ in range(rounds):
+        for method in compared:
+            start = time.process_time()
+            model = method.make(method.tol).fit(task.X, task.y)
+            method.times.append(time.process_time() - start)
+            if method is certified and model.gap_ > 1e-6:
+                raise RuntimeError(f"{task.name}: gap {model.gap_:.1e}")
+    return {method.name: float(np.median(method.times)) for method in compared}
+
+
+def row(task, loss, seconds):
+    peers = {name: value for name, value in seconds.items() if name not in ("ours", "certified")}
+    best = min(peers, key=peers.get)
+    cells = [seconds["ours"], seconds["certified"], *(seconds.get(name, np.nan) for name in PEERS)]
+    numbers = " | ".join("-" if np.isnan(value) else f"{value:.4f}" for value in cells)
+    ratios = f"{peers[best] / seconds['ours']:.2f} | {peers[best] / seconds['certified']:.2f}"
+    return f"| {task.name} | {loss} | {numbers} | {best} | {ratios} |"
+
+
+PEERS = ["LR lbfgs", "LR newton-cholesky", "LinearSVC primal"]
+HEAD = "| data | loss | ours | certified | " + " | ".join(PEERS) + " | best peer | ratio | ratio certified |"
+
+
+def environment():
+    import scipy
+
+    numba = f", numba {__import__('numba').__version__}" if compiled.is_available() else ", no numba"
+    return (
+        f"holdfast {holdfast.__version__}, Python {platform.python_version()}, NumPy {np.__version__}, SciPy {scipy.__version__}, "
+        f"scikit-learn {sklearn.__version__}{numba}; {platform.machine()}, {os.cpu_count()} cores, one thread used"
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small shapes only")
+    parser.add_argument("--numpy-only", action="store_true", help="as without holdfast[fast]")
+    parser.add_argument("--losses", default="hinge,logistic")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if options.numpy_only:
+        compiled.is_available.cache_clear()
+        compiled.is_available = lambda: False
+    lines = [HEAD, "|" + " --- |" * (HEAD.count("|") - 1)]
+    print(environment(), *lines, sep="\n", flush=True)
+    with threadpool_limits(1):
+        for task in tasks(options.quick):
+            for dtype in (np.float64, np.float32):
+                typed = task.as_type(dtype)
+                for loss in options.losses.split(","):
+                    lines.append(row(typed, loss, measure(typed, loss, options.rounds)))
+                    print(lines[-1], flush=True)
+    out = HERE / f"gaussian_dense{'_numpy' if options.numpy_only else ''}.md"
+    text = f"# Gaussian robust fits beside scikit-learn (CPU seconds)\n\n{__doc__.split(chr(10), 2)[2]}\n{environment()}\n\n"
+    out.with_suffix(".tmp").write_text(text + "\n".join(lines) + "\n")
+    out.with_suffix(".tmp").replace(out)
+    print(f"written to {out.name}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
