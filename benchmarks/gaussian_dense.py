@@ -167,7 +167,8 @@ def environment():
 
     numba = f", numba {__import__('numba').__version__}" if compiled.is_available() else ", no numba"
     return (
-        f"holdfast {holdfast.__version__}, Python {platform.python_version()}, NumPy {np.__version__}, SciPy {scipy.__version__}, "
+        f"holdfast {holdfast.__version__}, Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"SciPy {scipy.__version__}, "
         f"scikit-learn {sklearn.__version__}{numba}; {platform.machine()}, {os.cpu_count()} cores, one thread used"
     )
 

@@ -94,7 +94,8 @@ def copy_source(source: Path, target: Path) -> Path:
 
 def run_tests(source: Path, tests: list[str], *options: str, limit: float = LIMIT) -> Outcome:
     """Run tests of this repository against the package in `source`."""
-    environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = ours | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-c", START, str(source), "-q", "-p", "no:cacheprovider", *options, *tests]
     began = time.monotonic()
     try:

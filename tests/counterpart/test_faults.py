@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import sparse
 from scipy.optimize import minimize
 from scipy.stats import norm
 
@@ -40,15 +41,18 @@ def test_compiled_sweep_counts_every_row_whatever_their_number(n, dtype, monkeyp
 
 
 @pytest.mark.parametrize("worthwhile", [0, np.inf], ids=["compiled", "numpy"])
-def test_pass_over_float32_rows_is_as_accurate_as_over_float64_rows(worthwhile, monkeypatch, rng):
+@pytest.mark.parametrize("make", [np.ascontiguousarray, np.asfortranarray, sparse.csr_array])
+def test_pass_over_float32_rows_is_computed_in_float64(make, worthwhile, monkeypatch, rng):
     """A line search near the optimum would otherwise see only noise."""
     monkeypatch.setattr(compiled, "WORTHWHILE", worthwhile)
     X = rng.normal(size=(500, 40)).astype(np.float32)
-    signs, weights = rng.choice([-1.0, 1.0], 500), rng.uniform(0.5, 2, 500)
-    arguments = (GaussianHinge(), signs, weights, 0.1 * rng.normal(size=40), 0.3, np.array(0.8), 1.0)
-    single, double = rows_of(X).margin_pass(*arguments), rows_of(X.astype(np.float64)).margin_pass(*arguments)
-    for one, other in zip(single, double, strict=True):
-        assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    y, c, w = rng.choice([-1.0, 1.0], 500), rng.uniform(0.5, 2, 500), 0.1 * rng.normal(size=40)
+    found = rows_of(make(X)).margin_pass(GaussianHinge(), y, c, w, 0.3, np.array(0.8), 1.0)
+    value, slope, scale_slope = GaussianHinge().evaluate(1 - y * (X.astype(np.float64) @ w + 0.3), np.array(0.8))
+    assert found.value == pytest.approx(c @ value, rel=1e-12)
+    assert_allclose(found.pull, X.astype(np.float64).T @ (c * y * slope), rtol=0, atol=1e-11)
+    assert found.balance == pytest.approx(c @ (y * slope), rel=1e-11)
+    assert found.scale_slopes == pytest.approx(c @ scale_slope, rel=1e-12)
 
 
 # the proof

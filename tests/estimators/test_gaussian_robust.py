@@ -301,6 +301,27 @@ def test_collapse_is_proved_said_and_cured(cells):
         assert np.any(GaussianRobustClassifier(**({"noise": noise, "loss": "hinge"} | cure)).fit(X, y).coef_)
 
 
+@every_loss
+@pytest.mark.parametrize("alpha", [0.0, 0.1])
+@pytest.mark.parametrize("exact", ["features", "rows", "features and rows", "features for all rows alike"])
+def test_exact_features_and_exact_rows_are_certified_too(loss, alpha, exact, cells):
+    X, S, y = cells
+    S = S.copy()
+    if "rows" in exact:
+        S[::7] = 0
+    if "features" in exact:
+        S[:, [2, 5]] = 0
+    alpha = alpha if loss != "logistic" else 0.1 + alpha
+    common = exact == "features for all rows alike"
+    noise, metadata = (GaussianNoise(std=S[1]), {}) if common else (1.0, {"X_std": S})
+    for fit_intercept in (True, False):
+        model = GaussianRobustClassifier(noise, loss=loss, alpha=alpha, fit_intercept=fit_intercept).fit(
+            X, y, **metadata
+        )
+        assert model.gap_ <= 1e-6
+        assert not model.collapsed_
+
+
 @pytest.mark.parametrize("loss", LOSSES[1:])
 def test_separable_data_at_tiny_noise_are_solved_to_rounding(loss, rng):
     y = np.where(np.arange(40) < 15, 1, -1)

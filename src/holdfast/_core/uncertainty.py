@@ -86,6 +86,10 @@ class BoundSet(ABC):
         sees to shares_i * t_i(direction) <= budgets_i.
         """
 
+    def exact_features(self, n_features: int) -> NDArray[np.bool_]:
+        """Return which features no row's set moves, shape (n_features,)."""
+        return np.zeros(n_features, dtype=bool)
+
     @abstractmethod
     def scaled(self, factor: float) -> BoundSet:
         """Return the sets made larger by a factor."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from holdfast._core.loss import Array, Loss
@@ -146,6 +147,9 @@ def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, A
     """Return the dual objective of the guess made feasible, and the pull that the norm bound needs."""
     loss, c, y = problem.loss, problem.weights, problem.signs
     a = np.clip(guess.slopes, 0.0, 1.0)
+    exact = problem.bound.exact_features(problem.rows.n_features)
+    if problem.alpha == 0 and np.any(exact):
+        a = _without_pull_on_exact_features(problem, a, exact)
     if problem.fit_intercept:
         weighted = c * a
         positive, negative = float(weighted @ (y > 0)), float(weighted @ (y < 0))
@@ -156,6 +160,26 @@ def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, A
         return _penalised(problem, loss, a, V, guess), pull
     k = _shrunk_to_fit(problem, loss, a, V, guess)
     return float(np.sum(c * loss.dual_value(k * a))), pull
+
+
+def _without_pull_on_exact_features(problem: MarginScaleProblem, a: Array, exact: NDArray[np.bool_]) -> Array:
+    """Return dual weights near `a` that pull neither on features without noise nor on the intercept; `a` where that fails.
+
+    No budget can bear such a pull. The rows strictly between the bounds make up for it, each by its room to move.
+    """
+    c, y = problem.weights, problem.signs
+    room = np.minimum(a, 1 - a)
+    keep = np.append(exact, problem.fit_intercept)
+    H = np.zeros((len(keep), len(keep)))
+    H[:-1, :-1] = problem.rows.gram(c * room)
+    H[-1, :-1] = H[:-1, -1] = problem.rows.transpose_dot(c * room)
+    H[-1, -1] = float(c @ room)
+    for _ in range(2):  # the second round removes the first one's rounding
+        pull = np.append(problem.rows.transpose_dot(c * a * y), float((c * a) @ y))
+        shift = np.zeros(len(keep))
+        shift[keep] = np.linalg.lstsq(H[np.ix_(keep, keep)], pull[keep], rcond=None)[0]
+        a = a - room * y * (problem.rows.dot(shift[:-1]) + shift[-1])
+    return np.clip(a, 0.0, 1.0)
 
 
 def _share(part: float, whole: float) -> float:

@@ -56,6 +56,9 @@ class EasedSet(BoundSet):
     def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
         return self.base.shortfall(target, budgets, shares, direction)
 
+    def exact_features(self, n_features: int) -> NDArray[np.bool_]:
+        return self.base.exact_features(n_features)
+
     def scaled(self, factor: float) -> EasedSet:
         return EasedSet(self.base.scaled(factor), factor * self.delta)
 

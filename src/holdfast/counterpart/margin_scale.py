@@ -11,6 +11,7 @@ import numpy as np
 from holdfast._core.loss import Array, Loss
 from holdfast._core.problem import ConeProgram, Curved, Problem
 from holdfast._core.rows import Rows
+from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import GAP_FLOOR, SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.cones import cone_program
@@ -84,9 +85,9 @@ class MarginScaleProblem(Problem):
         outward = self.bound.adjoint(w, found.scale_slopes)
         value = found.value + 0.5 * self.alpha * float(w @ w)
         gradient = self.join(outward - found.pull + self.alpha * w, -found.balance)
-        self._stiffness = self.alpha
-        if self.loss.has_dual and (self.bound.is_isotropic or self.alpha == 0) and np.any(w):
-            self._stiffness += float(w @ outward) / float(w @ w)
+        self._stiffness, square = self.alpha, float(w @ w)
+        if self.loss.has_dual and (self.bound.is_isotropic or self.alpha == 0) and square > 0:
+            self._stiffness += float(w @ outward) / square
         if self.tilt is not None:
             value, gradient = value + float(self.tilt @ parameters), gradient + self.tilt
         return value, gradient
@@ -178,6 +179,12 @@ class MarginScaleProblem(Problem):
         sample = self.sample
         rarest = min(np.count_nonzero(sample.signs[sample.weights > 0] == sign) for sign in (-1.0, 1.0))
         return sample if rarest >= 10 else None
+
+    def dual_guess(self, parameters: Array) -> DualGuess:
+        """Return the slopes in u at these parameters as dual weights."""
+        w, b = self.split(parameters)
+        t = self.bound.support(w)
+        return DualGuess(self.loss.evaluate(self.target - self.signs * (self.rows.dot(w) + b), t)[1], w, t)
 
     def class_weights(self) -> tuple[float, float]:
         """Return the total weight of the negative and of the positive class."""

@@ -179,9 +179,11 @@ class _Training:
             if delta <= CLOSE * float(np.median(scales)):
                 break
             delta = max(SHRINK * delta, LAST_EASE)
-        # rows without noise keep the hinge's kink: a trace of easing stands in for it
+        # rows without noise keep the hinge's kink: a trace of easing stands in for it, and tells the slopes there
         last = LAST_EASE if np.min(scales) <= 1e-9 * np.max(scales, initial=0.0) else 0.0
-        return self.minimise(problem.eased(last), theta, ROUGH if rough else self.accuracy, rough=rough, solver=solver)
+        final = problem.eased(last)
+        found = self.minimise(final, theta, ROUGH if rough else self.accuracy, rough=rough, solver=solver)
+        return found if last == 0 else replace(found, dual=final.dual_guess(found.parameters))
 
     def may_be_collapsed(self, objective: float) -> bool:
         """Return whether a constant prediction is as good as what was found."""

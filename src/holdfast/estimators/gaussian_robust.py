@@ -211,7 +211,7 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
         w, b = problem.split(found.parameters)
         self.coef_, self.intercept_ = w.reshape(1, -1), np.array([b])
         self.objective_, self.lower_bound_, self.gap_, self.norm_bound_ = proof
-        self.collapsed_ = bool(found.dual is not None and found.status is Status.SOLVED)
+        self.collapsed_ = bool(found.status is Status.SOLVED and problem.loss.is_homogeneous and not np.any(w))
         self.n_iter_ = max(1, found.n_iter)
         self.solution_ = found.summary()
         self.row_noise_ = any(value is not None for value in (X_std, X_cov, X_factor))

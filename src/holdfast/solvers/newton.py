@@ -102,14 +102,13 @@ def _backtrack(
         at_rounding = new_value <= value + 1e-14 * abs(value)
         if at_rounding and abs(new_gradient @ step) < 0.5 * abs(slope):
             return candidate, new_value, new_gradient
-        length = _shorter(length, slope, new_value - value, abs(value))
+        length = _shorter(length, new_value - value, abs(value))
     return None
 
 
-def _shorter(length: float, slope: float, rise: float, scale: float) -> float:
+def _shorter(length: float, rise: float, scale: float) -> float:
     """Return a shorter step: half of it, or far less where a vanishing Hessian has made it absurdly long."""
     if not np.isfinite(rise):
         return 1e-30 * length
-    if rise > 1e12 * scale:
-        return min(0.5 * length, -0.5 * slope * length**2 / rise)
-    return 0.5 * length
+    # far out the function is all but linear: one proportion brings the rise down to what it is worth
+    return length * min(0.5, 1e3 * scale / rise) if rise > 1e9 * scale else 0.5 * length

@@ -96,6 +96,11 @@ class CommonCloud(BoundSet):
     def factors_of_support(self, n_features: int) -> list[Array]:
         return [self.matrix(n_features)]
 
+    def exact_features(self, n_features: int) -> NDArray[np.bool_]:
+        if self.factor.ndim == 2:
+            return ~np.any(self.factor, axis=1)
+        return np.broadcast_to(self.factor == 0, n_features)
+
     def scaled(self, factor: float) -> CommonCloud:
         return CommonCloud(factor * self.factor)
 
@@ -173,6 +178,9 @@ class RowClouds(BoundSet):
 
     def factors_of_support(self, n_features: int) -> list[Array]:
         return [np.diag(factor) if factor.ndim == 1 else factor for factor in self.factors]
+
+    def exact_features(self, n_features: int) -> NDArray[np.bool_]:
+        return ~np.any(self.factors, axis=(0, *range(2, self.factors.ndim)))
 
     def scaled(self, factor: float) -> RowClouds:
         return RowClouds(factor * self.factors)

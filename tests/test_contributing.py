@@ -1,0 +1,202 @@
+"""CONTRIBUTING.md: its classes work as they stand on the page, and the tests find them where it says to put them."""
+
+import doctest
+import re
+import runpy
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from holdfast import GaussianNoise, GaussianRobustClassifier
+from holdfast._core.loss import Loss
+from holdfast._core.solution import Status
+from holdfast._core.solver import Solver
+from holdfast._core.uncertainty import UncertaintySet
+from holdfast.counterpart import certificate, train
+from holdfast.losses import GaussianHinge, Log2Hinge
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"`src/holdfast/(\S+\.py)`:\n\n```python\n(.*?)```", PAGE, re.DOTALL))
+CLASSES = {file: re.findall(r"^class (\w+)", code, re.MULTILINE)[0] for file, code in FILES.items()}
+mutants = SimpleNamespace(**runpy.run_path(str(ROOT / "tests" / "mutants.py"), run_name="mutants"))
+LOSSES = ["logistic", "hinge", "log2", "quadratic", "two_point"]
+
+
+@pytest.fixture(scope="module")
+def toys():
+    """The classes of the page, each from a namespace of its own."""
+    spaces = {name: {"__name__": f"contributing.{name}"} for name in CLASSES.values()}
+    for (file, code), name in zip(FILES.items(), CLASSES.values(), strict=True):
+        exec(compile(code, file, "exec"), spaces[name])
+    return SimpleNamespace(**{name: space[name] for name, space in spaces.items()}, spaces=spaces)
+
+
+@pytest.fixture
+def fit(two_classes):
+    """A function that fits a classifier to the same data every time."""
+    X, y = two_classes(60, 3, separation=0.6, positives=28)
+    return lambda *noise, **options: GaussianRobustClassifier(*noise, **options).fit(X, y)
+
+
+# The page
+
+
+def test_page_shows_one_set_one_loss_and_one_solver(toys):
+    assert PAGE.count("```python") == len(FILES) == 3
+    assert issubclass(toys.RoundingNoise, UncertaintySet)
+    assert issubclass(toys.SoftplusHinge, Loss)
+    assert issubclass(toys.GradientDescent, Solver)
+
+
+def test_page_names_only_commands_that_exist():
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(re.findall(r"`make ([\w-]+)`", PAGE)) <= set(targets)
+
+
+def test_examples_of_the_page_are_true(toys):
+    for name, space in toys.spaces.items():
+        for example in doctest.DocTestFinder().find(space[name], name, module=False, globs=space):
+            assert doctest.DocTestRunner().run(example).failed == 0
+
+
+def test_page_quotes_the_error_that_is_raised(toys):
+    with pytest.raises(ValueError, match="step must be") as caught:
+        toys.RoundingNoise(step=-1).at(5, 3, {})
+    assert f"`{caught.value}`" in PAGE
+
+
+def test_fault_shown_on_the_page_is_one_of_those_planted():
+    [shown] = tomllib.loads(re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0])["fault"]
+    assert mutants.Fault(**shown) in mutants.faults()
+
+
+def test_classes_of_the_page_pass_the_tests_where_it_says_to_put_them(tmp_path):
+    copy = mutants.copy_source(ROOT / "src", tmp_path)
+    for file, name in CLASSES.items():
+        path = copy / "holdfast" / file
+        path.write_text(FILES[file], encoding="utf-8")
+        module = f"holdfast.{file.removesuffix('.py').replace('/', '.')}"
+        with (path.parent / "__init__.py").open("a", encoding="utf-8") as exports:
+            exports.write(f"from {module} import {name} as {name}\n")
+    with (copy / "holdfast/solvers/selection.py").open("a", encoding="utf-8") as selection:
+        selection.write(
+            "\nfrom holdfast.solvers.gradient_descent import GradientDescent\n"
+            "BUILT_IN[GradientDescent.name] = GradientDescent\n"
+        )
+    files = [f"tests/test_every_{what}.py" for what in ("loss", "set", "solver")]
+    outcome = mutants.run_tests(copy, files, "-rp", "-k", " or ".join(CLASSES.values()))
+    assert outcome.status == 0, outcome.output
+    for name in CLASSES.values():
+        assert len(re.findall(rf"PASSED .*{name}\(", outcome.output)) >= 5
+
+
+def test_classes_made_by_tests_are_not_taken_for_ours(toys):
+    found = runpy.run_path(str(ROOT / "tests" / "conftest.py"))
+    things = [*found["LOSSES"], *(uncertainty for uncertainty, _ in found["SETS"]), *found["SOLVERS"]]
+    names = {type(thing).__name__ for thing in things}
+    assert {"GaussianHinge", "GaussianNoise", "Newton"} <= names
+    assert names.isdisjoint(CLASSES.values())
+
+
+# The set
+
+
+def test_set_states_the_deviation_of_rounding_errors(toys, rng):
+    step, w = np.array([0.5, 0.0, 2.0]), rng.normal(size=3)
+    X = 10 * rng.normal(size=(200_000, 3))
+    rounded = np.where(step > 0, step * np.round(X / np.where(step > 0, step, 1)), X)
+    support = toys.RoundingNoise(step).at(len(X), 3, {}).support(w)
+    assert np.std((rounded - X) @ w) == pytest.approx(float(support), rel=0.01)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_set_trains_a_classifier_like_noise_of_the_same_deviation(toys, loss, fit):
+    step = np.array([0.5, 1.0, 2.0])
+    rounding = fit(toys.RoundingNoise(step), loss=loss)
+    gaussian = fit(GaussianNoise(std=step / np.sqrt(12)), loss=loss)
+    assert rounding.gap_ <= 1e-6
+    assert rounding.objective_ == pytest.approx(gaussian.objective_, rel=1e-9)
+
+
+def test_set_trains_a_problem_without_an_estimator(toys, make_problem, two_classes):
+    problem = make_problem(*two_classes(40, 3), GaussianHinge(), toys.RoundingNoise([0.5, 1.0, 2.0]))
+    found, proof = train(problem, tol=1e-6, max_iter=1000)
+    assert found.status is Status.SOLVED
+    assert proof.gap <= 1e-6
+
+
+def test_set_can_be_cloned_and_searched_over(toys, fit):
+    model = clone(fit(toys.RoundingNoise(0.5)))
+    assert model.set_params(noise__step=2.0).noise == toys.RoundingNoise(2.0)
+
+
+def test_set_refuses_noise_by_row_that_it_does_not_know(toys, two_classes):
+    X, y = two_classes(40, 3)
+    with pytest.raises(ValueError, match=r"RoundingNoise\(step=0.5\): does not take X_std"):
+        GaussianRobustClassifier(toys.RoundingNoise(0.5)).fit(X, y, X_std=np.ones_like(X))
+
+
+# The loss
+
+
+def test_loss_is_the_base_two_loss_at_another_noise(toys, fit):
+    """t log(1 + exp(u / t)) = s log2(1 + 2^(u / s)) with s = t log 2."""
+    natural = fit(0.4, loss=toys.SoftplusHinge())
+    binary = fit(0.4 * np.log(2), loss=Log2Hinge())
+    assert natural.gap_ <= 1e-6
+    assert natural.objective_ == pytest.approx(binary.objective_, rel=1e-9)
+    assert_allclose(natural.coef_, binary.coef_, rtol=1e-5)
+
+
+def test_certificate_of_the_loss_holds_from_any_point(toys, make_problem, two_classes, rng):
+    X, y = two_classes(40, 3)
+    problem = make_problem(X, y, toys.SoftplusHinge(), 0.4)
+    best = GaussianRobustClassifier(0.4, loss=toys.SoftplusHinge()).fit(X, y)
+    for _ in range(20):
+        proof = certificate(problem, rng.normal(size=3), rng.normal())
+        assert proof.lower_bound <= best.objective_ * (1 + 1e-10) <= proof.objective * (1 + 1e-9)
+
+
+def test_loss_without_a_dual_is_certified_by_a_ridge_and_says_so_without_one(toys, fit):
+    class Undual(toys.SoftplusHinge):
+        has_dual = False
+
+    certified = fit(0.4, loss=Undual(), alpha=1.0)
+    assert certified.gap_ <= 1e-6
+    assert certified.objective_ == pytest.approx(fit(0.4, loss=toys.SoftplusHinge(), alpha=1.0).objective_, rel=1e-9)
+    with pytest.warns(ConvergenceWarning, match="No lower bound is known"):
+        assert fit(0.4, loss=Undual()).gap_ == np.inf
+
+
+# The solver
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_solver_ends_at_the_objective_of_the_built_in_ones(toys, loss, fit):
+    own, built_in = (fit(0.5, loss=loss, solver=solver) for solver in (toys.GradientDescent(), None))
+    assert own.gap_ <= 1e-6
+    assert own.objective_ == pytest.approx(built_in.objective_, rel=1e-9)
+
+
+def test_set_loss_and_solver_work_together(toys, fit):
+    parts = {"loss": toys.SoftplusHinge(), "solver": toys.GradientDescent()}
+    assert fit(toys.RoundingNoise([0.5, 1.0, 2.0]), **parts).gap_ <= 1e-6
+
+
+# The planted faults
+
+
+def test_every_planted_fault_fits_the_code_and_names_tests_that_exist():
+    faults = mutants.faults()
+    assert [problem for fault in faults if (problem := fault.misfit(ROOT / "src"))] == []
+    for test in {test for fault in faults for test in fault.tests}:
+        file, name, *_ = re.split(r"::|\[", test + "::")
+        assert (ROOT / file).is_file()
+        assert f"def {name}" in (ROOT / file).read_text(encoding="utf-8")
