@@ -160,6 +160,17 @@ def test_order_of_rows_and_names_of_classes_do_not_matter(loss, cells, rng):
 
 
 @every_loss
+def test_features_far_from_zero_are_as_good_as_any(loss, cells):
+    X, _, y = cells
+    near = GaussianRobustClassifier(0.4, loss=loss).fit(X, y)
+    far = GaussianRobustClassifier(0.4, loss=loss).fit(X + 1e6, y)
+    assert far.gap_ <= 1e-6
+    assert_allclose(far.objective_, near.objective_, rtol=1e-7)
+    assert_allclose(far.coef_, near.coef_, rtol=1e-4, atol=1e-6)
+    assert_array_equal(far.predict(X + 1e6), near.predict(X))
+
+
+@every_loss
 def test_rotating_the_features_rotates_the_weights(loss, cells, rng):
     X, _, y = cells
     Q, _ = np.linalg.qr(rng.normal(size=(10, 10)))

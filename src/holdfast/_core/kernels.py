@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 from numba import njit, types
+from numba.experimental.function_type import _get_wrapper_address
 from scipy.special import erfcx
 
 VECTOR = types.Array(types.float64, 1, "C")
@@ -50,6 +51,24 @@ def exponential(x):  # type: ignore[no-untyped-def]
     return e * np.int64((np.int64(k) + 1023) << 52).view(np.float64)
 
 
+class LossKernel(types.WrapperAddressProtocol):
+    """A compiled loss and its address, which takes a millisecond to look up and is looked up at every call otherwise."""
+
+    def __init__(self, function):  # type: ignore[no-untyped-def]
+        self.function = function
+        self.address = _get_wrapper_address(function, LOSS)
+
+    def __call__(self, *arrays):  # type: ignore[no-untyped-def]
+        return self.function(*arrays)
+
+    def __wrapper_address__(self):  # type: ignore[no-untyped-def]
+        return self.address
+
+    def signature(self):  # type: ignore[no-untyped-def]
+        return LOSS
+
+
+@LossKernel
 @njit(LOSS, cache=True, error_model="numpy", fastmath={"contract", "nsz", "arcp"})
 def gaussian_hinge(u, t, loss, slope, scale_slope):  # type: ignore[no-untyped-def]
     """Gaussian hinge for t > 0."""

@@ -61,6 +61,14 @@ class Rows(ABC):
     def take(self, rows: NDArray[np.intp] | slice) -> Rows:
         """Return some of the rows."""
 
+    def offset(self) -> Array | None:
+        """Return a point near the middle of the rows if they lie so far from 0 that it costs accuracy, else None."""
+        return None
+
+    def shifted(self, offset: Array) -> Rows:
+        """Return the rows less `offset`, which is subtracted block by block and never from all of them at once."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be shifted.")
+
     @abstractmethod
     def blocks(self) -> Iterator[tuple[slice, Any]]:
         """Yield (which rows, those rows) from first to last, each block small enough to stay in cache."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import ConeProgram, Curved, Problem
+from holdfast._core.problem import ConeProgram, Curved, Problem, Smooth
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import GAP_FLOOR, SMALL_WORK
@@ -143,7 +143,8 @@ class MarginScaleProblem(Problem):
             return cast(View | None, cone_program(self))
         if kind is Curved and self.rows.n_features > WIDEST_HESSIAN:
             return None
-        return super().view(kind)
+        # said rather than found out: looking for every member of a protocol takes longer than a small step
+        return cast(View, self) if kind in (Smooth, Curved) else super().view(kind)
 
     def work(self) -> dict[str, Any]:
         n, d = self.rows.n_samples, self.rows.n_features

@@ -39,17 +39,35 @@ def train(
     report: Report = silent,
 ) -> tuple[Solution, Certificate]:
     """Return a solution and what is proved about it; its status is SOLVED only if the certified gap is within `tol`."""
-    smaller, basis = _reduced(problem) if start is None else (problem, None)
+    centred, back = _centred(problem)
+    smaller, basis = _reduced(centred) if start is None else (centred, None)
     training = _Training(smaller, pick(smaller, solver), tol, max_iter, report)
-    found, proof = training.solved(start)
+    found, proof = training.solved(start if start is None else problem.join(*_moved(problem, start, -back)))
     if start is not None and proof.gap > tol and proof.lower_bound > -np.inf:
         report("the given start led nowhere; starting afresh")
         found, proof = training.solved(None)
     if basis is not None:
         k = basis.shape[1]
         found = replace(found, parameters=np.concatenate([basis @ found.parameters[:k], found.parameters[k:]]))
-        proof = _proof(problem, found)
+        proof = _proof(centred, found)
+    if centred is not problem:
+        # the same problem in other coordinates, and the ones in which its sums do not cancel: the proof stands
+        found = replace(found, parameters=problem.join(*_moved(problem, found.parameters, back)))
     return _judged(found, proof, tol, max_iter), proof
+
+
+def _centred(problem: MarginScaleProblem) -> tuple[MarginScaleProblem, Array]:
+    """Return the problem for rows moved to the origin, where they lie far from it and an intercept can make up for it."""
+    offset = problem.rows.offset() if problem.fit_intercept else None
+    if offset is None:
+        return problem, np.zeros(problem.rows.n_features)
+    return replace(problem, rows=problem.rows.shifted(offset)), offset
+
+
+def _moved(problem: MarginScaleProblem, parameters: Array, offset: Array) -> tuple[Array, float]:
+    """Return w and the intercept that gives rows moved by `offset` the scores they had."""
+    w, b = problem.split(parameters)
+    return w, b - float(w @ offset)
 
 
 def _reduced(problem: MarginScaleProblem) -> tuple[MarginScaleProblem, Array | None]:

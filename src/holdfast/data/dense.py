@@ -14,40 +14,56 @@ from holdfast.data.block_rows import BlockRows
 BLOCK_BYTES = 1 << 20
 """A block fills the second-level cache of one core, so that its second use does not reach memory."""
 
+FAR = 100.0
+"""Means of so many standard deviations make the rows almost parallel, and a Hessian of them almost singular."""
+
 
 class DenseRows(BlockRows):
-    """Rows of a NumPy array, never copied or up-cast as a whole."""
+    """Rows of a NumPy array, less a common `shift` where one is given; never copied or up-cast as a whole."""
 
     X: NDArray[np.floating]
 
+    def __init__(self, X: NDArray[np.floating], shift: Array | None = None):
+        super().__init__(X)
+        self.shift = shift
+
     def blocks(self) -> Iterator[tuple[slice, NDArray[np.floating]]]:
-        size = max(64, BLOCK_BYTES // max(1, self.X.itemsize * self.n_features))
+        return self._blocks(max(64, BLOCK_BYTES // max(1, self.X.itemsize * self.n_features)))
+
+    def _blocks(self, size: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         for start in range(0, self.n_samples, size):
             rows = slice(start, min(start + size, self.n_samples))
-            yield rows, self.X[rows]
+            yield rows, self.X[rows] if self.shift is None else self.X[rows] - self.shift
+
+    def offset(self) -> Array | None:
+        some = self.X[:: max(1, self.n_samples // 256)].astype(np.float64)
+        middle = some.mean(axis=0)
+        return middle if np.any(np.abs(middle) > FAR * np.maximum(some.std(axis=0), np.finfo(float).tiny)) else None
+
+    def shifted(self, offset: Array) -> DenseRows:
+        return DenseRows(self.X, offset)
 
     def dense_blocks(self) -> Iterator[tuple[slice, Array]]:
         return ((rows, self.exact(block)) for rows, block in self.blocks())
 
     def take(self, rows: NDArray[np.intp] | slice) -> DenseRows:
         # rows taken by a stride are passed over many times: let them lie together
-        return DenseRows(np.ascontiguousarray(self.X[rows]))
+        return DenseRows(np.ascontiguousarray(self.X[rows]), self.shift)
 
     def gram(self, weights: Array) -> Array:
         out = np.zeros((self.n_features, self.n_features))
         root = np.sqrt(weights)
         # wide blocks: the rank-k update is bound by arithmetic, not by memory
-        size = max(256, 8 * BLOCK_BYTES // max(1, 8 * self.n_features))
-        for start in range(0, self.n_samples, size):
-            rows = slice(start, start + size)
-            scaled = self.X[rows] * root[rows, None]
+        for rows, block in self._blocks(max(256, BLOCK_BYTES // max(1, self.n_features))):
+            scaled = block * root[rows, None]
             out += scaled.T @ scaled
         return out
 
     def margin_pass(
         self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float
     ) -> MarginPass:
-        if compiled.repays(self.X.size) and self.X.flags.c_contiguous and np.all(t > 0):
+        plain = self.shift is None and self.X.flags.c_contiguous
+        if plain and compiled.repays(self.X.size) and np.all(t > 0):
             sweep, kernel = compiled.kernel("margin_sweep"), loss.compiled()
             if sweep is not None and kernel is not None:
                 slopes = np.empty(self.n_samples if t.ndim else 0)
