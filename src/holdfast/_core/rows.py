@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -56,6 +57,11 @@ class Rows(ABC):
     @abstractmethod
     def square_sums(self, weights: Array) -> Array:
         """Return sum_i weights_i x_ij**2, shape (n_features,)."""
+
+    @cached_property
+    def column_squares(self) -> Array:
+        """The mean of x_ij**2 over the rows, shape (n_features,)."""
+        return self.square_sums(np.full(self.n_samples, 1.0 / self.n_samples))
 
     @abstractmethod
     def take(self, rows: NDArray[np.intp] | slice) -> Rows:

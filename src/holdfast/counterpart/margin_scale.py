@@ -115,15 +115,13 @@ class MarginScaleProblem(Problem):
 
     def typical_curvature(self) -> Array:
         # margins are of order 1, and so is the curvature of a loss within reach of them
-        return self.join(self.rows.square_sums(self.weights), float(self.weights.sum()))
+        return float(self.weights.sum()) * self.join(self.rows.column_squares, 1.0)
 
     def metric(self, parameters: Array) -> Array:
         if self.rows.n_features <= WIDEST_METRIC:
             return self.sample.hessian(parameters)
-        w, b = self.split(parameters)
-        u, t = self.target - self.signs * (self.rows.dot(w) + b), self.bound.support(w)
-        uu = self.weights * self.loss.curvature(u, t)[0]
-        return self.join(self.rows.square_sums(uu) + self._stiffness, float(uu.sum()))
+        # the shape is what matters: L-BFGS corrects the size from its first step on
+        return 0.25 * self.typical_curvature() + self.alpha
 
     def suboptimality(self, parameters: Array, value: float, gradient: Array) -> float:
         # |g|^2 / (2 kappa): the certified gap to leading order, kappa being the curvature that noise and ridge guarantee
