@@ -202,9 +202,9 @@ class MarginScaleProblem(Problem):
 
         `pull` is X'r with r of `pull_per_class`.
         """
-        # at any optimum alpha / 2 |w|^2 <= P(w, b) <= P(0, 0)
+        # strong convexity: P(0, 0) >= P(w, b) + alpha / 2 |w|^2 at the optimum, where P(w, b) >= alpha / 2 |w|^2
         at_zero = float(self.weights.sum() * self.loss.value(np.array([self.target]), np.array(0.0))[0])
-        ridge = float(np.sqrt(2 * at_zero / self.alpha)) if self.alpha > 0 else np.inf
+        ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf
         if not self.bound.is_isotropic:
             return ridge
         sigma = float(self.bound.support(np.eye(1, self.rows.n_features)[0]))

@@ -48,7 +48,10 @@ def train(
         found, proof = training.solved(None)
     if basis is not None:
         k = basis.shape[1]
-        found = replace(found, parameters=np.concatenate([basis @ found.parameters[:k], found.parameters[k:]]))
+        dual = found.dual and found.dual._replace(direction=basis @ found.dual.direction)
+        found = replace(
+            found, parameters=np.concatenate([basis @ found.parameters[:k], found.parameters[k:]]), dual=dual
+        )
         proof = _proof(centred, found)
     if centred is not problem:
         # the same problem in other coordinates, and the ones in which its sums do not cancel: the proof stands

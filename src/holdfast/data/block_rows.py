@@ -27,7 +27,11 @@ class BlockRows(Rows):
         return np.sum([self.exact(block).T @ r[rows] for rows, block in self.blocks()], axis=0)
 
     def square_sums(self, weights: Array) -> Array:
-        return np.sum([self.exact(block * block).T @ weights[rows] for rows, block in self.blocks()], axis=0)
+        return np.sum([self._squared(block).T @ weights[rows] for rows, block in self.blocks()], axis=0)
+
+    def _squared(self, block: Any) -> Any:
+        exact = self.exact(block)
+        return exact * exact
 
     def take(self, rows: Any) -> BlockRows:
         return type(self)(self.X[rows])

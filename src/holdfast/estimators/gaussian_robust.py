@@ -135,15 +135,16 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_breast_cancer
     >>> from holdfast import GaussianRobustClassifier
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> mean, error = X[:, :10], X[:, 10:20]
-    >>> model = GaussianRobustClassifier().fit(mean, y, X_std=error)
-    >>> bool(model.gap_ < 1e-6)
+    >>> from holdfast.datasets import load_breast_cancer_errors
+    >>> data = load_breast_cancer_errors()
+    >>> scale = data.X.std(axis=0)
+    >>> X, S = data.X / scale, data.X_std / scale
+    >>> model = GaussianRobustClassifier().fit(X, data.y, X_std=S)
+    >>> model.gap_ < 1e-6
     True
-    >>> model.flip_probability(mean[:3], X_std=error[:3]).round(3)
-    array([0.095, 0.   , 0.   ])
+    >>> model.flip_probability(X[:4], X_std=4 * S[:4]).round(2)
+    array([0.05, 0.02, 0.01, 0.24])
     """
 
     def __init__(
@@ -226,7 +227,11 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         self.classes_, signs = binary_signs(y, NAME)
         weights = row_weights(sample_weight, self.class_weight, X, signs, self.classes_, NAME)
-        bound = self._noise().at(X.shape[0], X.shape[1], metadata)
+        noise = self._noise()
+        for name in metadata:
+            if metadata[name] is not None and name not in noise.metadata:
+                raise ValueError(f"{NAME}(noise={noise!r}).fit(..., {name}=...): this noise does not take {name}.")
+        bound = noise.at(X.shape[0], X.shape[1], metadata)
         if loss.is_homogeneous and not np.any(bound.support(np.ones(X.shape[1]))):
             raise ValueError(
                 f"{NAME}(noise={self.noise!r}, loss={self.loss!r}): without noise this loss is the plain hinge. "
@@ -395,8 +400,8 @@ def critical_noise(
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> bool(400 < critical_noise(X, y) < 1200)
-    True
+    >>> round(critical_noise(X, y))
+    1531
     """
     model = GaussianRobustClassifier(noise, loss=loss, class_weight=class_weight, alpha=0.0)
     with one_blas_thread():

@@ -34,7 +34,7 @@ class ExpectedLogistic(Loss):
     Examples
     --------
     >>> ExpectedLogistic().value(np.array([1.0, 1.0]), np.array([0.0, 2.0])).round(6)
-    array([0.693147, 1.04539 ])
+    array([0.693147, 1.067714])
     """
 
     is_rowwise = False

@@ -47,11 +47,11 @@ class QuasiNewton(Solver):
             step = -_two_loops(gradient, pairs, metric)
             promise = -0.5 * float(gradient @ step) / max(abs(value), view.enough)
             report(f"quasi-newton {n_iter}: objective {value:.10g}, estimated gap {gap:.2e}, next step {promise:.2e}")
-            if value <= view.enough or (promise if rough else gap) <= tol or 0 <= promise <= POLISHED:
+            if value <= view.enough or (promise if rough else gap) <= tol:
                 status = Status.SOLVED
                 break
             found = None
-            if promise > 0 and np.all(np.isfinite(step)):
+            if promise > POLISHED and np.all(np.isfinite(step)):
                 step *= min(1.0, view.longest_step(theta, step))
                 found = _search(view, theta, value, gradient, step)
             age += 1
