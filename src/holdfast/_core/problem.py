@@ -98,6 +98,10 @@ class Problem:
         """Return the problem as this kind of view, or None where it cannot be seen that way."""
         return self if isinstance(self, kind) else None
 
+    def offers(self, kind: type) -> bool:
+        """Return whether it can be seen as this kind of view, without building it."""
+        return self.view(kind) is not None
+
     def work(self) -> dict[str, Any]:
         """Return the sizes by which solvers judge whether they suit: n_samples, n_features, is_cheap_to_factorise."""
         raise NotImplementedError

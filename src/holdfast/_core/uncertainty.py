@@ -35,11 +35,13 @@ class BoundSet(ABC):
 
     :math:`t_i(w) = \max_{\delta \in S_i} w^\top \delta` is how far row i's score can be pushed. Where the set is the same for
     all rows (`is_common`), `support` is a 0-d array and methods that take or give one number a row are content with one
-    for all. `is_isotropic`: the support depends on the l2 norm of w alone. `is_symmetric`: t(-w) = t(w).
+    for all. `is_isotropic`: the support depends on the l2 norm of w alone. `is_symmetric`: t(-w) = t(w). `is_conic`: the
+    support is the l2 norm of a linear function of w.
     """
 
     is_common = False
     is_isotropic = False
+    is_conic = False
     is_symmetric = True
     is_sublinear = True
 
@@ -94,9 +96,9 @@ class BoundSet(ABC):
     def scaled(self, factor: float) -> BoundSet:
         """Return the sets made larger by a factor."""
 
-    def factors_of_support(self, n_features: int) -> list[Array] | None:
-        """Return F with t(w) = |F'w|, one (n, r) matrix for each distinct set, or None where the support is no such norm."""
-        return None
+    def factors_of_support(self, n_features: int) -> list[Array]:
+        """Return F with t(w) = |F'w|, one (n, r) matrix for each distinct set; only where `is_conic`."""
+        raise NotImplementedError(f"{type(self).__name__} has no conic form.")
 
     @abstractmethod
     def take(self, rows: NDArray[np.intp] | slice) -> BoundSet:

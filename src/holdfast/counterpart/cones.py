@@ -13,14 +13,18 @@ if TYPE_CHECKING:
     from holdfast.counterpart.margin_scale import MarginScaleProblem
 
 
-def cone_program(problem: MarginScaleProblem) -> ConeProgram | None:
-    """Return the problem with variables (w, b, scales, extra variables of the loss row by row), or None.
+def is_conic(problem: MarginScaleProblem) -> bool:
+    """Return whether loss and set both have a conic form."""
+    return problem.bound.is_conic and problem.tilt is None and problem.loss.epigraph() is not None
+
+
+def cone_program(problem: MarginScaleProblem) -> ConeProgram:
+    """Return the problem with variables (w, b, scales, extra variables of the loss row by row).
 
     Each distinct set contributes one second-order cone t >= |F'w|; each row the cones of its loss's epigraph.
     """
     shape, factors = problem.loss.epigraph(), problem.bound.factors_of_support(problem.rows.n_features)
-    if shape is None or factors is None or problem.tilt is not None:
-        return None
+    assert shape is not None
     n, d, k = problem.rows.n_samples, problem.rows.n_features, len(shape.cost) - 2
     first_scale = problem.n_parameters
     first_extra = first_scale + len(factors)

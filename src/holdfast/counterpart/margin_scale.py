@@ -14,7 +14,7 @@ from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import GAP_FLOOR, SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
-from holdfast.counterpart.cones import cone_program
+from holdfast.counterpart.cones import cone_program, is_conic
 from holdfast.counterpart.easing import EasedSet
 
 View = TypeVar("View")
@@ -138,11 +138,14 @@ class MarginScaleProblem(Problem):
 
     def view(self, kind: type[View]) -> View | None:
         if kind is ConeProgram:
-            return cast(View | None, cone_program(self))
+            return cast(View, cone_program(self)) if is_conic(self) else None
         if kind is Curved and self.rows.n_features > WIDEST_HESSIAN:
             return None
         # said rather than found out: looking for every member of a protocol takes longer than a small step
         return cast(View, self) if kind in (Smooth, Curved) else super().view(kind)
+
+    def offers(self, kind: type) -> bool:
+        return is_conic(self) if kind is ConeProgram else super().offers(kind)
 
     def work(self) -> dict[str, Any]:
         n, d = self.rows.n_samples, self.rows.n_features

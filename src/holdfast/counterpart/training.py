@@ -163,7 +163,7 @@ class _Training:
         if start is None:
             start = self.start_on_fewer_rows()
         if start is not None and np.any(self.problem.split(start)[0]):
-            return self.minimise(self.problem, start, self.accuracy)
+            return self.finish(self.problem, start, self.accuracy)
         if not self.problem.loss.is_homogeneous:
             return self.minimise(self.problem, np.zeros(self.problem.n_parameters), self.accuracy)
         return self.follow_path(self.problem, rough=False)
@@ -180,7 +180,7 @@ class _Training:
         start = np.zeros(problem.n_parameters) if sample is None else self.rough_solution(sample)
         if problem.loss.is_homogeneous and not np.any(problem.split(start)[0]):
             return self.follow_path(problem, rough=True).parameters
-        return self.minimise(problem, start, ROUGH, rough=True, solver=pick(problem)).parameters
+        return self.finish(problem, start, ROUGH, rough=True, solver=pick(problem)).parameters
 
     def follow_path(self, problem: MarginScaleProblem, *, rough: bool) -> Solution:
         """Return the end of a path of problems with ever less noise on the score itself, each started at the last solution.
@@ -197,14 +197,31 @@ class _Training:
             if delta <= LAST_EASE or self.n_iter >= self.max_iter:
                 # w has shrunk along with the easing: a collapse, it seems, and no place to take steps from
                 return stage
-            if delta <= CLOSE * float(np.median(scales)):
+            noisy = scales[scales > 0]
+            if noisy.size and delta <= CLOSE * float(np.median(noisy)):
                 break
             delta = max(SHRINK * delta, LAST_EASE)
-        # rows without noise keep the hinge's kink: a trace of easing stands in for it, and tells the slopes there
-        last = LAST_EASE if np.min(scales) <= 1e-9 * np.max(scales, initial=0.0) else 0.0
-        final = problem.eased(last)
-        found = self.minimise(final, theta, ROUGH if rough else self.accuracy, rough=rough, solver=solver)
-        return found if last == 0 else replace(found, dual=final.dual_guess(found.parameters))
+        return self.finish(problem, theta, ROUGH if rough else self.accuracy, rough=rough, solver=solver)
+
+    def finish(
+        self,
+        problem: MarginScaleProblem,
+        start: Array,
+        tol: float,
+        *,
+        rough: bool = False,
+        solver: Solver | None = None,
+    ) -> Solution:
+        """Return the solution near `start`.
+
+        Rows without noise keep the hinge's kink: a trace of easing stands in for it, and tells the slopes there.
+        """
+        scales = problem.bound.support(problem.split(start)[0])
+        if not problem.loss.is_homogeneous or np.min(scales) > 1e-9 * np.max(scales):
+            return self.minimise(problem, start, tol, rough=rough, solver=solver)
+        eased = problem.eased(LAST_EASE)
+        found = self.minimise(eased, start, tol, rough=rough, solver=solver)
+        return replace(found, dual=eased.dual_guess(found.parameters))
 
     def may_be_collapsed(self, objective: float) -> bool:
         """Return whether a constant prediction is as good as what was found."""

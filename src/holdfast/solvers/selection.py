@@ -20,7 +20,7 @@ BUILT_IN: dict[str, type[Solver]] = {cls.name: cls for cls in (Newton, QuasiNewt
 
 def missing(problem: Problem, solver: Solver) -> list[str]:
     """Return the names of the views that `solver` needs and `problem` does not offer."""
-    return [kind.__name__ for kind in solver.needs if problem.view(kind) is None]
+    return [kind.__name__ for kind in solver.needs if not problem.offers(kind)]
 
 
 def pick(problem: Problem, solver: Solver | str | None = None) -> Solver:

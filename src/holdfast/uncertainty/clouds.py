@@ -14,10 +14,11 @@ MISSED = 1e-11
 
 
 def norm(v: Any, axis: int | None = None) -> Array:
-    """Return the l2 norm, also where squares would underflow or overflow."""
-    largest = np.abs(v).max(axis=axis, initial=0.0, keepdims=True)
-    safe = np.where(largest > 0, largest, 1.0)
-    return np.squeeze(safe, axis=axis) * np.sqrt(np.sum(np.square(v / safe), axis=axis))
+    """Return the l2 norm of a vector, or of the rows of a matrix (axis=1), where squares would under- or overflow too."""
+    largest = float(np.abs(v).max(initial=0.0))
+    scale = 1.0 if 1e-140 < largest < 1e140 or largest == 0 else largest
+    v = v if scale == 1.0 else v / scale
+    return scale * np.sqrt(np.einsum("ij,ij->i", v, v) if axis == 1 else np.vdot(v, v))
 
 
 def ratio(numerator: Any, t: Any) -> Array:
@@ -30,6 +31,7 @@ class CommonCloud(BoundSet):
     r"""One ellipsoid :math:`\{F v : |v|_2 \le 1\}` for all rows; F a number, a diagonal or a matrix."""
 
     is_common = True
+    is_conic = True
 
     def __init__(self, factor: Array):
         self.factor = np.asarray(factor, dtype=np.float64)
@@ -114,6 +116,8 @@ class CommonCloud(BoundSet):
 
 class RowClouds(BoundSet):
     r"""An ellipsoid :math:`\{F_i v : |v|_2 \le 1\}` for each row; F_i a diagonal (N, n) or a matrix (N, n, r)."""
+
+    is_conic = True
 
     def __init__(self, factors: Array):
         self.factors = factors
