@@ -195,10 +195,11 @@ def test_every_format_gives_the_same_fit(loss, make, cells):
 
 
 @every_loss
-def test_more_features_than_rows_are_solved_in_the_span_of_the_rows(loss, rng):
-    X = rng.normal(size=(20, 60))
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_more_features_than_rows_are_solved_in_the_span_of_the_rows(loss, make, rng):
+    X = rng.normal(size=(20, 60)) * (rng.uniform(size=(20, 60)) < 0.5)
     y = rng.integers(0, 2, size=20)
-    wide = GaussianRobustClassifier(0.5, loss=loss).fit(X, y)
+    wide = GaussianRobustClassifier(0.5, loss=loss).fit(make(X), y)
     assert wide.gap_ <= 1e-6
     weights = wide.coef_[0]
     assert_allclose(X.T @ np.linalg.lstsq(X.T, weights, rcond=None)[0], weights, atol=1e-9 * np.abs(weights).max())

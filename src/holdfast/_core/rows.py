@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -34,6 +34,15 @@ class MarginPass(NamedTuple):
     """sum_i r_i."""
     scale_slopes: Array
     """weight * slope in t, shape (n_samples,), or their sum, shape (), where t is common."""
+
+
+class Span(NamedTuple):
+    """Rows in coordinates of the space they span."""
+
+    coordinates: Array
+    """One row of at most n_samples numbers for each row."""
+    lift: Callable[[Array], Array]
+    """From weights of the coordinates to the shortest weights of the features that give the same scores."""
 
 
 class Rows(ABC):
@@ -74,6 +83,10 @@ class Rows(ABC):
     def shifted(self, offset: Array) -> Rows:
         """Return the rows less `offset`, which is subtracted block by block and never from all of them at once."""
         raise NotImplementedError(f"{type(self).__name__} cannot be shifted.")
+
+    def span(self) -> Span | None:
+        """Return the rows in coordinates of the space they span, None where that would cost too much."""
+        return None
 
     @abstractmethod
     def blocks(self) -> Iterator[tuple[slice, Any]]:

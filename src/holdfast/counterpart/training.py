@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import linalg
 
 from holdfast._core.loss import Array
 from holdfast._core.problem import ConeProgram, Curved
+from holdfast._core.rows import Span
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, Solver, silent
 from holdfast.counterpart.certificate import Certificate, certificate
@@ -40,18 +40,16 @@ def train(
 ) -> tuple[Solution, Certificate]:
     """Return a solution and what is proved about it; its status is SOLVED only if the certified gap is within `tol`."""
     centred, back = _centred(problem)
-    smaller, basis = _reduced(centred) if start is None else (centred, None)
+    smaller, span = _reduced(centred) if start is None else (centred, None)
     training = _Training(smaller, pick(smaller, solver), tol, max_iter, report)
     found, proof = training.solved(start if start is None else problem.join(*_moved(problem, start, -back)))
     if start is not None and proof.gap > tol and proof.lower_bound > -np.inf:
         report("the given start led nowhere; starting afresh")
         found, proof = training.solved(None)
-    if basis is not None:
-        k = basis.shape[1]
-        dual = found.dual and found.dual._replace(direction=basis @ found.dual.direction)
-        found = replace(
-            found, parameters=np.concatenate([basis @ found.parameters[:k], found.parameters[k:]]), dual=dual
-        )
+    if span is not None:
+        w, b = smaller.split(found.parameters)
+        dual = found.dual and found.dual._replace(direction=span.lift(found.dual.direction))
+        found = replace(found, parameters=centred.join(span.lift(w), b), dual=dual)
         proof = _proof(centred, found)
     if centred is not problem:
         # the same problem in other coordinates, and the ones in which its sums do not cancel: the proof stands
@@ -73,18 +71,15 @@ def _moved(problem: MarginScaleProblem, parameters: Array, offset: Array) -> tup
     return w, b - float(w @ offset)
 
 
-def _reduced(problem: MarginScaleProblem) -> tuple[MarginScaleProblem, Array | None]:
-    """Return the problem in the span of its rows, and a basis, where there are more features than rows.
+def _reduced(problem: MarginScaleProblem) -> tuple[MarginScaleProblem, Span | None]:
+    """Return the problem in the span of its rows, where there are more features than rows.
 
     Weights outside the span change no score and only add noise, so there are none at the optimum; that needs noise that is
     the same in all directions.
     """
     rows = problem.rows
-    if rows.n_features <= rows.n_samples or not problem.bound.is_isotropic:
-        return problem, None
-    X = np.concatenate([block for _, block in rows.dense_blocks()])
-    basis, triangle = linalg.qr(X.T, mode="economic")
-    return replace(problem, rows=rows_of(np.ascontiguousarray(triangle.T))), basis
+    span = rows.span() if rows.n_features > rows.n_samples and problem.bound.is_isotropic else None
+    return (problem, None) if span is None else (replace(problem, rows=rows_of(span.coordinates)), span)
 
 
 def _proof(problem: MarginScaleProblem, found: Solution) -> Certificate:

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
 from holdfast._core import compiled
-from holdfast._core.rows import Array, Elementwise, MarginPass
+from holdfast._core.rows import Array, Elementwise, MarginPass, Span
 from holdfast.data.block_rows import BlockRows
 
 BLOCK_BYTES = 1 << 20
 """A block fills the second-level cache of one core, so that its second use does not reach memory."""
 
+LARGEST_SPAN = 5e7
+"""Entries of X up to which its rows are expressed in a basis of their own (400 MB)."""
 FAR = 100.0
 """Means of so many standard deviations make the rows almost parallel, and a Hessian of them almost singular."""
 
@@ -45,6 +48,12 @@ class DenseRows(BlockRows):
 
     def dense_blocks(self) -> Iterator[tuple[slice, Array]]:
         return ((rows, self.exact(block)) for rows, block in self.blocks())
+
+    def span(self) -> Span | None:
+        if self.X.size > LARGEST_SPAN:
+            return None
+        basis, triangle = linalg.qr(np.concatenate([block for _, block in self.dense_blocks()]).T, mode="economic")
+        return Span(np.ascontiguousarray(triangle.T), lambda v: basis @ v)
 
     def take(self, rows: NDArray[np.intp] | slice) -> DenseRows:
         # rows taken by a stride are passed over many times: let them lie together

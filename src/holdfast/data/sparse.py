@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy import sparse
+from scipy import linalg, sparse
 
-from holdfast._core.rows import Array
+from holdfast._core.rows import Array, Span
 from holdfast.data.block_rows import BlockRows
+
+LARGEST_SPAN = 3000
+"""Rows up to which their products with each other are factorised."""
 
 
 class SparseRows(BlockRows):
@@ -25,6 +28,15 @@ class SparseRows(BlockRows):
         for start in range(0, self.n_samples, size):
             rows = slice(start, min(start + size, self.n_samples))
             yield rows, self.X[rows].toarray().astype(np.float64, copy=False)
+
+    def span(self) -> Span | None:
+        if self.n_samples > LARGEST_SPAN:
+            return None
+        X = self.X.astype(np.float64)
+        values, vectors = linalg.eigh((X @ X.T).toarray())
+        kept = values > 1e-13 * values[-1]
+        root, vectors = np.sqrt(values[kept]), vectors[:, kept]
+        return Span(np.ascontiguousarray(vectors * root), lambda v: X.T @ (vectors @ (v / root)))
 
     def gram(self, weights: Array) -> Array:
         scaled = self.X.astype(np.float64).copy()
