@@ -121,16 +121,22 @@ class _Training:
         if self.may_be_collapsed(proof.objective):
             found = self.settle_collapse(found, proof.objective)
             proof = _proof(self.problem, found)
-        for _ in range(2):
+        for solver, tol in self.refinements():
             self.report(f"certified gap {proof.gap:.2e}")
             if proof.gap <= self.tol or proof.lower_bound == -np.inf or self.n_iter >= self.max_iter:
                 break
-            again = self.refine(found)
+            again = self.finish(self.problem, found.parameters, tol, solver=solver)
             better = _proof(self.problem, again)
-            if not better.gap < 0.9 * proof.gap:
-                break
-            found, proof = again, better
+            if better.gap < proof.gap:
+                found, proof = again, better
         return found, proof
+
+    def refinements(self) -> list[tuple[Solver, float]]:
+        """Return solvers and tolerances that may give what the proof still lacks, the cheapest first."""
+        n, d = self.problem.rows.n_samples, self.problem.rows.n_features
+        finer = [(self.solver, 0.02 * self.tol), (self.solver, 1e-4 * self.tol)] if self.accuracy > 0 else []
+        newton = [(Newton(), 0.0)] * 2 if self.problem.offers(Curved) and n * d * d <= AFFORDABLE else []
+        return [*finer, *newton, (self.solver, 0.0)]
 
     def minimise(
         self,
@@ -234,10 +240,3 @@ class _Training:
             return at_zero
         again = self.minimise(problem, way_out(problem, test), self.accuracy)
         return again if again.objective <= objective else found
-
-    def refine(self, found: Solution) -> Solution:
-        """Return a more accurate solution: by Newton steps where they can be afforded."""
-        n, d = self.problem.rows.n_samples, self.problem.rows.n_features
-        newton = self.problem.view(Curved) is not None and n * d * d <= AFFORDABLE
-        tol = 0.0 if newton else 1e-4 * self.tol
-        return self.minimise(self.problem, found.parameters, tol, solver=Newton() if newton else None)
