@@ -20,6 +20,7 @@ class Loss(Parameters, ABC):
 
     :math:`u = 1 - y f(x)` is the margin deficit and :math:`t \ge 0` says how far the uncertainty of the row can push its
     score: the support function of a set (worst case) or the standard deviation of a cloud (expectation).
+    It lies above max(u - 1, 0), as the logistic loss and everything above the hinge does: certificates rely on that.
     All methods are elementwise in float64 and accept any finite `u` and any `t` >= 0, zero included.
 
     Attributes

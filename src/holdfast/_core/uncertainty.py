@@ -73,11 +73,12 @@ class BoundSet(ABC):
         """Return sum_i r_i x_i maximizer_i(w)', shape (n_features, n_features)."""
 
     @abstractmethod
-    def demand(self, target: Array, shares: Array) -> Array:
+    def demand(self, target: Array, shares: Array, sizes: Array | None = None) -> Array:
         r"""Return how much of each set it takes to reach `target`: :math:`\rho_i` with target in :math:`\sum_i \rho_i S_i`.
 
         Any split of the target over the rows will do; `shares`, one number >= 0 a row, say how it is to be borne. Common
-        sets pool the rows and return one number. inf where no split exists.
+        sets pool the rows and return one number. inf where no split exists; what is missed is put down to rounding by
+        the `sizes` of the sums that the target's entries came from.
         """
 
     @abstractmethod

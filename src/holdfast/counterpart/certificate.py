@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 from holdfast._core.loss import Array, Loss
 from holdfast._core.solution import DualGuess
 from holdfast.counterpart.margin_scale import MarginScaleProblem
+from holdfast.uncertainty.clouds import solve_scaled
 
 
 class Certificate(NamedTuple):
@@ -177,7 +178,7 @@ def _without_pull_on_exact_features(problem: MarginScaleProblem, a: Array, exact
     for _ in range(2):  # the second round removes the first one's rounding
         pull = np.append(problem.rows.transpose_dot(c * a * y), float((c * a) @ y))
         shift = np.zeros(len(keep))
-        shift[keep] = np.linalg.lstsq(H[np.ix_(keep, keep)], pull[keep], rcond=None)[0]
+        shift[keep] = solve_scaled(H[np.ix_(keep, keep)], pull[keep])
         a = a - room * y * (problem.rows.dot(shift[:-1]) + shift[-1])
     return np.clip(a, 0.0, 1.0)
 
@@ -190,7 +191,9 @@ def _shrunk_to_fit(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, 
     """Return the largest k in [0, 1] found at which the budgets of k a cover k V; it exists as p is concave, p(0) = 0."""
     c = problem.weights
     budgets = c * loss.dual_scale(a)
-    demand = problem.bound.demand(V, _shares(budgets, guess))
+    # by Cauchy's inequality no less than sum c a |x_j|, from which V_j came; where all features alike have noise, not needed
+    sizes = None if problem.bound.is_isotropic else float(np.sum(c * a)) * np.sqrt(problem.rows.column_squares)
+    demand = problem.bound.demand(V, _shares(budgets, guess), sizes)
     if not np.all(np.isfinite(demand)):
         return 0.0
 

@@ -10,6 +10,7 @@ from scipy.optimize import minimize_scalar
 from holdfast._core.loss import Array
 from holdfast._core.solution import DualGuess
 from holdfast._core.solver import Report, Solver, silent
+from holdfast.counterpart.certificate import certificate
 from holdfast.counterpart.easing import EasedSet
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.solvers import pick
@@ -88,6 +89,8 @@ def critical_factor(problem: MarginScaleProblem) -> float:
         pull = problem.rows.transpose_dot(problem.weights * problem.signs)
         spread = np.sqrt(float(np.sum(problem.rows.square_sums(problem.weights**2))))
         return 0.0 if np.linalg.norm(pull) <= 1e-12 * spread else np.inf
+    if np.any(problem.bound.exact_features(problem.rows.n_features)):
+        return _bisected_factor(problem)
     # constant dual weights on the heavier class prove a collapse from here on
     dual = np.where(problem.signs == majority(problem), lighter / heavier, 1.0)
     factor = _provable(problem, dual)
@@ -115,3 +118,25 @@ def _provable(problem: MarginScaleProblem, dual: Array) -> float:
     V = problem.rows.transpose_dot(problem.weights * dual * problem.signs)
     total = float(np.sum(budgets))
     return float(problem.bound.demand(V, budgets)) / total if total > 0 else np.inf
+
+
+def _bisected_factor(problem: MarginScaleProblem) -> float:
+    """Return the same by bisection, each test being decided by its certificate: for noise that leaves some features exact."""
+
+    def collapses(log_factor: float) -> bool:
+        scaled = replace(problem, bound=problem.bound.scaled(np.exp(log_factor)), alpha=0.0)
+        test = examine_collapse(scaled)
+        return certificate(scaled, np.zeros(problem.rows.n_features), test.intercept, test.dual).gap <= 1e-9
+
+    # noise against the features' own size, from negligible to overwhelming
+    typical = float(np.max(problem.bound.support(np.eye(problem.rows.n_features)[0]))) or 1.0
+    centre = 0.5 * np.log(float(np.mean(problem.rows.column_squares)) or 1.0) - np.log(typical)
+    low, high = centre - 20.0, centre + 20.0
+    if not collapses(high):
+        return np.inf
+    if collapses(low):
+        return 0.0
+    while high - low > 1e-7:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if collapses(middle) else (middle, high)
+    return float(np.exp(high))

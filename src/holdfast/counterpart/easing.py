@@ -50,8 +50,8 @@ class EasedSet(BoundSet):
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         return self.base.contains(points, slack=slack)
 
-    def demand(self, target: Array, shares: Array) -> Array:
-        return self.base.demand(target, shares)
+    def demand(self, target: Array, shares: Array, sizes: Array | None = None) -> Array:
+        return self.base.demand(target, shares, sizes)
 
     def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
         return self.base.shortfall(target, budgets, shares, direction)

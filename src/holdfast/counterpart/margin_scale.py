@@ -156,12 +156,23 @@ class MarginScaleProblem(Problem):
         return replace(self, bound=EasedSet(self.bound, delta)) if delta > 0 else self
 
     def thinned(self, n_samples: int) -> MarginScaleProblem:
-        """Return the problem on about `n_samples` rows taken by a stride, weighted to stand for all."""
+        """Return the problem on about `n_samples` rows, weighted to stand for all.
+
+        They are taken by a stride within each class, so that no order of the rows can hide one.
+        """
         stride = max(1, self.rows.n_samples // n_samples)
-        part = slice(None, None, stride)
-        signs, weights = self.signs[part].copy(), self.weights[part].copy()
-        weights *= self.weights.sum() / weights.sum()
-        return replace(self, rows=self.rows.take(part), signs=signs, weights=weights, bound=self.bound.take(part))
+        weights = self.weights.copy()
+        parts = []
+        for sign in (-1.0, 1.0):
+            own = np.flatnonzero((self.signs == sign) & (self.weights > 0))
+            part = own[::stride]
+            weights[part] *= self.weights[own].sum() / max(self.weights[part].sum(), np.finfo(float).tiny)
+            parts.append(part)
+        chosen = np.sort(np.concatenate(parts))
+        bound = self.bound.take(chosen)
+        return replace(
+            self, rows=self.rows.take(chosen), signs=self.signs[chosen], weights=weights[chosen], bound=bound
+        )
 
     @property
     def sample_size(self) -> int:

@@ -93,11 +93,20 @@ def _judged(found: Solution, proof: Certificate, tol: float, max_iter: int) -> S
         status = Status.SOLVED
     elif found.n_iter >= max_iter:
         status = Status.ITERATION_LIMIT
+    elif proof.lower_bound == -np.inf:
+        status = Status.NO_BOUND
     elif found.status is Status.SOLVED:
-        status = Status.NO_BOUND if proof.lower_bound == -np.inf else Status.UNCERTIFIED
+        status = Status.UNCERTIFIED
     else:
         status = found.status
     return replace(found, status=status, objective=proof.objective, lower_bound=proof.lower_bound)
+
+
+def _has_exact_scores(problem: MarginScaleProblem, parameters: Array) -> bool:
+    """Return whether noise leaves some row's score all but untouched, where a perspective loss has a kink."""
+    scales = problem.bound.support(problem.split(parameters)[0])
+    smallest, largest = float(np.min(scales)), float(np.max(scales))
+    return problem.loss.is_homogeneous and smallest <= max(1e-9 * largest, 10 * LAST_EASE)
 
 
 @dataclass
@@ -115,7 +124,11 @@ class _Training:
         """Return a solution with its proof, having gone on where the proof fell short and something could be done."""
         if ConeProgram in self.solver.needs:
             found = self.minimise(self.problem, np.zeros(self.problem.n_parameters), self.tol)
-            return found, _proof(self.problem, found)
+            proof = _proof(self.problem, found)
+            if proof.gap > self.tol and self.may_be_collapsed(proof.objective):
+                found = self.settle_collapse(found, proof.objective)
+                proof = _proof(self.problem, found)
+            return found, proof
         found = self.descend(start)
         proof = _proof(self.problem, found)
         if self.may_be_collapsed(proof.objective):
@@ -217,9 +230,11 @@ class _Training:
 
         Rows without noise keep the hinge's kink: a trace of easing stands in for it, and tells the slopes there.
         """
-        scales = problem.bound.support(problem.split(start)[0])
-        if not problem.loss.is_homogeneous or np.min(scales) > 1e-9 * np.max(scales):
-            return self.minimise(problem, start, tol, rough=rough, solver=solver)
+        if not _has_exact_scores(problem, start):
+            found = self.minimise(problem, start, tol, rough=rough, solver=solver)
+            if rough or not _has_exact_scores(problem, found.parameters):
+                return found
+            start = found.parameters
         eased = problem.eased(LAST_EASE)
         found = self.minimise(eased, start, tol, rough=rough, solver=solver)
         return replace(found, dual=eased.dual_guess(found.parameters))

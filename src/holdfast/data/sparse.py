@@ -34,7 +34,10 @@ class SparseRows(BlockRows):
             return None
         X = self.X.astype(np.float64)
         values, vectors = linalg.eigh((X @ X.T).toarray())
-        kept = values > 1e-13 * values[-1]
+        # eigenvalues are squares: what lies between rounding and 1e-10 would be lost or blown up
+        kept = values > 1e-10 * values[-1]
+        if not np.any(kept) or np.any(values[~kept] > 1e-14 * self.n_samples * values[-1]):
+            return None
         root, vectors = np.sqrt(values[kept]), vectors[:, kept]
         return Span(np.ascontiguousarray(vectors * root), lambda v: X.T @ (vectors @ (v / root)))
 

@@ -200,7 +200,7 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
         """
         problem = self._problem(X, y, sample_weight, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
         n, d = problem.rows.n_samples, problem.rows.n_features
-        with nullcontext() if n * d * d >= MANY_THREADS else one_blas_thread():
+        with nullcontext() if n * d * d >= MANY_THREADS else one_blas_thread:
             found, proof = train(
                 problem,
                 self.solver,
@@ -224,6 +224,7 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
         """Return the problem that `fit` has to solve, all input having been checked."""
         loss = self._loss()
         alpha = number(self._alpha(loss), f"{NAME}(alpha")
+        _check_columns(X, metadata)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         self.classes_, signs = binary_signs(y, NAME)
         weights = row_weights(sample_weight, self.class_weight, X, signs, self.classes_, NAME)
@@ -232,10 +233,11 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
             if metadata[name] is not None and name not in noise.metadata:
                 raise ValueError(f"{NAME}(noise={noise!r}).fit(..., {name}=...): this noise does not take {name}.")
         bound = noise.at(X.shape[0], X.shape[1], metadata)
-        if loss.is_homogeneous and not np.any(bound.support(np.ones(X.shape[1]))):
+        if loss.is_homogeneous and np.all(bound.exact_features(X.shape[1])):
             raise ValueError(
                 f"{NAME}(noise={self.noise!r}, loss={self.loss!r}): without noise this loss is the plain hinge. "
-                "Give noise > 0, or use sklearn.svm.LinearSVC. (loss='logistic' takes noise=0: logistic regression.)"
+                "Give noise > 0 (it multiplies X_std and the like), or use sklearn.svm.LinearSVC. "
+                "(loss='logistic' takes noise=0: logistic regression.)"
             )
         return MarginScaleProblem(rows_of(X), signs, weights, loss, bound, alpha, bool(self.fit_intercept))
 
@@ -274,10 +276,14 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
     def _warn(self, problem: MarginScaleProblem, status: Status) -> None:
         if self.collapsed_:
             negative, positive = problem.class_weights()
+            cure = (
+                f"The classes weigh {negative:g} and {positive:g}. Use class_weight='balanced', loss='logistic', or less "
+                "noise (critical_noise says from where on)."
+            )
+            if not self.fit_intercept or abs(positive - negative) <= 1e-12 * (positive + negative):
+                cure = "The means of the classes coincide: no linear model can tell them apart by these features."
             warnings.warn(
-                f"w = 0 is the best model under this noise, certified: every prediction is the same. The classes weigh "
-                f"{negative:g} and {positive:g}. Use class_weight='balanced', loss='logistic', or less noise "
-                "(critical_noise says from where on).",
+                f"w = 0 is the best model under this noise, certified: every prediction is the same. {cure}",
                 CollapseWarning,
                 stacklevel=3,
             )
@@ -366,6 +372,15 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
         return None if self.row_noise_ else _bind(self._noise(), n_samples, {}, w)
 
 
+def _check_columns(X: Any, metadata: dict[str, Any]) -> None:
+    """Raise if frames of values and of errors name their columns differently: they would be matched by position."""
+    for name, value in metadata.items():
+        if hasattr(X, "columns") and hasattr(value, "columns") and list(X.columns) != list(value.columns):
+            raise ValueError(
+                f"{name} has the columns {list(value.columns)}, X has {list(X.columns)}. Give both the same."
+            )
+
+
 def _bind(noise: UncertaintySet, n_samples: int, metadata: dict[str, Any], w: Array) -> Array:
     bound: BoundSet = noise.at(n_samples, len(w), metadata)
     return bound.support(w)
@@ -404,5 +419,5 @@ def critical_noise(
     1531
     """
     model = GaussianRobustClassifier(noise, loss=loss, class_weight=class_weight, alpha=0.0)
-    with one_blas_thread():
+    with one_blas_thread:
         return critical_factor(model._problem(X, y, sample_weight, {}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from numbers import Real
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -89,11 +90,30 @@ def number(value: Any, call: str, *, at_least: float = 0.0, strictly: bool = Fal
     return float(value)
 
 
+class _OneBlasThread:
+    """A context in which BLAS runs on one thread, also where fits in several threads overlap: the last one out restores."""
+
+    def __init__(self) -> None:
+        self.lock, self.inside = Lock(), 0
+        self.limit: Any = None
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.inside == 0:
+                self.limit = _threads().limit(limits=1, user_api="blas")
+            self.inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if self.inside == 0:
+                self.limit.restore_original_limits()
+
+
 @cache
 def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def one_blas_thread() -> Any:
-    """Return a context in which BLAS runs on one thread: on small matrices two are slower, on a busy machine many times so."""
-    return _threads().limit(limits=1, user_api="blas")
+one_blas_thread = _OneBlasThread()
+"""BLAS on one thread: on small matrices two are slower, on a busy machine many times so."""

@@ -106,10 +106,17 @@ class GaussianHinge(PerspectiveLoss):
         goal = np.log(pull) - np.log(sigma)
 
         def residual(z: float) -> float:
+            """Return log(psi / f') - log(pull / sigma)."""
+            if z < 0:
+                return float(-np.log(mills_ratios(np.array(-z))[0]) - goal)
             return float(-0.5 * z * z - np.log(ROOT_2PI) - log_ndtr(z) - goal)
 
         z0 = brentq(residual, -2 * np.exp(min(goal, 300.0)) - 5, 10 + np.sqrt(max(0.0, -2 * goal)), xtol=1e-14)
-        return float(1 / (pull + sigma * z0))
+        if z0 >= 0:
+            return float(1 / (pull + sigma * z0))
+        # pull + sigma z0 = sigma f / f', which does not cancel
+        ratio, excess = mills_ratios(np.array(-z0))
+        return float(ratio / (sigma * excess))
 
     def compiled(self) -> Any | None:
         return compiled.kernel("gaussian_hinge")

@@ -50,7 +50,7 @@ class Log2Hinge(PerspectiveLoss):
         goal = np.log(pull) - np.log(sigma)
         low, high = -2 * np.exp(min(goal, 300.0)) - 5, 10 + 3 * max(0.0, -goal)
         z0 = brentq(lambda z: _log_psi_over_slope(z) - goal, low, high, xtol=1e-14)
-        return float(1 / (pull + sigma * z0))
+        return self._slope_over_f(z0) / sigma  # = 1 / (pull + sigma z0), which would cancel
 
     def _slope_over_f(self, z: float) -> float:
         if z < -500:

@@ -43,7 +43,7 @@ class QuadraticHinge(PerspectiveLoss):
         if imbalance is not None:
             # f' / f at -q, with q < 4
             return float(imbalance * 2 / (4 - q) / sigma)
-        return float(1 / (pull + sigma * (4 - 2 * q))) if q > 0 else 0.0
+        return float(1 / (sigma * (4 - q)))  # = 1 / (pull + sigma z0) with z0 = 4 - 2 q
 
     def epigraph(self) -> Epigraph:
         # e + v with q + e >= u + 4 t, e >= 0, q^2 <= 16 t v; extra variables e, q, v

@@ -27,6 +27,12 @@ def ratio(numerator: Any, t: Any) -> Array:
     return np.divide(numerator, t, out=np.zeros(np.broadcast_shapes(np.shape(numerator), t.shape)), where=t > 0)
 
 
+def solve_scaled(matrix: Array, target: Array) -> Array:
+    """Return the least-squares solution for a positive semidefinite matrix, whatever the scales of its variables."""
+    scale = np.sqrt(np.where(np.diag(matrix) > 0, np.diag(matrix), 1.0))
+    return np.asarray(np.linalg.lstsq(matrix / np.outer(scale, scale), target / scale, rcond=None)[0] / scale)
+
+
 class CommonCloud(BoundSet):
     r"""One ellipsoid :math:`\{F v : |v|_2 \le 1\}` for all rows; F a number, a diagonal or a matrix."""
 
@@ -78,17 +84,18 @@ class CommonCloud(BoundSet):
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return np.outer(rows.transpose_dot(r), self._point(w))
 
-    def gauge(self, target: Array) -> float:
+    def gauge(self, target: Array, sizes: Array | None = None) -> float:
         """Return the smallest multiple of the set that reaches `target`, inf where none does."""
+        sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         if self.factor.ndim == 2:
-            v = np.asarray(np.linalg.lstsq(self.factor, target, rcond=None)[0])
+            unit = np.where(sizes > 0, sizes, 1.0)
+            v = np.asarray(np.linalg.lstsq(self.factor / unit[:, None], target / unit, rcond=None)[0])
         else:
             v = ratio(target, np.broadcast_to(self.factor, target.shape))
-        missed = norm(target - self.spread(v))
-        return float(norm(v)) if missed <= MISSED * norm(target) else np.inf
+        return np.inf if np.any(np.abs(target - self.spread(v)) > MISSED * sizes) else float(norm(v))
 
-    def demand(self, target: Array, shares: Array) -> Array:
-        return np.array(self.gauge(target))
+    def demand(self, target: Array, shares: Array, sizes: Array | None = None) -> Array:
+        return np.array(self.gauge(target, sizes))
 
     def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
         if self.factor.ndim == 0:
@@ -169,11 +176,12 @@ class RowClouds(BoundSet):
             [block.T @ (r[part, None] * self.maximizer(w, part)) for part, block in rows.dense_blocks()], axis=0
         )
 
-    def demand(self, target: Array, shares: Array) -> Array:
+    def demand(self, target: Array, shares: Array, sizes: Array | None = None) -> Array:
         # q_i = shares_i C_i v with the v that makes them add up to the target
+        sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         pooled = self.covariance(shares)
-        v = np.asarray(np.linalg.lstsq(pooled, target, rcond=None)[0])
-        if norm(pooled @ v - target) > MISSED * norm(target):
+        v = solve_scaled(pooled, target)
+        if np.any(np.abs(pooled @ v - target) > MISSED * sizes):
             return np.full(len(shares), np.inf)
         return shares * norm(self.root(v), axis=1)
 

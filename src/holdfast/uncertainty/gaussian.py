@@ -11,7 +11,7 @@ from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.uncertainty.clouds import CommonCloud, RowClouds
 
 INDEFINITE = -1e-8
-"""An eigenvalue below this share of the largest one is no rounding error of a covariance."""
+"""An eigenvalue of the correlations below this is no rounding error."""
 
 
 class GaussianNoise(UncertaintySet):
@@ -49,9 +49,9 @@ class GaussianNoise(UncertaintySet):
     def at(self, n_samples: int, n_features: int, metadata: Mapping[str, Any]) -> BoundSet:
         common = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
         own = {name: value for name, value in metadata.items() if value is not None}
-        for stated, where in ((common, f"{self!r}"), (own, "fit")):
+        for stated in (common, own):
             if len(stated) > 1:
-                raise ValueError(f"{where}: {' and '.join(stated)} say the same thing twice. Give one of them.")
+                raise ValueError(f"{' and '.join(stated)} say the same thing twice. Give one of them.")
         if not common and not own:
             raise ValueError(
                 "GaussianNoise(): states no noise. Give std, cov or factor, or pass X_std, X_cov or X_factor."
@@ -110,7 +110,7 @@ class GaussianNoise(UncertaintySet):
 def _row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping[str, Any]) -> RowClouds:
     """Return each row's own noise, checked."""
     name, value = next(iter(own.items()))
-    value = _numbers(value, f"fit(..., {name}=...)", name)
+    value = _numbers(value, f"{name}=...", name)
     shapes = {
         "X_std": "(n_samples, n_features)",
         "X_cov": "(n_samples, n_features, n_features)",
@@ -128,9 +128,9 @@ def _row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping
             f"noise=GaussianNoise({name.removeprefix('X_')}=...)."
         )
     if name == "X_std":
-        value = _nonnegative(value, f"fit(..., {name}=...)", name)
+        value = _nonnegative(value, f"{name}=...", name)
     if name == "X_cov":
-        value = _root(value, f"fit(..., {name}=...)", name)
+        value = _root(value, f"{name}=...", name)
     return RowClouds(multiplier * value)
 
 
@@ -158,14 +158,17 @@ def _root(cov: Array, call: str, name: str) -> Array:
     """Return factors F with F F' = cov, for one matrix or a stack of them."""
     if not np.allclose(cov, np.swapaxes(cov, -1, -2), rtol=1e-8, atol=1e-12 * np.abs(cov).max(initial=0.0)):
         raise ValueError(f"{call}: {name} is not symmetric. A covariance is.")
-    values, vectors = np.linalg.eigh(cov)
-    largest = np.maximum(values.max(axis=-1, initial=0.0), 0.0)
-    if np.any(values.min(axis=-1, initial=0.0) < INDEFINITE * largest) or np.any(values.max(axis=-1, initial=0.0) < 0):
-        worst = np.unravel_index(np.argmin(values.min(axis=-1)), values.shape[:-1])
+    variances = np.diagonal(cov, axis1=-2, axis2=-1)
+    # features of very different scales are judged by their correlations
+    scale = np.sqrt(np.where(variances > 0, variances, 1.0))
+    values, vectors = np.linalg.eigh(cov / (scale[..., :, None] * scale[..., None, :]))
+    smallest = np.minimum(values.min(axis=-1), np.where(variances < 0, -1.0, 0.0).min(axis=-1))
+    if np.any(smallest < INDEFINITE):
+        worst = np.unravel_index(np.argmin(smallest), smallest.shape)
         where = f" (row {worst[0]})" if worst else ""
         raise ValueError(
-            f"{call}: {name} is indefinite{where}: an eigenvalue is {values.min():.3g}. A covariance has none below 0."
+            f"{call}: {name} is indefinite{where}: its smallest eigenvalue is below 0. A covariance has none."
         )
     # what rounding left of a zero eigenvalue is no noise
-    values = np.where(values > 1e-14 * largest[..., None], values, 0.0)
-    return vectors * np.sqrt(values)[..., None, :]
+    values = np.where(values > 1e-14, values, 0.0)
+    return scale[..., :, None] * vectors * np.sqrt(values)[..., None, :]
