@@ -164,9 +164,9 @@ class MarginScaleProblem(Problem):
         weights = self.weights.copy()
         parts = []
         for sign in (-1.0, 1.0):
-            own = np.flatnonzero((self.signs == sign) & (self.weights > 0))
-            part = own[::stride]
-            weights[part] *= self.weights[own].sum() / max(self.weights[part].sum(), np.finfo(float).tiny)
+            own = (self.signs == sign) & (self.weights > 0)
+            part = np.flatnonzero(own)[::stride]
+            weights[part] *= float(self.weights @ own) / max(self.weights[part].sum(), np.finfo(float).tiny)
             parts.append(part)
         chosen = np.sort(np.concatenate(parts))
         bound = self.bound.take(chosen)
