@@ -6,8 +6,9 @@ import importlib.util
 from functools import cache
 from typing import Any
 
-WORTHWHILE = 2e6
-"""Matrix entries from which a fit repays loading the kernels (0.2 s once they are cached on disk)."""
+WORTHWHILE = 8e6
+"""Matrix entries from which passes are compiled: loading numba takes some 0.5 s (several the first time), so that smaller
+fits would wait for longer than they take. One number, whatever has been loaded: a fit must not depend on earlier ones."""
 
 
 @cache

@@ -13,6 +13,9 @@ from holdfast._core.solution import DualGuess
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.uncertainty.clouds import solve_scaled
 
+LARGEST_EXACT = 5e7
+"""Entries of the features without noise up to which a pull on them is corrected (400 MB)."""
+
 
 class Certificate(NamedTuple):
     """What is proved about a point."""
@@ -168,18 +171,16 @@ def _without_pull_on_exact_features(problem: MarginScaleProblem, a: Array, exact
 
     No budget can bear such a pull. The rows strictly between the bounds make up for it, each by its room to move.
     """
+    if problem.rows.n_samples * np.count_nonzero(exact) > LARGEST_EXACT:
+        return a
     c, y = problem.weights, problem.signs
+    Z = np.concatenate([block[:, exact] for _, block in problem.rows.dense_blocks()])
+    if problem.fit_intercept:
+        Z = np.column_stack([Z, np.ones(len(Z))])
     room = np.minimum(a, 1 - a)
-    keep = np.append(exact, problem.fit_intercept)
-    H = np.zeros((len(keep), len(keep)))
-    H[:-1, :-1] = problem.rows.gram(c * room)
-    H[-1, :-1] = H[:-1, -1] = problem.rows.transpose_dot(c * room)
-    H[-1, -1] = float(c @ room)
+    H = (Z * (c * room)[:, None]).T @ Z
     for _ in range(2):  # the second round removes the first one's rounding
-        pull = np.append(problem.rows.transpose_dot(c * a * y), float((c * a) @ y))
-        shift = np.zeros(len(keep))
-        shift[keep] = solve_scaled(H[np.ix_(keep, keep)], pull[keep])
-        a = a - room * y * (problem.rows.dot(shift[:-1]) + shift[-1])
+        a = a - room * y * (Z @ solve_scaled(H, Z.T @ (c * a * y)))
     return np.clip(a, 0.0, 1.0)
 
 

@@ -75,6 +75,8 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
     Noise that is the same in all directions (a single number) changes the classifier little beyond what a re-tuned ridge
     does; what pays is knowing which features, rows or directions are noisy.
 
+    Noise of zero is fine for some features or some rows (exact measurements); such fits are certified too.
+
     Scale features and their errors together: dividing X by s means dividing X_std by s. scikit-learn's Pipeline does not
     do that, it passes ``X_std`` on as it is.
 
