@@ -25,6 +25,8 @@ NOTHING_TO_GAIN = 1e-10
 """Gap at w = 0 up to which a collapse is proved: what could be gained by any other w is rounding."""
 ROUGH = 1e-2
 """What the next step must promise, as a share of the objective, for a mere start to be improved further."""
+POOR_GAP = 1e-5
+"""Estimated gap above which the estimate, good to leading order, may fall short of the proof."""
 AFFORDABLE = 1e11
 """Multiplications of a Hessian up to which Newton steps may finish what another solver left."""
 
@@ -169,8 +171,11 @@ class _Training:
 
     @property
     def accuracy(self) -> float:
-        """The gap to aim at: none where going on to rounding costs next to nothing."""
-        return 0.0 if self.problem.work()["is_cheap_to_factorise"] else 0.5 * self.tol
+        """The gap to aim at: none where going on to rounding costs next to nothing.
+
+        A step near the end gains a digit or more and costs less than a proof that fails: never aim at a poor gap.
+        """
+        return 0.0 if self.problem.work()["is_cheap_to_factorise"] else 0.5 * min(self.tol, POOR_GAP)
 
     def descend(self, start: Array | None) -> Solution:
         """Return a solution: from `start`, from a solution on fewer rows, or along the path of easings."""
