@@ -155,3 +155,28 @@ def test_frames_whose_columns_differ_are_an_error(rng):
     assert list(model.feature_names_in_) == list("abc")
     with pytest.raises(ValueError, match="Give both the same"):
         GaussianRobustClassifier().fit(X, y, X_std=S[list("cba")])
+
+
+def test_bound_near_the_optimum_is_tight_with_an_exact_feature(rng):
+    X = rng.normal(size=(80, 3))
+    y = (X[:, 0] + X[:, 2] + 0.7 * rng.normal(size=80) > 0.2).astype(int)
+    noise = GaussianNoise(std=[0.5, 0.3, 0.0])
+    model = GaussianRobustClassifier(noise, loss="hinge").fit(X, y)
+    problem = model._problem(X, y, None, {})
+    for error in (1e-2, 1e-3):
+        near = model.coef_[0] * (1 + error * np.array([1.0, -2.0, -1.0]))
+        proof = certificate(problem, near, model.intercept_[0])
+        assert proof.lower_bound <= model.objective_ * (1 + 1e-12)
+        assert proof.gap <= 3 * error
+
+
+def test_no_collapse_is_claimed_just_below_the_critical_noise(rng):
+    X = rng.normal(size=(60, 2))
+    y = (X[:, 0] + 0.5 * rng.normal(size=60) > 0.6).astype(int)
+    noise = (1 - 1e-7) * critical_noise(X, y)
+    model = GaussianRobustClassifier(noise, loss="hinge").fit(X, y)
+    constant = 2 * min(np.sum(y == 0), np.sum(y == 1))
+    assert model.objective_ > constant * (1 - 1e-6)  # so near that w = 0 has to be examined
+    assert np.any(model.coef_)
+    assert not model.collapsed_
+    assert model.gap_ <= 1e-6
