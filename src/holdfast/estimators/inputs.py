@@ -82,11 +82,11 @@ def _class_factors(class_weight: Any, totals: Array, classes: NDArray[Any], name
     return factors
 
 
-def number(value: Any, call: str, *, at_least: float = 0.0, strictly: bool = False) -> float:
+def number(value: Any, call: str, *, strictly: bool = False) -> float:
     """Return `value` as a float after checking its range; `call` is quoted in the error."""
     right = isinstance(value, Real) and not isinstance(value, bool | np.bool_) and np.isfinite(float(value))
-    if not right or float(value) < at_least or (strictly and float(value) == at_least):
-        raise ValueError(f"{call}={value!r}): must be a finite number {'>' if strictly else '>='} {at_least:g}.")
+    if not right or float(value) < 0 or (strictly and float(value) == 0):
+        raise ValueError(f"{call}={value!r}): must be a finite number {'>' if strictly else '>='} 0.")
     return float(value)
 
 
