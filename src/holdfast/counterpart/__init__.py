@@ -3,5 +3,6 @@
 from holdfast.counterpart.certificate import Certificate as Certificate
 from holdfast.counterpart.certificate import certificate as certificate
 from holdfast.counterpart.collapse import critical_factor as critical_factor
+from holdfast.counterpart.collapse import majority as majority
 from holdfast.counterpart.margin_scale import MarginScaleProblem as MarginScaleProblem
 from holdfast.counterpart.training import train as train

@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from holdfast._core.loss import Array, Loss
 from holdfast._core.solution import DualGuess
 from holdfast.counterpart.margin_scale import MarginScaleProblem
-from holdfast.uncertainty.clouds import solve_scaled
+from holdfast.uncertainty.clouds import ratio, solve_scaled
 
 LARGEST_EXACT = 5e7
 """Entries of the features without noise up to which a pull on them is corrected (400 MB)."""
@@ -33,9 +33,9 @@ class Certificate(NamedTuple):
 def certificate(problem: MarginScaleProblem, w: Array, b: float, dual: DualGuess | None = None) -> Certificate:
     r"""Return the objective at (w, b), a lower bound on the optimum, and their relative distance.
 
-    Two passes over the rows in float64. Where the loss has a dual, the slopes :math:`a_i = \ell_u` at the best multiple of w
-    and the best intercept are made dual feasible: class sums are balanced by shrinking the larger, then
-    with :math:`V = \sum c a y x`
+    Two passes over the rows in float64, a third where the loss has an intercept but no dual. Where it has a dual, the
+    slopes :math:`a_i = \ell_u` at the best multiple of w and the best intercept are made dual feasible: class sums are
+    balanced by shrinking the larger, then with :math:`V = \sum c a y x`
 
     * without a ridge, a is scaled by the largest factor at which the noise's budgets :math:`\sum c\, p(a)` cover V;
     * with one, the part of V that they do not cover costs its square over :math:`2\alpha`.
@@ -194,7 +194,7 @@ def _shrunk_to_fit(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, 
     budgets = c * loss.dual_scale(a)
     # by Cauchy's inequality no less than sum c a |x_j|, from which V_j came; where all features alike have noise, not needed
     sizes = None if problem.bound.is_isotropic else float(np.sum(c * a)) * np.sqrt(problem.rows.column_squares)
-    demand = problem.bound.demand(V, _shares(budgets, guess), sizes)
+    demand = problem.bound.demand(V, ratio(budgets, guess.scale), sizes)
     if not np.all(np.isfinite(demand)):
         return 0.0
 
@@ -221,19 +221,13 @@ def _shrunk_to_fit(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, 
     return 0.0
 
 
-def _shares(budgets: Array, guess: DualGuess) -> Array:
-    """Return budgets / scale, and 0 where a row has no noise to bear anything with."""
-    scale = np.broadcast_to(guess.scale, budgets.shape)
-    return np.divide(budgets, scale, out=np.zeros_like(budgets), where=scale > 0)
-
-
 def _penalised(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, guess: DualGuess) -> float:
     """Return the best dual objective over multiples of `a`, what the budgets do not cover being penalised."""
     c = problem.weights
 
     def dual(k: float) -> float:
         budgets = c * loss.dual_scale(k * a)
-        missed = problem.bound.shortfall(k * V, budgets, _shares(budgets, guess), guess.direction)
+        missed = problem.bound.shortfall(k * V, budgets, ratio(budgets, guess.scale), guess.direction)
         return float(np.sum(c * loss.dual_value(k * a)) - missed**2 / (2 * problem.alpha))
 
     whole = dual(1.0)

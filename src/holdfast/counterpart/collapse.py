@@ -53,11 +53,9 @@ def examine_collapse(problem: MarginScaleProblem, *, report: Report = silent) ->
     solver: Solver = pick(slope)
     start = np.zeros(slope.n_parameters)
     found = solver.minimise(slope, start, tol=0.0 if solver.name == "newton" else 1e-10, max_iter=300, report=report)
-    w, b = slope.split(found.parameters)
-    u = -y * (slope.rows.dot(w) + b)
-    scale = slope.bound.support(w)
-    slopes = np.where(y == heavier, slope.loss.evaluate(u, scale)[1], 1.0)
-    return CollapseTest(float(heavier), DualGuess(slopes, w, scale), found.parameters)
+    guess = slope.dual_guess(found.parameters)
+    dual = guess._replace(slopes=np.where(y == heavier, guess.slopes, 1.0))
+    return CollapseTest(float(heavier), dual, found.parameters)
 
 
 def way_out(problem: MarginScaleProblem, test: CollapseTest) -> Array:

@@ -222,5 +222,6 @@ class MarginScaleProblem(Problem):
         if not self.bound.is_isotropic:
             return ridge
         sigma = float(self.bound.support(np.eye(1, self.rows.n_features)[0]))
-        imbalance = 2 * max(self.class_weights()) / sum(self.class_weights()) if self.fit_intercept else None
+        classes = self.class_weights()
+        imbalance = 2 * max(classes) / sum(classes) if self.fit_intercept else None
         return min(ridge, self.loss.largest_norm(float(np.linalg.norm(pull)), sigma, imbalance))

@@ -124,16 +124,9 @@ class _Training:
 
     def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
         """Return a solution with its proof, having gone on where the proof fell short and something could be done."""
-        if ConeProgram in self.solver.needs:
-            found = self.minimise(self.problem, np.zeros(self.problem.n_parameters), self.tol)
-            proof = _proof(self.problem, found)
-            if proof.gap > self.tol and self.may_be_collapsed(proof.objective):
-                found = self.settle_collapse(found, proof.objective)
-                proof = _proof(self.problem, found)
-            return found, proof
         found = self.descend(start)
         proof = _proof(self.problem, found)
-        if self.may_be_collapsed(proof.objective):
+        if self.may_be_collapsed(proof.objective) and not (self.is_conic and proof.gap <= self.tol):
             found = self.settle_collapse(found, proof.objective)
             proof = _proof(self.problem, found)
         for solver, tol in self.refinements():
@@ -146,8 +139,15 @@ class _Training:
                 found, proof = again, better
         return found, proof
 
+    @property
+    def is_conic(self) -> bool:
+        """Whether the solver takes the problem whole: it has no use for starts, paths and refinements."""
+        return ConeProgram in self.solver.needs
+
     def refinements(self) -> list[tuple[Solver, float]]:
         """Return solvers and tolerances that may give what the proof still lacks, the cheapest first."""
+        if self.is_conic:
+            return []
         n, d = self.problem.rows.n_samples, self.problem.rows.n_features
         finer = [(self.solver, 0.02 * self.tol), (self.solver, 1e-4 * self.tol)] if self.accuracy > 0 else []
         newton = [(Newton(), 0.0)] * 2 if self.problem.offers(Curved) and n * d * d <= AFFORDABLE else []
@@ -179,6 +179,8 @@ class _Training:
 
     def descend(self, start: Array | None) -> Solution:
         """Return a solution: from `start`, from a solution on fewer rows, or along the path of easings."""
+        if self.is_conic:
+            return self.minimise(self.problem, np.zeros(self.problem.n_parameters), self.tol)
         if start is None:
             start = self.start_on_fewer_rows()
         if start is not None and np.any(self.problem.split(start)[0]):

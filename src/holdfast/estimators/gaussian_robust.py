@@ -22,7 +22,7 @@ from holdfast._core.progress import reporter
 from holdfast._core.solution import Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast._core.version import __version__
-from holdfast.counterpart import MarginScaleProblem, critical_factor, train
+from holdfast.counterpart import MarginScaleProblem, critical_factor, majority, train
 from holdfast.data import rows_of
 from holdfast.estimators.inputs import binary_signs, number, one_blas_thread, row_weights
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
@@ -282,7 +282,7 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
                 f"The classes weigh {negative:g} and {positive:g}. Use class_weight='balanced', loss='logistic', or less "
                 "noise (critical_noise says from where on)."
             )
-            if not self.fit_intercept or abs(positive - negative) <= 1e-12 * (positive + negative):
+            if not self.fit_intercept or majority(problem) == 0:
                 cure = "The means of the classes coincide: no linear model can tell them apart by these features."
             warnings.warn(
                 f"w = 0 is the best model under this noise, certified: every prediction is the same. {cure}",
@@ -322,7 +322,7 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
             Between 0 and 0.5; 0 where there is no noise.
         """
         scores = self.decision_function(X)
-        t = self.score_std(X, X_std=X_std, X_cov=X_cov, X_factor=X_factor)
+        t = self._known_score_noise(len(scores), {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
         z = np.divide(np.abs(scores), t, out=np.full(scores.shape, np.inf), where=t > 0)
         return ndtr(-z)
 
@@ -337,13 +337,7 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        t = self._score_noise(X.shape[0], {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
-        if t is None:
-            raise ValueError(
-                f"{NAME}: this model was fitted with the noise of each row, so it needs theirs here too. "
-                "Pass X_std, X_cov or X_factor (zeros for exact rows)."
-            )
-        return np.array(np.broadcast_to(t, X.shape[0]))
+        return self._known_score_noise(X.shape[0], {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
 
     @available_if(_is_proper)
     def predict_proba(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
@@ -365,6 +359,16 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
     def predict_log_proba(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         """Return the logarithm of `predict_proba`."""
         return np.log(self.predict_proba(X, X_std=X_std, X_cov=X_cov, X_factor=X_factor))
+
+    def _known_score_noise(self, n_samples: int, metadata: dict[str, Any]) -> Array:
+        """Return the standard deviation of each score, shape (n_samples,)."""
+        t = self._score_noise(n_samples, metadata)
+        if t is None:
+            raise ValueError(
+                f"{NAME}: this model was fitted with the noise of each row, so it needs theirs here too. "
+                "Pass X_std, X_cov or X_factor (zeros for exact rows)."
+            )
+        return np.array(np.broadcast_to(t, n_samples))
 
     def _score_noise(self, n_samples: int, metadata: dict[str, Any]) -> Array | None:
         """Return the standard deviation of each score, or None where the rows' noise is known to differ and is not given."""
