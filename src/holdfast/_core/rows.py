@@ -45,6 +45,10 @@ class Span(NamedTuple):
     """From weights of the coordinates to the shortest weights of the features that give the same scores."""
 
 
+Reaction = Callable[[slice, Array], Array]
+"""From (which rows, their scores) to how strongly each of these rows is to pull."""
+
+
 class Rows(ABC):
     """Rows of features that can be passed over; where they live and in what format is their own affair."""
 
@@ -53,11 +57,15 @@ class Rows(ABC):
 
     @abstractmethod
     def dot(self, w: Array) -> Array:
-        """Return X w in float64, shape (n_samples,)."""
+        """Return X w in float64, shape (n_samples,), or one column for each column of a matrix w."""
 
     @abstractmethod
     def transpose_dot(self, r: Array) -> Array:
-        """Return X' r in float64, shape (n_features,)."""
+        """Return X' r in float64, shape (n_features,), or one column for each column of a matrix r."""
+
+    @abstractmethod
+    def pull(self, W: Array, react: Reaction) -> Array:
+        """Return X'R, where R = react(rows, X[rows] W) is asked for block by block, so that X is read once."""
 
     @abstractmethod
     def gram(self, weights: Array) -> Array:

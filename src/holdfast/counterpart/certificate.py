@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import singledispatch
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,7 @@ from scipy.optimize import minimize_scalar
 
 from holdfast._core.loss import Array, Loss
 from holdfast._core.solution import DualGuess
+from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.uncertainty.clouds import ratio, solve_scaled
 
@@ -30,6 +33,7 @@ class Certificate(NamedTuple):
     """A number that the optimal weights' l2 norm cannot exceed; inf where none is known."""
 
 
+@singledispatch
 def certificate(problem: MarginScaleProblem, w: Array, b: float, dual: DualGuess | None = None) -> Certificate:
     r"""Return the objective at (w, b), a lower bound on the optimum, and their relative distance.
 
@@ -46,110 +50,136 @@ def certificate(problem: MarginScaleProblem, w: Array, b: float, dual: DualGuess
     """
     scores, t = problem.rows.dot(w), problem.bound.support(w)
     if problem.loss.has_dual:
-        objective, slopes = _slopes_at_best_scale(problem, scores, t, w, b)
+        objective, slopes = slopes_at_best_scale(_BinaryRay(problem, scores, t, w, b))
         bound, pull = _dual_bound(problem, DualGuess(slopes, w, t) if dual is None else dual)
     else:
         objective, bound, pull = _strong_convexity_bound(problem, scores, t, w, b)
-    scale = max(abs(objective), problem.floor)
-    # every loss here is nonnegative
+    return certified(objective, bound, problem.floor, problem.norm_bound(pull))
+
+
+def certified(objective: float, bound: float, floor: float, norm_bound: float) -> Certificate:
+    """Return what an objective and a lower bound prove, every loss being nonnegative."""
     bound = max(bound, 0.0) if bound > -np.inf else bound
-    gap = max(objective - bound, 0.0) / scale
-    return Certificate(objective, float(min(bound, objective)), float(gap), problem.norm_bound(pull))
+    gap = max(objective - bound, 0.0) / max(abs(objective), floor)
+    return Certificate(objective, float(min(bound, objective)), float(gap), norm_bound)
 
 
-def _slopes_at_best_scale(
-    problem: MarginScaleProblem, scores: Array, t: Array, w: Array, b: float
-) -> tuple[float, Array]:
+class Point(NamedTuple):
+    """The objective somewhere on a ray."""
+
+    value: float
+    gradient: Array
+    slopes: Array
+
+
+class Ray(Protocol):
+    """The objective at (r w, b) as a function of x = (r, b), b being left out where there is no intercept."""
+
+    start: Array
+
+    def evaluate(self, x: Array) -> Point:
+        """Return value, gradient and the losses' slopes in u."""
+        ...
+
+    def curvature(self, x: Array) -> tuple[Array, Array, Array]:
+        """Return the losses' second derivatives uu, ut and tt."""
+        ...
+
+    def hessian(self, uu: Array, ut: Array, tt: Array) -> Array:
+        """Return the Hessian in x that these give."""
+        ...
+
+    def moved_slopes(self, slopes: Array, step: Array, uu: Array, ut: Array) -> Array:
+        """Return the slopes after a short step, to first order."""
+        ...
+
+
+def slopes_at_best_scale(ray: Ray) -> tuple[float, Array]:
     """Return the objective at (w, b), and the slopes in u at (r w, b') for the best r > 0 and b'.
 
-    A problem in two numbers, O(n_samples) a step. It makes w'gradient = 0 and the slope in b vanish, whereby the gap is
+    A problem in few numbers, O(n_samples) a step. It makes w'gradient = 0 and the slope in b vanish, whereby the gap is
     of second order in the error of w.
     """
-    line = _Ray(problem, scores, t, w)
-    x, free = np.array([1.0, b]), slice(0, 2 if problem.fit_intercept else 1)
-    here = line.evaluate(x)
+    x = ray.start
+    here = ray.evaluate(x)
     objective = here.value
     for _ in range(100):
-        bends = line.curvature(x)
+        bends = ray.curvature(x)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            move = _solve_two(line.hessian(*bends)[free, free], here.gradient[free])
-        usable = np.all(np.isfinite(move)) and float(here.gradient[free] @ move) < 0
-        step = np.zeros(2)
+            move = _solved(ray.hessian(*bends), here.gradient)
+        usable = bool(np.all(np.isfinite(move))) and float(here.gradient @ move) < 0
         # where curvature vanishes, as far from any row's margin, only the signs of the slopes are of use
-        step[free] = move if usable else -0.5 * np.sign(here.gradient[free]) * np.array([x[0], 1.0])[free]
-        step *= min(1.0, 0.9 * x[0] / max(abs(step[0]), 1e-300), 3.0 / max(abs(step[1]), 1e-300))
+        reach = np.append(x[0], np.ones(len(x) - 1))
+        step = move if usable else -0.5 * np.sign(here.gradient) * reach
+        step *= min(1.0, float(np.min(np.append(0.9 * x[0], np.full(len(x) - 1, 3.0)) / np.maximum(abs(step), 1e-300))))
         promised = -float(here.gradient @ step)
         if usable and promised <= 1e-8 * abs(here.value):
             # so short a step that the slopes follow it linearly; any slopes will do for a proof, good ones for a tight one
-            return objective, line.moved_slopes(here.slopes, step, *bends[:2])
-        there = line.improved(x, here, step) if promised > 0 else None
+            return objective, ray.moved_slopes(here.slopes, step, *bends[:2])
+        there = _improved(ray, x, here, step) if promised > 0 else None
         if there is None:
             break
         x, here = there
     return objective, here.slopes
 
 
-class _Point(NamedTuple):
-    value: float
-    gradient: Array
-    slopes: Array
+def _improved(ray: Ray, x: Array, here: Point, step: Array) -> tuple[Array, Point] | None:
+    """Return x + step, or with half, a quarter ... of the step, where that is lower; None where nothing is."""
+    for _ in range(30):
+        there = ray.evaluate(x + step)
+        at_rounding = there.value <= here.value * (1 + 1e-15)
+        shrunk = abs(there.gradient @ step) < abs(here.gradient @ step)
+        if there.value <= here.value + 1e-4 * float(here.gradient @ step) or (at_rounding and shrunk):
+            return x + step, there
+        step = 0.5 * step
+    return None
 
 
-class _Ray:
-    """The objective at (r w, b) as a function of x = (r, b)."""
+def _solved(H: Array, g: Array) -> Array:
+    """Return -H^-1 g, not finite where H is singular."""
+    try:
+        return np.asarray(-np.linalg.solve(H, g))
+    except np.linalg.LinAlgError:
+        return np.full(len(g), np.nan)
 
-    def __init__(self, problem: MarginScaleProblem, scores: Array, t: Array, w: Array):
+
+class _BinaryRay:
+    def __init__(self, problem: MarginScaleProblem, scores: Array, t: Array, w: Array, b: float):
         self.problem, self.scores, self.t = problem, scores, t
         self.signed = problem.signs * scores
         self.ridge = problem.alpha * float(w @ w)
+        self.start = np.array([1.0, b] if problem.fit_intercept else [1.0])
+        self.free = slice(0, len(self.start))
 
     def _deficit(self, x: Array) -> Array:
-        return 1.0 - x[0] * self.signed - x[1] * self.problem.signs
+        return 1.0 - x[0] * self.signed - (x[1] * self.problem.signs if len(x) > 1 else 0.0)
 
-    def evaluate(self, x: Array) -> _Point:
+    def evaluate(self, x: Array) -> Point:
         c, y = self.problem.weights, self.problem.signs
         losses, slopes, scale_slopes = self.problem.loss.evaluate(self._deficit(x), x[0] * self.t)
         weighted = c * slopes
         along = float(np.sum(c * (self.t * scale_slopes)) - self.signed @ weighted) + self.ridge * x[0]
-        return _Point(float(c @ losses) + 0.5 * self.ridge * x[0] ** 2, np.array([along, -float(y @ weighted)]), slopes)
+        gradient = np.array([along, -float(y @ weighted)])[self.free]
+        return Point(float(c @ losses) + 0.5 * self.ridge * x[0] ** 2, gradient, slopes)
 
     def curvature(self, x: Array) -> tuple[Array, Array, Array]:
         return self.problem.loss.curvature(self._deficit(x), x[0] * self.t)
 
     def moved_slopes(self, slopes: Array, step: Array, uu: Array, ut: Array) -> Array:
-        """Return the slopes after a short step, to first order."""
-        return slopes + ut * (step[0] * self.t) - uu * (step[0] * self.signed + step[1] * self.problem.signs)
+        shift = step[1] * self.problem.signs if len(step) > 1 else 0.0
+        return slopes + ut * (step[0] * self.t) - uu * (step[0] * self.signed + shift)
 
     def hessian(self, uu: Array, ut: Array, tt: Array) -> Array:
         c, y, t = self.problem.weights, self.problem.signs, self.t
         uu, ut, tt = c * uu, c * ut, c * tt
         rr = np.sum(uu * self.scores**2 - 2 * ut * self.signed * t + tt * t * t) + self.ridge
         rb = np.sum(uu * self.scores - ut * y * t)
-        return np.array([[rr, rb], [rb, np.sum(uu)]])
-
-    def improved(self, x: Array, here: _Point, step: Array) -> tuple[Array, _Point] | None:
-        """Return x + step, or with half, a quarter ... of the step, where that is lower; None where nothing is."""
-        for _ in range(30):
-            there = self.evaluate(x + step)
-            at_rounding = there.value <= here.value * (1 + 1e-15)
-            shrunk = abs(there.gradient @ step) < abs(here.gradient @ step)
-            if there.value <= here.value + 1e-4 * float(here.gradient @ step) or (at_rounding and shrunk):
-                return x + step, there
-            step = 0.5 * step
-        return None
-
-
-def _solve_two(H: Array, g: Array) -> Array:
-    """Return -H^-1 g for a symmetric matrix of size 1 or 2, not finite where H is singular."""
-    if len(g) == 1:
-        return -g / H[0]
-    determinant = H[0, 0] * H[1, 1] - H[0, 1] * H[1, 0]
-    return -np.array([H[1, 1] * g[0] - H[0, 1] * g[1], H[0, 0] * g[1] - H[1, 0] * g[0]]) / determinant
+        return np.array([[rr, rb], [rb, np.sum(uu)]])[self.free, self.free]
 
 
 def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, Array]:
     """Return the dual objective of the guess made feasible, and the pull that the norm bound needs."""
-    loss, c, y = problem.loss, problem.weights, problem.signs
+    c, y = problem.weights, problem.signs
     a = np.clip(guess.slopes, 0.0, 1.0)
     exact = problem.bound.exact_features(problem.rows.n_features)
     if problem.alpha == 0 and np.any(exact):
@@ -160,10 +190,10 @@ def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, A
         smaller = min(positive, negative)
         a = a * np.where(y > 0, _share(smaller, positive), _share(smaller, negative))
     V, pull = problem.rows.transpose_dot(np.column_stack([c * a * y, problem.pull_per_class()])).T
-    if problem.alpha > 0:
-        return _penalised(problem, loss, a, V, guess), pull
-    k = _shrunk_to_fit(problem, loss, a, V, guess)
-    return float(np.sum(c * loss.dual_value(k * a))), pull
+    # by Cauchy's inequality no less than sum c a |x_j|, from which V_j came; where all features alike have noise, not needed
+    sizes = None if problem.bound.is_isotropic else float(np.sum(c * a)) * np.sqrt(problem.rows.column_squares)
+    claim = Claim(lambda: problem.bound, c, a, V, guess.scale, guess.direction, problem.alpha, sizes)
+    return dual_objective(problem.loss, [claim]), pull
 
 
 def _without_pull_on_exact_features(problem: MarginScaleProblem, a: Array, exact: NDArray[np.bool_]) -> Array:
@@ -188,20 +218,45 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
 
 
-def _shrunk_to_fit(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, guess: DualGuess) -> float:
-    """Return the largest k in [0, 1] found at which the budgets of k a cover k V; it exists as p is concave, p(0) = 0."""
-    c = problem.weights
-    budgets = c * loss.dual_scale(a)
-    # by Cauchy's inequality no less than sum c a |x_j|, from which V_j came; where all features alike have noise, not needed
-    sizes = None if problem.bound.is_isotropic else float(np.sum(c * a)) * np.sqrt(problem.rows.column_squares)
-    demand = problem.bound.demand(V, ratio(budgets, guess.scale), sizes)
+class Claim(NamedTuple):
+    """What the rows of two classes have to bear: a pull on the difference of the classes' weights."""
+
+    bound: Callable[[], BoundSet]
+    """The sets of these rows."""
+    weights: Array
+    slopes: Array
+    """Dual weights a, one a row."""
+    target: Array
+    """The pull, shape (n_features,)."""
+    scale: Array
+    """As in DualGuess."""
+    direction: Array
+    alpha: float
+    sizes: Array | None = None
+    """Sizes of the sums that the target's entries came from."""
+
+
+def largest_share(loss: Loss, claims: Sequence[Claim]) -> float:
+    """Return the largest k in [0, 1] found at which the budgets of k a cover k times every target.
+
+    It exists as p is concave with p(0) = 0.
+    """
+    demands, commons = [], []
+    for claim in claims:
+        bound = claim.bound()
+        budgets = claim.weights * loss.dual_scale(claim.slopes)
+        demands.append(bound.demand(claim.target, ratio(budgets, claim.scale), claim.sizes))
+        commons.append(bound.is_common)
+    demand = np.concatenate([np.atleast_1d(d) for d in demands])
     if not np.all(np.isfinite(demand)):
         return 0.0
 
-    def slack(k: float, budgets: Array) -> Array:
-        return np.atleast_1d((np.sum(budgets) if problem.bound.is_common else budgets) - k * demand)
+    def slack(k: float) -> Array:
+        budgets = [claim.weights * loss.dual_scale(k * claim.slopes) for claim in claims]
+        offered = [np.atleast_1d(np.sum(b)) if common else b for b, common in zip(budgets, commons, strict=True)]
+        return np.concatenate(offered) - k * demand
 
-    whole = slack(1.0, budgets)
+    whole = slack(1.0)
     if np.all(whole >= 0):
         return 1.0
     cut, growth = max(float(np.max(-whole / np.where(whole < 0, demand, 1.0))), 1e-15), 2.0
@@ -209,31 +264,42 @@ def _shrunk_to_fit(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, 
         # too much is missing for a linear guess: budgets can rise steeply, so begin with a hair
         cut, growth = 1e-15, 8.0
     while cut < 0.5:
-        rest = slack(1 - cut, c * loss.dual_scale((1 - cut) * a))
+        rest = slack(1 - cut)
         if np.all(rest >= 0):
             # slack is concave in k, so it lies above its chord, whose root is therefore a proof
             short = whole < 0
             return float(1 - cut * np.max(-whole[short] / (rest - whole)[short]))
         cut *= growth
     for k in 0.5 ** np.arange(1, 1000):
-        if np.all(slack(k, c * loss.dual_scale(k * a)) >= 0):
+        if np.all(slack(k) >= 0):
             return float(k)
     return 0.0
 
 
-def _penalised(problem: MarginScaleProblem, loss: Loss, a: Array, V: Array, guess: DualGuess) -> float:
-    """Return the best dual objective over multiples of `a`, what the budgets do not cover being penalised."""
-    c = problem.weights
+def dual_objective(loss: Loss, claims: Sequence[Claim]) -> float:
+    """Return the best dual objective over multiples of the dual weights.
 
-    def dual(k: float) -> float:
-        budgets = c * loss.dual_scale(k * a)
-        missed = problem.bound.shortfall(k * V, budgets, ratio(budgets, guess.scale), guess.direction)
-        return float(np.sum(c * loss.dual_value(k * a)) - missed**2 / (2 * problem.alpha))
+    Without a ridge the budgets must cover what is pulled; with one, what they do not cover costs its square / 2 alpha.
+    """
 
-    whole = dual(1.0)
-    if whole > 0.5 * float(np.sum(c * loss.dual_value(a))):
+    def value(k: float) -> float:
+        return float(sum(np.sum(claim.weights * loss.dual_value(k * claim.slopes)) for claim in claims))
+
+    def penalised(k: float) -> float:
+        penalty = 0.0
+        for claim in claims:
+            budgets = claim.weights * loss.dual_scale(k * claim.slopes)
+            shares = ratio(budgets, claim.scale)
+            missed = claim.bound().shortfall(k * claim.target, budgets, shares, claim.direction)
+            penalty += missed**2 / (2 * claim.alpha)
+        return value(k) - penalty
+
+    if claims[0].alpha == 0:
+        return value(largest_share(loss, claims))
+    whole = penalised(1.0)
+    if whole > 0.5 * value(1.0):
         return whole
-    found = minimize_scalar(lambda k: -dual(k), bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-10})
+    found = minimize_scalar(lambda k: -penalised(k), bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-10})
     return max(whole, -float(found.fun))
 
 

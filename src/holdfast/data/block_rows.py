@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast._core.rows import Array, Elementwise, MarginPass, Rows
+from holdfast._core.rows import Array, Elementwise, MarginPass, Reaction, Rows
 
 
 class BlockRows(Rows):
@@ -26,6 +26,13 @@ class BlockRows(Rows):
     def transpose_dot(self, r: Array) -> Array:
         return np.sum([self.exact(block).T @ r[rows] for rows, block in self.blocks()], axis=0)
 
+    def pull(self, W: Array, react: Reaction) -> Array:
+        out = np.zeros((self.n_features, *W.shape[1:]))
+        for rows, stored in self.blocks():
+            block = self.exact(stored)
+            out += block.T @ react(rows, block @ W)
+        return out
+
     def square_sums(self, weights: Array) -> Array:
         return np.sum([self._squared(block).T @ weights[rows] for rows, block in self.blocks()], axis=0)
 
@@ -42,16 +49,18 @@ class BlockRows(Rows):
         if not loss.is_rowwise:
             return self._whole_pass(loss, signs, weights, w, b, t, target)
         value, balance = 0.0, 0.0
-        pull = np.zeros(self.n_features)
         scale_slopes = np.empty(self.n_samples)
-        for rows, stored in self.blocks():
-            y, c, block = signs[rows], weights[rows], self.exact(stored)
-            u = target - y * (block @ w + b)
-            losses, slopes, scale_slopes[rows] = loss.evaluate(u, t if t.ndim == 0 else t[rows])
+
+        def react(rows: slice, scores: Array) -> Array:
+            nonlocal value, balance
+            y, c = signs[rows], weights[rows]
+            losses, slopes, scale_slopes[rows] = loss.evaluate(target - y * (scores + b), t[rows] if t.ndim else t)
             value += float(c @ losses)
             r = c * y * slopes
             balance += float(r.sum())
-            pull += block.T @ r
+            return r
+
+        pull = self.pull(w, react)
         scale_slopes *= weights
         return MarginPass(value, pull, balance, scale_slopes if t.ndim else scale_slopes.sum())
 

@@ -1,0 +1,293 @@
+"""Several classes at once: the losses of every pair of classes, added up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations, permutations
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.loss import Array, Loss
+from holdfast._core.problem import Curved, Problem, Smooth
+from holdfast._core.rows import Rows
+from holdfast._core.solution import DualGuess
+from holdfast._core.tolerances import GAP_FLOOR, SMALL_WORK
+from holdfast._core.uncertainty import BoundSet
+from holdfast.counterpart.margin_scale import METRIC_ROWS, WIDEST_HESSIAN, WIDEST_METRIC, MarginScaleProblem
+
+View = TypeVar("View")
+
+
+@dataclass
+class PairwiseProblem(Problem):
+    r"""Minimise :math:`\sum_i c_i \sum_{k \ne y_i} \ell(u_{ik}, t_i(w_{y_i} - w_k)) + \frac{\alpha}{C} \sum_{k<l} |w_k - w_l|^2`,
+    :math:`u_{ik} = 1 - (w_{y_i} - w_k)^\top x_i - (b_{y_i} - b_k)`, over C weight vectors and intercepts.
+
+    That is one :class:`MarginScaleProblem` for each pair of classes, on the rows of these two, in the difference of
+    their parameters and with the ridge :math:`2\alpha/C`; for C = 2 it is the binary problem. Adding one vector to all
+    :math:`w_k`, or one number to all :math:`b_k`, changes nothing; for weights that sum to 0 the ridge is
+    :math:`\alpha \sum_k |w_k|^2`. Parameters are w_1, b_1, w_2, b_2, ...
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_samples,)
+        Classes 0 ... C - 1.
+    weights : ndarray of shape (n_samples,)
+    bound : BoundSet
+        Symmetric: t(-w) = t(w).
+    """
+
+    rows: Rows
+    labels: NDArray[np.intp]
+    weights: Array
+    loss: Loss
+    bound: BoundSet
+    alpha: float = 0.0
+    fit_intercept: bool = True
+    _stiffness: Array = field(default_factory=lambda: np.zeros((1, 1)), init=False, repr=False)
+
+    @cached_property
+    def n_classes(self) -> int:
+        return int(self.labels.max()) + 1
+
+    @property
+    def n_parameters(self) -> int:
+        return self.n_classes * self.n_parameters_per_class
+
+    @property
+    def n_parameters_per_class(self) -> int:
+        return self.rows.n_features + int(self.fit_intercept)
+
+    @property
+    def floor(self) -> float:
+        """The objective below which gaps are measured against the total weight."""
+        return GAP_FLOOR * float(self.weights.sum())
+
+    @property
+    def enough(self) -> float:
+        """A share of 1e-15 of the weight: rounding."""
+        return 1e-6 * self.floor
+
+    @cached_property
+    def members(self) -> list[NDArray[np.intp]]:
+        """The rows of each class."""
+        return [np.flatnonzero(self.labels == k) for k in range(self.n_classes)]
+
+    @cached_property
+    def own_sets(self) -> list[BoundSet]:
+        """The sets of each class's rows."""
+        return [self.bound.take(own) for own in self.members]
+
+    def split(self, parameters: Array) -> tuple[Array, Array]:
+        """Return W, shape (n_classes, n_features), and b, shape (n_classes,)."""
+        table = parameters.reshape(self.n_classes, -1)
+        return table[:, : self.rows.n_features], table[:, -1] if self.fit_intercept else np.zeros(self.n_classes)
+
+    def join(self, W: Array, b: Array) -> Array:
+        """Return the parameters made of W and b."""
+        return (np.column_stack([W, b]) if self.fit_intercept else W).ravel()
+
+    def scale_table(self, W: Array) -> Array:
+        """Return t_i(w_y - w_k), shape (n_samples, n_classes), or (n_classes, n_classes) where the set is common.
+
+        The entries of a row's own class are never used and hold 1.
+        """
+        table = np.ones((self.n_classes if self.bound.is_common else len(self.labels), self.n_classes))
+        for k, other in permutations(range(self.n_classes), 2):
+            own = k if self.bound.is_common else self.members[k]
+            table[own, other] = self.own_sets[k].support(W[k] - W[other])
+        return table
+
+    def scales(self, parameters: Array) -> Array:
+        """Return the scale of every loss, without order."""
+        table = self.scale_table(self.split(parameters)[0])
+        own = np.arange(self.n_classes) if self.bound.is_common else self.labels
+        return table[own[:, None] != np.arange(self.n_classes)]
+
+    @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
+    def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
+        W, b = self.split(parameters)
+        table = self.scale_table(W)
+        value, balance = 0.0, np.zeros(self.n_classes)
+        scale_slopes = np.empty((self.rows.n_samples, self.n_classes))
+
+        def react(rows: slice, scores: Array) -> Array:
+            nonlocal value, balance
+            y = self.labels[rows]
+            each = np.arange(len(y))
+            scores += b
+            u = 1.0 - scores[each, y, None] + scores
+            t = table[y] if self.bound.is_common else table[rows]
+            losses, slopes, slopes_t = (part.reshape(u.shape) for part in self.loss.evaluate(u.ravel(), t.ravel()))
+            c = np.repeat(self.weights[rows, None], self.n_classes, axis=1)
+            c[each, y] = 0.0
+            value += float(np.vdot(c, losses))
+            np.multiply(c, slopes_t, out=scale_slopes[rows])
+            r = -c * slopes
+            r[each, y] = -r.sum(axis=1)
+            balance += r.sum(axis=0)
+            return r
+
+        pull = self.rows.pull(np.ascontiguousarray(W.T), react)
+        outward, self._stiffness = self._outward(W, scale_slopes)
+        centred = W - W.mean(axis=0)
+        value += self.alpha * float(np.vdot(centred, centred))
+        return value, self.join(outward - pull.T + 2 * self.alpha * centred, -balance)
+
+    def _outward(self, W: Array, scale_slopes: Array) -> tuple[Array, Array]:
+        """Return the gradient of the scales' part, and the curvature that noise and ridge guarantee for each pair."""
+        outward, stiffness = np.zeros_like(W), np.full((self.n_classes, self.n_classes), np.inf)
+        by_class = [scale_slopes[own] for own in self.members]
+        for k, other in combinations(range(self.n_classes), 2):
+            difference = W[k] - W[other]
+            push = sum(
+                self.own_sets[i].adjoint(difference, by_class[i][:, j]) for i, j in ((k, other), (other, k))
+            )
+            outward[k] += push
+            outward[other] -= push
+            square = float(difference @ difference)
+            guaranteed = float(difference @ push) / square if square > 0 else 0.0
+            stiffness[k, other] = stiffness[other, k] = guaranteed + 2 * self.alpha / self.n_classes
+        return outward, stiffness
+
+    @cached_property
+    def rows_by_class(self) -> list[Rows]:
+        return [self.rows.take(own) for own in self.members]
+
+    def half(self, k: int) -> MarginScaleProblem:
+        """Return what the rows of class k contribute to each of its pairs, in the difference of the two classes' parameters."""
+        own = self.members[k]
+        return MarginScaleProblem(
+            self.rows_by_class[k],
+            np.ones(len(own)),
+            self.weights[own],
+            self.loss,
+            self.own_sets[k],
+            self.alpha / self.n_classes,
+            self.fit_intercept,
+        )
+
+    def _pair_hessians(self, parameters: Array) -> Any:
+        """Yield (k, other, Hessian in the difference of their parameters) for every ordered pair of classes."""
+        table = parameters.reshape(self.n_classes, -1)
+        for k in range(self.n_classes):
+            half = self.half(k)
+            for other in range(self.n_classes):
+                if other != k:
+                    yield k, other, half.hessian(table[k] - table[other])
+
+    def hessian(self, parameters: Array) -> Array:
+        p = self.n_parameters_per_class
+        H = np.zeros((self.n_classes, p, self.n_classes, p))
+        for k, other, bend in self._pair_hessians(parameters):
+            H[k, :, k] += bend
+            H[other, :, other] += bend
+            H[k, :, other] -= bend
+            H[other, :, k] -= bend
+        return H.reshape(self.n_parameters, self.n_parameters)
+
+    @property
+    def metric_age(self) -> int:
+        return max(6, self.rows.n_features // 16)
+
+    def typical_curvature(self) -> Array:
+        one = np.append(self.rows.column_squares, [1.0] * self.fit_intercept)
+        return float(self.weights.sum()) * np.tile(one, self.n_classes)
+
+    def metric(self, parameters: Array) -> Array:
+        """Return one block a class, shape (n_classes, p, p), or a diagonal for wide rows."""
+        if self.rows.n_features > WIDEST_METRIC:
+            return 0.25 * self.typical_curvature() + 2 * self.alpha
+        p = self.n_parameters_per_class
+        blocks = np.zeros((self.n_classes, p, p))
+        for k, other, bend in self.sample._pair_hessians(parameters):
+            blocks[k] += bend
+            blocks[other] += bend
+        return blocks
+
+    def suboptimality(self, parameters: Array, value: float, gradient: Array) -> float:
+        # what the classes' gradients ask of each pair, against the curvature that noise and ridge guarantee there
+        G, g = self.split(gradient)
+        scale = max(abs(value), self.floor)
+        asked = np.square(np.linalg.norm(G[:, None] - G, axis=2) / self.n_classes)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            guaranteed = float(np.nansum(np.triu(asked / (2 * self._stiffness), 1)))
+        return (guaranteed + float(g @ g) / (2 * scale)) / scale
+
+    def longest_step(self, parameters: Array, step: Array) -> float:
+        if not (self.loss.is_homogeneous and self.bound.is_sublinear):
+            return np.inf
+        here, there = self.scales(parameters), self.scales(step)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return 0.9 * float(np.nanmin(np.where(there > 0, here / there, np.inf)))
+
+    def view(self, kind: type[View]) -> View | None:
+        if kind is Curved and self.n_parameters > WIDEST_HESSIAN:
+            return None
+        return cast(View, self) if kind in (Smooth, Curved) else super().view(kind)
+
+    def work(self) -> dict[str, Any]:
+        n, d = self.rows.n_samples, self.rows.n_features
+        multiplications = self.n_classes * n * d * d + self.n_parameters**3 / 3
+        return {"n_samples": n, "n_features": d, "is_cheap_to_factorise": multiplications <= SMALL_WORK}
+
+    def eased(self, delta: float) -> PairwiseProblem:
+        """Return the problem with noise of deviation `delta` on the scores' differences; itself at 0."""
+        from holdfast.counterpart.easing import EasedSet
+
+        return replace(self, bound=EasedSet(self.bound, delta)) if delta > 0 else self
+
+    def thinned(self, n_samples: int) -> PairwiseProblem:
+        """Return the problem on about `n_samples` rows, taken by a stride within each class and weighted to stand for all."""
+        stride = max(1, self.rows.n_samples // n_samples)
+        weights = self.weights.copy()
+        parts = []
+        for own in self.members:
+            own = own[self.weights[own] > 0]
+            part = own[::stride]
+            weights[part] *= self.weights[own].sum() / self.weights[part].sum()
+            parts.append(part)
+        chosen = np.sort(np.concatenate(parts))
+        bound = self.bound.take(chosen)
+        return replace(
+            self, rows=self.rows.take(chosen), labels=self.labels[chosen], weights=weights[chosen], bound=bound
+        )
+
+    @property
+    def sample_size(self) -> int:
+        """Rows whose Hessian resembles that of all."""
+        return 2 * METRIC_ROWS * self.n_parameters_per_class
+
+    @cached_property
+    def sample(self) -> PairwiseProblem:
+        """The problem on `sample_size` rows; itself where that would be most of them."""
+        return self.thinned(self.sample_size) if self.rows.n_samples >= 2 * self.sample_size else self
+
+    def sample_worth_solving(self) -> PairwiseProblem | None:
+        """Return the problem on enough rows to start from its solution, or None where that would be most of them."""
+        if self.rows.n_samples < 3 * self.sample_size or self.rows.n_features > WIDEST_METRIC:
+            return None
+        rarest = min(np.count_nonzero(self.sample.weights[own] > 0) for own in self.sample.members)
+        return self.sample if rarest >= 10 else None
+
+    def dual_guess(self, parameters: Array) -> DualGuess:
+        """Return the slopes in u at these parameters as dual weights, shape (n_samples, n_classes)."""
+        W, b = self.split(parameters)
+        scores = self.rows.dot(np.ascontiguousarray(W.T)) + b
+        u = 1.0 - scores[np.arange(len(scores)), self.labels][:, None] + scores
+        table = self.scale_table(W)
+        t = table[self.labels] if self.bound.is_common else table
+        slopes = self.loss.evaluate(u.ravel(), t.ravel())[1].reshape(u.shape)
+        return DualGuess(slopes, W, t)
+
+    def class_weights(self) -> Array:
+        """Return the total weight of each class."""
+        return np.bincount(self.labels, self.weights, self.n_classes)
+
+    def norm_bound(self) -> float:
+        """Return a bound on the Frobenius norm of the optimal centred W, known only with a ridge."""
+        at_zero = (self.n_classes - 1) * float(self.weights.sum())
+        return float(np.sqrt(at_zero / (2 * self.alpha))) if self.alpha > 0 else np.inf
