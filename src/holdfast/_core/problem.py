@@ -42,7 +42,7 @@ class Smooth(Protocol):
         ...
 
     def metric(self, parameters: Array) -> Array:
-        """Return a cheap estimate of the Hessian: a matrix, or its diagonal as a vector."""
+        """Return a cheap estimate of the Hessian: a matrix, its diagonal, or diagonal blocks of equal size (k, m, m)."""
         ...
 
     def suboptimality(self, parameters: Array, value: float, gradient: Array) -> float:

@@ -1,8 +1,10 @@
 """Counterparts: loss + set + rows give a problem, its certificate and its solution."""
 
+from holdfast.counterpart import pairwise_certificate as pairwise_certificate
 from holdfast.counterpart.certificate import Certificate as Certificate
 from holdfast.counterpart.certificate import certificate as certificate
 from holdfast.counterpart.collapse import critical_factor as critical_factor
 from holdfast.counterpart.collapse import majority as majority
 from holdfast.counterpart.margin_scale import MarginScaleProblem as MarginScaleProblem
+from holdfast.counterpart.pairwise import PairwiseProblem as PairwiseProblem
 from holdfast.counterpart.training import train as train

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import singledispatch
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from scipy.optimize import minimize_scalar
 from holdfast._core.loss import Array, Loss
 from holdfast._core.solution import DualGuess
 from holdfast._core.uncertainty import BoundSet
+from holdfast.counterpart.linear import LinearProblem
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.uncertainty.clouds import ratio, solve_scaled
 
@@ -34,8 +35,17 @@ class Certificate(NamedTuple):
 
 
 @singledispatch
-def certificate(problem: MarginScaleProblem, w: Array, b: float, dual: DualGuess | None = None) -> Certificate:
-    r"""Return the objective at (w, b), a lower bound on the optimum, and their relative distance.
+def certificate(problem: LinearProblem, w: Array, b: Any, dual: DualGuess | None = None) -> Certificate:
+    """Return the objective at (w, b), a lower bound on the optimum, and their relative distance.
+
+    `dual` is a guess of the dual weights that replaces the slopes at (w, b); it is checked like them.
+    """
+    raise NotImplementedError(f"No certificate is known for {type(problem).__name__}.")
+
+
+@certificate.register
+def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: DualGuess | None = None) -> Certificate:
+    r"""Return what is proved at (w, b) about two classes.
 
     Two passes over the rows in float64, a third where the loss has an intercept but no dual. Where it has a dual, the
     slopes :math:`a_i = \ell_u` at the best multiple of w and the best intercept are made dual feasible: class sums are
@@ -45,8 +55,7 @@ def certificate(problem: MarginScaleProblem, w: Array, b: float, dual: DualGuess
     * with one, the part of V that they do not cover costs its square over :math:`2\alpha`.
 
     Otherwise strong convexity is used: with a ridge, :math:`P - P^* \le |\nabla_w P|^2 / (2\alpha)` plus what the
-    remaining slope in b can earn over the range that the optimal intercept must lie in. `dual` is a guess of a that
-    replaces the slopes; it is checked like them.
+    remaining slope in b can earn over the range that the optimal intercept must lie in.
     """
     scores, t = problem.rows.dot(w), problem.bound.support(w)
     if problem.loss.has_dual:

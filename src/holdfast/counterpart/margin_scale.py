@@ -4,30 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import ConeProgram, Curved, Problem, Smooth
+from holdfast._core.problem import ConeProgram
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
-from holdfast._core.tolerances import GAP_FLOOR, SMALL_WORK
+from holdfast._core.tolerances import SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.cones import cone_program, is_conic
-from holdfast.counterpart.easing import EasedSet
+from holdfast.counterpart.linear import WIDEST_METRIC, LinearProblem, View
 
-View = TypeVar("View")
 METRIC_ROWS = 20
 """Rows a parameter that are enough for a sample's Hessian to resemble that of all rows."""
-WIDEST_METRIC = 1000
-"""Features up to which a sample's Hessian is worth its factorisation."""
-WIDEST_HESSIAN = 6000
-"""Features up to which a Hessian is formed (288 MB)."""
 
 
 @dataclass
-class MarginScaleProblem(Problem):
+class MarginScaleProblem(LinearProblem):
     r"""Minimise :math:`\sum_i c_i\, \ell(u_i, t_i(w)) + \frac\alpha2 |w|^2`, :math:`u_i = \text{target} - y_i(w^\top x_i + b)`.
 
     Parameters are w, then b where `fit_intercept`. Rows, signs and weights are referred to, never copied.
@@ -56,11 +52,6 @@ class MarginScaleProblem(Problem):
     @property
     def n_parameters(self) -> int:
         return self.rows.n_features + int(self.fit_intercept)
-
-    @property
-    def floor(self) -> float:
-        """The objective below which gaps are measured against the total weight."""
-        return GAP_FLOOR * float(self.weights.sum())
 
     @property
     def enough(self) -> float:
@@ -108,11 +99,6 @@ class MarginScaleProblem(Problem):
             H[n, n] = uu.sum()
         return H
 
-    @property
-    def metric_age(self) -> int:
-        # a Hessian costs n_features products of all rows, each about 16 times cheaper than one in a pass
-        return max(6, self.rows.n_features // 16)
-
     def typical_curvature(self) -> Array:
         # margins are of order 1, and so is the curvature of a loss within reach of them
         return float(self.weights.sum()) * self.join(self.rows.column_squares, 1.0)
@@ -139,10 +125,7 @@ class MarginScaleProblem(Problem):
     def view(self, kind: type[View]) -> View | None:
         if kind is ConeProgram:
             return cast(View, cone_program(self)) if is_conic(self) else None
-        if kind is Curved and self.rows.n_features > WIDEST_HESSIAN:
-            return None
-        # said rather than found out: looking for every member of a protocol takes longer than a small step
-        return cast(View, self) if kind in (Smooth, Curved) else super().view(kind)
+        return super().view(kind)
 
     def offers(self, kind: type) -> bool:
         return is_conic(self) if kind is ConeProgram else super().offers(kind)
@@ -151,47 +134,28 @@ class MarginScaleProblem(Problem):
         n, d = self.rows.n_samples, self.rows.n_features
         return {"n_samples": n, "n_features": d, "is_cheap_to_factorise": d <= 1000 and n * d * d <= SMALL_WORK}
 
-    def eased(self, delta: float) -> MarginScaleProblem:
-        """Return the problem with noise of deviation `delta` on the score itself; itself at 0."""
-        return replace(self, bound=EasedSet(self.bound, delta)) if delta > 0 else self
+    @cached_property
+    def members(self) -> list[NDArray[np.intp]]:
+        return [np.flatnonzero(self.signs < 0), np.flatnonzero(self.signs > 0)]
 
-    def thinned(self, n_samples: int) -> MarginScaleProblem:
-        """Return the problem on about `n_samples` rows, weighted to stand for all.
+    def restricted(self, rows: NDArray[np.intp], weights: Array) -> MarginScaleProblem:
+        bound = self.bound.take(rows)
+        return replace(self, rows=self.rows.take(rows), signs=self.signs[rows], weights=weights, bound=bound)
 
-        They are taken by a stride within each class, so that no order of the rows can hide one.
-        """
-        stride = max(1, self.rows.n_samples // n_samples)
-        weights = self.weights.copy()
-        parts = []
-        for sign in (-1.0, 1.0):
-            own = (self.signs == sign) & (self.weights > 0)
-            part = np.flatnonzero(own)[::stride]
-            weights[part] *= float(self.weights @ own) / max(self.weights[part].sum(), np.finfo(float).tiny)
-            parts.append(part)
-        chosen = np.sort(np.concatenate(parts))
-        bound = self.bound.take(chosen)
-        return replace(
-            self, rows=self.rows.take(chosen), signs=self.signs[chosen], weights=weights[chosen], bound=bound
-        )
+    def scales(self, parameters: Array) -> Array:
+        return self.bound.support(self.split(parameters)[0])
+
+    def smallest_typical_scale(self, parameters: Array) -> float:
+        scales = self.scales(parameters)
+        return float(np.median(scales[scales > 0])) if np.any(scales > 0) else 0.0
+
+    def constant_objective(self) -> float:
+        return 2 * min(self.class_weights()) if self.fit_intercept else float(self.weights.sum())
 
     @property
     def sample_size(self) -> int:
-        """Rows whose Hessian resembles that of all and costs no more than a pass over all of them."""
         n, d = self.rows.n_samples, self.rows.n_features
         return max(METRIC_ROWS * self.n_parameters, 8 * n // max(d, 16))
-
-    @cached_property
-    def sample(self) -> MarginScaleProblem:
-        """The problem on `sample_size` rows; itself where that would be most of them."""
-        return self.thinned(self.sample_size) if self.rows.n_samples >= 2 * self.sample_size else self
-
-    def sample_worth_solving(self) -> MarginScaleProblem | None:
-        """Return the problem on enough rows to start from its solution, or None where that would be most of them."""
-        if self.rows.n_samples < 3 * self.sample_size or self.rows.n_features > WIDEST_METRIC:
-            return None
-        sample = self.sample
-        rarest = min(np.count_nonzero(sample.signs[sample.weights > 0] == sign) for sign in (-1.0, 1.0))
-        return sample if rarest >= 10 else None
 
     def dual_guess(self, parameters: Array) -> DualGuess:
         """Return the slopes in u at these parameters as dual weights."""

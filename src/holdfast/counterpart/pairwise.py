@@ -5,26 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, permutations
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import Curved, Problem, Smooth
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
-from holdfast._core.tolerances import GAP_FLOOR, SMALL_WORK
+from holdfast._core.tolerances import SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
-from holdfast.counterpart.margin_scale import METRIC_ROWS, WIDEST_HESSIAN, WIDEST_METRIC, MarginScaleProblem
+from holdfast.counterpart.linear import WIDEST_METRIC, LinearProblem
+from holdfast.counterpart.margin_scale import METRIC_ROWS, MarginScaleProblem
 
-View = TypeVar("View")
+NEGLIGIBLE = 1e-5
+"""Scale of the difference of two classes' scores, beside the margin of 1, below which they may well be the same."""
 
 
 @dataclass
-class PairwiseProblem(Problem):
-    r"""Minimise :math:`\sum_i c_i \sum_{k \ne y_i} \ell(u_{ik}, t_i(w_{y_i} - w_k)) + \frac{\alpha}{C} \sum_{k<l} |w_k - w_l|^2`,
-    :math:`u_{ik} = 1 - (w_{y_i} - w_k)^\top x_i - (b_{y_i} - b_k)`, over C weight vectors and intercepts.
+class PairwiseProblem(LinearProblem):
+    r"""Minimise the losses of every row against every other class, over C weight vectors and intercepts:
+
+    .. math:: \sum_i c_i \sum_{k \ne y_i} \ell(u_{ik}, t_i(w_{y_i} - w_k)) + \frac{\alpha}{C} \sum_{k<l} |w_k - w_l|^2,
+              \qquad u_{ik} = 1 - (w_{y_i} - w_k)^\top x_i - (b_{y_i} - b_k).
 
     That is one :class:`MarginScaleProblem` for each pair of classes, on the rows of these two, in the difference of
     their parameters and with the ridge :math:`2\alpha/C`; for C = 2 it is the binary problem. Adding one vector to all
@@ -61,19 +66,8 @@ class PairwiseProblem(Problem):
     def n_parameters_per_class(self) -> int:
         return self.rows.n_features + int(self.fit_intercept)
 
-    @property
-    def floor(self) -> float:
-        """The objective below which gaps are measured against the total weight."""
-        return GAP_FLOOR * float(self.weights.sum())
-
-    @property
-    def enough(self) -> float:
-        """A share of 1e-15 of the weight: rounding."""
-        return 1e-6 * self.floor
-
     @cached_property
     def members(self) -> list[NDArray[np.intp]]:
-        """The rows of each class."""
         return [np.flatnonzero(self.labels == k) for k in range(self.n_classes)]
 
     @cached_property
@@ -102,7 +96,6 @@ class PairwiseProblem(Problem):
         return table
 
     def scales(self, parameters: Array) -> Array:
-        """Return the scale of every loss, without order."""
         table = self.scale_table(self.split(parameters)[0])
         own = np.arange(self.n_classes) if self.bound.is_common else self.labels
         return table[own[:, None] != np.arange(self.n_classes)]
@@ -139,13 +132,11 @@ class PairwiseProblem(Problem):
 
     def _outward(self, W: Array, scale_slopes: Array) -> tuple[Array, Array]:
         """Return the gradient of the scales' part, and the curvature that noise and ridge guarantee for each pair."""
-        outward, stiffness = np.zeros_like(W), np.full((self.n_classes, self.n_classes), np.inf)
+        outward, stiffness = np.zeros_like(W), np.zeros((self.n_classes, self.n_classes))
         by_class = [scale_slopes[own] for own in self.members]
         for k, other in combinations(range(self.n_classes), 2):
             difference = W[k] - W[other]
-            push = sum(
-                self.own_sets[i].adjoint(difference, by_class[i][:, j]) for i, j in ((k, other), (other, k))
-            )
+            push = sum(self.own_sets[i].adjoint(difference, by_class[i][:, j]) for i, j in ((k, other), (other, k)))
             outward[k] += push
             outward[other] -= push
             square = float(difference @ difference)
@@ -189,10 +180,6 @@ class PairwiseProblem(Problem):
             H[other, :, k] -= bend
         return H.reshape(self.n_parameters, self.n_parameters)
 
-    @property
-    def metric_age(self) -> int:
-        return max(6, self.rows.n_features // 16)
-
     def typical_curvature(self) -> Array:
         one = np.append(self.rows.column_squares, [1.0] * self.fit_intercept)
         return float(self.weights.sum()) * np.tile(one, self.n_classes)
@@ -209,12 +196,11 @@ class PairwiseProblem(Problem):
         return blocks
 
     def suboptimality(self, parameters: Array, value: float, gradient: Array) -> float:
-        # what the classes' gradients ask of each pair, against the curvature that noise and ridge guarantee there
+        # the cheapest flows between classes that make up for the gradient, each against its pair's guaranteed curvature
         G, g = self.split(gradient)
         scale = max(abs(value), self.floor)
-        asked = np.square(np.linalg.norm(G[:, None] - G, axis=2) / self.n_classes)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            guaranteed = float(np.nansum(np.triu(asked / (2 * self._stiffness), 1)))
+        conductance = np.diag(self._stiffness.sum(axis=1)) - self._stiffness
+        guaranteed = 0.5 * float(np.vdot(G, np.linalg.lstsq(conductance, G, rcond=None)[0]))
         return (guaranteed + float(g @ g) / (2 * scale)) / scale
 
     def longest_step(self, parameters: Array, step: Array) -> float:
@@ -224,54 +210,43 @@ class PairwiseProblem(Problem):
         with np.errstate(divide="ignore", invalid="ignore"):
             return 0.9 * float(np.nanmin(np.where(there > 0, here / there, np.inf)))
 
-    def view(self, kind: type[View]) -> View | None:
-        if kind is Curved and self.n_parameters > WIDEST_HESSIAN:
-            return None
-        return cast(View, self) if kind in (Smooth, Curved) else super().view(kind)
-
     def work(self) -> dict[str, Any]:
         n, d = self.rows.n_samples, self.rows.n_features
         multiplications = self.n_classes * n * d * d + self.n_parameters**3 / 3
         return {"n_samples": n, "n_features": d, "is_cheap_to_factorise": multiplications <= SMALL_WORK}
 
-    def eased(self, delta: float) -> PairwiseProblem:
-        """Return the problem with noise of deviation `delta` on the scores' differences; itself at 0."""
-        from holdfast.counterpart.easing import EasedSet
+    def restricted(self, rows: NDArray[np.intp], weights: Array) -> PairwiseProblem:
+        bound = self.bound.take(rows)
+        return replace(self, rows=self.rows.take(rows), labels=self.labels[rows], weights=weights, bound=bound)
 
-        return replace(self, bound=EasedSet(self.bound, delta)) if delta > 0 else self
+    def pair_scales(self, W: Array, summary: Any) -> Array:
+        """Return a summary of the positive scales of each pair's rows, shape (n_classes, n_classes), inf on the diagonal."""
+        out = np.full((self.n_classes, self.n_classes), np.inf)
+        for k, other in permutations(range(self.n_classes), 2):
+            scales = self.own_sets[k].support(W[k] - W[other])
+            out[k, other] = summary(scales[scales > 0]) if np.any(scales > 0) else 0.0
+        return out
 
-    def thinned(self, n_samples: int) -> PairwiseProblem:
-        """Return the problem on about `n_samples` rows, taken by a stride within each class and weighted to stand for all."""
-        stride = max(1, self.rows.n_samples // n_samples)
-        weights = self.weights.copy()
-        parts = []
-        for own in self.members:
-            own = own[self.weights[own] > 0]
-            part = own[::stride]
-            weights[part] *= self.weights[own].sum() / self.weights[part].sum()
-            parts.append(part)
-        chosen = np.sort(np.concatenate(parts))
-        bound = self.bound.take(chosen)
-        return replace(
-            self, rows=self.rows.take(chosen), labels=self.labels[chosen], weights=weights[chosen], bound=bound
-        )
+    def smallest_typical_scale(self, parameters: Array) -> float:
+        return float(self.pair_scales(self.split(parameters)[0], np.median).min())
+
+    def constant_objective(self) -> float:
+        return np.inf
+
+    def tidied(self, parameters: Array) -> Array:
+        """Return the parameters with classes of all but equal weights given the same."""
+        W, b = self.split(parameters)
+        close = self.pair_scales(W, np.max) <= NEGLIGIBLE
+        if not np.any(close):
+            return parameters
+        _, group = connected_components(csr_array(close | close.T), directed=False)
+        weights = self.class_weights()
+        W = np.array([np.average(W[group == g], axis=0, weights=weights[group == g]) for g in group])
+        return self.join(W, b)
 
     @property
     def sample_size(self) -> int:
-        """Rows whose Hessian resembles that of all."""
         return 2 * METRIC_ROWS * self.n_parameters_per_class
-
-    @cached_property
-    def sample(self) -> PairwiseProblem:
-        """The problem on `sample_size` rows; itself where that would be most of them."""
-        return self.thinned(self.sample_size) if self.rows.n_samples >= 2 * self.sample_size else self
-
-    def sample_worth_solving(self) -> PairwiseProblem | None:
-        """Return the problem on enough rows to start from its solution, or None where that would be most of them."""
-        if self.rows.n_samples < 3 * self.sample_size or self.rows.n_features > WIDEST_METRIC:
-            return None
-        rarest = min(np.count_nonzero(self.sample.weights[own] > 0) for own in self.sample.members)
-        return self.sample if rarest >= 10 else None
 
     def dual_guess(self, parameters: Array) -> DualGuess:
         """Return the slopes in u at these parameters as dual weights, shape (n_samples, n_classes)."""
@@ -285,7 +260,7 @@ class PairwiseProblem(Problem):
 
     def class_weights(self) -> Array:
         """Return the total weight of each class."""
-        return np.bincount(self.labels, self.weights, self.n_classes)
+        return np.asarray(np.bincount(self.labels, self.weights, self.n_classes), dtype=np.float64)
 
     def norm_bound(self) -> float:
         """Return a bound on the Frobenius norm of the optimal centred W, known only with a ridge."""

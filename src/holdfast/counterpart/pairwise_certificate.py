@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -18,15 +19,17 @@ from holdfast.counterpart.certificate import (
     slopes_at_best_scale,
 )
 from holdfast.counterpart.pairwise import PairwiseProblem
-from holdfast.uncertainty.clouds import norm, ratio
+from holdfast.uncertainty.clouds import norm, ratio, solve_scaled
 
+FORSAKEN = 1e-12
+"""Share of the dual objective below which a pair's part in it is given up."""
 NEARLY = 1 - 1e-6
 """How far flows are kept orthogonal: at 1 what rounding adds along the classes' own differences could not be routed."""
 
 
 @certificate.register
-def pairwise_certificate(problem: PairwiseProblem, W: Array, b: Array, dual: DualGuess | None = None) -> Certificate:
-    r"""Return the objective at (W, b), a lower bound on the optimum, and their relative distance.
+def certificate_of_pairs(problem: PairwiseProblem, W: Array, b: Array, dual: DualGuess | None = None) -> Certificate:
+    r"""Return what is proved at (W, b) about several classes.
 
     Dual weights :math:`a_{ik}` make class k feel the pull
     :math:`V_k = \sum_{y_i = k} c_i \sum_l a_{il} x_i - \sum_i c_i a_{ik} x_i`. It is split into flows between classes,
@@ -56,9 +59,7 @@ class _PairwiseRay:
         centred = W - W.mean(axis=0)
         self.ridge = 2 * problem.alpha * float(np.vdot(centred, centred))
         self.start = np.append(1.0, b[1:] - b[0]) if problem.fit_intercept else np.ones(1)
-        self.weights = np.where(
-            problem.labels[:, None] == np.arange(problem.n_classes), 0.0, problem.weights[:, None]
-        )
+        self.weights = np.where(problem.labels[:, None] == np.arange(problem.n_classes), 0.0, problem.weights[:, None])
 
     def _handicaps(self, x: Array) -> Array:
         """Return b_y - b_k for every row and class."""
@@ -107,6 +108,9 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> float:
     C, c, labels = problem.n_classes, problem.weights, problem.labels
     foreign = labels[:, None] != np.arange(C)
     a = np.where(foreign, np.clip(guess.slopes, 0.0, 1.0), 0.0)
+    sent = np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members])
+    # pairs too far apart to matter would have to bear flows without the budgets for it
+    a = a * (sent + sent.T > FORSAKEN * sent.sum())[labels]
     if problem.fit_intercept:
         a = a * _circulating(np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members]))[labels]
     R = -c[:, None] * a
@@ -121,7 +125,7 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> float:
         column = np.where(labels[rows] == k, other, k)
         claims.append(
             Claim(
-                lambda rows=rows: problem.bound.take(rows),
+                partial(problem.bound.take, rows),
                 c[rows],
                 a[rows, column],
                 target,
@@ -136,11 +140,19 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> float:
 
 def _circulating(flow: Array) -> Array:
     """Return factors in [0, 1] on flow[k, l] >= 0, what class k sends to l, by which every class gets what it sends."""
-    surplus = flow.sum(axis=1) - flow.sum(axis=0)
-    less = flow - np.maximum(surplus[:, None] - surplus, 0.0) / len(flow)
-    if np.any(less < 0):
-        less = np.minimum(flow, flow.T)
-    return ratio(less, flow)
+    kept = flow
+    for _ in range(30):
+        surplus = kept.sum(axis=1) - kept.sum(axis=0)
+        if np.all(np.abs(surplus) <= 1e-15 * (kept.sum(axis=1) + kept.sum(axis=0))):
+            return ratio(kept, flow)
+        # what a class sends too much is cut from what it sends, in proportion: potentials say by how much
+        downhill = 0.5 * (kept + kept.T)
+        for _ in range(3):
+            potential = solve_scaled(np.diag(downhill.sum(axis=1)) - downhill, surplus)
+            drop = potential[:, None] - potential
+            downhill = np.where(drop > 0, kept, kept.T)
+        kept = kept * (1 - np.clip(drop, 0.0, 1.0))
+    return ratio(np.minimum(kept, kept.T), flow)
 
 
 def _flows(problem: PairwiseProblem, guess: DualGuess, V: Array, budgets: Array) -> dict[tuple[int, int], Array]:
@@ -159,12 +171,16 @@ def _flows(problem: PairwiseProblem, guess: DualGuess, V: Array, budgets: Array)
             stiffness[p] += float(np.sum(shares))
             straight[p] += float(np.sum(shares * np.square(ratio(t, guess.scale[own, j]))))
         flows[p] += 2 * problem.alpha / C * difference
-    missing = V - incidence.T @ flows
+    stiffness += 2 * problem.alpha / C
     if problem.alpha == 0:
         differences = incidence @ W
         unit = ratio(differences, norm(differences, axis=1)[:, None])
+        missing = V - incidence.T @ flows
         flows += _routed(missing, incidence, stiffness, NEARLY * ratio(straight, stiffness), unit)
-    flows += incidence @ (V - incidence.T @ flows) / C
+    conductance = (incidence * stiffness[:, None]).T @ incidence
+    for _ in range(2):  # the second round removes the first one's rounding
+        potential = solve_scaled(conductance, V - incidence.T @ flows)
+        flows += stiffness[:, None] * (incidence @ potential)
     return dict(zip(pairs, flows, strict=True))
 
 
@@ -174,15 +190,12 @@ def _routed(missing: Array, incidence: Array, stiffness: Array, straight: Array,
     Among these the cheapest, in the sum of squares over stiffness: the flow of a pair is its stiffness times the difference
     of two potentials less its part along the unit vector, and the potentials solve a Laplacian system by conjugate gradients.
     """
-    if not np.all(stiffness > 0):
-        return np.zeros_like(unit)
-
     def flow(potential: Array) -> Array:
         difference = incidence @ potential
         along = straight * np.einsum("pj,pj->p", difference, unit)
         return stiffness[:, None] * (difference - along[:, None] * unit)
 
-    scale = (np.abs(incidence).T @ stiffness)[:, None]
+    scale = np.maximum(np.abs(incidence).T @ stiffness, np.finfo(float).tiny)[:, None]
     potential, residual = np.zeros_like(missing), missing
     best, left = potential, float(norm(missing))
     wanted = 1e-6 * left

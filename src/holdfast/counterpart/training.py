@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, Solver, silent
 from holdfast.counterpart.certificate import Certificate, certificate
 from holdfast.counterpart.collapse import examine_collapse, way_out
+from holdfast.counterpart.linear import LinearProblem
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.data import rows_of
 from holdfast.solvers import Newton, pick
@@ -32,7 +34,7 @@ AFFORDABLE = 1e11
 
 
 def train(
-    problem: MarginScaleProblem,
+    problem: LinearProblem,
     solver: Solver | str | None = None,
     *,
     tol: float,
@@ -44,36 +46,36 @@ def train(
     centred, back = _centred(problem)
     smaller, span = _reduced(centred) if start is None else (centred, None)
     training = _Training(smaller, pick(smaller, solver), tol, max_iter, report)
-    found, proof = training.solved(start if start is None else problem.join(*_moved(problem, start, -back)))
+    found, proof = training.solved(start if start is None else _moved(problem, start, -back))
     if start is not None and proof.gap > tol and proof.lower_bound > -np.inf:
         report("the given start led nowhere; starting afresh")
         found, proof = training.solved(None)
     if span is not None:
         w, b = smaller.split(found.parameters)
-        dual = found.dual and found.dual._replace(direction=span.lift(found.dual.direction))
-        found = replace(found, parameters=centred.join(span.lift(w), b), dual=dual)
+        dual = found.dual and found.dual._replace(direction=span.lift(found.dual.direction.T).T)
+        found = replace(found, parameters=centred.join(span.lift(w.T).T, b), dual=dual)
         proof = _proof(centred, found)
     if centred is not problem:
         # the same problem in other coordinates, and the ones in which its sums do not cancel: the proof stands
-        found = replace(found, parameters=problem.join(*_moved(problem, found.parameters, back)))
+        found = replace(found, parameters=_moved(problem, found.parameters, back))
     return _judged(found, proof, tol, max_iter), proof
 
 
-def _centred(problem: MarginScaleProblem) -> tuple[MarginScaleProblem, Array]:
+def _centred(problem: LinearProblem) -> tuple[LinearProblem, Array]:
     """Return the problem for rows moved to the origin, where they lie far from it and an intercept can make up for it."""
     offset = problem.rows.offset() if problem.fit_intercept else None
     if offset is None:
         return problem, np.zeros(problem.rows.n_features)
-    return replace(problem, rows=problem.rows.shifted(offset)), offset
+    return problem.having(rows=problem.rows.shifted(offset)), offset
 
 
-def _moved(problem: MarginScaleProblem, parameters: Array, offset: Array) -> tuple[Array, float]:
-    """Return w and the intercept that gives rows moved by `offset` the scores they had."""
+def _moved(problem: LinearProblem, parameters: Array, offset: Array) -> Array:
+    """Return the same weights with the intercept that gives rows moved by `offset` the scores they had."""
     w, b = problem.split(parameters)
-    return w, b - float(w @ offset)
+    return problem.join(w, b - w @ offset)
 
 
-def _reduced(problem: MarginScaleProblem) -> tuple[MarginScaleProblem, Span | None]:
+def _reduced(problem: LinearProblem) -> tuple[LinearProblem, Span | None]:
     """Return the problem in the span of its rows, where there are more features than rows.
 
     Weights outside the span change no score and only add noise, so there are none at the optimum; that needs noise that is
@@ -81,10 +83,10 @@ def _reduced(problem: MarginScaleProblem) -> tuple[MarginScaleProblem, Span | No
     """
     rows = problem.rows
     span = rows.span() if rows.n_features > rows.n_samples and problem.bound.is_isotropic else None
-    return (problem, None) if span is None else (replace(problem, rows=rows_of(span.coordinates)), span)
+    return (problem, None) if span is None else (problem.having(rows=rows_of(span.coordinates)), span)
 
 
-def _proof(problem: MarginScaleProblem, found: Solution) -> Certificate:
+def _proof(problem: LinearProblem, found: Solution) -> Certificate:
     w, b = problem.split(found.parameters)
     return certificate(problem, w, b, found.dual)
 
@@ -104,9 +106,9 @@ def _judged(found: Solution, proof: Certificate, tol: float, max_iter: int) -> S
     return replace(found, status=status, objective=proof.objective, lower_bound=proof.lower_bound)
 
 
-def _has_exact_scores(problem: MarginScaleProblem, parameters: Array) -> bool:
+def _has_exact_scores(problem: LinearProblem, parameters: Array) -> bool:
     """Return whether noise leaves some row's score all but untouched, where a perspective loss has a kink."""
-    scales = problem.bound.support(problem.split(parameters)[0])
+    scales = problem.scales(parameters)
     smallest, largest = float(np.min(scales)), float(np.max(scales))
     return problem.loss.is_homogeneous and smallest <= max(1e-9 * largest, 10 * LAST_EASE)
 
@@ -115,7 +117,7 @@ def _has_exact_scores(problem: MarginScaleProblem, parameters: Array) -> bool:
 class _Training:
     """The work on one problem, and how many steps it has taken so far."""
 
-    problem: MarginScaleProblem
+    problem: LinearProblem
     solver: Solver
     tol: float
     max_iter: int
@@ -137,7 +139,15 @@ class _Training:
             better = _proof(self.problem, again)
             if better.gap < proof.gap:
                 found, proof = again, better
-        return found, proof
+        return self.tidied(found, proof)
+
+    def tidied(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
+        """Return the solution with what is negligible in it made exactly 0, where the proof allows it."""
+        tidy = replace(found, parameters=self.problem.tidied(found.parameters))
+        if np.array_equal(tidy.parameters, found.parameters):
+            return found, proof
+        proved = _proof(self.problem, tidy)
+        return (tidy, proved) if proved.gap <= max(self.tol, proof.gap) else (found, proof)
 
     @property
     def is_conic(self) -> bool:
@@ -155,7 +165,7 @@ class _Training:
 
     def minimise(
         self,
-        problem: MarginScaleProblem,
+        problem: LinearProblem,
         start: Array,
         tol: float,
         *,
@@ -194,7 +204,7 @@ class _Training:
         sample = self.problem.sample_worth_solving()
         return None if sample is None else self.rough_solution(sample)
 
-    def rough_solution(self, problem: MarginScaleProblem) -> Array:
+    def rough_solution(self, problem: LinearProblem) -> Array:
         """Return a start for a larger problem: from ever smaller samples, the smallest being solved from scratch."""
         self.report(f"a rough solution for {problem.rows.n_samples} of {self.problem.rows.n_samples} rows")
         sample = problem.sample_worth_solving()
@@ -203,7 +213,7 @@ class _Training:
             return self.follow_path(problem, rough=True).parameters
         return self.finish(problem, start, ROUGH, rough=True, solver=pick(problem)).parameters
 
-    def follow_path(self, problem: MarginScaleProblem, *, rough: bool) -> Solution:
+    def follow_path(self, problem: LinearProblem, *, rough: bool) -> Solution:
         """Return the end of a path of problems with ever less noise on the score itself, each started at the last solution.
 
         The eased problems are smooth at w = 0, so the path can start there, and never stops at the kink.
@@ -214,19 +224,21 @@ class _Training:
             self.report(f"easing {delta:.2g}")
             stage = self.minimise(problem.eased(delta), theta, ROUGH, rough=True, solver=solver)
             theta = stage.parameters
-            scales = problem.bound.support(problem.split(theta)[0])
-            if delta <= LAST_EASE or self.n_iter >= self.max_iter:
-                # w has shrunk along with the easing: a collapse, it seems, and no place to take steps from
+            if self.n_iter >= self.max_iter:
                 return stage
-            noisy = scales[scales > 0]
-            if noisy.size and delta <= CLOSE * float(np.median(noisy)):
+            if delta <= LAST_EASE:
+                # w has shrunk along with the easing: a collapse, it seems, and no place to take steps from
+                if np.isfinite(problem.constant_objective()):
+                    return stage
+                break
+            if delta <= CLOSE * problem.smallest_typical_scale(theta):
                 break
             delta = max(SHRINK * delta, LAST_EASE)
         return self.finish(problem, theta, ROUGH if rough else self.accuracy, rough=rough, solver=solver)
 
     def finish(
         self,
-        problem: MarginScaleProblem,
+        problem: LinearProblem,
         start: Array,
         tol: float,
         *,
@@ -248,14 +260,13 @@ class _Training:
 
     def may_be_collapsed(self, objective: float) -> bool:
         """Return whether a constant prediction is as good as what was found."""
-        problem = self.problem
-        constant = 2 * min(problem.class_weights()) if problem.fit_intercept else float(problem.weights.sum())
-        return problem.loss.is_homogeneous and objective >= constant * (1 - 1e-6)
+        return self.problem.loss.is_homogeneous and objective >= self.problem.constant_objective() * (1 - 1e-6)
 
     def settle_collapse(self, found: Solution, objective: float) -> Solution:
         """Return w = 0 if it is proved optimal, else the better of `found` and what lies downhill from w = 0."""
         self.report("testing whether w = 0 is optimal")
-        problem, test = self.problem, examine_collapse(self.problem, report=self.report)
+        problem = cast(MarginScaleProblem, self.problem)
+        test = examine_collapse(problem, report=self.report)
         flat = problem.join(np.zeros(problem.rows.n_features), test.intercept)
         at_zero = Solution(flat, Status.SOLVED, objective, self.n_iter, self.solver.name, dual=test.dual)
         if _proof(problem, at_zero).gap <= NOTHING_TO_GAIN:

@@ -39,7 +39,7 @@ class SparseRows(BlockRows):
         if not np.any(kept) or np.any(values[~kept] > 1e-14 * self.n_samples * values[-1]):
             return None
         root, vectors = np.sqrt(values[kept]), vectors[:, kept]
-        return Span(np.ascontiguousarray(vectors * root), lambda v: X.T @ (vectors @ (v / root)))
+        return Span(np.ascontiguousarray(vectors * root), lambda v: X.T @ ((vectors / root) @ v))
 
     def gram(self, weights: Array) -> Array:
         scaled = self.X.astype(np.float64).copy()

@@ -71,7 +71,12 @@ class QuasiNewton(Solver):
 
 
 def _inverse(metric: Array) -> Any:
-    """Return the function v -> metric^-1 v of a matrix or of a diagonal."""
+    """Return the function v -> metric^-1 v of a matrix, of a diagonal, or of a stack of diagonal blocks."""
+    if metric.ndim == 3:
+        blocks = [_inverse(block) for block in metric]
+        return lambda v: np.concatenate(
+            [solve(part) for solve, part in zip(blocks, np.split(v, len(blocks)), strict=True)]
+        )
     if metric.ndim == 2:
         scale = np.sqrt(np.maximum(np.diag(metric), np.finfo(float).tiny))
         ridge = 1e-12

@@ -30,7 +30,8 @@ def ratio(numerator: Any, t: Any) -> Array:
 def solve_scaled(matrix: Array, target: Array) -> Array:
     """Return the least-squares solution for a positive semidefinite matrix, whatever the scales of its variables."""
     scale = np.sqrt(np.where(np.diag(matrix) > 0, np.diag(matrix), 1.0))
-    return np.asarray(np.linalg.lstsq(matrix / np.outer(scale, scale), target / scale, rcond=None)[0] / scale)
+    found = np.linalg.lstsq(matrix / np.outer(scale, scale), (target.T / scale).T, rcond=None)[0]
+    return np.asarray((found.T / scale).T)
 
 
 class CommonCloud(BoundSet):

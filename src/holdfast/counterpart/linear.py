@@ -1,0 +1,141 @@
+"""What training asks of every linear problem, whatever its number of classes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Self, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.loss import Array, Loss
+from holdfast._core.problem import Curved, Problem, Smooth
+from holdfast._core.rows import Rows
+from holdfast._core.solution import DualGuess
+from holdfast._core.tolerances import GAP_FLOOR
+from holdfast._core.uncertainty import BoundSet
+from holdfast.counterpart.easing import EasedSet
+
+View = TypeVar("View")
+WIDEST_METRIC = 1000
+"""Features up to which a sample's Hessian is worth its factorisation."""
+WIDEST_HESSIAN = 6000
+"""Parameters up to which a Hessian is formed (288 MB)."""
+
+
+class LinearProblem(Problem):
+    """Losses of linear scores and of the scale that a set gives them, plus a ridge: a dataclass of at least these fields."""
+
+    rows: Rows
+    weights: Array
+    loss: Loss
+    bound: BoundSet
+    alpha: float
+    fit_intercept: bool
+
+    def having(self, **changes: Any) -> Self:
+        """Return the same problem with some fields changed."""
+        return cast(Self, replace(cast(Any, self), **changes))
+
+    @property
+    def floor(self) -> float:
+        """The objective below which gaps are measured against the total weight."""
+        return GAP_FLOOR * float(self.weights.sum())
+
+    @property
+    def enough(self) -> float:
+        """A share of 1e-15 of the weight: rounding."""
+        return 1e-6 * self.floor
+
+    @property
+    @abstractmethod
+    def n_parameters(self) -> int:
+        """How many parameters there are."""
+
+    @abstractmethod
+    def split(self, parameters: Array) -> tuple[Array, Any]:
+        """Return weights and intercept, or a matrix with one row of weights a class and the intercepts."""
+
+    @abstractmethod
+    def join(self, w: Array, b: Any) -> Array:
+        """Return the parameters made of weights and intercepts."""
+
+    @abstractmethod
+    def scales(self, parameters: Array) -> Array:
+        """Return the scale of every loss, or the distinct ones of them, in no particular order."""
+
+    @abstractmethod
+    def smallest_typical_scale(self, parameters: Array) -> float:
+        """Return the smallest, over pairs of classes, of the median positive scale; 0 where some pair has none."""
+
+    @abstractmethod
+    def constant_objective(self) -> float:
+        """Return the objective of the best constant prediction, inf where there is no test of whether it is optimal."""
+
+    def tidied(self, parameters: Array) -> Array:
+        """Return the parameters with what is negligible in them made exactly 0."""
+        return parameters
+
+    @abstractmethod
+    def dual_guess(self, parameters: Array) -> DualGuess:
+        """Return the slopes in u at these parameters as dual weights."""
+
+    @property
+    @abstractmethod
+    def members(self) -> list[NDArray[np.intp]]:
+        """The rows of each class."""
+
+    @abstractmethod
+    def restricted(self, rows: NDArray[np.intp], weights: Array) -> Self:
+        """Return the problem on some rows, with new weights for these."""
+
+    @property
+    def metric_age(self) -> int:
+        """After how many steps a new metric is worth its price."""
+        # a Hessian costs n_features products of all rows, each about 16 times cheaper than one in a pass
+        return max(6, self.rows.n_features // 16)
+
+    def view(self, kind: type[View]) -> View | None:
+        if kind is Curved and self.n_parameters > WIDEST_HESSIAN:
+            return None
+        # said rather than found out: looking for every member of a protocol takes longer than a small step
+        return cast(View, self) if kind in (Smooth, Curved) else super().view(kind)
+
+    def eased(self, delta: float) -> Self:
+        """Return the problem with noise of deviation `delta` on the score itself; itself at 0."""
+        return self.having(bound=EasedSet(self.bound, delta)) if delta > 0 else self
+
+    def thinned(self, n_samples: int) -> Self:
+        """Return the problem on about `n_samples` rows, weighted to stand for all.
+
+        They are taken by a stride within each class, so that no order of the rows can hide one.
+        """
+        stride = max(1, self.rows.n_samples // n_samples)
+        weights = self.weights.copy()
+        parts = []
+        for own in self.members:
+            own = own[self.weights[own] > 0]
+            part = own[::stride]
+            weights[part] *= self.weights[own].sum() / max(self.weights[part].sum(), np.finfo(float).tiny)
+            parts.append(part)
+        chosen = np.sort(np.concatenate(parts))
+        return self.restricted(chosen, weights[chosen])
+
+    @property
+    @abstractmethod
+    def sample_size(self) -> int:
+        """Rows whose Hessian resembles that of all and costs no more than a pass over all of them."""
+
+    @cached_property
+    def sample(self) -> Self:
+        """The problem on `sample_size` rows; itself where that would be most of them."""
+        return self.thinned(self.sample_size) if self.rows.n_samples >= 2 * self.sample_size else self
+
+    def sample_worth_solving(self) -> Self | None:
+        """Return the problem on enough rows to start from its solution, or None where that would be most of them."""
+        if self.rows.n_samples < 3 * self.sample_size or self.rows.n_features > WIDEST_METRIC:
+            return None
+        rarest = min(np.count_nonzero(self.sample.weights[own] > 0) for own in self.sample.members)
+        return self.sample if rarest >= 10 else None
