@@ -190,6 +190,7 @@ def _routed(missing: Array, incidence: Array, stiffness: Array, straight: Array,
     Among these the cheapest, in the sum of squares over stiffness: the flow of a pair is its stiffness times the difference
     of two potentials less its part along the unit vector, and the potentials solve a Laplacian system by conjugate gradients.
     """
+
     def flow(potential: Array) -> Array:
         difference = incidence @ potential
         along = straight * np.einsum("pj,pj->p", difference, unit)

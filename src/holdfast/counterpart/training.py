@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -21,6 +22,10 @@ from holdfast.solvers import Newton, pick
 
 FIRST_EASE, SHRINK, LAST_EASE = 1.0, 0.15, 1e-7
 """Noise on the score that the path starts with, its factor from stage to stage, and where a collapse is suspected."""
+STRAIGHT, FINE = 0.01, 1e-8
+"""Noise on the score from which on the path is all but straight, and what the next step must then promise."""
+PROBE = 50
+"""Steps without easing that tell whether some pair of classes is about to collapse."""
 CLOSE = 2.0
 """The path ends at a noise on the score of so many times the one that the features cause."""
 NOTHING_TO_GAIN = 1e-10
@@ -171,9 +176,10 @@ class _Training:
         *,
         rough: bool = False,
         solver: Solver | None = None,
+        limit: int = sys.maxsize,
     ) -> Solution:
-        """Return what the solver (another one, if given) finds with the steps that are left."""
-        left = max(1, self.max_iter - self.n_iter)
+        """Return what the solver (another one, if given) finds with the steps that are left, `limit` at most."""
+        left = min(max(1, self.max_iter - self.n_iter), limit)
         solver = solver or self.solver
         found = solver.minimise(problem, start, tol=tol, max_iter=left, rough=rough, report=self.report)
         self.n_iter += found.n_iter
@@ -220,20 +226,40 @@ class _Training:
         """
         solver = pick(problem) if rough else self.solver
         theta, delta = np.zeros(problem.n_parameters), FIRST_EASE
+        start, collapsible = theta, not np.isfinite(problem.constant_objective())
+        scale = np.inf if collapsible else 0.0
         while True:
             self.report(f"easing {delta:.2g}")
-            stage = self.minimise(problem.eased(delta), theta, ROUGH, rough=True, solver=solver)
-            theta = stage.parameters
+            eased = problem.eased(delta)
+            stage = self.minimise(eased, start, ROUGH if delta > STRAIGHT else FINE, rough=True, solver=solver)
+            before, theta = theta, stage.parameters
             if self.n_iter >= self.max_iter:
                 return stage
             if delta <= LAST_EASE:
                 # w has shrunk along with the easing: a collapse, it seems, and no place to take steps from
-                if np.isfinite(problem.constant_objective()):
+                if not collapsible:
                     return stage
                 break
-            if delta <= CLOSE * problem.smallest_typical_scale(theta):
+            last, scale = scale, problem.smallest_typical_scale(theta)
+            if delta <= CLOSE * scale and not collapsible:
                 break
-            delta = max(SHRINK * delta, LAST_EASE)
+            if delta <= CLOSE * scale and scale > 0.5 * last:
+                probe = self.minimise(
+                    problem, theta, ROUGH if rough else self.accuracy, rough=rough, solver=solver, limit=PROBE
+                )
+                theta = probe.parameters
+                if problem.smallest_typical_scale(theta) > 0.3 * scale:
+                    if probe.status is Status.SOLVED:
+                        return probe
+                    break
+            shorter = max(SHRINK * delta, LAST_EASE)
+            start = theta
+            if delta <= STRAIGHT:
+                # what collapses shrinks in proportion to the easing
+                ahead = theta + (delta - shorter) / (delta / SHRINK - delta) * (theta - before)
+                values = [problem.eased(shorter).value_and_gradient(point)[0] for point in (theta, ahead)]
+                start = ahead if values[1] < values[0] else theta
+            delta = shorter
         return self.finish(problem, theta, ROUGH if rough else self.accuracy, rough=rough, solver=solver)
 
     def finish(
