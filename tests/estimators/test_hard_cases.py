@@ -87,7 +87,7 @@ def test_bound_is_valid_and_tight_for_features_on_very_different_scales(share, e
     assert_allclose(scaled.objective_, plain.objective_, rtol=1e-6)
     assert scaled.gap_ <= 1e-6
     # a poor point has a valid bound too
-    problem = GaussianRobustClassifier(loss="hinge")._problem(X * scale, y, None, {"X_std": S * scale})
+    problem = GaussianRobustClassifier(loss="hinge")._problems(X * scale, y, None, {"X_std": S * scale})[0]
     poor = certificate(problem, np.array([0.1, 0.0]), 0.0)
     assert poor.lower_bound <= plain.objective_ * (1 + 1e-9)
 
@@ -162,7 +162,7 @@ def test_bound_near_the_optimum_is_tight_with_an_exact_feature(rng):
     y = (X[:, 0] + X[:, 2] + 0.7 * rng.normal(size=80) > 0.2).astype(int)
     noise = GaussianNoise(std=[0.5, 0.3, 0.0])
     model = GaussianRobustClassifier(noise, loss="hinge").fit(X, y)
-    problem = model._problem(X, y, None, {})
+    problem = model._problems(X, y, None, {})[0]
     for error in (1e-2, 1e-3):
         near = model.coef_[0] * (1 + error * np.array([1.0, -2.0, -1.0]))
         proof = certificate(problem, near, model.intercept_[0])

@@ -32,6 +32,8 @@ class Certificate(NamedTuple):
     """(objective - lower_bound) / max(objective, floor), never negative."""
     norm_bound: float = np.inf
     """A number that the optimal weights' l2 norm cannot exceed; inf where none is known."""
+    dual: Array | None = None
+    """The dual weights, times the rows' own, that prove the bound, shape (n_samples,) or (n_samples, n_classes)."""
 
 
 @singledispatch
@@ -60,17 +62,19 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     scores, t = problem.rows.dot(w), problem.bound.support(w)
     if problem.loss.has_dual:
         objective, slopes = slopes_at_best_scale(_BinaryRay(problem, scores, t, w, b))
-        bound, pull = _dual_bound(problem, DualGuess(slopes, w, t) if dual is None else dual)
-    else:
-        objective, bound, pull = _strong_convexity_bound(problem, scores, t, w, b)
+        bound, pull, proof = _dual_bound(problem, DualGuess(slopes, w, t) if dual is None else dual)
+        return certified(objective, bound, problem.floor, problem.norm_bound(pull), proof)
+    objective, bound, pull = _strong_convexity_bound(problem, scores, t, w, b)
     return certified(objective, bound, problem.floor, problem.norm_bound(pull))
 
 
-def certified(objective: float, bound: float, floor: float, norm_bound: float) -> Certificate:
+def certified(
+    objective: float, bound: float, floor: float, norm_bound: float, dual: Array | None = None
+) -> Certificate:
     """Return what an objective and a lower bound prove, every loss being nonnegative."""
     bound = max(bound, 0.0) if bound > -np.inf else bound
     gap = max(objective - bound, 0.0) / max(abs(objective), floor)
-    return Certificate(objective, float(min(bound, objective)), float(gap), norm_bound)
+    return Certificate(objective, float(min(bound, objective)), float(gap), norm_bound, dual)
 
 
 class Point(NamedTuple):
@@ -186,8 +190,8 @@ class _BinaryRay:
         return np.array([[rr, rb], [rb, np.sum(uu)]])[self.free, self.free]
 
 
-def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, Array]:
-    """Return the dual objective of the guess made feasible, and the pull that the norm bound needs."""
+def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, Array, Array]:
+    """Return the dual objective of the guess made feasible, the pull that the norm bound needs, and the dual weights."""
     c, y = problem.weights, problem.signs
     a = np.clip(guess.slopes, 0.0, 1.0)
     exact = problem.bound.exact_features(problem.rows.n_features)
@@ -202,7 +206,8 @@ def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, A
     # by Cauchy's inequality no less than sum c a |x_j|, from which V_j came; where all features alike have noise, not needed
     sizes = None if problem.bound.is_isotropic else float(np.sum(c * a)) * np.sqrt(problem.rows.column_squares)
     claim = Claim(lambda: problem.bound, c, a, V, guess.scale, guess.direction, problem.alpha, sizes)
-    return dual_objective(problem.loss, [claim]), pull
+    bound, share = dual_objective(problem.loss, [claim])
+    return bound, pull, share * c * a
 
 
 def _without_pull_on_exact_features(problem: MarginScaleProblem, a: Array, exact: NDArray[np.bool_]) -> Array:
@@ -285,8 +290,8 @@ def largest_share(loss: Loss, claims: Sequence[Claim]) -> float:
     return 0.0
 
 
-def dual_objective(loss: Loss, claims: Sequence[Claim]) -> float:
-    """Return the best dual objective over multiples of the dual weights.
+def dual_objective(loss: Loss, claims: Sequence[Claim]) -> tuple[float, float]:
+    """Return the best dual objective over multiples in [0, 1] of the dual weights, and that multiple.
 
     Without a ridge the budgets must cover what is pulled; with one, what they do not cover costs its square / 2 alpha.
     """
@@ -304,12 +309,13 @@ def dual_objective(loss: Loss, claims: Sequence[Claim]) -> float:
         return value(k) - penalty
 
     if claims[0].alpha == 0:
-        return value(largest_share(loss, claims))
+        share = largest_share(loss, claims)
+        return value(share), share
     whole = penalised(1.0)
     if whole > 0.5 * value(1.0):
-        return whole
+        return whole, 1.0
     found = minimize_scalar(lambda k: -penalised(k), bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-10})
-    return max(whole, -float(found.fun))
+    return max((whole, 1.0), (-float(found.fun), float(found.x)))
 
 
 def _strong_convexity_bound(

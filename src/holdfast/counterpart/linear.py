@@ -63,6 +63,10 @@ class LinearProblem(Problem):
         """Return the parameters made of weights and intercepts."""
 
     @abstractmethod
+    def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
+        """Return the objective and its gradient."""
+
+    @abstractmethod
     def scales(self, parameters: Array) -> Array:
         """Return the scale of every loss, or the distinct ones of them, in no particular order."""
 
@@ -81,6 +85,10 @@ class LinearProblem(Problem):
     @abstractmethod
     def dual_guess(self, parameters: Array) -> DualGuess:
         """Return the slopes in u at these parameters as dual weights."""
+
+    @abstractmethod
+    def signed(self, dual: Array) -> Array:
+        """Return how strongly, and which way, each row pulls at the weights, given a certificate's dual weights."""
 
     @property
     @abstractmethod

@@ -142,6 +142,9 @@ class MarginScaleProblem(LinearProblem):
         bound = self.bound.take(rows)
         return replace(self, rows=self.rows.take(rows), signs=self.signs[rows], weights=weights, bound=bound)
 
+    def signed(self, dual: Array) -> Array:
+        return self.signs * dual
+
     def scales(self, parameters: Array) -> Array:
         return self.bound.support(self.split(parameters)[0])
 

@@ -219,6 +219,9 @@ class PairwiseProblem(LinearProblem):
         bound = self.bound.take(rows)
         return replace(self, rows=self.rows.take(rows), labels=self.labels[rows], weights=weights, bound=bound)
 
+    def signed(self, dual: Array) -> Array:
+        return dual
+
     def pair_scales(self, W: Array, summary: Any) -> Array:
         """Return a summary of the positive scales of each pair's rows, shape (n_classes, n_classes), inf on the diagonal."""
         out = np.full((self.n_classes, self.n_classes), np.inf)

@@ -46,7 +46,8 @@ def certificate_of_pairs(problem: PairwiseProblem, W: Array, b: Array, dual: Dua
         dual = DualGuess(slopes.reshape(t.shape), W, t)
     else:
         objective = ray.evaluate(ray.start).value
-    return certified(objective, _dual_bound(problem, dual), problem.floor, problem.norm_bound())
+    bound, proof = _dual_bound(problem, dual)
+    return certified(objective, bound, problem.floor, problem.norm_bound(), proof)
 
 
 class _PairwiseRay:
@@ -103,8 +104,8 @@ class _PairwiseRay:
         return slopes + ut * (step[0] * self.t) - uu * (step[0] * self.leads + self._handicaps(step))
 
 
-def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> float:
-    """Return the dual objective of the guess made feasible."""
+def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array]:
+    """Return the dual objective of the guess made feasible, and how strongly each row pulls at each class."""
     C, c, labels = problem.n_classes, problem.weights, problem.labels
     foreign = labels[:, None] != np.arange(C)
     a = np.where(foreign, np.clip(guess.slopes, 0.0, 1.0), 0.0)
@@ -135,7 +136,8 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> float:
                 sizes,
             )
         )
-    return dual_objective(problem.loss, claims)
+    bound, share = dual_objective(problem.loss, claims)
+    return bound, share * R
 
 
 def _circulating(flow: Array) -> Array:

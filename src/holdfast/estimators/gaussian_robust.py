@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from contextlib import nullcontext
+from itertools import combinations
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -19,12 +22,13 @@ from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.loss import Array, Loss
 from holdfast._core.parameters import resolve
 from holdfast._core.progress import reporter
-from holdfast._core.solution import Status
+from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast._core.version import __version__
-from holdfast.counterpart import MarginScaleProblem, critical_factor, majority, train
+from holdfast.counterpart import Certificate, MarginScaleProblem, PairwiseProblem, critical_factor, majority, train
 from holdfast.data import rows_of
-from holdfast.estimators.inputs import binary_signs, number, one_blas_thread, row_weights
+from holdfast.estimators.callbacks import CallbackSupportMixin, announced, with_callbacks
+from holdfast.estimators.inputs import class_codes, number, one_blas_thread, row_weights
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
 from holdfast.uncertainty import GaussianNoise
 
@@ -50,7 +54,7 @@ def _is_proper(estimator: GaussianRobustClassifier) -> bool:
     return True
 
 
-class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
+class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     r"""Linear classifier trained for the loss that Gaussian noise on the features makes it expect.
 
     Minimises over w and b
@@ -71,6 +75,14 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
     All but the logistic are perspective losses :math:`t f(u/t)`. With a free intercept and classes of unequal weight they
     *collapse* at a finite noise: w = 0 is then exactly optimal and all predictions are alike. That is never assumed but
     proved, and said in a :class:`CollapseWarning`; see :func:`critical_noise`. The logistic loss does not collapse.
+
+    With more than two classes the perspective losses are added up over all pairs of classes and minimised jointly,
+
+    .. math:: \sum_i c_i \sum_{k \ne y_i} \ell(u_{ik}, t_i(w_{y_i} - w_k)) + \alpha \sum_k |w_k|^2, \qquad
+              u_{ik} = 1 - (w_{y_i} - w_k)^\top x_i - (b_{y_i} - b_k), \qquad \textstyle\sum_k w_k = 0,
+
+    published as M-GURU for the hinge; with two classes that is the problem above. Then pairs of classes may collapse,
+    w_k = w_l, which is said too. The logistic loss is fitted one class against the rest.
 
     Noise that is the same in all directions (a single number) changes the classifier little beyond what a re-tuned ridge
     does; what pays is knowing which features, rows or directions are noisy.
@@ -108,10 +120,11 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
 
     Attributes
     ----------
-    coef_ : ndarray of shape (1, n_features)
-    intercept_ : ndarray of shape (1,)
-    classes_ : ndarray of shape (2,)
-        Sorted; a positive score means ``classes_[1]``.
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        With more than two classes one row each; the rows of a joint fit sum to 0.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+        Sorted; with two classes a positive score means ``classes_[1]``.
     objective_ : float
         The objective at the fitted coefficients.
     lower_bound_ : float
@@ -120,8 +133,15 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
         (objective_ - lower_bound_) / max(objective_, 1e-9 * total weight), recomputed from the data in float64.
     collapsed_ : bool
         Whether w = 0 has been certified as optimal.
+    collapsed_pairs_ : ndarray of shape (n_pairs, 2)
+        Pairs of classes that the certified optimum does not tell apart: their weights are the same.
+    dual_coef_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
+        The dual weights that prove `lower_bound_`: ``dual_coef_ @ X`` is the pull of the rows on the weights,
+        :math:`\sum_i c_i a_i y_i x_i`, and without a ridge its absolute values add up to `lower_bound_` (with several classes
+        to twice that). Rows with an entry near 0 do not carry the model; see `carrying_rows`. Only for the perspective losses.
     norm_bound_ : float
-        A bound on the l2 norm of the optimal w, known before training; inf where none is known.
+        A bound on the l2 norm of the optimal w (of the optimal `coef_` for several classes), known before training; inf
+        where none is known.
     n_iter_ : int
     solution_ : dict
         How the solver ended: status, advice, solver, n_iter, objective, lower_bound.
@@ -179,9 +199,9 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.classifier_tags.multi_class = False
         return tags
 
+    @with_callbacks
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, X_std: Any = None, X_cov: Any = None, X_factor: Any = None
     ) -> Self:
@@ -191,7 +211,7 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-            Two classes.
+            Two classes or more.
         sample_weight : array-like of shape (n_samples,), default=None
         X_std : array-like of shape (n_samples, n_features), default=None
             Standard deviation of each entry's own, independent error.
@@ -200,36 +220,31 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
         X_factor : array-like of shape (n_samples, n_features, r), default=None
             A factor F of each row's covariance F F'.
         """
-        problem = self._problem(X, y, sample_weight, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
-        n, d = problem.rows.n_samples, problem.rows.n_features
-        with nullcontext() if n * d * d >= MANY_THREADS else one_blas_thread:
-            found, proof = train(
-                problem,
-                self.solver,
-                tol=number(self.tol, f"{NAME}(tol", strictly=True),
-                max_iter=self._max_iter(),
-                start=self._start(problem),
-                report=reporter(self.verbose),
-            )
-        w, b = problem.split(found.parameters)
-        self.coef_, self.intercept_ = w.reshape(1, -1), np.array([b])
-        self.objective_, self.lower_bound_, self.gap_, self.norm_bound_ = proof
-        self.collapsed_ = bool(found.status is Status.SOLVED and problem.loss.is_homogeneous and not np.any(w))
-        self.n_iter_ = max(1, found.n_iter)
-        self.solution_ = found.summary()
+        problems = self._problems(X, y, sample_weight, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
         self.row_noise_ = any(value is not None for value in (X_std, X_cov, X_factor))
-        self.holdfast_version_ = __version__
-        self._warn(problem, found.status)
+        tol, max_iter = number(self.tol, f"{NAME}(tol", strictly=True), self._max_iter()
+        report, finished = announced(self, reporter(self.verbose), X, y)
+        n, d = problems[0].rows.n_samples, problems[0].rows.n_features
+        with nullcontext() if n * d * d >= MANY_THREADS else one_blas_thread:
+            fits = [
+                train(problem, self.solver, tol=tol, max_iter=max_iter, start=start, report=report)
+                for problem, start in zip(problems, self._starts(problems), strict=True)
+            ]
+        self._unpack(problems, fits)
+        self._warn(problems)
+        finished()
         return self
 
-    def _problem(self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]) -> MarginScaleProblem:
-        """Return the problem that `fit` has to solve, all input having been checked."""
+    def _problems(
+        self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]
+    ) -> list[MarginScaleProblem] | list[PairwiseProblem]:
+        """Return the problem that `fit` has to solve, or one a class, all input having been checked."""
         loss = self._loss()
         alpha = number(self._alpha(loss), f"{NAME}(alpha")
         _check_columns(X, metadata)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
-        self.classes_, signs = binary_signs(y, NAME)
-        weights = row_weights(sample_weight, self.class_weight, X, signs, self.classes_, NAME)
+        self.classes_, codes = class_codes(y, NAME)
+        weights = row_weights(sample_weight, self.class_weight, X, codes, self.classes_, NAME)
         noise = self._noise()
         for name in metadata:
             if metadata[name] is not None and name not in noise.metadata:
@@ -241,7 +256,44 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
                 "Give noise > 0 (it multiplies X_std and the like), or use sklearn.svm.LinearSVC. "
                 "(loss='logistic' takes noise=0: logistic regression.)"
             )
-        return MarginScaleProblem(rows_of(X), signs, weights, loss, bound, alpha, bool(self.fit_intercept))
+        rows, fit_intercept = rows_of(X), bool(self.fit_intercept)
+        if len(self.classes_) > 2 and loss.is_homogeneous:
+            return [PairwiseProblem(rows, codes, weights, loss, bound, alpha, fit_intercept)]
+        positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
+        return [
+            MarginScaleProblem(rows, np.where(codes == k, 1.0, -1.0), weights, loss, bound, alpha, fit_intercept)
+            for k in positives
+        ]
+
+    def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> None:
+        """Set the fitted attributes."""
+        parts = [problem.split(found.parameters) for problem, (found, _) in zip(problems, fits, strict=True)]
+        self.coef_ = np.concatenate([np.atleast_2d(w) for w, _ in parts])
+        self.intercept_ = np.concatenate([np.atleast_1d(b) for _, b in parts])
+        if len(problems) < len(self.coef_):
+            self.coef_, self.intercept_ = self.coef_ - self.coef_.mean(axis=0), self.intercept_ - self.intercept_.mean()
+        self.objective_ = float(sum(proof.objective for _, proof in fits))
+        self.lower_bound_ = float(sum(proof.lower_bound for _, proof in fits))
+        floor = sum(problem.floor for problem in problems)
+        self.gap_ = float((self.objective_ - self.lower_bound_) / max(self.objective_, floor))
+        self.norm_bound_ = float(max(proof.norm_bound for _, proof in fits))
+        worst = min((found for found, _ in fits), key=lambda found: found.status is Status.SOLVED)
+        self.n_iter_ = max(1, *(found.n_iter for found, _ in fits))
+        self.solution_ = worst.summary() | {"objective": self.objective_, "lower_bound": self.lower_bound_}
+        solved = worst.status is Status.SOLVED and problems[0].loss.is_homogeneous
+        self.collapsed_ = bool(solved and not np.any(self.coef_))
+        W = self.coef_ if len(self.coef_) > 1 else np.concatenate([0 * self.coef_, self.coef_])
+        pairs = [pair for pair in combinations(range(len(W)), 2) if solved and np.array_equal(*W[list(pair)])]
+        self.collapsed_pairs_ = self.classes_[np.array(pairs, dtype=np.intp).reshape(-1, 2)]
+        self.__dict__.pop("dual_coef_", None)
+        if all(proof.dual is not None for _, proof in fits):
+            self.dual_coef_ = np.concatenate(
+                [
+                    np.atleast_2d(problem.signed(proof.dual).T)
+                    for problem, (_, proof) in zip(problems, fits, strict=True)
+                ]
+            )
+        self.holdfast_version_ = __version__
 
     def _loss(self) -> Loss:
         loss = resolve(self.loss, LOSSES, f"{NAME}(loss=%s)")
@@ -270,43 +322,67 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"{NAME}(max_iter={self.max_iter!r}): must be an integer >= 1.")
         return int(self.max_iter)
 
-    def _start(self, problem: MarginScaleProblem) -> Array | None:
-        if not self.warm_start or not hasattr(self, "coef_") or self.coef_.shape[1] != problem.rows.n_features:
-            return None
-        return problem.join(self.coef_[0], float(self.intercept_[0]))
+    def _starts(self, problems: Sequence[Any]) -> list[Array | None]:
+        """Return where to start: at the last fit, with `warm_start` and where it was of the same shape."""
+        shape = (problems[0].rows.n_features,)
+        rows = 1 if len(self.classes_) == 2 else len(self.classes_)
+        if not self.warm_start or getattr(self, "coef_", np.zeros(0)).shape != (rows, *shape):
+            return [None] * len(problems)
+        if len(problems) == rows:
+            return [p.join(w, float(b)) for p, w, b in zip(problems, self.coef_, self.intercept_, strict=True)]
+        return [problems[0].join(self.coef_, self.intercept_)]
 
-    def _warn(self, problem: MarginScaleProblem, status: Status) -> None:
+    def _warn(self, problems: Sequence[Any]) -> None:
+        """Say what collapsed, and what is not certified, with the cure."""
+        unbalanced = "Use class_weight='balanced', loss='logistic', or less noise"
         if self.collapsed_:
-            negative, positive = problem.class_weights()
-            cure = (
-                f"The classes weigh {negative:g} and {positive:g}. Use class_weight='balanced', loss='logistic', or less "
-                "noise (critical_noise says from where on)."
-            )
-            if not self.fit_intercept or majority(problem) == 0:
+            weights = ", ".join(f"{weight:g}" for weight in problems[0].class_weights())
+            cure = f"The classes weigh {weights}. {unbalanced} (critical_noise says from where on)."
+            if isinstance(problems[0], MarginScaleProblem) and (not self.fit_intercept or majority(problems[0]) == 0):
                 cure = "The means of the classes coincide: no linear model can tell them apart by these features."
             warnings.warn(
                 f"w = 0 is the best model under this noise, certified: every prediction is the same. {cure}",
                 CollapseWarning,
                 stacklevel=3,
             )
+        elif len(self.collapsed_pairs_):
+            pairs = ", ".join(f"{a!r} and {b!r}" for a, b in self.collapsed_pairs_.tolist())
+            warnings.warn(
+                f"The best model under this noise does not tell apart the classes {pairs}: their weights are the same, "
+                f"certified to a gap of {self.gap_:.1g}, and the heavier one is predicted. {unbalanced}.",
+                CollapseWarning,
+                stacklevel=3,
+            )
+        status = Status[str(self.solution_["status"]).upper()]
         if status is not Status.SOLVED:
             warnings.warn(
                 f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {status.value}", ConvergenceWarning, stacklevel=3
             )
 
     def decision_function(self, X: Any) -> Array:
-        """Return the score w'x + b of each row, shape (n_samples,); positive means ``classes_[1]``."""
+        """Return the scores w'x + b.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Two classes: positive means ``classes_[1]``. More: the class with the highest score is predicted.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return np.asarray(safe_sparse_dot(X, self.coef_[0], dense_output=True) + self.intercept_[0])
+        scores = np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
+        return scores.ravel() if len(self.coef_) == 1 else scores
 
     def predict(self, X: Any) -> Any:
         """Return the predicted class of each row, shape (n_samples,)."""
-        positive = self.decision_function(X) > 0
-        return self.classes_[positive.astype(int)]
+        codes = _codes(self.decision_function(X))
+        return self.classes_[codes]
 
     def flip_probability(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
-        r"""Return the exact probability that the noise changes each prediction, :math:`\Phi(-|w^\top x + b| / t)`.
+        r"""Return the probability that the noise changes each prediction.
+
+        Two classes: exact, :math:`\Phi(-|w^\top x + b| / t)`. More: the *upper bound*
+        :math:`\sum_{l \ne k} \Phi(-(f_k - f_l) / t_{kl})`, at most 1, where k is predicted, f are the scores and
+        :math:`t_{kl}` is the deviation that the noise gives to their difference.
 
         Parameters
         ----------
@@ -319,12 +395,16 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Between 0 and 0.5; 0 where there is no noise.
+            With two classes between 0 and 0.5; 0 where there is no noise.
         """
         scores = self.decision_function(X)
-        t = self._known_score_noise(len(scores), {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
-        z = np.divide(np.abs(scores), t, out=np.full(scores.shape, np.inf), where=t > 0)
-        return ndtr(-z)
+        t = self._known_score_std(scores, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
+        if scores.ndim == 1:
+            return ndtr(-_in_deviations(np.abs(scores), t))
+        codes = _codes(scores)
+        flips = ndtr(-_in_deviations(np.take_along_axis(scores, codes[:, None], axis=1) - scores, t))
+        np.put_along_axis(flips, codes[:, None], 0.0, axis=1)
+        return np.minimum(flips.sum(axis=1), 1.0)
 
     def score_std(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         r"""Return the standard deviation :math:`t = \sqrt{w^\top C w}` that the noise gives to each row's score.
@@ -333,49 +413,86 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_samples,)
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            More than two classes: the deviation of the predicted class's lead over each class, 0 for itself.
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return self._known_score_noise(X.shape[0], {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
+        scores = self.decision_function(X)
+        return self._known_score_std(scores, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
 
     @available_if(_is_proper)
     def predict_proba(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         r"""Return class probabilities :math:`\mathbb E\,\mathrm{sigmoid}(w^\top x + b + tZ)`, moderated by each row's noise.
 
         Only with ``loss="logistic"``. Takes noise as `flip_probability` does; a model fitted with the noise of each row and
-        given none here returns plain, unmoderated probabilities.
+        given none here returns plain, unmoderated probabilities. More than two classes: those of each class against the rest,
+        made to sum to 1, with the root mean square of the classes' deviations for t, so that the likeliest is predicted.
 
         Returns
         -------
-        ndarray of shape (n_samples, 2)
+        ndarray of shape (n_samples, n_classes)
         """
         scores = self.decision_function(X)
-        t = self._score_noise(len(scores), {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
-        positive = self._loss().evaluate(1.0 + scores, np.array(0.0) if t is None else t)[1]
-        return np.column_stack([1.0 - positive, positive])
+        scores = scores.reshape(len(scores), -1)
+        noise = self._stated_noise(len(scores), {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
+        loss = self._loss()
+        squares = [np.zeros(()) if noise is None else np.square(noise.support(w)) for w in self.coef_]
+        t = np.sqrt(np.mean(squares, axis=0))
+        positive = np.column_stack([loss.evaluate(1.0 + score, t)[1] for score in scores.T])
+        if len(self.coef_) == 1:
+            return np.column_stack([1.0 - positive, positive])
+        # far from every class all probabilities may underflow
+        total = positive.sum(axis=1, keepdims=True)
+        return np.where(total > 0, positive / np.where(total > 0, total, 1.0), 1.0 / len(self.coef_))
 
     @available_if(_is_proper)
     def predict_log_proba(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         """Return the logarithm of `predict_proba`."""
         return np.log(self.predict_proba(X, X_std=X_std, X_cov=X_cov, X_factor=X_factor))
 
-    def _known_score_noise(self, n_samples: int, metadata: dict[str, Any]) -> Array:
-        """Return the standard deviation of each score, shape (n_samples,)."""
-        t = self._score_noise(n_samples, metadata)
-        if t is None:
+    def carrying_rows(self, share: float = 0.9) -> NDArray[np.intp]:
+        """Return the fewest training rows that carry `share` of the model, heaviest first.
+
+        A row's weight is the sum of its entries in \\|`dual_coef_`\\|; only for the perspective losses.
+        """
+        check_is_fitted(self, "dual_coef_")
+        weight = np.abs(self.dual_coef_).sum(axis=0)
+        order = np.argsort(-weight, kind="stable")
+        reached = np.cumsum(weight[order]) >= share * weight.sum()
+        return order[: int(np.argmax(reached)) + 1] if np.any(weight) else order[:0]
+
+    def _known_score_std(self, scores: Array, metadata: dict[str, Any]) -> Array:
+        """Return the standard deviation of each score, or of each lead of the predicted class, in the shape of `scores`."""
+        noise = self._stated_noise(len(scores), metadata)
+        if noise is None:
             raise ValueError(
                 f"{NAME}: this model was fitted with the noise of each row, so it needs theirs here too. "
                 "Pass X_std, X_cov or X_factor (zeros for exact rows)."
             )
-        return np.array(np.broadcast_to(t, n_samples))
+        if scores.ndim == 1:
+            return np.array(np.broadcast_to(noise.support(self.coef_[0]), len(scores)))
+        t, codes = np.zeros_like(scores), _codes(scores)
+        for k, w in enumerate(self.coef_):
+            rows = np.flatnonzero(codes == k)
+            own = noise.take(rows)
+            for other in range(len(self.coef_)):
+                t[rows, other] = own.support(w - self.coef_[other])
+        return t
 
-    def _score_noise(self, n_samples: int, metadata: dict[str, Any]) -> Array | None:
-        """Return the standard deviation of each score, or None where the rows' noise is known to differ and is not given."""
-        w = self.coef_[0]
+    def _stated_noise(self, n_samples: int, metadata: dict[str, Any]) -> BoundSet | None:
+        """Return the rows' noise, or None where it is known to differ by row and is not given."""
         if any(value is not None for value in metadata.values()):
-            return _bind(GaussianNoise(), n_samples, metadata, w)
-        return None if self.row_noise_ else _bind(self._noise(), n_samples, {}, w)
+            return GaussianNoise().at(n_samples, self.coef_.shape[1], metadata)
+        return None if self.row_noise_ else self._noise().at(n_samples, self.coef_.shape[1], {})
+
+
+def _codes(scores: Array) -> NDArray[np.intp]:
+    """Return the number of the predicted class."""
+    return (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)
+
+
+def _in_deviations(lead: Array, t: Array) -> Array:
+    """Return lead / t, inf where there is no noise."""
+    return np.divide(lead, t, out=np.full(lead.shape, np.inf), where=t > 0)
 
 
 def _check_columns(X: Any, metadata: dict[str, Any]) -> None:
@@ -385,11 +502,6 @@ def _check_columns(X: Any, metadata: dict[str, Any]) -> None:
             raise ValueError(
                 f"{name} has the columns {list(value.columns)}, X has {list(X.columns)}. Give both the same."
             )
-
-
-def _bind(noise: UncertaintySet, n_samples: int, metadata: dict[str, Any], w: Array) -> Array:
-    bound: BoundSet = noise.at(n_samples, len(w), metadata)
-    return bound.support(w)
 
 
 def critical_noise(
@@ -425,5 +537,11 @@ def critical_noise(
     1531
     """
     model = GaussianRobustClassifier(noise, loss=loss, class_weight=class_weight, alpha=0.0)
+    problem = model._problems(X, y, sample_weight, {})[0]
+    if len(model.classes_) > 2:
+        raise ValueError(
+            f"critical_noise(X, y): y has {len(model.classes_)} classes. It is defined for two; with more, pairs of classes "
+            "collapse one by one: call it on the rows of a pair, or look at collapsed_pairs_ of a fit."
+        )
     with one_blas_thread:
-        return critical_factor(model._problem(X, y, sample_weight, {}))
+        return critical_factor(cast(MarginScaleProblem, problem))

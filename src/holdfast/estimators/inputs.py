@@ -10,45 +10,41 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 from threadpoolctl import ThreadpoolController
 
 Array = NDArray[np.float64]
 
 
-def binary_signs(y: Any, name: str) -> tuple[NDArray[Any], Array]:
-    """Return the two sorted classes and y as -1 and +1."""
+def class_codes(y: Any, name: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the sorted classes, two at least, and y as 0, 1, ..."""
     check_classification_targets(y)
-    classes = _two_classes(y)
+    classes, codes = _two_classes(y) or np.unique(y, return_inverse=True)
     if len(classes) == 1:
         raise ValueError(
             f"{name}.fit: y contains one class only, {classes[0]!r}. A classifier needs rows of two classes."
         )
-    if len(classes) > 2:
-        # the first sentence is the one scikit-learn's own checks look for
-        raise ValueError(
-            f"Only binary classification is supported. The type of the target is {type_of_target(y)}. "
-            f"y has {len(classes)} classes; wrap the estimator in sklearn.multiclass.OneVsRestClassifier "
-            "(with X_std and the like: sklearn.set_config(enable_metadata_routing=True) and set_fit_request)."
-        )
-    return classes, np.where(y == classes[1], 1.0, -1.0)
+    return classes, codes.astype(np.intp, copy=False)
 
 
-def _two_classes(y: NDArray[Any]) -> NDArray[Any]:
-    """Return the sorted classes, by comparisons instead of a sort where there are two, as there should be."""
+def _two_classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
+    """Return the sorted classes and codes by comparisons instead of a sort, None where there are not just two."""
     others = y[y != y[0]]
-    if len(others) and not np.any(others != others[0]):
-        return np.sort(np.array([y[0], others[0]], dtype=y.dtype))
-    return np.unique(y)
+    if len(others) == 0 or np.any(others != others[0]):
+        return None
+    classes = np.sort(np.array([y[0], others[0]], dtype=y.dtype))
+    return classes, y == classes[1]
 
 
-def row_weights(sample_weight: Any, class_weight: Any, X: Any, signs: Array, classes: NDArray[Any], name: str) -> Array:
+def row_weights(
+    sample_weight: Any, class_weight: Any, X: Any, codes: NDArray[np.intp], classes: NDArray[Any], name: str
+) -> Array:
     """Return the weight of each row, float64, made of sample_weight and class_weight."""
     weights = np.asarray(
         _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True), dtype=np.float64
     )
-    totals = np.array([weights @ (signs < 0), weights @ (signs > 0)])
+    totals = np.asarray(np.bincount(codes, weights, len(classes)), dtype=np.float64)
     if not np.all(np.isfinite(totals)):
         raise ValueError(f"{name}.fit: sample_weight sums to infinity. Scale it down.")
     if np.any(totals <= 0):
@@ -58,15 +54,14 @@ def row_weights(sample_weight: Any, class_weight: Any, X: Any, signs: Array, cla
             else f"is zero for every row of class {classes[np.argmin(totals)]!r}"
         )
         raise ValueError(f"{name}.fit: sample_weight {what}. Give some row of each class a positive weight.")
-    factors = _class_factors(class_weight, totals, classes, name)
-    return weights * np.where(signs > 0, factors[1], factors[0])
+    return weights * _class_factors(class_weight, totals, classes, name)[codes]
 
 
 def _class_factors(class_weight: Any, totals: Array, classes: NDArray[Any], name: str) -> Array:
     if class_weight is None:
-        return np.ones(2)
+        return np.ones(len(classes))
     if isinstance(class_weight, str) and class_weight == "balanced":
-        return totals.sum() / (2 * totals)
+        return totals.sum() / (len(classes) * totals)
     if not isinstance(class_weight, Mapping):
         raise ValueError(
             f"{name}(class_weight={class_weight!r}): give None, 'balanced', or a dict from class to weight."

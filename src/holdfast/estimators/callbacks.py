@@ -1,0 +1,41 @@
+"""scikit-learn's callbacks (1.9 and later): every step of a fit is a task they hear of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast._core.solver import Report
+
+try:
+    from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
+    from sklearn.callback import with_callbacks as with_callbacks
+except ImportError:  # scikit-learn < 1.9 has none
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Nothing: this version of scikit-learn has no callbacks."""
+
+    def with_callbacks(method: Any) -> Any:
+        """Return the method as it is."""
+        return method
+
+
+def announced(estimator: Any, report: Report, X: Any, y: Any) -> tuple[Report, Any]:
+    """Return `report` made to tell the estimator's callbacks of every line too, and a function to call at the end of fit."""
+    if not hasattr(estimator, "_init_callback_context"):
+        return report, lambda: None
+    context = estimator._init_callback_context(max_subtasks=None)
+    context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+
+    def finished() -> None:
+        context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
+
+    if not getattr(estimator, "_skl_callbacks", None):
+        return report, finished
+
+    def step(message: str) -> None:
+        report(message)
+        task = context.subcontext(task_name=message)
+        task.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+        task.call_on_fit_task_end(estimator=estimator, X=X, y=y)
+
+    return step, finished
