@@ -2,3 +2,6 @@
 
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier as GaussianRobustClassifier
 from holdfast.estimators.gaussian_robust import critical_noise as critical_noise
+from holdfast.estimators.gaussian_robust_cv import GaussianRobustClassifierCV as GaussianRobustClassifierCV
+from holdfast.estimators.gaussian_robust_cv import NoisePath as NoisePath
+from holdfast.estimators.gaussian_robust_cv import noise_path as noise_path

@@ -324,13 +324,17 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
 
     def _starts(self, problems: Sequence[Any]) -> list[Array | None]:
         """Return where to start: at the last fit, with `warm_start` and where it was of the same shape."""
-        shape = (problems[0].rows.n_features,)
         rows = 1 if len(self.classes_) == 2 else len(self.classes_)
-        if not self.warm_start or getattr(self, "coef_", np.zeros(0)).shape != (rows, *shape):
+        same = getattr(self, "coef_", np.zeros(0)).shape == (rows, problems[0].rows.n_features)
+        if not self.warm_start or not same:
             return [None] * len(problems)
-        if len(problems) == rows:
-            return [p.join(w, float(b)) for p, w, b in zip(problems, self.coef_, self.intercept_, strict=True)]
-        return [problems[0].join(self.coef_, self.intercept_)]
+        return self._joined(problems, self.coef_, self.intercept_)
+
+    def _joined(self, problems: Sequence[Any], coef: Array, intercept: Array) -> list[Any]:
+        """Return each problem's parameters."""
+        if len(problems) == len(coef):
+            return [p.join(w, float(b)) for p, w, b in zip(problems, coef, intercept, strict=True)]
+        return [problems[0].join(coef, intercept)]
 
     def _warn(self, problems: Sequence[Any]) -> None:
         """Say what collapsed, and what is not certified, with the cure."""
@@ -374,7 +378,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
 
     def predict(self, X: Any) -> Any:
         """Return the predicted class of each row, shape (n_samples,)."""
-        codes = _codes(self.decision_function(X))
+        codes = predicted_codes(self.decision_function(X))
         return self.classes_[codes]
 
     def flip_probability(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
@@ -400,9 +404,9 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         scores = self.decision_function(X)
         t = self._known_score_std(scores, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
         if scores.ndim == 1:
-            return ndtr(-_in_deviations(np.abs(scores), t))
-        codes = _codes(scores)
-        flips = ndtr(-_in_deviations(np.take_along_axis(scores, codes[:, None], axis=1) - scores, t))
+            return ndtr(-in_deviations(np.abs(scores), t))
+        codes = predicted_codes(scores)
+        flips = ndtr(-in_deviations(np.take_along_axis(scores, codes[:, None], axis=1) - scores, t))
         np.put_along_axis(flips, codes[:, None], 0.0, axis=1)
         return np.minimum(flips.sum(axis=1), 1.0)
 
@@ -470,7 +474,11 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
             )
         if scores.ndim == 1:
             return np.array(np.broadcast_to(noise.support(self.coef_[0]), len(scores)))
-        t, codes = np.zeros_like(scores), _codes(scores)
+        return self._lead_std(noise, predicted_codes(scores))
+
+    def _lead_std(self, noise: BoundSet, codes: NDArray[np.intp]) -> Array:
+        """Return the deviation of the lead of class `codes` over each class, shape (n_samples, n_classes)."""
+        t = np.zeros((len(codes), len(self.coef_)))
         for k, w in enumerate(self.coef_):
             rows = np.flatnonzero(codes == k)
             own = noise.take(rows)
@@ -485,12 +493,12 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         return None if self.row_noise_ else self._noise().at(n_samples, self.coef_.shape[1], {})
 
 
-def _codes(scores: Array) -> NDArray[np.intp]:
+def predicted_codes(scores: Array) -> NDArray[np.intp]:
     """Return the number of the predicted class."""
     return (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)
 
 
-def _in_deviations(lead: Array, t: Array) -> Array:
+def in_deviations(lead: Array, t: Array) -> Array:
     """Return lead / t, inf where there is no noise."""
     return np.divide(lead, t, out=np.full(lead.shape, np.inf), where=t > 0)
 

@@ -67,6 +67,16 @@ class GaussianNoise(UncertaintySet):
             )
         return _row_clouds(float(self._common_factor(n_features)), n_samples, n_features, own)
 
+    def times(self, factor: float) -> GaussianNoise:
+        """Return noise of `factor` times the size."""
+        scaled = {"std": factor, "cov": factor**2, "factor": factor}
+        stated = {
+            name: np.multiply(value, scaled[name])
+            for name, value in self.get_params(deep=False).items()
+            if name in scaled and value is not None
+        }
+        return type(self)(**(self.get_params(deep=False) | stated))
+
     def _common_factor(self, n_features: int) -> Array:
         if self.std is not None:
             std = _numbers(self.std, "GaussianNoise(std=...)", "std")
