@@ -15,7 +15,6 @@ from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import GAP_FLOOR, SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.cones import cone_program, is_conic
-from holdfast.counterpart.easing import EasedSet
 
 View = TypeVar("View")
 METRIC_ROWS = 20
@@ -152,8 +151,8 @@ class MarginScaleProblem(Problem):
         return {"n_samples": n, "n_features": d, "is_cheap_to_factorise": d <= 1000 and n * d * d <= SMALL_WORK}
 
     def eased(self, delta: float) -> MarginScaleProblem:
-        """Return the problem with noise of deviation `delta` on the score itself; itself at 0."""
-        return replace(self, bound=EasedSet(self.bound, delta)) if delta > 0 else self
+        """Return the problem with sets eased by `delta`, a noise on the score itself; itself at 0."""
+        return replace(self, bound=self.bound.eased(delta)) if delta > 0 else self
 
     def thinned(self, n_samples: int) -> MarginScaleProblem:
         """Return the problem on about `n_samples` rows, weighted to stand for all.

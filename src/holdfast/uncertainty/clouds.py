@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast._core.uncertainty import Array, BoundSet
+from holdfast._core.uncertainty import Array, BoundSet, CommonSet
 
 MISSED = 1e-11
 """Share of a target that a least-squares split may miss by rounding."""
@@ -33,10 +33,9 @@ def solve_scaled(matrix: Array, target: Array) -> Array:
     return np.asarray(np.linalg.lstsq(matrix / np.outer(scale, scale), target / scale, rcond=None)[0] / scale)
 
 
-class CommonCloud(BoundSet):
+class CommonCloud(CommonSet):
     r"""One ellipsoid :math:`\{F v : |v|_2 \le 1\}` for all rows; F a number, a diagonal or a matrix."""
 
-    is_common = True
     is_conic = True
 
     def __init__(self, factor: Array):
@@ -62,15 +61,6 @@ class CommonCloud(BoundSet):
         root = self.root(w)
         return self.spread(ratio(root, norm(root)))
 
-    def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
-        return self._point(w)[None]
-
-    def adjoint(self, w: Array, r: Array) -> Array:
-        return np.sum(r) * self._point(w)
-
-    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
-        return np.array([self.gauge(point) <= 1 + slack for point in np.atleast_2d(points)])
-
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         point, t = self._point(w), self.support(w)
         bend = float(ratio(np.sum(first), t))
@@ -81,11 +71,7 @@ class CommonCloud(BoundSet):
             out[np.diag_indices_from(out)] += bend * np.square(self.factor)
         return out
 
-    def cross(self, w: Array, rows: Any, r: Array) -> Array:
-        return np.outer(rows.transpose_dot(r), self._point(w))
-
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
-        """Return the smallest multiple of the set that reaches `target`, inf where none does."""
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         if self.factor.ndim == 2:
             unit = np.where(sizes > 0, sizes, 1.0)
@@ -93,9 +79,6 @@ class CommonCloud(BoundSet):
         else:
             v = ratio(target, np.broadcast_to(self.factor, target.shape))
         return np.inf if np.any(np.abs(target - self.spread(v)) > MISSED * sizes) else float(norm(v))
-
-    def demand(self, target: Array, shares: Array, sizes: Array | None = None) -> Array:
-        return np.array(self.gauge(target, sizes))
 
     def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
         if self.factor.ndim == 0:
@@ -112,9 +95,6 @@ class CommonCloud(BoundSet):
 
     def scaled(self, factor: float) -> CommonCloud:
         return CommonCloud(factor * self.factor)
-
-    def take(self, rows: Any) -> CommonCloud:
-        return self
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         F = self.matrix(n_features)
