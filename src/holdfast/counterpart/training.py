@@ -27,6 +27,14 @@ ROUGH = 1e-2
 """What the next step must promise, as a share of the objective, for a mere start to be improved further."""
 POOR_GAP = 1e-5
 """Estimated gap above which the estimate, good to leading order, may fall short of the proof."""
+TRACE = 0.02
+"""Easing left in a solution for sets with kinks, as a share of `tol`: the gap it causes is a few times as large."""
+SMALLEST_TRACE = 1e-10
+"""The least easing at which Newton steps are not lost in rounding."""
+STAGE = 0.1
+"""What the next step must promise at a stage of the path to it, as a share of the easing there."""
+STAGE_STEPS, NO_SHRINK = 40, 0.9
+"""Steps after which a stage is given up for one nearer to the last, and the factor from which on it is not."""
 AFFORDABLE = 1e11
 """Multiplications of a Hessian up to which Newton steps may finish what another solver left."""
 
@@ -121,6 +129,10 @@ class _Training:
     max_iter: int
     report: Report
     n_iter: int = 0
+    trace: float = LAST_EASE
+
+    def __post_init__(self) -> None:
+        self.trace = max(min(TRACE * self.tol, LAST_EASE), SMALLEST_TRACE)
 
     def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
         """Return a solution with its proof, having gone on where the proof fell short and something could be done."""
@@ -133,11 +145,19 @@ class _Training:
             self.report(f"certified gap {proof.gap:.2e}")
             if proof.gap <= self.tol or proof.lower_bound == -np.inf or self.n_iter >= self.max_iter:
                 break
+            self.trace = max(0.1 * self.trace, SMALLEST_TRACE)
             again = self.finish(self.problem, found.parameters, tol, solver=solver)
             better = _proof(self.problem, again)
             if better.gap < proof.gap:
                 found, proof = again, better
-        return found, proof
+        return self.without_traces(found, proof)
+
+    def without_traces(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
+        """Return the solution with exact zeros for what only easing has kept from 0, where that loses nothing."""
+        w, b = self.problem.split(found.parameters)
+        tidy = replace(found, parameters=self.problem.join(self.problem.bound.without_traces(w, self.trace), b))
+        better = _proof(self.problem, tidy)
+        return (tidy, better) if better.gap <= proof.gap else (found, proof)
 
     @property
     def is_conic(self) -> bool:
@@ -161,9 +181,10 @@ class _Training:
         *,
         rough: bool = False,
         solver: Solver | None = None,
+        most: int | None = None,
     ) -> Solution:
-        """Return what the solver (another one, if given) finds with the steps that are left."""
-        left = max(1, self.max_iter - self.n_iter)
+        """Return what the solver (another one, if given) finds with the steps that are left, or with `most` of them."""
+        left = max(1, min(self.max_iter - self.n_iter, most or self.max_iter))
         solver = solver or self.solver
         found = solver.minimise(problem, start, tol=tol, max_iter=left, rough=rough, report=self.report)
         self.n_iter += found.n_iter
@@ -185,7 +206,7 @@ class _Training:
             start = self.start_on_fewer_rows()
         if start is not None and np.any(self.problem.split(start)[0]):
             return self.finish(self.problem, start, self.accuracy)
-        if not self.problem.loss.is_homogeneous:
+        if not self.problem.loss.is_homogeneous and self.problem.bound.is_smooth:
             return self.minimise(self.problem, np.zeros(self.problem.n_parameters), self.accuracy)
         return self.follow_path(self.problem, rough=False)
 
@@ -237,6 +258,8 @@ class _Training:
 
         Rows without noise keep the hinge's kink: a trace of easing stands in for it, and tells the slopes there.
         """
+        if not problem.bound.is_smooth:
+            return self.ease_off(problem, start, tol, rough=rough, solver=solver)
         if not _has_exact_scores(problem, start):
             found = self.minimise(problem, start, tol, rough=rough, solver=solver)
             if rough or not _has_exact_scores(problem, found.parameters):
@@ -245,6 +268,32 @@ class _Training:
         eased = problem.eased(LAST_EASE)
         found = self.minimise(eased, start, tol, rough=rough, solver=solver)
         return replace(found, dual=eased.dual_guess(found.parameters))
+
+    def ease_off(
+        self, problem: MarginScaleProblem, start: Array, tol: float, *, rough: bool, solver: Solver | None
+    ) -> Solution:
+        """Return the solution near `start` for sets with kinks, down to a trace of easing.
+
+        Steps at a small easing lead somewhere only from nearby, so it shrinks stage by stage; where a stage takes too many
+        steps it is tried again with an easing nearer to the last one.
+        """
+        theta, delta = start, min(float(np.max(problem.bound.support(problem.split(start)[0]))) or FIRST_EASE, FIRST_EASE)
+        last = delta if rough else min(self.trace, delta)
+        shrink, trial = SHRINK, delta
+        while True:
+            is_last = trial <= last
+            self.report(f"easing {trial:.2g}")
+            eased = problem.eased(trial)
+            goal = tol if is_last else min(STAGE * trial, ROUGH)
+            stage = self.minimise(eased, theta, goal, rough=rough or not is_last, solver=solver, most=STAGE_STEPS)
+            is_out = self.n_iter >= self.max_iter
+            if stage.status is Status.SOLVED or is_out or shrink > NO_SHRINK:
+                theta, delta, shrink = stage.parameters, trial, max(SHRINK, shrink**2)
+                if is_last or is_out:
+                    return replace(stage, dual=eased.dual_guess(theta))
+            else:
+                shrink = np.sqrt(shrink)
+            trial = max(shrink * delta, last)
 
     def may_be_collapsed(self, objective: float) -> bool:
         """Return whether a constant prediction is as good as what was found."""
@@ -260,5 +309,5 @@ class _Training:
         at_zero = Solution(flat, Status.SOLVED, objective, self.n_iter, self.solver.name, dual=test.dual)
         if _proof(problem, at_zero).gap <= NOTHING_TO_GAIN:
             return at_zero
-        again = self.minimise(problem, way_out(problem, test), self.accuracy)
-        return again if again.objective <= objective else found
+        again = self.finish(problem, way_out(problem, test), self.accuracy)
+        return again if problem.value_and_gradient(again.parameters)[0] <= objective else found
