@@ -106,8 +106,12 @@ class BoundSet(ABC):
         """
         return EasedSet(self, delta)
 
-    def without_traces(self, w: Array, delta: float) -> Array:
-        """Return w less the entries that an easing by `delta` alone has kept from being exactly 0."""
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        """Return w with its distances from kinks, where an easing by `delta` alone accounts for them, reduced by `factor`.
+
+        The gradient of the support eased by factor * delta is there what that of the support eased by `delta` was at w;
+        with factor 0 the kinks are met exactly. Smooth sets have none.
+        """
         return w
 
     def factors_of_support(self, n_features: int) -> list[Array]:

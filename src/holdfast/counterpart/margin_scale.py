@@ -12,7 +12,7 @@ from holdfast._core.loss import Array, Loss
 from holdfast._core.problem import ConeProgram, Curved, Problem, Smooth
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
-from holdfast._core.tolerances import GAP_FLOOR, SMALL_WORK
+from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR, SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.cones import cone_program, is_conic
 
@@ -148,7 +148,11 @@ class MarginScaleProblem(Problem):
 
     def work(self) -> dict[str, Any]:
         n, d = self.rows.n_samples, self.rows.n_features
-        return {"n_samples": n, "n_features": d, "is_cheap_to_factorise": d <= 1000 and n * d * d <= SMALL_WORK}
+        cheap = d <= 1000 and n * d * d <= SMALL_WORK
+        if not self.bound.is_smooth:
+            # at the small easings that stand in for kinks no other steps get anywhere
+            cheap = n * d * d <= AFFORDABLE
+        return {"n_samples": n, "n_features": d, "is_cheap_to_factorise": cheap}
 
     def eased(self, delta: float) -> MarginScaleProblem:
         """Return the problem with sets eased by `delta`, a noise on the score itself; itself at 0."""

@@ -11,6 +11,7 @@ from holdfast._core.problem import ConeProgram, Curved
 from holdfast._core.rows import Span
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, Solver, silent
+from holdfast._core.tolerances import AFFORDABLE
 from holdfast.counterpart.certificate import Certificate, certificate
 from holdfast.counterpart.collapse import examine_collapse, way_out
 from holdfast.counterpart.margin_scale import MarginScaleProblem
@@ -35,8 +36,6 @@ STAGE = 0.1
 """What the next step must promise at a stage of the path to it, as a share of the easing there."""
 STAGE_STEPS, NO_SHRINK = 40, 0.9
 """Steps after which a stage is given up for one nearer to the last, and the factor from which on it is not."""
-AFFORDABLE = 1e11
-"""Multiplications of a Hessian up to which Newton steps may finish what another solver left."""
 
 
 def train(
@@ -153,9 +152,9 @@ class _Training:
         return self.without_traces(found, proof)
 
     def without_traces(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
-        """Return the solution with exact zeros for what only easing has kept from 0, where that loses nothing."""
+        """Return the solution with the kinks met that only easing has kept it from (zeros, ties), where that loses nothing."""
         w, b = self.problem.split(found.parameters)
-        tidy = replace(found, parameters=self.problem.join(self.problem.bound.without_traces(w, self.trace), b))
+        tidy = replace(found, parameters=self.problem.join(self.problem.bound.drawn_in(w, self.trace, 0.0), b))
         better = _proof(self.problem, tidy)
         return (tidy, better) if better.gap <= proof.gap else (found, proof)
 
@@ -285,7 +284,10 @@ class _Training:
             self.report(f"easing {trial:.2g}")
             eased = problem.eased(trial)
             goal = tol if is_last else min(STAGE * trial, ROUGH)
-            stage = self.minimise(eased, theta, goal, rough=rough or not is_last, solver=solver, most=STAGE_STEPS)
+            w, b = problem.split(theta)
+            drawn_in = problem.join(problem.bound.drawn_in(w, delta, trial / delta), b)
+            begin = min((theta, drawn_in), key=lambda start: eased.value_and_gradient(start)[0])
+            stage = self.minimise(eased, begin, goal, rough=rough or not is_last, solver=solver, most=STAGE_STEPS)
             is_out = self.n_iter >= self.max_iter
             if stage.status is Status.SOLVED or is_out or shrink > NO_SHRINK:
                 theta, delta, shrink = stage.parameters, trial, max(SHRINK, shrink**2)

@@ -9,7 +9,7 @@ from holdfast._core.uncertainty import Array, BoundSet, CommonSet, EasedSet
 from holdfast.uncertainty.clouds import MISSED, norm, ratio
 
 FAINT = 30.0
-"""An entry of w is a mere trace of the easing up to so many times what the easing adds to it."""
+"""An entry of w is kept from a kink by the easing alone if its distance is up to so many times the easing's width."""
 
 
 class CommonBox(CommonSet):
@@ -52,8 +52,9 @@ class CommonBox(CommonSet):
     def eased(self, delta: float) -> BoundSet:
         return EasedBox(self, delta)
 
-    def without_traces(self, w: Array, delta: float) -> Array:
-        return np.where((self.widths > 0) & (self.widths * np.abs(w) <= FAINT * delta / len(w)), 0.0, w)
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        near = (self.widths > 0) & (self.widths * np.abs(w) <= FAINT * delta / len(w))
+        return np.where(near, factor * w, w)
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         corners = rng.choice([-1.0, 1.0], size=(n_draws, 1, n_features))
@@ -104,6 +105,12 @@ class CommonDiamond(CommonSet):
 
     def eased(self, delta: float) -> BoundSet:
         return EasedDiamond(self, delta)
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        top = np.max(np.abs(w), initial=0.0)
+        below = top - np.abs(w)
+        near = self.radius * below <= FAINT * delta / np.log(2 * len(w))
+        return np.where(near, np.copysign(top - factor * below, w), w)
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         shares = rng.dirichlet(np.full(n_features, 0.3), size=(n_draws, 1))
