@@ -40,7 +40,8 @@ def certificate(problem: MarginScaleProblem, w: Array, b: float, dual: DualGuess
     * without a ridge, a is scaled by the largest factor at which the noise's budgets :math:`\sum c\, p(a)` cover V;
     * with one, the part of V that they do not cover costs its square over :math:`2\alpha`.
 
-    Otherwise strong convexity is used: with a ridge, :math:`P - P^* \le |\nabla_w P|^2 / (2\alpha)` plus what the
+    Otherwise strong convexity is used: with a ridge, tangents of the losses give a quadratic minorant of the objective, whose
+    minimum lies :math:`|\nabla_w P|^2 / (2\alpha)` below it where the sets are smooth; to be deducted is what the
     remaining slope in b can earn over the range that the optimal intercept must lie in. `dual` is a guess of a that
     replaces the slopes; it is checked like them.
     """
@@ -49,7 +50,9 @@ def certificate(problem: MarginScaleProblem, w: Array, b: float, dual: DualGuess
         objective, slopes = _slopes_at_best_scale(problem, scores, t, w, b)
         bound, pull = _dual_bound(problem, DualGuess(slopes, w, t) if dual is None else dual)
     else:
-        objective, bound, pull = _strong_convexity_bound(problem, scores, DualGuess(t, w, t) if dual is None else dual, w, b)
+        objective, bound, pull = _strong_convexity_bound(
+            problem, scores, DualGuess(t, w, t) if dual is None else dual, w, b
+        )
     scale = max(abs(objective), problem.floor)
     # every loss here is nonnegative
     bound = max(bound, 0.0) if bound > -np.inf else bound
@@ -242,12 +245,17 @@ def _strong_convexity_bound(
 ) -> tuple[float, float, Array]:
     r"""Return the objective, the minimum of a quadratic minorant that touches the losses at (w, b'), and the pull.
 
-    Tangents of the losses at (u, T), T the guess's scales and b' the best intercept for them, and :math:`t(v) \ge q^\top v` for
-    any q in the sets bound P(v, b') from below by :math:`\sum c (\ell + \ell_u (1 - u) - \ell_t T) - (V - \sum c\,\ell_t q)^\top v
-    + \frac\alpha2 |v|^2` with :math:`V = \sum c\,\ell_u y x`; the nearest q to V is taken.
+    Tangents of the losses at (u, T), T the guess's scales and b' the best intercept for them, and
+    :math:`t(v) \ge q^\top v` for any q in the sets bound P(v, b') from below by
+
+    .. math:: \sum c\,(\ell + \ell_u (1 - u) - \ell_t T) - (V - \sum c\,\ell_t q)^\top v + \tfrac\alpha2 |v|^2,
+              \qquad V = \sum c\,\ell_u y x;
+
+    the q that come nearest to V are taken.
     """
     c, y, alpha, t = problem.weights, problem.signs, problem.alpha, guess.scale
-    objective = float(c @ problem.loss.value(1.0 - y * (scores + b), problem.bound.support(w))) + 0.5 * alpha * float(w @ w)
+    losses = problem.loss.value(1.0 - y * (scores + b), problem.bound.support(w))
+    objective = float(c @ losses) + 0.5 * alpha * float(w @ w)
     if problem.fit_intercept:
         b = _best_intercept(problem, scores, t, b)
     u = 1.0 - y * (scores + b)

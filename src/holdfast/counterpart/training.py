@@ -276,7 +276,10 @@ class _Training:
         Steps at a small easing lead somewhere only from nearby, so it shrinks stage by stage; where a stage takes too many
         steps it is tried again with an easing nearer to the last one.
         """
-        theta, delta = start, min(float(np.max(problem.bound.support(problem.split(start)[0]))) or FIRST_EASE, FIRST_EASE)
+        theta, delta = (
+            start,
+            min(float(np.max(problem.bound.support(problem.split(start)[0]))) or FIRST_EASE, FIRST_EASE),
+        )
         last = delta if rough else min(self.trace, delta)
         shrink, trial = SHRINK, delta
         while True:

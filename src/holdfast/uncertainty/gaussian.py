@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
-from holdfast.uncertainty.clouds import CommonCloud, RowClouds
+from holdfast.uncertainty.clouds import CommonCloud, DiagonalClouds, FactorClouds, RowClouds
 from holdfast.uncertainty.polytopes import CommonBox, CommonDiamond
 
 INDEFINITE = -1e-8
@@ -136,6 +137,7 @@ class GaussianNoise(UncertaintySet):
             (cls(cov=[[2.0, 0.5, 0.0], [0.5, 1.0, -0.3], [0.0, -0.3, 0.2]]), {}),
             (cls(factor=factors[0]), {}),
             (cls(), {"X_std": rng.uniform(0.1, 2.0, size=(5, 3))}),
+            (cls(0.4), {"X_std": sparse.csr_array([[1.0, 0, 2], [0, 0.5, 0], [3, 0, 1], [0.2, 0.7, 0], [0, 0, 1]])}),
             (cls(0.5), {"X_cov": factors @ factors.transpose(0, 2, 1)}),
             (cls(2.0), {"X_factor": factors}),
             (cls(0.7, adversary="diagonal"), {}),
@@ -165,26 +167,39 @@ def _row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping
             f"noise=GaussianNoise({name.removeprefix('X_')}=...)."
         )
     if name == "X_std":
-        value = _nonnegative(value, f"{name}=...", name)
-    if name == "X_cov":
-        value = _root(value, f"{name}=...", name)
-    return RowClouds(multiplier * value)
+        return DiagonalClouds.of(multiplier * _nonnegative(value, f"{name}=...", name))
+    return FactorClouds(multiplier * (_root(value, f"{name}=...", name) if name == "X_cov" else value))
 
 
-def _numbers(value: Any, call: str, name: str) -> Array:
+def _numbers(value: Any, call: str, name: str) -> Any:
+    """Return an array of finite numbers, a CSR array of a sparse matrix."""
     try:
-        out = np.asarray(value, dtype=np.float64)
+        out = _canonical(value) if sparse.issparse(value) else np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{call}: {name} must be numbers, got {value!r:.80}.") from None
-    if not np.all(np.isfinite(out)):
+    if not np.all(np.isfinite(_stored(out))):
         raise ValueError(
             f"{call}: {name} contains NaN or infinity. Give every row and feature a finite number; 0 means exact."
         )
     return out
 
 
-def _nonnegative(value: Array, call: str, name: str) -> Array:
-    if np.any(value < 0):
+def _canonical(value: Any) -> sparse.csr_array:
+    """Return a sparse matrix as a CSR array in which no entry is stored in parts."""
+    out = sparse.csr_array(value, dtype=np.float64)
+    if not out.has_canonical_format:
+        out = out.copy()
+        out.sum_duplicates()
+    return out
+
+
+def _stored(value: Any) -> Array:
+    """Return the numbers that an array or a sparse one holds."""
+    return np.asarray(value.data if sparse.issparse(value) else value)
+
+
+def _nonnegative(value: Any, call: str, name: str) -> Any:
+    if np.any(_stored(value) < 0):
         raise ValueError(
             f"{call.replace('...', f'{np.min(value):g}') if value.ndim == 0 else call}: {name} must be >= 0."
         )
