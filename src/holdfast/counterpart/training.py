@@ -153,6 +153,8 @@ class _Training:
 
     def without_traces(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
         """Return the solution with the kinks met that only easing has kept it from (zeros, ties), where that loses nothing."""
+        if self.problem.bound.is_smooth:
+            return found, proof
         w, b = self.problem.split(found.parameters)
         tidy = replace(found, parameters=self.problem.join(self.problem.bound.drawn_in(w, self.trace, 0.0), b))
         better = _proof(self.problem, tidy)
@@ -276,12 +278,10 @@ class _Training:
         Steps at a small easing lead somewhere only from nearby, so it shrinks stage by stage; where a stage takes too many
         steps it is tried again with an easing nearer to the last one.
         """
-        theta, delta = (
-            start,
-            min(float(np.max(problem.bound.support(problem.split(start)[0]))) or FIRST_EASE, FIRST_EASE),
-        )
+        reach = float(np.max(problem.bound.support(problem.split(start)[0])))
+        theta, delta, shrink = start, min(reach or FIRST_EASE, FIRST_EASE), SHRINK
         last = delta if rough else min(self.trace, delta)
-        shrink, trial = SHRINK, delta
+        trial = delta
         while True:
             is_last = trial <= last
             self.report(f"easing {trial:.2g}")
@@ -289,15 +289,16 @@ class _Training:
             goal = tol if is_last else min(STAGE * trial, ROUGH)
             w, b = problem.split(theta)
             drawn_in = problem.join(problem.bound.drawn_in(w, delta, trial / delta), b)
-            begin = min((theta, drawn_in), key=lambda start: eased.value_and_gradient(start)[0])
+            values = [eased.value_and_gradient(begin)[0] for begin in (theta, drawn_in)]
+            begin = drawn_in if values[1] < values[0] else theta
             stage = self.minimise(eased, begin, goal, rough=rough or not is_last, solver=solver, most=STAGE_STEPS)
             is_out = self.n_iter >= self.max_iter
-            if stage.status is Status.SOLVED or is_out or shrink > NO_SHRINK:
+            if stage.status is Status.SOLVED or is_out or trial == delta or shrink > NO_SHRINK:
                 theta, delta, shrink = stage.parameters, trial, max(SHRINK, shrink**2)
                 if is_last or is_out:
                     return replace(stage, dual=eased.dual_guess(theta))
             else:
-                shrink = np.sqrt(shrink)
+                shrink = float(np.sqrt(shrink))
             trial = max(shrink * delta, last)
 
     def may_be_collapsed(self, objective: float) -> bool:
