@@ -11,7 +11,6 @@ from holdfast._core.loss import Loss
 from holdfast._core.solver import Solver
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.counterpart import MarginScaleProblem
-from holdfast.counterpart.easing import EasedSet
 from holdfast.data import rows_of
 from holdfast.datasets import load_from_folder
 from holdfast.uncertainty import GaussianNoise
@@ -73,7 +72,7 @@ def bound(uncertainty):
 @pytest.fixture(params=["itself", "eased"])
 def smooth_bound(request, bound):
     """Every bound set, and the same one with noise on the score added."""
-    return bound if request.param == "itself" else EasedSet(bound, 0.6)
+    return bound if request.param == "itself" else bound.eased(0.6)
 
 
 @pytest.fixture(params=SOLVERS, ids=repr)

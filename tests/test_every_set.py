@@ -31,12 +31,23 @@ def _factors(bound):
     return factors * 5 if len(factors) == 1 else factors
 
 
+def _corners(bound):
+    """Return all corners of a polytope common to all rows."""
+    directions = np.random.default_rng(0).normal(size=(300, 3))
+    return np.unique([bound.maximizer(w)[0] for w in directions], axis=0)
+
+
 def _best_split(bound, target, budgets):
     """Return how near to `target` a sum of points of budgets_i S_i comes, by a conic solver."""
-    factors = _factors(bound)
-    parts = [cp.Variable(F.shape[1]) for F in factors]
-    total = sum(F @ v for F, v in zip(factors, parts, strict=True))
-    limits = [cp.norm(v) <= limit for v, limit in zip(parts, budgets, strict=True)]
+    if bound.is_conic:
+        factors = _factors(bound)
+        parts = [cp.Variable(F.shape[1]) for F in factors]
+        limits = [cp.norm(v) <= limit for v, limit in zip(parts, budgets, strict=True)]
+        total = sum(F @ v for F, v in zip(factors, parts, strict=True))
+    else:
+        corners = _corners(bound)
+        share = cp.Variable(len(corners), nonneg=True)
+        total, limits = corners.T @ share, [cp.sum(share) <= np.sum(budgets)]
     problem = cp.Problem(cp.Minimize(cp.norm(total - target)), limits)
     return problem.solve(solver=cp.CLARABEL)
 
@@ -118,6 +129,55 @@ def test_everything_is_zero_and_silent_at_zero_weights(smooth_bound, rng):
     assert_allclose(smooth_bound.adjoint(np.zeros(3), rng.uniform(size=5)), 0, atol=0)
 
 
+def test_maximizer_is_a_subgradient_also_at_ties_and_zeros(smooth_bound, directions):
+    for w in np.array([[1.0, 1, 1], [1, -1, 0], [0, 0, 2], [2, 2, -1], [0, 0, 0]]):
+        points, t = _by_row(smooth_bound.maximizer(w)), _supports(smooth_bound, w)
+        for v in directions:
+            tangent = t + points @ (v - w)
+            assert np.all(_supports(smooth_bound, v) >= tangent - 1e-12 * (1 + np.abs(tangent)))
+
+
+def test_smooth_sets_alone_have_a_continuous_maximizer(smooth_bound, rng):
+    jumps = []
+    for w in np.array([[1.0, 1, 1], [1, -1, 0], [2, 0, 1], [2, 2, -1]]):
+        small = 1e-9 * rng.normal(size=3)
+        noisy = _supports(smooth_bound, w) > 1e-6
+        jump = _by_row(smooth_bound.maximizer(w + small)) - _by_row(smooth_bound.maximizer(w - small))
+        jumps.append(np.abs(jump[noisy]).max(initial=0.0))
+    assert (max(jumps) < 1e-6) == smooth_bound.is_smooth
+
+
+def test_eased_support_is_above_by_no_more_than_the_easing(bound, directions):
+    for delta in (1e-6, 0.3, 50.0):
+        eased = bound.eased(delta)
+        assert eased.is_smooth
+        assert not eased.is_sublinear
+        assert_allclose(eased.support(np.zeros(3)), delta, rtol=1e-13)
+        for w in directions:
+            t, T = bound.support(w), eased.support(w)
+            assert np.all(t * (1 - 1e-14) <= T)
+            assert np.all((t + delta) * (1 + 1e-14) >= T)
+
+
+def test_gradients_of_the_eased_support_are_points_of_the_set(bound, directions):
+    for delta in (1e-6, 0.3, 50.0):
+        for w in directions:
+            assert np.all(bound.contains(_by_row(bound.eased(delta).maximizer(w))))
+
+
+def test_weights_drawn_in_keep_the_gradient_of_a_set_with_kinks(bound, rng):
+    delta = 1e-3
+    traces = delta * rng.normal(size=3)
+    for w in (np.array([2.0, 0, 0]) + traces, np.array([1.0, -1, 1]) + traces, rng.normal(size=3)):
+        drawn_in = bound.drawn_in(w, delta, 0.1)
+        if bound.is_smooth:
+            assert np.array_equal(drawn_in, w)
+        else:
+            assert np.all(np.abs(drawn_in - w) <= np.abs(traces).max() * 2)
+            before = bound.eased(delta).maximizer(w)
+            assert_allclose(bound.eased(0.1 * delta).maximizer(drawn_in), before, rtol=0, atol=1e-3)
+
+
 def test_tiny_weights_keep_their_relative_accuracy(bound, rng):
     w = rng.normal(size=3)
     for scale in (1e-200, 1e200):
@@ -150,7 +210,11 @@ def test_cross_is_the_sum_over_rows(smooth_bound, rng):
     assert_allclose(smooth_bound.cross(w, rows_of(X), r), explicit, rtol=1e-12, atol=1e-13)
 
 
-def test_norm_of_the_factors_is_the_support(bound, directions):
+def test_norm_of_the_factors_is_the_support_of_a_conic_set(bound, directions):
+    if not bound.is_conic:
+        with pytest.raises(NotImplementedError, match="conic"):
+            bound.factors_of_support(3)
+        return
     for w in directions:
         norms = [np.linalg.norm(F.T @ w) for F in _factors(bound)]
         assert_allclose(norms, _supports(bound, w), rtol=1e-12)
@@ -190,7 +254,7 @@ def test_demand_for_the_sum_of_maximizers_is_the_budgets(bound, rng):
 
 def test_target_that_no_multiple_reaches_has_an_infinite_demand(bound, rng):
     target = rng.normal(size=3)
-    together = np.column_stack(_factors(bound))
+    together = np.concatenate([_by_row(bound.maximizer(w)) for w in rng.normal(size=(10, 3))])
     reachable = np.linalg.matrix_rank(together) == 3
     demand = bound.demand(target, np.ones(5))
     assert np.all(np.isfinite(demand)) == reachable

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.uncertainty import BoundSet
+
 
 class Status(Enum):
     """Why a solver stopped. The value is what to do about it."""
@@ -33,6 +35,8 @@ class DualGuess(NamedTuple):
     """One number in [0, 1] a row."""
     direction: NDArray[np.float64]
     scale: NDArray[np.float64]
+    sets: BoundSet | None = None
+    """Sets whose maximizers along the direction bear the pull, where the problem's own are not meant."""
 
 
 @dataclass

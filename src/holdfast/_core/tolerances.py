@@ -14,3 +14,6 @@ LARGE_Z = 1e8
 
 SMALL_WORK = 3e6
 """n_samples * n_features**2 up to which a factorised Newton step costs no more than an evaluation."""
+
+AFFORDABLE = 1e11
+"""The same up to which a factorised Newton step is taken where nothing else will do."""

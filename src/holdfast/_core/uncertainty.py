@@ -36,7 +36,7 @@ class BoundSet(ABC):
     :math:`t_i(w) = \max_{\delta \in S_i} w^\top \delta` is how far row i's score can be pushed. Where the set is the same for
     all rows (`is_common`), `support` is a 0-d array and methods that take or give one number a row are content with one
     for all. `is_isotropic`: the support depends on the l2 norm of w alone. `is_symmetric`: t(-w) = t(w). `is_conic`: the
-    support is the l2 norm of a linear function of w.
+    support is the l2 norm of a linear function of w. `is_smooth`: it has a gradient wherever it is not 0.
     """
 
     is_common = False
@@ -44,6 +44,7 @@ class BoundSet(ABC):
     is_conic = False
     is_symmetric = True
     is_sublinear = True
+    is_smooth = True
 
     @abstractmethod
     def support(self, w: Array) -> Array:
@@ -97,6 +98,22 @@ class BoundSet(ABC):
     def scaled(self, factor: float) -> BoundSet:
         """Return the sets made larger by a factor."""
 
+    def eased(self, delta: float) -> BoundSet:
+        r"""Return sets with a smooth support :math:`T`, :math:`t \le T \le t + \delta`, :math:`T(0) = \delta > 0`.
+
+        The gradients of T are points of the original set, so slopes at an optimum of the eased problem are dual feasible for
+        the original one: that is how a collapse is proved, and how the kinks of a set that is not smooth are got over.
+        """
+        return EasedSet(self, delta)
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        """Return w with its distances from kinks, where an easing by `delta` alone accounts for them, reduced by `factor`.
+
+        The gradient of the support eased by factor * delta is there what that of the support eased by `delta` was at w;
+        with factor 0 the kinks are met exactly. Smooth sets have none.
+        """
+        return w
+
     def factors_of_support(self, n_features: int) -> list[Array]:
         """Return F with t(w) = |F'w|, one (n, r) matrix for each distinct set; only where `is_conic`."""
         raise NotImplementedError(f"{type(self).__name__} has no conic form.")
@@ -108,3 +125,93 @@ class BoundSet(ABC):
     @abstractmethod
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         """Return random points of every row's set, shape (n_draws, n_samples or 1, n_features)."""
+
+
+class CommonSet(BoundSet):
+    """One set for all rows, known through a point that attains the support and through its gauge."""
+
+    is_common = True
+
+    @abstractmethod
+    def _point(self, w: Array) -> Array:
+        """Return a point of the set that attains the support, 0 where that is 0."""
+
+    @abstractmethod
+    def gauge(self, target: Array, sizes: Array | None = None) -> float:
+        """Return the smallest multiple of the set that reaches `target`, inf where none does."""
+
+    def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
+        return self._point(w)[None]
+
+    def adjoint(self, w: Array, r: Array) -> Array:
+        return np.sum(r) * self._point(w)
+
+    def cross(self, w: Array, rows: Any, r: Array) -> Array:
+        return np.outer(rows.transpose_dot(r), self._point(w))
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        return np.array([self.gauge(point) <= 1 + slack for point in np.atleast_2d(points)])
+
+    def demand(self, target: Array, shares: Array, sizes: Array | None = None) -> Array:
+        return np.array(self.gauge(target, sizes))
+
+    def take(self, rows: Any) -> Self:
+        return self
+
+
+class EasedSet(BoundSet):
+    r"""Another set with support :math:`T_i(w) = \sqrt{\delta^2 + t_i(w)^2}`: independent noise of deviation
+    :math:`\delta > 0` on the score.
+
+    T is smooth where t is, and at w = 0; :math:`\nabla T = (t/T) \nabla t` is a point of the original set.
+    """
+
+    is_sublinear = False
+
+    def __init__(self, base: BoundSet, delta: float):
+        self.base, self.delta = base, delta
+        self.is_common, self.is_symmetric, self.is_smooth = base.is_common, base.is_symmetric, base.is_smooth
+
+    def _parts(self, w: Array) -> tuple[Array, Array]:
+        """Return T and t / T."""
+        t = self.base.support(w)
+        T = np.hypot(t, self.delta)
+        return T, t / T
+
+    def support(self, w: Array) -> Array:
+        return self._parts(w)[0]
+
+    def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
+        share = self._parts(w)[1]
+        return self.base.maximizer(w, rows) * (share if self.is_common else share[rows, None])
+
+    def adjoint(self, w: Array, r: Array) -> Array:
+        return self.base.adjoint(w, r * self._parts(w)[1])
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        T, share = self._parts(w)
+        return self.base.curvature(w, first * share, first * self.delta**2 / T**3 + second * share**2)
+
+    def cross(self, w: Array, rows: Any, r: Array) -> Array:
+        return self.base.cross(w, rows, r * self._parts(w)[1])
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        return self.base.contains(points, slack=slack)
+
+    def demand(self, target: Array, shares: Array, sizes: Array | None = None) -> Array:
+        return self.base.demand(target, shares, sizes)
+
+    def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
+        return self.base.shortfall(target, budgets, shares, direction)
+
+    def exact_features(self, n_features: int) -> NDArray[np.bool_]:
+        return self.base.exact_features(n_features)
+
+    def scaled(self, factor: float) -> BoundSet:
+        return self.base.scaled(factor).eased(factor * self.delta)
+
+    def take(self, rows: Any) -> BoundSet:
+        return self.base.take(rows).eased(self.delta)
+
+    def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
+        return self.base.sample(rng, n_draws, n_features)

@@ -56,7 +56,8 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     * without a ridge, a is scaled by the largest factor at which the noise's budgets :math:`\sum c\, p(a)` cover V;
     * with one, the part of V that they do not cover costs its square over :math:`2\alpha`.
 
-    Otherwise strong convexity is used: with a ridge, :math:`P - P^* \le |\nabla_w P|^2 / (2\alpha)` plus what the
+    Otherwise strong convexity is used: with a ridge, tangents of the losses give a quadratic minorant of the objective, whose
+    minimum lies :math:`|\nabla_w P|^2 / (2\alpha)` below it where the sets are smooth; to be deducted is what the
     remaining slope in b can earn over the range that the optimal intercept must lie in.
     """
     scores, t = problem.rows.dot(w), problem.bound.support(w)
@@ -64,7 +65,8 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
         objective, slopes = slopes_at_best_scale(_BinaryRay(problem, scores, t, w, b))
         bound, pull, proof = _dual_bound(problem, DualGuess(slopes, w, t) if dual is None else dual)
         return certified(objective, bound, problem.floor, problem.norm_bound(pull), proof)
-    objective, bound, pull = _strong_convexity_bound(problem, scores, t, w, b)
+    guess = DualGuess(t, w, t) if dual is None else dual
+    objective, bound, pull = _strong_convexity_bound(problem, scores, guess, w, b)
     return certified(objective, bound, problem.floor, problem.norm_bound(pull))
 
 
@@ -319,28 +321,39 @@ def dual_objective(loss: Loss, claims: Sequence[Claim]) -> tuple[float, float]:
 
 
 def _strong_convexity_bound(
-    problem: MarginScaleProblem, scores: Array, t: Array, w: Array, b: float
+    problem: MarginScaleProblem, scores: Array, guess: DualGuess, w: Array, b: float
 ) -> tuple[float, float, Array]:
-    """Return the objective, the minimum of its quadratic minorant at (w, b') for the best b', and the pull."""
-    c, y, alpha = problem.weights, problem.signs, problem.alpha
-    ridge = 0.5 * alpha * float(w @ w)
-    objective = float(c @ problem.loss.value(1.0 - y * (scores + b), t)) + ridge
+    r"""Return the objective, the minimum of a quadratic minorant that touches the losses at (w, b'), and the pull.
+
+    Tangents of the losses at (u, T), T the guess's scales and b' the best intercept for them, and
+    :math:`t(v) \ge q^\top v` for any q in the sets bound P(v, b') from below by
+
+    .. math:: \sum c\,(\ell + \ell_u (1 - u) - \ell_t T) - (V - \sum c\,\ell_t q)^\top v + \tfrac\alpha2 |v|^2,
+              \qquad V = \sum c\,\ell_u y x;
+
+    the q that come nearest to V are taken.
+    """
+    c, y, alpha, t = problem.weights, problem.signs, problem.alpha, guess.scale
+    losses = problem.loss.value(1.0 - y * (scores + b), problem.bound.support(w))
+    objective = float(c @ losses) + 0.5 * alpha * float(w @ w)
     if problem.fit_intercept:
         b = _best_intercept(problem, scores, t, b)
-    value, slope, scale_slope = problem.loss.evaluate(1.0 - y * (scores + b), t)
-    best = float(c @ value) + ridge
+    u = 1.0 - y * (scores + b)
+    value, slope, scale_slope = problem.loss.evaluate(u, t)
     V, pull = problem.rows.transpose_dot(np.column_stack([c * y * slope, problem.pull_per_class()])).T
     if alpha == 0:
         return objective, -np.inf, pull
-    gradient = problem.bound.adjoint(w, c * scale_slope) - V + alpha * w
+    budgets = c * scale_slope
+    missed = problem.bound.shortfall(V, budgets, ratio(budgets, t), guess.direction)
     leftover = 0.0
     if problem.fit_intercept:
-        # The optimum's losses add up to at most `best`, and each is at least u - 1 = -y(w'x + b).
-        reach = np.sqrt(2 * best / alpha)
+        # The optimum's losses add up to at most the objective, and each is at least u - 1 = -y(w'x + b).
+        reach = np.sqrt(2 * objective / alpha)
         rows_norm = np.sqrt(float(np.sum(problem.rows.square_sums(c))) * float(c.sum()))
-        farthest = max((best + reach * rows_norm) / weight for weight in problem.class_weights())
+        farthest = max((objective + reach * rows_norm) / weight for weight in problem.class_weights())
         leftover = abs(float(np.sum(c * y * slope))) * (abs(b) + farthest)
-    return objective, best - float(gradient @ gradient) / (2 * alpha) - leftover, pull
+    tangents = float(np.sum(c * (value + slope * (1.0 - u) - scale_slope * t)))
+    return objective, tangents - missed**2 / (2 * alpha) - leftover, pull
 
 
 def _best_intercept(problem: MarginScaleProblem, scores: Array, t: Array, b: float) -> float:

@@ -11,7 +11,6 @@ from holdfast._core.loss import Array
 from holdfast._core.solution import DualGuess
 from holdfast._core.solver import Report, Solver, silent
 from holdfast.counterpart.certificate import certificate
-from holdfast.counterpart.easing import EasedSet
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.solvers import pick
 
@@ -49,7 +48,7 @@ def examine_collapse(problem: MarginScaleProblem, *, report: Report = silent) ->
     y, c = problem.signs, problem.weights
     lighter = np.where(y == heavier, 0.0, c)
     tilt = problem.join(-problem.rows.transpose_dot(lighter * y), -float(np.sum(lighter * y)))
-    slope = replace(problem, weights=c - lighter, bound=EasedSet(problem.bound, 1.0), alpha=0.0, target=0.0, tilt=tilt)
+    slope = replace(problem, weights=c - lighter, bound=problem.bound.eased(1.0), alpha=0.0, target=0.0, tilt=tilt)
     solver: Solver = pick(slope)
     start = np.zeros(slope.n_parameters)
     found = solver.minimise(slope, start, tol=0.0 if solver.name == "newton" else 1e-10, max_iter=300, report=report)

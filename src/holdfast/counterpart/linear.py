@@ -16,7 +16,6 @@ from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import GAP_FLOOR
 from holdfast._core.uncertainty import BoundSet
-from holdfast.counterpart.easing import EasedSet
 
 View = TypeVar("View")
 WIDEST_METRIC = 1000
@@ -78,9 +77,16 @@ class LinearProblem(Problem):
     def constant_objective(self) -> float:
         """Return the objective of the best constant prediction, inf where there is no test of whether it is optimal."""
 
-    def tidied(self, parameters: Array) -> Array:
-        """Return the parameters with what is negligible in them made exactly 0."""
-        return parameters
+    @abstractmethod
+    def drawn_in(self, parameters: Array, delta: float, factor: float) -> Array:
+        """Return the parameters with weights drawn in to the kinks of the sets, as :meth:`BoundSet.drawn_in` says."""
+
+    untidiness = 0.0
+    """How much of the tolerance tidying up may cost."""
+
+    @abstractmethod
+    def tidied(self, parameters: Array, delta: float) -> Array:
+        """Return the parameters with the kinks met that only an easing by `delta` has kept them from."""
 
     @abstractmethod
     def dual_guess(self, parameters: Array) -> DualGuess:
@@ -112,8 +118,8 @@ class LinearProblem(Problem):
         return cast(View, self) if kind in (Smooth, Curved) else super().view(kind)
 
     def eased(self, delta: float) -> Self:
-        """Return the problem with noise of deviation `delta` on the score itself; itself at 0."""
-        return self.having(bound=EasedSet(self.bound, delta)) if delta > 0 else self
+        """Return the problem with sets eased by `delta`, a noise on the score itself; itself at 0."""
+        return self.having(bound=self.bound.eased(delta)) if delta > 0 else self
 
     def thinned(self, n_samples: int) -> Self:
         """Return the problem on about `n_samples` rows, weighted to stand for all.

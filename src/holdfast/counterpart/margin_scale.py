@@ -13,7 +13,7 @@ from holdfast._core.loss import Array, Loss
 from holdfast._core.problem import ConeProgram
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
-from holdfast._core.tolerances import SMALL_WORK
+from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.cones import cone_program, is_conic
 from holdfast.counterpart.linear import WIDEST_METRIC, LinearProblem, View
@@ -132,7 +132,11 @@ class MarginScaleProblem(LinearProblem):
 
     def work(self) -> dict[str, Any]:
         n, d = self.rows.n_samples, self.rows.n_features
-        return {"n_samples": n, "n_features": d, "is_cheap_to_factorise": d <= 1000 and n * d * d <= SMALL_WORK}
+        cheap = d <= 1000 and n * d * d <= SMALL_WORK
+        if not self.bound.is_smooth:
+            # at the small easings that stand in for kinks no other steps get anywhere
+            cheap = n * d * d <= AFFORDABLE
+        return {"n_samples": n, "n_features": d, "is_cheap_to_factorise": cheap}
 
     @cached_property
     def members(self) -> list[NDArray[np.intp]]:
@@ -147,6 +151,13 @@ class MarginScaleProblem(LinearProblem):
 
     def scales(self, parameters: Array) -> Array:
         return self.bound.support(self.split(parameters)[0])
+
+    def drawn_in(self, parameters: Array, delta: float, factor: float) -> Array:
+        w, b = self.split(parameters)
+        return self.join(self.bound.drawn_in(w, delta, factor), b)
+
+    def tidied(self, parameters: Array, delta: float) -> Array:
+        return self.drawn_in(parameters, delta, 0.0)
 
     def smallest_typical_scale(self, parameters: Array) -> float:
         scales = self.scales(parameters)

@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from holdfast._core.loss import Array, Loss
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
-from holdfast._core.tolerances import SMALL_WORK
+from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.linear import WIDEST_METRIC, LinearProblem
 from holdfast.counterpart.margin_scale import METRIC_ROWS, MarginScaleProblem
@@ -213,7 +213,8 @@ class PairwiseProblem(LinearProblem):
     def work(self) -> dict[str, Any]:
         n, d = self.rows.n_samples, self.rows.n_features
         multiplications = self.n_classes * n * d * d + self.n_parameters**3 / 3
-        return {"n_samples": n, "n_features": d, "is_cheap_to_factorise": multiplications <= SMALL_WORK}
+        most = SMALL_WORK if self.bound.is_smooth else AFFORDABLE
+        return {"n_samples": n, "n_features": d, "is_cheap_to_factorise": multiplications <= most}
 
     def restricted(self, rows: NDArray[np.intp], weights: Array) -> PairwiseProblem:
         bound = self.bound.take(rows)
@@ -236,7 +237,13 @@ class PairwiseProblem(LinearProblem):
     def constant_objective(self) -> float:
         return np.inf
 
-    def tidied(self, parameters: Array) -> Array:
+    def drawn_in(self, parameters: Array, delta: float, factor: float) -> Array:
+        # kinks are those of differences: no weights can be drawn in to all of them
+        return parameters
+
+    untidiness = 1.0
+
+    def tidied(self, parameters: Array, delta: float) -> Array:
         """Return the parameters with classes of all but equal weights given the same."""
         W, b = self.split(parameters)
         close = self.pair_scales(W, np.max) <= NEGLIGIBLE
@@ -259,7 +266,7 @@ class PairwiseProblem(LinearProblem):
         table = self.scale_table(W)
         t = table[self.labels] if self.bound.is_common else table
         slopes = self.loss.evaluate(u.ravel(), t.ravel())[1].reshape(u.shape)
-        return DualGuess(slopes, W, t)
+        return DualGuess(slopes, W, t, self.bound)
 
     def class_weights(self) -> Array:
         """Return the total weight of each class."""

@@ -43,7 +43,7 @@ def certificate_of_pairs(problem: PairwiseProblem, W: Array, b: Array, dual: Dua
     ray = _PairwiseRay(problem, scores, t, W, b)
     if dual is None:
         objective, slopes = slopes_at_best_scale(ray)
-        dual = DualGuess(slopes.reshape(t.shape), W, t)
+        dual = DualGuess(slopes.reshape(t.shape), W, t, problem.bound)
     else:
         objective = ray.evaluate(ray.start).value
     bound, proof = _dual_bound(problem, dual)
@@ -160,6 +160,8 @@ def _circulating(flow: Array) -> Array:
 def _flows(problem: PairwiseProblem, guess: DualGuess, V: Array, budgets: Array) -> dict[tuple[int, int], Array]:
     """Return for every pair a flow near what its noise bears along the guess's direction, adding up to V."""
     C, W = problem.n_classes, guess.direction
+    sets = problem.bound if guess.sets is None else guess.sets
+    bearing = [sets.take(own) for own in problem.members]
     pairs = list(combinations(range(C), 2))
     incidence = np.zeros((len(pairs), C))
     flows, stiffness, straight = np.zeros((len(pairs), W.shape[1])), np.zeros(len(pairs)), np.zeros(len(pairs))
@@ -169,7 +171,7 @@ def _flows(problem: PairwiseProblem, guess: DualGuess, V: Array, budgets: Array)
         for i, j in ((k, other), (other, k)):
             own = problem.members[i]
             shares, t = ratio(budgets[own, j], guess.scale[own, j]), problem.own_sets[i].support(difference)
-            flows[p] += problem.own_sets[i].adjoint(difference, shares * t)
+            flows[p] += bearing[i].adjoint(difference, budgets[own, j])
             stiffness[p] += float(np.sum(shares))
             straight[p] += float(np.sum(shares * np.square(ratio(t, guess.scale[own, j]))))
         flows[p] += 2 * problem.alpha / C * difference

@@ -13,6 +13,7 @@ from holdfast._core.problem import ConeProgram, Curved
 from holdfast._core.rows import Span
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, Solver, silent
+from holdfast._core.tolerances import AFFORDABLE
 from holdfast.counterpart.certificate import Certificate, certificate
 from holdfast.counterpart.collapse import examine_collapse, way_out
 from holdfast.counterpart.linear import LinearProblem
@@ -34,8 +35,14 @@ ROUGH = 1e-2
 """What the next step must promise, as a share of the objective, for a mere start to be improved further."""
 POOR_GAP = 1e-5
 """Estimated gap above which the estimate, good to leading order, may fall short of the proof."""
-AFFORDABLE = 1e11
-"""Multiplications of a Hessian up to which Newton steps may finish what another solver left."""
+TRACE = 0.02
+"""Easing left in a solution for sets with kinks, as a share of `tol`: the gap it causes is a few times as large."""
+SMALLEST_TRACE = 1e-10
+"""The least easing at which Newton steps are not lost in rounding."""
+STAGE = 0.1
+"""What the next step must promise at a stage of the path to it, as a share of the easing there."""
+STAGE_STEPS, NO_SHRINK = 40, 0.9
+"""Steps after which a stage is given up for one nearer to the last, and the factor from which on it is not."""
 
 
 def train(
@@ -128,6 +135,10 @@ class _Training:
     max_iter: int
     report: Report
     n_iter: int = 0
+    trace: float = LAST_EASE
+
+    def __post_init__(self) -> None:
+        self.trace = max(min(TRACE * self.tol, LAST_EASE), SMALLEST_TRACE)
 
     def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
         """Return a solution with its proof, having gone on where the proof fell short and something could be done."""
@@ -140,6 +151,7 @@ class _Training:
             self.report(f"certified gap {proof.gap:.2e}")
             if proof.gap <= self.tol or proof.lower_bound == -np.inf or self.n_iter >= self.max_iter:
                 break
+            self.trace = max(0.1 * self.trace, SMALLEST_TRACE)
             again = self.finish(self.problem, found.parameters, tol, solver=solver)
             better = _proof(self.problem, again)
             if better.gap < proof.gap:
@@ -147,12 +159,12 @@ class _Training:
         return self.tidied(found, proof)
 
     def tidied(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
-        """Return the solution with what is negligible in it made exactly 0, where the proof allows it."""
-        tidy = replace(found, parameters=self.problem.tidied(found.parameters))
+        """Return the solution with the zeros and ties that only easing has kept it from, where the proof allows it."""
+        tidy = replace(found, parameters=self.problem.tidied(found.parameters, self.trace))
         if np.array_equal(tidy.parameters, found.parameters):
             return found, proof
         proved = _proof(self.problem, tidy)
-        return (tidy, proved) if proved.gap <= max(self.tol, proof.gap) else (found, proof)
+        return (tidy, proved) if proved.gap <= max(self.problem.untidiness * self.tol, proof.gap) else (found, proof)
 
     @property
     def is_conic(self) -> bool:
@@ -201,7 +213,7 @@ class _Training:
             start = self.start_on_fewer_rows()
         if start is not None and np.any(self.problem.split(start)[0]):
             return self.finish(self.problem, start, self.accuracy)
-        if not self.problem.loss.is_homogeneous:
+        if not self.problem.loss.is_homogeneous and self.problem.bound.is_smooth:
             return self.minimise(self.problem, np.zeros(self.problem.n_parameters), self.accuracy)
         return self.follow_path(self.problem, rough=False)
 
@@ -275,6 +287,8 @@ class _Training:
 
         Rows without noise keep the hinge's kink: a trace of easing stands in for it, and tells the slopes there.
         """
+        if not problem.bound.is_smooth:
+            return self.ease_off(problem, start, tol, rough=rough, solver=solver)
         if not _has_exact_scores(problem, start):
             found = self.minimise(problem, start, tol, rough=rough, solver=solver)
             if rough or not _has_exact_scores(problem, found.parameters):
@@ -283,6 +297,36 @@ class _Training:
         eased = problem.eased(LAST_EASE)
         found = self.minimise(eased, start, tol, rough=rough, solver=solver)
         return replace(found, dual=eased.dual_guess(found.parameters))
+
+    def ease_off(
+        self, problem: LinearProblem, start: Array, tol: float, *, rough: bool, solver: Solver | None
+    ) -> Solution:
+        """Return the solution near `start` for sets with kinks, down to a trace of easing.
+
+        Steps at a small easing lead somewhere only from nearby, so it shrinks stage by stage; where a stage takes too many
+        steps it is tried again with an easing nearer to the last one.
+        """
+        reach = float(np.max(problem.scales(start)))
+        theta, delta, shrink = start, min(reach or FIRST_EASE, FIRST_EASE), SHRINK
+        last = delta if rough else min(self.trace, delta)
+        trial = delta
+        while True:
+            is_last = trial <= last
+            self.report(f"easing {trial:.2g}")
+            eased = problem.eased(trial)
+            goal = tol if is_last else min(STAGE * trial, ROUGH)
+            drawn_in = problem.drawn_in(theta, delta, trial / delta)
+            values = [eased.value_and_gradient(begin)[0] for begin in (theta, drawn_in)]
+            begin = drawn_in if values[1] < values[0] else theta
+            stage = self.minimise(eased, begin, goal, rough=rough or not is_last, solver=solver, limit=STAGE_STEPS)
+            is_out = self.n_iter >= self.max_iter
+            if stage.status is Status.SOLVED or is_out or trial == delta or shrink > NO_SHRINK:
+                theta, delta, shrink = stage.parameters, trial, max(SHRINK, shrink**2)
+                if is_last or is_out:
+                    return replace(stage, dual=eased.dual_guess(theta))
+            else:
+                shrink = float(np.sqrt(shrink))
+            trial = max(shrink * delta, last)
 
     def may_be_collapsed(self, objective: float) -> bool:
         """Return whether a constant prediction is as good as what was found."""
@@ -297,5 +341,5 @@ class _Training:
         at_zero = Solution(flat, Status.SOLVED, objective, self.n_iter, self.solver.name, dual=test.dual)
         if _proof(problem, at_zero).gap <= NOTHING_TO_GAIN:
             return at_zero
-        again = self.minimise(problem, way_out(problem, test), self.accuracy)
-        return again if again.objective <= objective else found
+        again = self.finish(problem, way_out(problem, test), self.accuracy)
+        return again if problem.value_and_gradient(again.parameters)[0] <= objective else found

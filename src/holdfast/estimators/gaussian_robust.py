@@ -97,7 +97,9 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
     noise : float or GaussianNoise, default=1.0
         What is common to all rows, in the units of the features: a standard deviation, or ``GaussianNoise(std=...)``,
         ``GaussianNoise(cov=...)``, ``GaussianNoise(factor=...)``. With ``X_std``, ``X_cov`` or ``X_factor`` given
-        to ``fit`` it is the number that multiplies them: 1.0 takes them as stated.
+        to ``fit`` it is the number that multiplies them: 1.0 takes them as stated. Where the covariance is known in part only,
+        ``GaussianNoise(std, adversary="marginals")`` or ``"diagonal"`` trains for the worst one that agrees with it; t, and
+        all that is said of the noise later, is then that of the worst.
     loss : {"logistic", "hinge", "log2", "quadratic", "two_point"} or Loss, default="logistic"
     alpha : float, default=None
         Strength of the ridge, what scikit-learn's linear classifiers call 1/C. It acts in the units of the features, so scale
@@ -213,8 +215,8 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         y : array-like of shape (n_samples,)
             Two classes or more.
         sample_weight : array-like of shape (n_samples,), default=None
-        X_std : array-like of shape (n_samples, n_features), default=None
-            Standard deviation of each entry's own, independent error.
+        X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Standard deviation of each entry's own, independent error; entries that a sparse matrix does not store are exact.
         X_cov : array-like of shape (n_samples, n_features, n_features), default=None
             Covariance of each row's errors.
         X_factor : array-like of shape (n_samples, n_features, r), default=None
@@ -391,7 +393,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        X_std, X_cov, X_factor : array-like, default=None
+        X_std, X_cov, X_factor : array-like (X_std may be sparse), default=None
             The noise of each row as in `fit`, taken as stated, never multiplied by `noise`: a model trained with ``noise=4``
             and ``X_std=S`` is asked about that noise by ``X_std=4 * S``. Without them the noise of the constructor is
             meant; a model fitted with them asks for them.
@@ -399,7 +401,8 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         Returns
         -------
         ndarray of shape (n_samples,)
-            With two classes between 0 and 0.5; 0 where there is no noise.
+            With two classes between 0 and 0.5; 0 where there is no noise. With an adversary, the largest probability that any
+            of its covariances gives.
         """
         scores = self.decision_function(X)
         t = self._known_score_std(scores, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
@@ -413,7 +416,8 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
     def score_std(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         r"""Return the standard deviation :math:`t = \sqrt{w^\top C w}` that the noise gives to each row's score.
 
-        Takes noise as `flip_probability` does. A prediction with |score| > 2 * score_std is certain at two sigma.
+        Takes noise as `flip_probability` does; with an adversary it is the largest that any of its covariances gives. A
+        prediction with |score| > 2 * score_std is certain at two sigma.
 
         Returns
         -------

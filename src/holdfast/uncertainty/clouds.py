@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from holdfast._core.uncertainty import Array, BoundSet
+from holdfast._core.uncertainty import Array, BoundSet, CommonSet
 
 MISSED = 1e-11
 """Share of a target that a least-squares split may miss by rounding."""
@@ -34,10 +35,9 @@ def solve_scaled(matrix: Array, target: Array) -> Array:
     return np.asarray((found.T / scale).T)
 
 
-class CommonCloud(BoundSet):
+class CommonCloud(CommonSet):
     r"""One ellipsoid :math:`\{F v : |v|_2 \le 1\}` for all rows; F a number, a diagonal or a matrix."""
 
-    is_common = True
     is_conic = True
 
     def __init__(self, factor: Array):
@@ -63,15 +63,6 @@ class CommonCloud(BoundSet):
         root = self.root(w)
         return self.spread(ratio(root, norm(root)))
 
-    def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
-        return self._point(w)[None]
-
-    def adjoint(self, w: Array, r: Array) -> Array:
-        return np.sum(r) * self._point(w)
-
-    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
-        return np.array([self.gauge(point) <= 1 + slack for point in np.atleast_2d(points)])
-
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         point, t = self._point(w), self.support(w)
         bend = float(ratio(np.sum(first), t))
@@ -82,11 +73,7 @@ class CommonCloud(BoundSet):
             out[np.diag_indices_from(out)] += bend * np.square(self.factor)
         return out
 
-    def cross(self, w: Array, rows: Any, r: Array) -> Array:
-        return np.outer(rows.transpose_dot(r), self._point(w))
-
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
-        """Return the smallest multiple of the set that reaches `target`, inf where none does."""
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         if self.factor.ndim == 2:
             unit = np.where(sizes > 0, sizes, 1.0)
@@ -94,9 +81,6 @@ class CommonCloud(BoundSet):
         else:
             v = ratio(target, np.broadcast_to(self.factor, target.shape))
         return np.inf if np.any(np.abs(target - self.spread(v)) > MISSED * sizes) else float(norm(v))
-
-    def demand(self, target: Array, shares: Array, sizes: Array | None = None) -> Array:
-        return np.array(self.gauge(target, sizes))
 
     def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
         if self.factor.ndim == 0:
@@ -114,56 +98,136 @@ class CommonCloud(BoundSet):
     def scaled(self, factor: float) -> CommonCloud:
         return CommonCloud(factor * self.factor)
 
-    def take(self, rows: Any) -> CommonCloud:
-        return self
-
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         F = self.matrix(n_features)
         return _ball(rng, (n_draws, 1, F.shape[1])) @ F.T
 
 
 class RowClouds(BoundSet):
-    r"""An ellipsoid :math:`\{F_i v : |v|_2 \le 1\}` for each row; F_i a diagonal (N, n) or a matrix (N, n, r)."""
+    """An ellipsoid for each row."""
 
     is_conic = True
+
+    def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
+        return float(norm(target - self.adjoint(direction, shares * self.support(direction))))
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        factors = self.factors_of_support(np.shape(points)[-1])
+        return np.array(
+            [CommonCloud(factor).gauge(point) <= 1 + slack for factor, point in zip(factors, points, strict=True)]
+        )
+
+
+class DiagonalClouds(RowClouds):
+    r"""An ellipsoid :math:`\{S_i v : |v|_2 \le 1\}` with diagonal S_i for each row: :math:`t_i = \sqrt{\sum_j S_{ij}^2 w_j^2}`.
+
+    Kept as a matrix of squares, a NumPy array or SciPy's CSR that is never made dense, each column in units of its own
+    largest deviation, so that squares neither over- nor underflow.
+
+    Parameters
+    ----------
+    squares : {ndarray, csr_array} of shape (n_samples, n_features)
+        S_ij**2 / units_j**2.
+    units : ndarray of shape (n_features,)
+        Powers of two, so that changing units changes no digit; 0 for features without noise.
+    """
+
+    def __init__(self, squares: Any, units: Array):
+        self.squares, self.units = squares, units
+
+    @classmethod
+    def of(cls, stds: Any) -> DiagonalClouds:
+        """Return the clouds of these standard deviations, an array or a CSR array of shape (n_samples, n_features)."""
+        largest = np.ravel(_dense(stds.max(axis=0)))
+        units = np.where(largest > 0, np.maximum(np.ldexp(0.5, np.frexp(largest)[1]), np.finfo(float).tiny), 0.0)
+        shares = _scaled(stds, np.ones(stds.shape[0]), ratio(1.0, units))
+        return cls(shares * shares, units)
+
+    def _levels(self, w: Array) -> tuple[float, Array, Array]:
+        """Return a unit for scores, and in it the weights w_j * units_j and the supports."""
+        weights = self.units * w
+        unit = float(np.abs(weights).max(initial=0.0)) or 1.0
+        weights = weights / unit
+        return unit, weights, np.sqrt(self.squares @ np.square(weights))
+
+    def _points(self, w: Array) -> Any:
+        """Return the maximizers in units of their columns, as a matrix of the same kind."""
+        _, weights, levels = self._levels(w)
+        return _scaled(self.squares, ratio(1.0, levels), weights)
+
+    def support(self, w: Array) -> Array:
+        unit, _, levels = self._levels(w)
+        return unit * levels
+
+    def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
+        return _dense(self.take(rows)._points(w)) * self.units
+
+    def adjoint(self, w: Array, r: Array) -> Array:
+        _, weights, levels = self._levels(w)
+        return self.units * weights * (self.squares.T @ ratio(r, levels))
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        unit, _, levels = self._levels(w)
+        bend = ratio(first, levels) / unit
+        points = self._points(w)
+        out = _dense(_scaled(points, second - bend).T @ points)
+        out[np.diag_indices_from(out)] += self.squares.T @ bend
+        return out * np.outer(self.units, self.units)
+
+    def cross(self, w: Array, rows: Any, r: Array) -> Array:
+        points = _scaled(self._points(w), r)
+        return _dense(sum(block.T @ points[part] for part, block in rows.blocks())) * self.units
+
+    def demand(self, target: Array, shares: Array, sizes: Array | None = None) -> Array:
+        # q_i = shares_i C_i v with the v that makes them add up to the target
+        sizes = np.full(len(target), norm(target)) if sizes is None else sizes
+        pooled = self.squares.T @ shares
+        if np.any((np.abs(target) > MISSED * sizes)[self.units * pooled == 0]):
+            return np.full(len(shares), np.inf)
+        v = ratio(ratio(target, self.units), pooled)
+        return shares * DiagonalClouds(self.squares, np.ones(len(v))).support(v)
+
+    def factors_of_support(self, n_features: int) -> list[Array]:
+        return [np.diag(self.units * np.sqrt(_dense(self.squares[[i]])[0])) for i in range(self.squares.shape[0])]
+
+    def exact_features(self, n_features: int) -> NDArray[np.bool_]:
+        return np.asarray(self.units * (self.squares.T @ np.ones(self.squares.shape[0])) == 0)
+
+    def scaled(self, factor: float) -> DiagonalClouds:
+        return DiagonalClouds(self.squares, factor * self.units)
+
+    def take(self, rows: Any) -> DiagonalClouds:
+        return DiagonalClouds(self.squares[rows], self.units)
+
+    def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
+        stds = self.units * np.sqrt(_dense(self.squares))
+        return stds * _ball(rng, (n_draws, *stds.shape))
+
+
+class FactorClouds(RowClouds):
+    r"""An ellipsoid :math:`\{F_i v : |v|_2 \le 1\}` for each row, F_i a matrix; `factors` has shape (N, n, r)."""
 
     def __init__(self, factors: Array):
         self.factors = factors
 
     def root(self, w: Array) -> Array:
         """Return F_i'w for each row."""
-        return self.factors * w if self.factors.ndim == 2 else np.einsum("nij,i->nj", self.factors, w)
-
-    def spread(self, v: Array, rows: Any = slice(None)) -> Array:
-        """Return F_i v_i for some rows."""
-        return self.factors[rows] * v if self.factors.ndim == 2 else np.einsum("nij,nj->ni", self.factors[rows], v)
+        return np.einsum("nij,i->nj", self.factors, w)
 
     def support(self, w: Array) -> Array:
         return norm(self.root(w), axis=1)
 
     def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
         root = self.take(rows).root(w)
-        return self.spread(ratio(root, norm(root, axis=1)[:, None]), rows)
+        return np.einsum("nij,nj->ni", self.factors[rows], ratio(root, norm(root, axis=1)[:, None]))
 
     def adjoint(self, w: Array, r: Array) -> Array:
         root = self.root(w)
         scaled = root * ratio(np.broadcast_to(r, len(root)), norm(root, axis=1))[:, None]
-        if self.factors.ndim == 2:
-            return np.einsum("ni,ni->i", self.factors, scaled)
         return np.einsum("nij,nj->i", self.factors, scaled)
-
-    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
-        return np.array(
-            [
-                CommonCloud(np.asarray(factor)).gauge(point) <= 1 + slack
-                for factor, point in zip(self.factors, points, strict=True)
-            ]
-        )
 
     def covariance(self, weights: Array) -> Array:
         """Return sum_i weights_i F_i F_i', shape (n, n), for weights >= 0."""
-        if self.factors.ndim == 2:
-            return np.diag(np.einsum("ni,ni,n->i", self.factors, self.factors, weights))
         scaled = self.factors * np.sqrt(weights)[:, None, None]
         return np.tensordot(scaled, scaled, axes=([0, 2], [0, 2]))
 
@@ -186,24 +250,34 @@ class RowClouds(BoundSet):
             return np.full(len(shares), np.inf)
         return shares * norm(self.root(v), axis=1)
 
-    def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
-        return float(norm(target - self.adjoint(direction, shares * self.support(direction))))
-
     def factors_of_support(self, n_features: int) -> list[Array]:
-        return [np.diag(factor) if factor.ndim == 1 else factor for factor in self.factors]
+        return list(self.factors)
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
-        return ~np.any(self.factors, axis=(0, *range(2, self.factors.ndim)))
+        return ~np.any(self.factors, axis=(0, 2))
 
-    def scaled(self, factor: float) -> RowClouds:
-        return RowClouds(factor * self.factors)
+    def scaled(self, factor: float) -> FactorClouds:
+        return FactorClouds(factor * self.factors)
 
-    def take(self, rows: Any) -> RowClouds:
-        return RowClouds(self.factors[rows])
+    def take(self, rows: Any) -> FactorClouds:
+        return FactorClouds(self.factors[rows])
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         v = _ball(rng, (n_draws, len(self.factors), self.factors.shape[-1]))
-        return self.factors * v if self.factors.ndim == 2 else np.einsum("nij,dnj->dni", self.factors, v)
+        return np.einsum("nij,dnj->dni", self.factors, v)
+
+
+def _scaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:
+    """Return diag(rows) matrix diag(columns), an array or a CSR array like `matrix`."""
+    if not sparse.issparse(matrix):
+        return (matrix if columns is None else matrix * columns) * rows[:, None]
+    factors = np.repeat(rows, np.diff(matrix.indptr)) * (1.0 if columns is None else columns[matrix.indices])
+    return sparse.csr_array((matrix.data * factors, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _dense(matrix: Any) -> Array:
+    """Return an array, or a small sparse one, as an array."""
+    return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix)
 
 
 def _ball(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
-from holdfast.uncertainty.clouds import CommonCloud, RowClouds
+from holdfast.uncertainty.clouds import CommonCloud, DiagonalClouds, FactorClouds, RowClouds
+from holdfast.uncertainty.polytopes import CommonBox, CommonDiamond
 
 INDEFINITE = -1e-8
 """An eigenvalue of the correlations below this is no rounding error."""
+ADVERSARIES: dict[str, Callable[[Array], BoundSet]] = {
+    "trace": CommonCloud,
+    "diagonal": CommonDiamond,
+    "marginals": CommonBox,
+}
 
 
 class GaussianNoise(UncertaintySet):
@@ -25,29 +32,40 @@ class GaussianNoise(UncertaintySet):
     ----------
     std : float or array-like of shape (n_features,), default=None
         Standard deviation of the noise, in the units of the features: one number, or one a feature (independent errors).
-        One number also stands for the adversary who may choose any covariance of trace, or largest eigenvalue,
-        at most std**2: the worst choice has the same score deviation std * ||w||.
     cov : array-like of shape (n_features, n_features), default=None
         Covariance of the noise; may be singular.
     factor : array-like of shape (n_features, r), default=None
         A factor F of the covariance F F', for noise that a few sources cause together.
+    adversary : {"trace", "diagonal", "marginals"}, default="trace"
+        What is known of the covariance C besides `std`; the worst C that agrees with it is assumed.
+
+        - "trace": nothing but its trace, or largest eigenvalue, at most std**2, with the same
+          :math:`t = \mathrm{std}\,|w|_2` as independent errors; with one std a feature, independent errors.
+        - "diagonal": errors are independent, their variances add up to at most std**2, one number;
+          :math:`t = \mathrm{std}\,\max_j |w_j|`.
+        - "marginals": each feature's deviation is at most its std, one number or one a feature, and the errors may be
+          correlated in any way; :math:`t = \sum_j \mathrm{std}_j |w_j|`, which makes many coefficients exactly 0.
 
     Examples
     --------
     >>> noise = GaussianNoise(std=[0.5, 0.0]).at(n_samples=4, n_features=2, metadata={})
     >>> noise.support(np.array([3.0, -1.0]))
     np.float64(1.5)
+    >>> noise = GaussianNoise(std=[0.5, 2.0], adversary="marginals").at(n_samples=4, n_features=2, metadata={})
+    >>> float(noise.support(np.array([3.0, -1.0])))
+    3.5
     """
 
     metadata = ("X_std", "X_cov", "X_factor")
 
-    def __init__(self, std: Any = None, cov: Any = None, factor: Any = None):
+    def __init__(self, std: Any = None, cov: Any = None, factor: Any = None, adversary: str = "trace"):
         self.std = std
         self.cov = cov
         self.factor = factor
+        self.adversary = adversary
 
     def at(self, n_samples: int, n_features: int, metadata: Mapping[str, Any]) -> BoundSet:
-        common = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
+        common = {name: getattr(self, name) for name in ("std", "cov", "factor") if getattr(self, name) is not None}
         own = {name: value for name, value in metadata.items() if value is not None}
         for stated in (common, own):
             if len(stated) > 1:
@@ -56,8 +74,9 @@ class GaussianNoise(UncertaintySet):
             raise ValueError(
                 "GaussianNoise(): states no noise. Give std, cov or factor, or pass X_std, X_cov or X_factor."
             )
+        self._check_adversary({**common, **own})
         if not own:
-            return CommonCloud(self._common_factor(n_features))
+            return ADVERSARIES[self.adversary](self._common_factor(n_features))
         if not common:
             return _row_clouds(1.0, n_samples, n_features, own)
         if self.std is None or np.ndim(self.std) > 0:
@@ -76,6 +95,22 @@ class GaussianNoise(UncertaintySet):
             if name in scaled and value is not None
         }
         return type(self)(**(self.get_params(deep=False) | stated))
+
+    def _check_adversary(self, stated: Mapping[str, Any]) -> None:
+        if not isinstance(self.adversary, str) or self.adversary not in ADVERSARIES:
+            raise ValueError(f"{self!r}: no such adversary. Choose one of {', '.join(map(repr, ADVERSARIES))}.")
+        if self.adversary == "trace":
+            return
+        if others := [name for name in stated if name != "std"]:
+            raise ValueError(
+                f"{self!r} together with {others[0]}: an adversary who chooses the covariance leaves no place for one that is "
+                "known. Give std alone, or leave adversary='trace'."
+            )
+        if self.adversary == "diagonal" and np.ndim(self.std) > 0:
+            raise ValueError(
+                f"{self!r}: with adversary='diagonal' std is one number, the root of the sum of all variances. "
+                "Deviations known for each feature go with adversary='marginals'."
+            )
 
     def _common_factor(self, n_features: int) -> Array:
         if self.std is not None:
@@ -112,8 +147,12 @@ class GaussianNoise(UncertaintySet):
             (cls(cov=[[2.0, 0.5, 0.0], [0.5, 1.0, -0.3], [0.0, -0.3, 0.2]]), {}),
             (cls(factor=factors[0]), {}),
             (cls(), {"X_std": rng.uniform(0.1, 2.0, size=(5, 3))}),
+            (cls(0.4), {"X_std": sparse.csr_array([[1.0, 0, 2], [0, 0.5, 0], [3, 0, 1], [0.2, 0.7, 0], [0, 0, 1]])}),
             (cls(0.5), {"X_cov": factors @ factors.transpose(0, 2, 1)}),
             (cls(2.0), {"X_factor": factors}),
+            (cls(0.7, adversary="diagonal"), {}),
+            (cls(0.7, adversary="marginals"), {}),
+            (cls([0.5, 0.1, 2.0], adversary="marginals"), {}),
         ]
 
 
@@ -138,26 +177,39 @@ def _row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping
             f"noise=GaussianNoise({name.removeprefix('X_')}=...)."
         )
     if name == "X_std":
-        value = _nonnegative(value, f"{name}=...", name)
-    if name == "X_cov":
-        value = _root(value, f"{name}=...", name)
-    return RowClouds(multiplier * value)
+        return DiagonalClouds.of(multiplier * _nonnegative(value, f"{name}=...", name))
+    return FactorClouds(multiplier * (_root(value, f"{name}=...", name) if name == "X_cov" else value))
 
 
-def _numbers(value: Any, call: str, name: str) -> Array:
+def _numbers(value: Any, call: str, name: str) -> Any:
+    """Return an array of finite numbers, a CSR array of a sparse matrix."""
     try:
-        out = np.asarray(value, dtype=np.float64)
+        out = _canonical(value) if sparse.issparse(value) else np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{call}: {name} must be numbers, got {value!r:.80}.") from None
-    if not np.all(np.isfinite(out)):
+    if not np.all(np.isfinite(_stored(out))):
         raise ValueError(
             f"{call}: {name} contains NaN or infinity. Give every row and feature a finite number; 0 means exact."
         )
     return out
 
 
-def _nonnegative(value: Array, call: str, name: str) -> Array:
-    if np.any(value < 0):
+def _canonical(value: Any) -> sparse.csr_array:
+    """Return a sparse matrix as a CSR array in which no entry is stored in parts."""
+    out = sparse.csr_array(value, dtype=np.float64)
+    if not out.has_canonical_format:
+        out = out.copy()
+        out.sum_duplicates()
+    return out
+
+
+def _stored(value: Any) -> Array:
+    """Return the numbers that an array or a sparse one holds."""
+    return np.asarray(value.data if sparse.issparse(value) else value)
+
+
+def _nonnegative(value: Any, call: str, name: str) -> Any:
+    if np.any(_stored(value) < 0):
         raise ValueError(
             f"{call.replace('...', f'{np.min(value):g}') if value.ndim == 0 else call}: {name} must be >= 0."
         )

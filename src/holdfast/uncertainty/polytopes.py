@@ -1,0 +1,187 @@
+"""Worst covariances of noise that is known in part only: sets that are boxes or diamonds."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.uncertainty import Array, BoundSet, CommonSet, EasedSet
+from holdfast.uncertainty.clouds import MISSED, norm, ratio
+
+FAINT = 30.0
+"""An entry of w is kept from a kink by the easing alone if its distance is up to so many times the easing's width."""
+
+
+class CommonBox(CommonSet):
+    r"""The box :math:`|\delta_j| \le s_j` with support :math:`\sum_j s_j |w_j|`; s one number, or one a feature.
+
+    The largest :math:`\sqrt{w^\top C w}` over all covariances with :math:`C_{jj} \le s_j^2`.
+    """
+
+    is_smooth = False
+
+    def __init__(self, widths: Array):
+        self.widths = np.asarray(widths, dtype=np.float64)
+
+    def support(self, w: Array) -> Array:
+        return np.asarray(np.sum(self.widths * np.abs(w)))
+
+    def _point(self, w: Array) -> Array:
+        return self.widths * np.sign(w)
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        point = self._point(w)
+        return float(np.sum(second)) * np.outer(point, point)
+
+    def gauge(self, target: Array, sizes: Array | None = None) -> float:
+        sizes = np.full(len(target), norm(target)) if sizes is None else sizes
+        widths = np.broadcast_to(self.widths, target.shape)
+        if np.any(np.abs(target[widths == 0]) > MISSED * sizes[widths == 0]):
+            return np.inf
+        return float(np.max(ratio(np.abs(target), widths), initial=0.0))
+
+    def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
+        return float(norm(np.maximum(np.abs(target) - np.sum(budgets) * self.widths, 0.0)))
+
+    def exact_features(self, n_features: int) -> NDArray[np.bool_]:
+        return np.broadcast_to(self.widths == 0, n_features)
+
+    def scaled(self, factor: float) -> CommonBox:
+        return CommonBox(factor * self.widths)
+
+    def eased(self, delta: float) -> BoundSet:
+        return EasedBox(self, delta)
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        near = (self.widths > 0) & (self.widths * np.abs(w) <= FAINT * delta / len(w))
+        return np.where(near, factor * w, w)
+
+    def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
+        corners = rng.choice([-1.0, 1.0], size=(n_draws, 1, n_features))
+        return self.widths * np.where(rng.uniform(size=corners.shape) < 0.7, corners, rng.uniform(-1, 1, corners.shape))
+
+
+class CommonDiamond(CommonSet):
+    r"""The diamond :math:`\sum_j |\delta_j| \le \sigma` with support :math:`\sigma \max_j |w_j|`.
+
+    The largest :math:`\sqrt{w^\top C w}` over all diagonal covariances of trace at most :math:`\sigma^2`.
+    """
+
+    is_smooth = False
+
+    def __init__(self, radius: Array):
+        self.radius = float(radius)
+
+    def support(self, w: Array) -> Array:
+        return np.asarray(self.radius * np.max(np.abs(w), initial=0.0))
+
+    def _point(self, w: Array) -> Array:
+        point = np.zeros(len(w))
+        worst = int(np.argmax(np.abs(w)))
+        point[worst] = self.radius * np.sign(w[worst])
+        return point
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        point = self._point(w)
+        return float(np.sum(second)) * np.outer(point, point)
+
+    def gauge(self, target: Array, sizes: Array | None = None) -> float:
+        if self.radius == 0:
+            sizes = np.full(len(target), norm(target)) if sizes is None else sizes
+            return np.inf if np.any(np.abs(target) > MISSED * sizes) else 0.0
+        return float(np.sum(np.abs(target)) / self.radius)
+
+    def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
+        # the projection on an l1 ball cuts all entries by the same amount: (sum of the k largest - size) / k at the right k
+        size, falling = self.radius * float(np.sum(budgets)), np.sort(np.abs(target))[::-1]
+        cut = np.max((np.cumsum(falling) - size) / np.arange(1, len(target) + 1))
+        return float(norm(np.minimum(falling, max(cut, 0.0))))
+
+    def exact_features(self, n_features: int) -> NDArray[np.bool_]:
+        return np.full(n_features, self.radius == 0)
+
+    def scaled(self, factor: float) -> CommonDiamond:
+        return CommonDiamond(np.asarray(factor * self.radius))
+
+    def eased(self, delta: float) -> BoundSet:
+        return EasedDiamond(self, delta)
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        top = np.max(np.abs(w), initial=0.0)
+        below = top - np.abs(w)
+        near = self.radius * below <= FAINT * delta / np.log(2 * len(w))
+        return np.where(near, np.copysign(top - factor * below, w), w)
+
+    def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
+        shares = rng.dirichlet(np.full(n_features, 0.3), size=(n_draws, 1))
+        return self.radius * shares * rng.choice([-1.0, 1.0], size=shares.shape) * rng.uniform(0.5, 1, (n_draws, 1, 1))
+
+
+class _EasedPolytope(CommonSet, EasedSet):
+    """A polytope's support made smooth in its own way."""
+
+    base: CommonSet
+
+    def __init__(self, base: CommonSet, delta: float):
+        super().__init__(base, delta)
+        self.is_smooth = True
+
+    def gauge(self, target: Array, sizes: Array | None = None) -> float:
+        return self.base.gauge(target, sizes)
+
+
+class EasedBox(_EasedPolytope):
+    r"""A box with support :math:`T = \sum_j \sqrt{s_j^2 w_j^2 + (\delta/d)^2}`, d the number of features."""
+
+    base: CommonBox
+
+    def _roots(self, w: Array) -> tuple[Array, Array]:
+        """Return s w and the roots that add up to T."""
+        reach = self.base.widths * w
+        return reach, np.hypot(reach, self.delta / len(w))
+
+    def support(self, w: Array) -> Array:
+        return np.asarray(np.sum(self._roots(w)[1]))
+
+    def _point(self, w: Array) -> Array:
+        reach, roots = self._roots(w)
+        return self.base.widths * (reach / roots)
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        point, roots = self._point(w), self._roots(w)[1]
+        out = float(np.sum(second)) * np.outer(point, point)
+        out[np.diag_indices_from(out)] += (
+            float(np.sum(first)) * np.square(self.base.widths * (self.delta / len(w)) / roots) / roots
+        )
+        return out
+
+
+class EasedDiamond(_EasedPolytope):
+    r"""A diamond with support :math:`T = \epsilon \log \sum_j 2\cosh(\sigma w_j/\epsilon)`,
+    :math:`\epsilon = \delta / \log 2d`, d the number of features.
+    """
+
+    base: CommonDiamond
+
+    def _parts(self, w: Array) -> tuple[Array, Array]:
+        z = np.abs(w) * (self.base.radius / self._width(w))
+        top = np.max(z, initial=0.0)
+        terms = np.exp(z - top) * (1 + np.exp(-2 * z))
+        total = terms.sum()
+        return np.asarray(self._width(w) * (top + np.log(total))), terms / total
+
+    def _width(self, w: Array) -> float:
+        return self.delta / float(np.log(2 * len(w)))
+
+    def support(self, w: Array) -> Array:
+        return self._parts(w)[0]
+
+    def _point(self, w: Array) -> Array:
+        return self.base.radius * self._parts(w)[1] * np.tanh(w * (self.base.radius / self._width(w)))
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        point = self._point(w)
+        bend = float(np.sum(first)) / self._width(w)
+        out = (float(np.sum(second)) - bend) * np.outer(point, point)
+        out[np.diag_indices_from(out)] += bend * self.base.radius**2 * self._parts(w)[1]
+        return out
