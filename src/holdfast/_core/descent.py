@@ -4,7 +4,7 @@ Rows arrive as (values, indices, indptr) of a CSR matrix; dense rows have no `in
 (K, n_features), and C classes: K = C, or K = 1 and C = 2, where class 0 has the vector 0. A row of class y has the
 differences d_k = w_y - w_k, k != y, and costs sum_k loss(u_k, t(d_k)), u_k = 1 - d_k'x - (b_y - b_k).
 
-Step n visits row ``order[n]`` and moves along the negative gradient by ``gains[n]``; the ridge shrinks W by ``shrinks[n]``. Where
+Step n visits row ``order[n]`` and moves against the gradient by ``gains[n]``; the ridge shrinks W by ``shrinks[n]``. Where
 there are `draws`, only the vector ``draws[n]`` moves, K times as far. Then W is projected on a Frobenius norm of `bound`.
 W, b and their averages, in which step t has the weight t, are changed in place; `t` steps have been taken before.
 """
@@ -139,7 +139,7 @@ def plain_steps(
     mean_b,
     learn_b,
 ):
-    r"""Take steps under noise of its own deviation in every entry, :math:`t_i(d)^2 = \sum_j s_{ij}^2 d_j^2`: O(n_features K) each.
+    r"""Take steps under noise that differs by entry, :math:`t_i(d)^2 = \sum_j s_{ij}^2 d_j^2`: O(n_features K) each.
 
     The deviations are rows like the others, (deviations, noisy, noise_ptr), one for all or one for each.
     """

@@ -7,6 +7,7 @@ and is compiled, and cached on disk, once for all losses. Tests hold each kernel
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit, types
@@ -21,7 +22,7 @@ INPUT = types.Array(types.float64, 1, "C", readonly=True)
 LOSS = types.void(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR)
 BLOCK = 64
 LN2 = math.log(2)
-OPTIONS = {"cache": True, "error_model": "numpy", "fastmath": {"contract", "nsz", "arcp"}}
+OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "fastmath": {"contract", "nsz", "arcp"}}
 
 
 def _mills_polynomial() -> str:
@@ -58,7 +59,7 @@ def exponential(x):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def clipped_ratio(u, t):  # type: ignore[no-untyped-def]
-    """u / t within +-1e8; at t = 0 the limit, which is 0 at u = 0."""
+    """U / t within +-1e8; at t = 0 the limit, which is 0 at u = 0."""
     z = u / t if t > 0 else (1e8 if u > 0 else (-1e8 if u < 0 else 0.0))
     z = z if z < 1e8 else 1e8
     return z if z > -1e8 else -1e8
@@ -176,7 +177,7 @@ def expected_logistic(u, t, loss, slope, scale_slope):  # type: ignore[no-untype
 
 for helper in descent.HELPERS:
     register_jitable(helper)
-STEPS = {"cache": True, "error_model": "numpy", "fastmath": {"contract", "nsz", "arcp", "reassoc"}}
+STEPS: dict[str, Any] = {"cache": True, "error_model": "numpy", "fastmath": {"contract", "nsz", "arcp", "reassoc"}}
 lazy_steps = njit(**STEPS)(descent.lazy_steps)
 plain_steps = njit(**STEPS)(descent.plain_steps)
 

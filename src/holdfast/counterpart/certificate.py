@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +10,10 @@ from scipy.optimize import minimize_scalar
 
 from holdfast._core.loss import Array, Loss
 from holdfast._core.solution import DualGuess
-from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.uncertainty.clouds import ratio, solve_scaled
+
+if TYPE_CHECKING:
+    from holdfast.counterpart.margin_scale import MarginScaleProblem
 
 LARGEST_EXACT = 5e7
 """Entries of the features without noise up to which a pull on them is corrected (400 MB)."""

@@ -9,13 +9,14 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import ConeProgram, Curved, Problem, Smooth
+from holdfast._core.problem import ConeProgram, Curved, FiniteSum, Problem, Smooth
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import GAP_FLOOR, SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.cones import cone_program, is_conic
 from holdfast.counterpart.easing import EasedSet
+from holdfast.counterpart.finite_sum import finite_sum, is_finite_sum
 
 View = TypeVar("View")
 METRIC_ROWS = 20
@@ -139,13 +140,16 @@ class MarginScaleProblem(Problem):
     def view(self, kind: type[View]) -> View | None:
         if kind is ConeProgram:
             return cast(View, cone_program(self)) if is_conic(self) else None
+        if kind is FiniteSum:
+            return cast(View, finite_sum(self)) if is_finite_sum(self) else None
         if kind is Curved and self.rows.n_features > WIDEST_HESSIAN:
             return None
         # said rather than found out: looking for every member of a protocol takes longer than a small step
         return cast(View, self) if kind in (Smooth, Curved) else super().view(kind)
 
     def offers(self, kind: type) -> bool:
-        return is_conic(self) if kind is ConeProgram else super().offers(kind)
+        told = {ConeProgram: is_conic, FiniteSum: is_finite_sum}
+        return told[kind](self) if kind in told else super().offers(kind)
 
     def work(self) -> dict[str, Any]:
         n, d = self.rows.n_samples, self.rows.n_features

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from holdfast._core import compiled
-from holdfast._core.rows import Array, Elementwise, MarginPass, Span
+from holdfast._core.rows import Array, Elementwise, MarginPass, RowArrays, Span
 from holdfast.data.block_rows import BlockRows
 
 BLOCK_BYTES = 1 << 20
@@ -58,6 +58,9 @@ class DenseRows(BlockRows):
     def take(self, rows: NDArray[np.intp] | slice) -> DenseRows:
         # rows taken by a stride are passed over many times: let them lie together
         return DenseRows(np.ascontiguousarray(self.X[rows]), self.shift)
+
+    def arrays(self) -> RowArrays:
+        return RowArrays.of(self.X if self.shift is None else self.X - self.shift)
 
     def gram(self, weights: Array) -> Array:
         out = np.zeros((self.n_features, self.n_features))

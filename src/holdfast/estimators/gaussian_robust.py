@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -19,13 +20,22 @@ from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.loss import Array, Loss
 from holdfast._core.parameters import resolve
 from holdfast._core.progress import reporter
-from holdfast._core.solution import Status
+from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast._core.version import __version__
-from holdfast.counterpart import MarginScaleProblem, critical_factor, majority, train
+from holdfast.counterpart import MarginScaleProblem, Stream, critical_factor, majority, train
 from holdfast.data import rows_of
-from holdfast.estimators.inputs import binary_signs, number, one_blas_thread, row_weights
+from holdfast.estimators.inputs import (
+    binary_signs,
+    known_signs,
+    number,
+    one_blas_thread,
+    part_weights,
+    row_weights,
+    stated_classes,
+)
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
+from holdfast.solvers import SGD, pick
 from holdfast.uncertainty import GaussianNoise
 
 LOSSES: dict[str, type[Loss]] = {
@@ -46,6 +56,20 @@ def _is_proper(estimator: GaussianRobustClassifier) -> bool:
         raise AttributeError(
             f"{NAME}(loss={estimator.loss!r}) has no predict_proba: only loss='logistic' models a probability. "
             "flip_probability says how likely the noise is to change a prediction."
+        )
+    return True
+
+
+def _is_incremental(estimator: GaussianRobustClassifier) -> bool:
+    if isinstance(estimator.class_weight, str):
+        raise AttributeError(
+            f"{NAME}(class_weight={estimator.class_weight!r}) has no partial_fit: it does not know the weights of classes "
+            "in rows to come. Give a dict from class to weight, or sample_weight."
+        )
+    if not (estimator.solver in (None, SGD.name) or isinstance(estimator.solver, SGD)):
+        raise AttributeError(
+            f"{NAME}(solver={estimator.solver!r}) has no partial_fit: a batch solver needs all rows at once. "
+            "Give solver=None, 'sgd' or SGD(...), or call fit."
         )
     return True
 
@@ -93,8 +117,9 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
     fit_intercept : bool, default=True
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes. "balanced" makes them weigh the same, which also prevents a collapse.
-    solver : {"newton", "quasi_newton", "clarabel"} or Solver, default=None
-        None picks by size. "clarabel" needs a loss with a conic form (two_point, quadratic, log2).
+    solver : {"newton", "quasi_newton", "clarabel", "sgd"} or Solver, default=None
+        None picks by size among the batch solvers. "clarabel" needs a loss with a conic form (two_point, quadratic, log2).
+        "sgd" or :class:`SGD` is the stochastic descent of the papers: rough, and never picked.
     tol : float, default=1e-6
         Largest certified relative gap to accept. Small problems are solved to rounding whatever it is.
     max_iter : int, default=1000
@@ -104,7 +129,7 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
     verbose : int, default=0
         1 logs progress to the logger "holdfast".
     random_state : int or None, default=None
-        Not used: all solvers here are deterministic. Present for stochastic ones.
+        Seeds the order in which SGD visits the rows; all other solvers are deterministic.
 
     Attributes
     ----------
@@ -125,6 +150,8 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
     n_iter_ : int
     solution_ : dict
         How the solver ended: status, advice, solver, n_iter, objective, lower_bound.
+    stream_ : dict
+        Where `partial_fit` stands; only after it.
     row_noise_ : bool
         Whether the noise was stated row by row in fit; flip_probability then asks for it too.
     holdfast_version_ : str
@@ -148,6 +175,9 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
     >>> model.flip_probability(X[:4], X_std=4 * S[:4]).round(2)
     array([0.05, 0.02, 0.01, 0.24])
     """
+
+    classes_: NDArray[Any]
+    stream_: dict[str, Any]
 
     def __init__(
         self,
@@ -209,6 +239,7 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
                 tol=number(self.tol, f"{NAME}(tol", strictly=True),
                 max_iter=self._max_iter(),
                 start=self._start(problem),
+                random_state=self.random_state,
                 report=reporter(self.verbose),
             )
         w, b = problem.split(found.parameters)
@@ -219,7 +250,61 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
         self.solution_ = found.summary()
         self.row_noise_ = any(value is not None for value in (X_std, X_cov, X_factor))
         self.holdfast_version_ = __version__
+        self.__dict__.pop("stream_", None)
         self._warn(problem, found.status)
+        return self
+
+    @available_if(_is_incremental)
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, X_std: Any = None) -> Self:
+        """Take one stochastic step for each of these rows, in their order, going on where the last call ended.
+
+        The coefficients are the average over the steps so far. With ``solver=SGD(eta0=..., bound=...)``, alpha = 0 and weights
+        of 1, calls on any parts of the rows give what ``fit`` gives with ``SGD(epochs=1, shuffle=False)``. What SGD is not told
+        is estimated at each call from all rows so far. Nothing is proved: ``gap_`` is inf, ``objective_`` nan. `fit` starts
+        afresh, and so does the first `partial_fit` after it.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        classes : array-like of shape (2,), default=None
+            All classes; needed at the first call, unless there was a `fit`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Taken as they are: a weight of 2 makes a step twice as long. The ridge's share of a step is alpha over the total
+            weight so far.
+        X_std : array-like of shape (n_samples, n_features), default=None
+            Standard deviation of each entry's own, independent error; in all calls or in none.
+        """
+        loss, stream = self._loss(), Stream(**self.stream_) if hasattr(self, "stream_") else None
+        alpha = number(self._alpha(loss), f"{NAME}(alpha")
+        if stream is not None and self.row_noise_ != (X_std is not None):
+            raise ValueError(
+                f"{NAME}.partial_fit: earlier calls were {'with' if self.row_noise_ else 'without'} X_std. "
+                "Give it in all calls or in none (zeros for exact rows)."
+            )
+        fresh = classes is not None or not hasattr(self, "classes_")
+        known = stated_classes(classes, NAME) if fresh else self.classes_
+        if stream is not None and not np.array_equal(known, self.classes_):
+            raise ValueError(
+                f"{NAME}.partial_fit(classes={known.tolist()!r}): earlier calls had {self.classes_.tolist()!r}. Leave it out."
+            )
+        _check_columns(X, {"X_std": X_std})
+        options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": stream is None}
+        X, y = validate_data(self, X, y, **options)
+        signs = known_signs(y, known, NAME)
+        weights = part_weights(sample_weight, self.class_weight, X, signs, known, NAME)
+        bound = self._bound(loss, X.shape, {"X_std": X_std})
+        problem = MarginScaleProblem(rows_of(X), signs, weights, loss, bound, alpha, bool(self.fit_intercept))
+        solver: SGD = SGD() if self.solver in (None, SGD.name) else self.solver
+        pick(problem, solver)
+        stream = (stream or Stream.start(X.shape[1])).advanced(problem, solver)
+        self.classes_, self.stream_, self.row_noise_ = known, stream.state(), X_std is not None
+        w, b = (stream.mean_weights, stream.mean_intercepts) if solver.average else (stream.weights, stream.intercepts)
+        self.coef_, self.intercept_ = w, b
+        self.objective_, self.lower_bound_, self.gap_, self.norm_bound_ = np.nan, -np.inf, np.inf, np.inf
+        self.collapsed_, self.n_iter_ = False, 1
+        self.solution_ = Solution(w.ravel(), Status.STREAMED, np.nan, 1, solver.name).summary()
+        self.holdfast_version_ = __version__
         return self
 
     def _problem(self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]) -> MarginScaleProblem:
@@ -230,18 +315,23 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         self.classes_, signs = binary_signs(y, NAME)
         weights = row_weights(sample_weight, self.class_weight, X, signs, self.classes_, NAME)
+        bound = self._bound(loss, X.shape, metadata)
+        return MarginScaleProblem(rows_of(X), signs, weights, loss, bound, alpha, bool(self.fit_intercept))
+
+    def _bound(self, loss: Loss, shape: tuple[int, int], metadata: dict[str, Any]) -> BoundSet:
+        """Return the noise bound to rows, after checking that the loss has a use for it."""
         noise = self._noise()
         for name in metadata:
             if metadata[name] is not None and name not in noise.metadata:
                 raise ValueError(f"{NAME}(noise={noise!r}).fit(..., {name}=...): this noise does not take {name}.")
-        bound = noise.at(X.shape[0], X.shape[1], metadata)
-        if loss.is_homogeneous and np.all(bound.exact_features(X.shape[1])):
+        bound = noise.at(*shape, metadata)
+        if loss.is_homogeneous and np.all(bound.exact_features(shape[1])):
             raise ValueError(
                 f"{NAME}(noise={self.noise!r}, loss={self.loss!r}): without noise this loss is the plain hinge. "
                 "Give noise > 0 (it multiplies X_std and the like), or use sklearn.svm.LinearSVC. "
                 "(loss='logistic' takes noise=0: logistic regression.)"
             )
-        return MarginScaleProblem(rows_of(X), signs, weights, loss, bound, alpha, bool(self.fit_intercept))
+        return bound
 
     def _loss(self) -> Loss:
         loss = resolve(self.loss, LOSSES, f"{NAME}(loss=%s)")

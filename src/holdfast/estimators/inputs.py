@@ -62,6 +62,40 @@ def row_weights(sample_weight: Any, class_weight: Any, X: Any, signs: Array, cla
     return weights * np.where(signs > 0, factors[1], factors[0])
 
 
+def known_signs(y: NDArray[Any], classes: NDArray[Any], name: str) -> Array:
+    """Return y as -1 and +1 by classes that were stated before."""
+    check_classification_targets(y)
+    unknown = np.setdiff1d(y, classes)
+    if len(unknown):
+        raise ValueError(
+            f"{name}.partial_fit: y contains {unknown.tolist()!r}, but classes is {classes.tolist()!r}. "
+            "Name all classes at the first call."
+        )
+    return np.where(y == classes[1], 1.0, -1.0)
+
+
+def stated_classes(classes: Any, name: str) -> NDArray[Any]:
+    """Return the two sorted classes that the first call of partial_fit states."""
+    if classes is None:
+        raise ValueError(
+            f"{name}.partial_fit: classes must be passed on the first call. "
+            "Name all classes, partial_fit(X, y, classes=[0, 1]): later rows may be of classes not seen yet."
+        )
+    found = np.unique(np.asarray(classes))
+    if len(found) != 2:
+        raise ValueError(f"{name}.partial_fit(classes={found.tolist()!r}): only binary classification, two classes.")
+    return found
+
+
+def part_weights(
+    sample_weight: Any, class_weight: Any, X: Any, signs: Array, classes: NDArray[Any], name: str
+) -> Array:
+    """Return the weight of each row of a part, which need not hold both classes."""
+    weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+    factors = _class_factors(class_weight, np.ones(2), classes, name)
+    return weights * np.where(signs > 0, factors[1], factors[0])
+
+
 def _class_factors(class_weight: Any, totals: Array, classes: NDArray[Any], name: str) -> Array:
     if class_weight is None:
         return np.ones(2)

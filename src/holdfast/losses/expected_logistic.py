@@ -51,6 +51,9 @@ class ExpectedLogistic(Loss):
         g = _moments(u - 1.0, t, 4)
         return g[2], t * g[3], g[2] + np.square(t) * g[4]
 
+    def largest_scale_slope(self) -> float:
+        return float(density(np.array(0.0)))  # E[Z p(x + tZ)] <= E[Z+], p increasing from 0 to 1
+
     def compiled(self) -> Any | None:
         return compiled.kernel("expected_logistic")
 

@@ -102,6 +102,9 @@ class CommonCloud(BoundSet):
             return max(float(norm(target) - self.factor * np.sum(budgets)), 0.0)
         return float(norm(target - self.adjoint(direction, shares * self.support(direction))))
 
+    def deviations(self) -> Array | None:
+        return self.factor if self.factor.ndim < 2 else None
+
     def factors_of_support(self, n_features: int) -> list[Array]:
         return [self.matrix(n_features)]
 
@@ -187,6 +190,9 @@ class RowClouds(BoundSet):
 
     def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
         return float(norm(target - self.adjoint(direction, shares * self.support(direction))))
+
+    def deviations(self) -> Array | None:
+        return self.factors if self.factors.ndim == 2 else None
 
     def factors_of_support(self, n_features: int) -> list[Array]:
         return [np.diag(factor) if factor.ndim == 1 else factor for factor in self.factors]
