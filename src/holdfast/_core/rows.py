@@ -41,8 +41,8 @@ class RowArrays(NamedTuple):
     """Rows as the arrays of a CSR matrix without duplicates; where every entry is stored, `indices` is empty."""
 
     values: NDArray[np.floating]
-    indices: NDArray[np.unsignedinteger]
-    indptr: NDArray[np.integer]
+    indices: NDArray[np.uint32]
+    indptr: NDArray[np.int64]
 
     @classmethod
     def of(cls, X: Any) -> RowArrays:
@@ -53,8 +53,9 @@ class RowArrays(NamedTuple):
         if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
-        # without a sign they are read faster: no test for counting from the end
-        return cls(X.data, X.indices.view(X.indices.dtype.str.replace("i", "u")), X.indptr)
+        # one type each, so that kernels are compiled once; without a sign indices are read faster
+        indices = X.indices.view(np.uint32) if X.indices.dtype == np.int32 else X.indices.astype(np.uint32)
+        return cls(X.data, indices, X.indptr.astype(np.int64))
 
     def square_norms(self) -> Array:
         """Return |x_i|^2 of each row."""
