@@ -38,25 +38,30 @@ def lazy_steps(
     V, U = W, mean_W
     U *= -0.5 * t * (t + 1.0)
     A, S, M, work = np.eye(K), np.zeros((K, K)), np.empty((K, K)), np.empty((K, K))
-    G, score, bias, share = np.zeros((C, C)), np.zeros(C), np.zeros(C), np.ones(K)
+    G, score, share = np.empty((K, K)), np.empty(K), np.ones(K)
     raw, moved, g, h, e = np.empty(K), np.empty(K), np.empty(K), np.empty(K), np.empty(K)
     u, scale, norm = np.empty(C - 1), np.empty(C - 1), np.empty(C - 1)
     value, slope_u, slope_t = np.empty(C - 1), np.empty(C - 1), np.empty(C - 1)
-    bias[first:] = b
-    products(V, G, first)
+    products(V, G)
     for n in range(order.size):
         i = order[n]
-        x, where, own = values[indptr[i] : indptr[i + 1]], indices[indptr[i] : indptr[i + 1]], labels[i]
+        x, where, p = values[indptr[i] : indptr[i + 1]], indices[indptr[i] : indptr[i + 1]], labels[i] - first
         t += 1
         square = dots(x, where, V, raw)
-        multiply(A, raw, score[first:])
+        multiply(A, raw, score)
         j = 0
-        for k in range(C):
-            if k != own:
-                u[j] = 1.0 - (score[own] - score[k]) - (bias[own] - bias[k])
-                size = G[own, own] + G[k, k]
-                apart = size - 2.0 * G[own, k]
-                norm[j] = math.sqrt(apart) if apart > EQUAL * size else 0.0
+        for q in range(-first, K):
+            if q != p:
+                u[j], size, both = 1.0, 0.0, 0.0
+                if p >= 0:
+                    u[j] -= score[p] + b[p]
+                    size += G[p, p]
+                if q >= 0:
+                    u[j] += score[q] + b[q]
+                    size += G[q, q]
+                if p >= 0 and q >= 0:
+                    both = 2.0 * G[p, q]
+                norm[j] = math.sqrt(size - both) if size - both > EQUAL * size else 0.0
                 scale[j] = sigma * norm[j]
                 j += 1
         loss(u, scale, value, slope_u, slope_t)
@@ -69,11 +74,10 @@ def lazy_steps(
                 M[k, m] = 0.0
             M[k, k] = max(1.0 - share[k] * shrinks[n], 0.0)
         j = 0
-        for k in range(C):
-            if k != own:
+        for q in range(-first, K):
+            if q != p:
                 push = gains[n] * slope_u[j]
                 pinch = gains[n] * slope_t[j] * sigma / norm[j] if norm[j] > 0.0 else 0.0
-                p, q = own - first, k - first
                 if p >= 0:
                     g[p] += share[p] * push
                     M[p, p] -= share[p] * pinch
@@ -86,25 +90,27 @@ def lazy_steps(
                 j += 1
         if learn_b:
             for k in range(K):
-                bias[first + k] += g[k]
-        multiply(M, score[first:], moved)
+                b[k] += g[k]
+        multiply(M, score, moved)
         product(M, A, work)
-        A[:, :] = work
+        for k in range(K):
+            for m in range(K):
+                A[k, m] = work[k, m]
         if solves(work, g, h):
-            product(M, G[first:, first:], work)
-            product_with_transpose(work, M, G[first:, first:])
+            product(M, G, work)
+            product_with_transpose(work, M, G)
             multiply(S, h, e)
             add(x, where, h, V)
             add(x, where, e, U)
         else:
             fold(A, S, V, U, raw)
-            products(V, G, first)
+            products(V, G)
             add(x, where, g, V)
         total = 0.0
         for k in range(K):
             for m in range(K):
-                G[first + k, first + m] += moved[k] * g[m] + g[k] * moved[m] + square * (g[k] * g[m])
-            total += G[first + k, first + k]
+                G[k, m] += moved[k] * g[m] + g[k] * moved[m] + square * (g[k] * g[m])
+            total += G[k, k]
         if total > bound * bound:
             ratio = bound / math.sqrt(total)
             A *= ratio
@@ -112,9 +118,8 @@ def lazy_steps(
         for k in range(K):
             for m in range(K):
                 S[k, m] += t * A[k, m]
-            mean_b[k] += (bias[first + k] - mean_b[k]) * (2.0 / (t + 1.0))
+            mean_b[k] += (b[k] - mean_b[k]) * (2.0 / (t + 1.0))
     fold(A, S, V, U, raw)
-    b[:] = bias[first:]
     mean_W *= -2.0 / (t * (t + 1.0))
 
 
@@ -223,13 +228,13 @@ def dots(x, where, V, out):
     for j in range(x.size):
         square += np.float64(x[j]) * x[j]
     for k in range(V.shape[0]):
-        v, total = V[k], 0.0
+        total = 0.0
         if where.size == 0:
             for j in range(x.size):
-                total += x[j] * v[j]
+                total += x[j] * V[k, j]
         else:
             for j in range(x.size):
-                total += x[j] * v[where[j]]
+                total += x[j] * V[k, where[j]]
         out[k] = total
     return square
 
@@ -237,23 +242,23 @@ def dots(x, where, V, out):
 def add(x, where, h, V):
     """Add h x' to V."""
     for k in range(V.shape[0]):
-        v, factor = V[k], h[k]
+        factor = h[k]
         if where.size == 0:
             for j in range(x.size):
-                v[j] += factor * x[j]
+                V[k, j] += factor * x[j]
         else:
             for j in range(x.size):
-                v[where[j]] += factor * x[j]
+                V[k, where[j]] += factor * x[j]
 
 
-def products(V, G, first):
-    """Set the block of G from `first` on to V V'."""
+def products(V, G):
+    """Set G = V V'."""
     for k in range(V.shape[0]):
         for m in range(V.shape[0]):
             total = 0.0
             for j in range(V.shape[1]):
                 total += V[k, j] * V[m, j]
-            G[first + k, first + m] = total
+            G[k, m] = total
 
 
 def multiply(A, x, out):

@@ -92,8 +92,7 @@ def part_weights(
 ) -> Array:
     """Return the weight of each row of a part, which need not hold both classes."""
     weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
-    factors = _class_factors(class_weight, np.ones(2), classes, name)
-    return weights * np.where(signs > 0, factors[1], factors[0])
+    return weights * _class_factors(class_weight, np.ones(2), classes, name)[(signs > 0).astype(int)]
 
 
 def _class_factors(class_weight: Any, totals: Array, classes: NDArray[Any], name: str) -> Array:
