@@ -117,7 +117,8 @@ def measure(task, losses, epochs, rounds):
     return {name: float(np.median(values)) for name, values in seconds.items()}, reached
 
 
-HEAD = "| data | loss | a row, us | SGDClassifier, us | fit, s | SGDClassifier, s | excess | certified gap | batch, s | batch gap |"
+COLUMNS = "data,loss,a row (us),SGDClassifier (us),fit (s),SGDClassifier (s),excess,certified gap,batch (s),batch gap"
+HEAD = f"| {COLUMNS.replace(',', ' | ')} |"
 
 
 def environment():

@@ -30,9 +30,9 @@ class SGD(Solver):
     :math:`|w| \le` `bound`, and enters the average with the weight t. Rows of weight zero are left out.
 
     On features that are centred and of similar scale it comes within 1e-3 to 1e-4 of the optimum, hardly closer: for a
-    certified 1e-6 use the batch solvers. After each epoch the certified gap is evaluated, reported and compared to ``tol``; the epoch with the smallest is returned.
-    Takes noise that is independent by feature. With one number for all, a step costs O(nonzeros) for each class; with
-    deviations by feature or row, O(n_features).
+    certified 1e-6 use the batch solvers. After each epoch the certified gap is evaluated, reported and compared to ``tol``;
+    the epoch with the smallest is returned. Takes noise that is independent by feature. With one number for all, a step
+    costs O(nonzeros) for each class; with deviations by feature or row, O(n_features).
 
     Parameters
     ----------
