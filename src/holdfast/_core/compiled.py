@@ -11,6 +11,10 @@ WORTHWHILE = 8e6
 fits would wait for longer than they take. One number, whatever has been loaded: a fit must not depend on earlier ones."""
 
 
+STEPS_WORTHWHILE = 1e6
+"""Entries visited by stochastic steps, plus 30 a step, from which they are compiled: half a second of plain Python."""
+
+
 @cache
 def is_available() -> bool:
     """Return whether numba is installed."""

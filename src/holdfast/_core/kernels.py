@@ -7,16 +7,22 @@ and is compiled, and cached on disk, once for all losses. Tests hold each kernel
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit, types
 from numba.experimental.function_type import _get_wrapper_address
+from numba.extending import register_jitable
 from scipy.special import erfcx
+
+from holdfast._core import descent
 
 VECTOR = types.Array(types.float64, 1, "C")
 INPUT = types.Array(types.float64, 1, "C", readonly=True)
 LOSS = types.void(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR)
 BLOCK = 64
+LN2 = math.log(2)
+OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "fastmath": {"contract", "nsz", "arcp"}}
 
 
 def _mills_polynomial() -> str:
@@ -51,6 +57,23 @@ def exponential(x):  # type: ignore[no-untyped-def]
     return e * np.int64((np.int64(k) + 1023) << 52).view(np.float64)
 
 
+@njit(inline="always")
+def clipped_ratio(u, t):  # type: ignore[no-untyped-def]
+    """U / t within +-1e8; at t = 0 the limit, which is 0 at u = 0."""
+    z = u / t if t > 0 else (1e8 if u > 0 else (-1e8 if u < 0 else 0.0))
+    z = z if z < 1e8 else 1e8
+    return z if z > -1e8 else -1e8
+
+
+@njit(inline="always")
+def gaussian_tail(x):  # type: ignore[no-untyped-def]
+    """Return h(x) = density - x Q, the upper tail Q and the density of the standard normal at x >= 0."""
+    ratio = mills_polynomial((x - 3.75) / (x + 3.75)) / (1 + x)
+    density = 0.3989422804014327 * exponential(-0.5 * x * x)
+    excess = 1 - x * ratio
+    return density * (excess if excess > 0 else 0.0), density * ratio, density
+
+
 class LossKernel(types.WrapperAddressProtocol):
     """A compiled loss and its address, which takes a millisecond to look up and is looked up at every call otherwise."""
 
@@ -69,21 +92,94 @@ class LossKernel(types.WrapperAddressProtocol):
 
 
 @LossKernel
-@njit(LOSS, cache=True, error_model="numpy", fastmath={"contract", "nsz", "arcp"})
+@njit(LOSS, **OPTIONS)
 def gaussian_hinge(u, t, loss, slope, scale_slope):  # type: ignore[no-untyped-def]
-    """Gaussian hinge for t > 0."""
+    """Gaussian hinge."""
     for i in range(u.size):
-        z = u[i] / t[i]
-        z = z if z < 1e8 else 1e8
-        z = z if z > -1e8 else -1e8
-        x = abs(z)
-        ratio = mills_polynomial((x - 3.75) / (x + 3.75)) / (1 + x)
-        density = 0.3989422804014327 * exponential(-0.5 * z * z)
-        excess = 1 - x * ratio
-        tail = density * ratio
-        loss[i] = (u[i] if u[i] > 0 else 0.0) + t[i] * density * (excess if excess > 0 else 0.0)
+        z = clipped_ratio(u[i], t[i])
+        value, tail, density = gaussian_tail(abs(z))
+        loss[i] = (u[i] if u[i] > 0 else 0.0) + t[i] * value
         slope[i] = 1 - tail if z > 0 else tail
         scale_slope[i] = density
+
+
+@LossKernel
+@njit(LOSS, **OPTIONS)
+def log2_hinge(u, t, loss, slope, scale_slope):  # type: ignore[no-untyped-def]
+    """Base-2 softplus as a perspective."""
+    for i in range(u.size):
+        z = clipped_ratio(u[i], t[i])
+        x = LN2 * abs(z)
+        e = exponential(-x)
+        tail, rest = math.log1p(e) / LN2, e / (1 + e)
+        loss[i] = (u[i] if u[i] > 0 else 0.0) + t[i] * tail
+        slope[i] = 1 - rest if z > 0 else rest
+        scale_slope[i] = tail + x * rest / LN2
+
+
+@LossKernel
+@njit(LOSS, **OPTIONS)
+def quadratic_hinge(u, t, loss, slope, scale_slope):  # type: ignore[no-untyped-def]
+    """Quadratically rounded hinge."""
+    for i in range(u.size):
+        z = clipped_ratio(u[i], t[i])
+        left = 4 - abs(z) if abs(z) < 4 else 0.0
+        p = left / 8
+        loss[i] = (u[i] if u[i] > 0 else 0.0) + t[i] * left * left / 16
+        slope[i] = 1 - p if z > 0 else p
+        scale_slope[i] = 4 * p * (1 - p)
+
+
+@LossKernel
+@njit(LOSS, **OPTIONS)
+def two_point_hinge(u, t, loss, slope, scale_slope):  # type: ignore[no-untyped-def]
+    """Hinge under the worst noise of given power."""
+    for i in range(u.size):
+        z = clipped_ratio(u[i], t[i])
+        x, root = abs(z), math.sqrt(1 + z * z)
+        tail = 0.5 / (root + x)
+        loss[i] = (u[i] if u[i] > 0 else 0.0) + t[i] * tail
+        slope[i] = 1 - tail / root if z > 0 else tail / root
+        scale_slope[i] = 0.5 / root
+
+
+NORMAL_NODES = np.arange(-36, 37) / 4
+NORMAL_WEIGHTS = np.exp(-0.5 * NORMAL_NODES**2) / np.exp(-0.5 * NORMAL_NODES**2).sum()
+LOGISTIC_NODES = np.arange(-72, 73) / 2
+LOGISTIC_WEIGHTS = 0.125 / np.cosh(LOGISTIC_NODES / 2) ** 2
+LOGISTIC_WEIGHTS /= LOGISTIC_WEIGHTS.sum()
+
+
+@LossKernel
+@njit(LOSS, **OPTIONS)
+def expected_logistic(u, t, loss, slope, scale_slope):  # type: ignore[no-untyped-def]
+    """Expected logistic loss by the two trapezoid rules of its definition."""
+    for i in range(u.size):
+        x, g0, g1, g2 = u[i] - 1, 0.0, 0.0, 0.0
+        if t[i] <= 2:
+            for k in range(NORMAL_NODES.size):
+                v = x + t[i] * NORMAL_NODES[k]
+                e = exponential(-abs(v))
+                rest = e / (1 + e)
+                g0 += NORMAL_WEIGHTS[k] * ((v if v > 0 else 0.0) + math.log1p(e))
+                g1 += NORMAL_WEIGHTS[k] * (1 - rest if v > 0 else rest)
+                g2 += NORMAL_WEIGHTS[k] * (rest * (1 - rest))
+            loss[i], slope[i], scale_slope[i] = g0, g1, t[i] * g2
+        else:
+            for k in range(LOGISTIC_NODES.size):
+                z = clipped_ratio(x - LOGISTIC_NODES[k], t[i])
+                value, tail, density = gaussian_tail(abs(z))
+                g0 += LOGISTIC_WEIGHTS[k] * ((x - LOGISTIC_NODES[k] if z > 0 else 0.0) + t[i] * value)
+                g1 += LOGISTIC_WEIGHTS[k] * (1 - tail if z > 0 else tail)
+                g2 += LOGISTIC_WEIGHTS[k] * density
+            loss[i], slope[i], scale_slope[i] = g0, g1, g2
+
+
+for helper in descent.HELPERS:
+    register_jitable(helper)
+STEPS: dict[str, Any] = {"cache": True, "error_model": "numpy", "fastmath": {"contract", "nsz", "arcp", "reassoc"}}
+lazy_steps = njit(**STEPS)(descent.lazy_steps)
+plain_steps = njit(**STEPS)(descent.plain_steps)
 
 
 def _sweep_signature(dtype):  # type: ignore[no-untyped-def]

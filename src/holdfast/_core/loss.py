@@ -60,6 +60,10 @@ class Loss(Parameters, ABC):
         r"""Return the part :math:`p(a)` of the conjugate form :math:`\ell(u,t) = \max_a\, a(u-1) + v(a) + p(a)\,t`."""
         raise NotImplementedError(f"{type(self).__name__} has no known dual form.")
 
+    def largest_scale_slope(self) -> float:
+        """Return a bound on the slope in t: p is concave and symmetric, so p(1/2); 1 where no p is known."""
+        return float(self.dual_scale(np.array(0.5))) if self.has_dual else 1.0
+
     def largest_norm(self, pull: float, sigma: float, imbalance: float | None) -> float:
         """Return a bound on the optimal weights' l2 norm, or inf where none is known.
 

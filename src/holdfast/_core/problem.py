@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+
+from holdfast._core.rows import Elementwise, RowArrays
 
 Array = NDArray[np.float64]
 View = TypeVar("View")
@@ -89,6 +91,76 @@ class ConeProgram:
     cones: list[tuple[str, int]]
     n_parameters: int
     constant: float = 0.0
+
+
+@dataclass
+class FiniteSum:
+    r"""A weighted sum of losses over rows, for solvers that visit one row at a time.
+
+    Minimise :math:`\sum_i c_i \sum_{k \ne y_i} \ell(u_{ik}, t_i(w_{y_i} - w_k)) + \tfrac12` ridge :math:`\sum_k |w_k|^2`, with
+    :math:`u_{ik} = 1 - (w_{y_i} - w_k)^\top x_i - (b_{y_i} - b_k)`. There are `n_vectors` weight vectors, one a class; a single
+    one belongs to class 1, that of class 0 being 0. Parameters are all weights, then the intercepts where `fit_intercept`.
+
+    Attributes
+    ----------
+    rows : RowArrays
+    n_features : int
+    labels : ndarray of shape (n_samples,), int64
+    weights : ndarray of shape (n_samples,)
+    loss : Elementwise
+    kernel : {"lazy_steps", "plain_steps"}
+        The steps that suit the noise: the same in every direction, or by feature.
+    noise : tuple
+        What they have to know of it.
+    largest_deviation, largest_scale_slope : float
+        Bounds on the standard deviation of an entry and on the loss's slope in t.
+    norm_bound : callable
+        Returns a bound on the optimal weights' (Frobenius) norm, inf where none is known.
+    certify : callable
+        From parameters to (objective, certified relative gap).
+    """
+
+    rows: RowArrays
+    n_features: int
+    labels: NDArray[np.int64]
+    weights: Array
+    loss: Elementwise
+    kernel: str
+    noise: tuple[Any, ...]
+    largest_deviation: float
+    largest_scale_slope: float
+    ridge: float
+    n_vectors: int
+    fit_intercept: bool
+    norm_bound: Callable[[], float]
+    certify: Callable[[Array], tuple[float, float]]
+
+    def row_sums(self) -> Array:
+        """Return what `step_bound` has to know of the rows; the sums of two sets of rows add up to those of both.
+
+        Sums over the rows of: 1 where c > 0; c; the square of c times a bound on the gradient's norm; c |x|^2; c times the
+        number of nonzeros.
+        """
+        c, squares = self.weights, self.rows.square_norms()
+        slopes = np.sqrt(squares + float(self.fit_intercept)) + self.largest_deviation * self.largest_scale_slope
+        counted = np.count_nonzero(c > 0)
+        return np.array([counted, c.sum(), np.sum((c * slopes) ** 2), c @ squares, c @ self.rows.counts()])
+
+    def step_bound(self, sums: Array, norm_bound: float) -> tuple[float, float]:
+        r"""Return B and G: how far away the optimum is expected, and how long stochastic gradients are, in quadratic mean.
+
+        :math:`G^2` is the mean over the rows of :math:`(\bar c_i (\sqrt{|x_i|^2 + 1} + \sigma p))^2`, with :math:`\bar c = c`
+        over its mean, the 1 for the intercept, and p the largest slope in t; for K > 1 vectors times K(K - 1). B is
+        `norm_bound`, a bound on the weights' norm, but no more than :math:`2 / (r + \sigma)`, r the quadratic mean of the
+        nonzero entries: weights so long give uncorrelated features scores of about 2.
+        """
+        rows, weight, slopes, squares, entries = sums
+        if weight == 0:
+            return norm_bound, 1.0
+        K = self.n_vectors
+        G = np.sqrt(rows * slopes * (K * (K - 1) if K > 1 else 1)) / weight
+        spread = (np.sqrt(squares / entries) if entries > 0 else 0.0) + self.largest_deviation
+        return float(min(norm_bound, 2 / spread if spread > 0 else np.inf)), float(G)
 
 
 class Problem:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 Array = NDArray[np.float64]
 
@@ -34,6 +35,46 @@ class MarginPass(NamedTuple):
     """sum_i r_i."""
     scale_slopes: Array
     """weight * slope in t, shape (n_samples,), or their sum, shape (), where t is common."""
+
+
+class RowArrays(NamedTuple):
+    """Rows as the arrays of a CSR matrix without duplicates; where every entry is stored, `indices` is empty."""
+
+    values: NDArray[np.floating]
+    indices: NDArray[np.uint32]
+    indptr: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, X: Any) -> RowArrays:
+        """Return a matrix, dense or CSR, as arrays; they are views of it unless its order or its duplicates forbid."""
+        if not sparse.issparse(X):
+            n, d = X.shape
+            return cls(np.ascontiguousarray(X).reshape(-1), np.empty(0, dtype=np.uint32), d * np.arange(n + 1))
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        # one type each, so that kernels are compiled once; without a sign indices are read faster
+        indices = X.indices.view(np.uint32) if X.indices.dtype == np.int32 else X.indices.astype(np.uint32)
+        return cls(X.data, indices, X.indptr.astype(np.int64))
+
+    def square_norms(self) -> Array:
+        """Return |x_i|^2 of each row."""
+        n = len(self.indptr) - 1
+        if self.indices.size == 0:
+            X = self.values.reshape(n, -1)
+            return np.einsum("ij,ij->i", X, X, dtype=np.float64)
+        squares: Array = np.square(self.values, dtype=np.float64)
+        return np.asarray(np.bincount(self._owners(), weights=squares, minlength=n), dtype=np.float64)
+
+    def counts(self) -> NDArray[np.intp]:
+        """Return the number of nonzeros of each row."""
+        n = len(self.indptr) - 1
+        if self.indices.size == 0:
+            return np.count_nonzero(self.values.reshape(n, -1), axis=1)
+        return np.bincount(self._owners()[self.values != 0], minlength=n)
+
+    def _owners(self) -> NDArray[np.intp]:
+        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
 
 
 class Span(NamedTuple):
@@ -83,6 +124,10 @@ class Rows(ABC):
     @abstractmethod
     def take(self, rows: NDArray[np.intp] | slice) -> Rows:
         """Return some of the rows."""
+
+    def arrays(self) -> RowArrays:
+        """Return the rows as arrays, for those who visit them one by one."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be visited row by row.")
 
     def offset(self) -> Array | None:
         """Return a point near the middle of the rows if they lie so far from 0 that it costs accuracy, else None."""

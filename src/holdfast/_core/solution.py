@@ -21,6 +21,13 @@ class Status(Enum):
         "No further progress is possible in floating point at this point. Put the features on similar scales "
         "(StandardScaler), or raise tol if this accuracy is enough."
     )
+    ROUGH = (
+        "All epochs of stochastic steps are done; they reach a gap of 1e-3 to 1e-4. For more use solver=None, 'newton' or "
+        "'quasi_newton'; raise epochs, or raise tol if this accuracy is enough."
+    )
+    STREAMED = (
+        "Trained by partial_fit, which sees no row twice and proves nothing. For a certified gap use fit on all rows."
+    )
     UNCERTIFIED = (
         "The solver is content but the certified gap is above tol. Put the features on similar scales "
         "(StandardScaler), add a small ridge (alpha > 0), or raise tol."

@@ -28,6 +28,10 @@ class Solver(Parameters, ABC):
     """The string that stands for it at an estimator's door."""
     needs: ClassVar[tuple[type, ...]]
     """Views it asks of a problem."""
+    takes: ClassVar[str] = ""
+    """For an error message: which problems offer those views, where that is not obvious."""
+    accuracy: ClassVar[float] = 1e-6
+    """Excess over the optimum, as a share of it, that can be expected on problems of moderate scale."""
 
     @abstractmethod
     def preference(self, work: dict[str, Any]) -> float:
@@ -42,6 +46,10 @@ class Solver(Parameters, ABC):
         It may stop when its own estimate of the relative gap is below `tol`; 0 asks for all that floating point allows. A
         `rough` solution, a mere start for something else, is done when the next step promises less than `tol`.
         """
+
+    def seeded(self, random_state: Any) -> Solver:
+        """Return the solver with this source of randomness, itself where it needs none or has its own."""
+        return self
 
     @classmethod
     def examples(cls) -> Sequence[Self]:

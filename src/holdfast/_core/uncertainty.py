@@ -114,6 +114,13 @@ class BoundSet(ABC):
         """
         return w
 
+    def deviations(self) -> Any | None:
+        """Return s with t_i(w)^2 = sum_j (s_ij w_j)^2: one number, (n_features,), or a matrix (n_samples, n_features).
+
+        None where the support has no such form.
+        """
+        return None
+
     def factors_of_support(self, n_features: int) -> list[Array]:
         """Return F with t(w) = |F'w|, one (n, r) matrix for each distinct set; only where `is_conic`."""
         raise NotImplementedError(f"{type(self).__name__} has no conic form.")

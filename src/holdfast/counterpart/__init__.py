@@ -7,4 +7,5 @@ from holdfast.counterpart.collapse import critical_factor as critical_factor
 from holdfast.counterpart.collapse import majority as majority
 from holdfast.counterpart.margin_scale import MarginScaleProblem as MarginScaleProblem
 from holdfast.counterpart.pairwise import PairwiseProblem as PairwiseProblem
+from holdfast.counterpart.streaming import Stream as Stream
 from holdfast.counterpart.training import train as train

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import Curved, Problem, Smooth
+from holdfast._core.problem import Curved, FiniteSum, Problem, Smooth
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import GAP_FLOOR
 from holdfast._core.uncertainty import BoundSet
+from holdfast.counterpart.finite_sum import finite_sum
 
 View = TypeVar("View")
 WIDEST_METRIC = 1000
@@ -33,6 +34,9 @@ class LinearProblem(Problem):
     bound: BoundSet
     alpha: float
     fit_intercept: bool
+
+    def offers(self, kind: type) -> bool:
+        return self.offers_steps if kind is FiniteSum else super().offers(kind)
 
     def having(self, **changes: Any) -> Self:
         """Return the same problem with some fields changed."""
@@ -92,6 +96,34 @@ class LinearProblem(Problem):
     def dual_guess(self, parameters: Array) -> DualGuess:
         """Return the slopes in u at these parameters as dual weights."""
 
+    @property
+    @abstractmethod
+    def codes(self) -> NDArray[np.intp]:
+        """The class of each row, 0, 1, ..."""
+
+    @abstractmethod
+    def of_classes(self, rows: Rows, weights: Array) -> Self:
+        """Return the problem on one row a class, under the noise of the first rows."""
+
+    @property
+    @abstractmethod
+    def n_vectors(self) -> int:
+        """How many weight vectors there are: one for two classes, one a class for more."""
+
+    @property
+    @abstractmethod
+    def ridge_per_vector(self) -> float:
+        """The factor of a centred weight vector in the gradient of the ridge."""
+
+    @abstractmethod
+    def known_norm_bound(self) -> float:
+        """Return a bound on the norm of the optimal weights, from one pass over the rows; inf where none is known."""
+
+    @property
+    def offers_steps(self) -> bool:
+        """Whether rows can be visited one by one: the noise must be independent by feature."""
+        return self.bound.deviations() is not None
+
     @abstractmethod
     def signed(self, dual: Array) -> Array:
         """Return how strongly, and which way, each row pulls at the weights, given a certificate's dual weights."""
@@ -112,6 +144,8 @@ class LinearProblem(Problem):
         return max(6, self.rows.n_features // 16)
 
     def view(self, kind: type[View]) -> View | None:
+        if kind is FiniteSum:
+            return cast(View, finite_sum(self)) if self.offers_steps else None
         if kind is Curved and self.n_parameters > WIDEST_HESSIAN:
             return None
         # said rather than found out: looking for every member of a protocol takes longer than a small step

@@ -130,6 +130,10 @@ class MarginScaleProblem(LinearProblem):
     def offers(self, kind: type) -> bool:
         return is_conic(self) if kind is ConeProgram else super().offers(kind)
 
+    @property
+    def offers_steps(self) -> bool:
+        return self.tilt is None and self.target == 1.0 and super().offers_steps
+
     def work(self) -> dict[str, Any]:
         n, d = self.rows.n_samples, self.rows.n_features
         cheap = d <= 1000 and n * d * d <= SMALL_WORK
@@ -141,6 +145,24 @@ class MarginScaleProblem(LinearProblem):
     @cached_property
     def members(self) -> list[NDArray[np.intp]]:
         return [np.flatnonzero(self.signs < 0), np.flatnonzero(self.signs > 0)]
+
+    @property
+    def codes(self) -> NDArray[np.intp]:
+        return (self.signs > 0).astype(np.intp)
+
+    def of_classes(self, rows: Rows, weights: Array) -> MarginScaleProblem:
+        return replace(self, rows=rows, signs=np.array([-1.0, 1.0]), weights=weights)
+
+    @property
+    def n_vectors(self) -> int:
+        return 1
+
+    @property
+    def ridge_per_vector(self) -> float:
+        return self.alpha
+
+    def known_norm_bound(self) -> float:
+        return self.norm_bound(self.rows.transpose_dot(self.pull_per_class()))
 
     def restricted(self, rows: NDArray[np.intp], weights: Array) -> MarginScaleProblem:
         bound = self.bound.take(rows)

@@ -43,6 +43,8 @@ class PairwiseProblem(LinearProblem):
     weights : ndarray of shape (n_samples,)
     bound : BoundSet
         Symmetric: t(-w) = t(w).
+    n_classes : int
+        0: as many as `labels` tell.
     """
 
     rows: Rows
@@ -52,11 +54,11 @@ class PairwiseProblem(LinearProblem):
     bound: BoundSet
     alpha: float = 0.0
     fit_intercept: bool = True
+    n_classes: int = 0
     _stiffness: Array = field(default_factory=lambda: np.zeros((1, 1)), init=False, repr=False)
 
-    @cached_property
-    def n_classes(self) -> int:
-        return int(self.labels.max()) + 1
+    def __post_init__(self) -> None:
+        self.n_classes = self.n_classes or int(self.labels.max()) + 1
 
     @property
     def n_parameters(self) -> int:
@@ -215,6 +217,24 @@ class PairwiseProblem(LinearProblem):
         multiplications = self.n_classes * n * d * d + self.n_parameters**3 / 3
         most = SMALL_WORK if self.bound.is_smooth else AFFORDABLE
         return {"n_samples": n, "n_features": d, "is_cheap_to_factorise": multiplications <= most}
+
+    @property
+    def codes(self) -> NDArray[np.intp]:
+        return self.labels
+
+    def of_classes(self, rows: Rows, weights: Array) -> PairwiseProblem:
+        return replace(self, rows=rows, labels=np.arange(self.n_classes), weights=weights)
+
+    @property
+    def n_vectors(self) -> int:
+        return self.n_classes
+
+    @property
+    def ridge_per_vector(self) -> float:
+        return 2 * self.alpha
+
+    def known_norm_bound(self) -> float:
+        return self.norm_bound()
 
     def restricted(self, rows: NDArray[np.intp], weights: Array) -> PairwiseProblem:
         bound = self.bound.take(rows)

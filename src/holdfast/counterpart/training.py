@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import ConeProgram, Curved
+from holdfast._core.problem import ConeProgram, Curved, FiniteSum
 from holdfast._core.rows import Span
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, Solver, silent
@@ -52,9 +52,17 @@ def train(
     tol: float,
     max_iter: int,
     start: Array | None = None,
+    random_state: Any = None,
     report: Report = silent,
 ) -> tuple[Solution, Certificate]:
     """Return a solution and what is proved about it; its status is SOLVED only if the certified gap is within `tol`."""
+    chosen = None if solver is None else pick(problem, solver).seeded(random_state)
+    if chosen is not None and FiniteSum in chosen.needs:
+        # it visits the rows as they are given, and nobody improves on what it finds
+        begin = np.zeros(problem.n_parameters) if start is None else start
+        found = chosen.minimise(problem, begin, tol=tol, max_iter=max_iter, report=report)
+        proof = _proof(problem, found)
+        return _judged(found, proof, tol, max_iter), proof
     centred, back = _centred(problem)
     smaller, span = _reduced(centred) if start is None else (centred, None)
     training = _Training(smaller, pick(smaller, solver), tol, max_iter, report)

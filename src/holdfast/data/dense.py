@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from holdfast._core import compiled
-from holdfast._core.rows import Array, Elementwise, MarginPass, Span
+from holdfast._core.rows import Array, Elementwise, MarginPass, RowArrays, Span
 from holdfast.data.block_rows import BlockRows
 
 BLOCK_BYTES = 1 << 20
@@ -59,6 +59,9 @@ class DenseRows(BlockRows):
         # rows taken by a stride are passed over many times: let them lie together
         return DenseRows(np.ascontiguousarray(self.X[rows]), self.shift)
 
+    def arrays(self) -> RowArrays:
+        return RowArrays.of(self.X if self.shift is None else self.X - self.shift)
+
     def gram(self, weights: Array) -> Array:
         out = np.zeros((self.n_features, self.n_features))
         root = np.sqrt(weights)
@@ -72,7 +75,7 @@ class DenseRows(BlockRows):
         self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float
     ) -> MarginPass:
         plain = self.shift is None and self.X.flags.c_contiguous
-        if plain and compiled.repays(self.X.size) and np.all(t > 0):
+        if plain and compiled.repays(self.X.size) and loss.is_rowwise:
             sweep, kernel = compiled.kernel("margin_sweep"), loss.compiled()
             if sweep is not None and kernel is not None:
                 slopes = np.empty(self.n_samples if t.ndim else 0)

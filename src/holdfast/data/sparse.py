@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import linalg, sparse
 
-from holdfast._core.rows import Array, Span
+from holdfast._core.rows import Array, RowArrays, Span
 from holdfast.data.block_rows import BlockRows
 
 LARGEST_SPAN = 3000
@@ -40,6 +40,9 @@ class SparseRows(BlockRows):
             return None
         root, vectors = np.sqrt(values[kept]), vectors[:, kept]
         return Span(np.ascontiguousarray(vectors * root), lambda v: X.T @ ((vectors / root) @ v))
+
+    def arrays(self) -> RowArrays:
+        return RowArrays.of(self.X)
 
     def gram(self, weights: Array) -> Array:
         scaled = self.X.astype(np.float64).copy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from itertools import combinations
 from numbers import Integral
 from typing import Any, Self, cast
@@ -25,11 +26,28 @@ from holdfast._core.progress import reporter
 from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast._core.version import __version__
-from holdfast.counterpart import Certificate, MarginScaleProblem, PairwiseProblem, critical_factor, majority, train
+from holdfast.counterpart import (
+    Certificate,
+    MarginScaleProblem,
+    PairwiseProblem,
+    Stream,
+    critical_factor,
+    majority,
+    train,
+)
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import CallbackSupportMixin, announced, with_callbacks
-from holdfast.estimators.inputs import class_codes, number, one_blas_thread, row_weights
+from holdfast.estimators.inputs import (
+    class_codes,
+    known_codes,
+    number,
+    one_blas_thread,
+    part_weights,
+    row_weights,
+    stated_classes,
+)
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
+from holdfast.solvers import SGD, pick
 from holdfast.uncertainty import GaussianNoise
 
 LOSSES: dict[str, type[Loss]] = {
@@ -50,6 +68,20 @@ def _is_proper(estimator: GaussianRobustClassifier) -> bool:
         raise AttributeError(
             f"{NAME}(loss={estimator.loss!r}) has no predict_proba: only loss='logistic' models a probability. "
             "flip_probability says how likely the noise is to change a prediction."
+        )
+    return True
+
+
+def _is_incremental(estimator: GaussianRobustClassifier) -> bool:
+    if isinstance(estimator.class_weight, str):
+        raise AttributeError(
+            f"{NAME}(class_weight={estimator.class_weight!r}) has no partial_fit: it does not know the weights of classes "
+            "in rows to come. Give a dict from class to weight, or sample_weight."
+        )
+    if not (estimator.solver in (None, SGD.name) or isinstance(estimator.solver, SGD)):
+        raise AttributeError(
+            f"{NAME}(solver={estimator.solver!r}) has no partial_fit: a batch solver needs all rows at once. "
+            "Give solver=None, 'sgd' or SGD(...), or call fit."
         )
     return True
 
@@ -107,8 +139,9 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
     fit_intercept : bool, default=True
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes. "balanced" makes them weigh the same, which also prevents a collapse.
-    solver : {"newton", "quasi_newton", "clarabel"} or Solver, default=None
-        None picks by size. "clarabel" needs a loss with a conic form (two_point, quadratic, log2).
+    solver : {"newton", "quasi_newton", "clarabel", "sgd"} or Solver, default=None
+        None picks by size among the batch solvers. "clarabel" needs a loss with a conic form (two_point, quadratic, log2).
+        "sgd" or :class:`SGD` is the stochastic descent of the papers: rough, and never picked.
     tol : float, default=1e-6
         Largest certified relative gap to accept. Small problems are solved to rounding whatever it is.
     max_iter : int, default=1000
@@ -118,7 +151,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
     verbose : int, default=0
         1 logs progress to the logger "holdfast".
     random_state : int or None, default=None
-        Not used: all solvers here are deterministic. Present for stochastic ones.
+        Seeds the order in which SGD visits the rows; all other solvers are deterministic.
 
     Attributes
     ----------
@@ -147,6 +180,8 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
     n_iter_ : int
     solution_ : dict
         How the solver ended: status, advice, solver, n_iter, objective, lower_bound.
+    stream_ : list of dict
+        Where `partial_fit` stands; only after it.
     row_noise_ : bool
         Whether the noise was stated row by row in fit; flip_probability then asks for it too.
     holdfast_version_ : str
@@ -170,6 +205,9 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
     >>> model.flip_probability(X[:4], X_std=4 * S[:4]).round(2)
     array([0.05, 0.02, 0.01, 0.24])
     """
+
+    classes_: NDArray[Any]
+    stream_: list[dict[str, Any]]
 
     def __init__(
         self,
@@ -229,12 +267,77 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         n, d = problems[0].rows.n_samples, problems[0].rows.n_features
         with nullcontext() if n * d * d >= MANY_THREADS else one_blas_thread:
             fits = [
-                train(problem, self.solver, tol=tol, max_iter=max_iter, start=start, report=report)
+                train(
+                    problem,
+                    self.solver,
+                    tol=tol,
+                    max_iter=max_iter,
+                    start=start,
+                    random_state=self.random_state,
+                    report=report,
+                )
                 for problem, start in zip(problems, self._starts(problems), strict=True)
             ]
         self._unpack(problems, fits)
+        self.__dict__.pop("stream_", None)
         self._warn(problems)
         finished()
+        return self
+
+    @available_if(_is_incremental)
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, X_std: Any = None) -> Self:
+        """Take one stochastic step for each of these rows, in their order, going on where the last call ended.
+
+        The coefficients are the average over the steps so far. With ``solver=SGD(eta0=..., bound=...)``, alpha = 0 and weights
+        of 1, calls on any parts of the rows give what ``fit`` gives with ``SGD(epochs=1, shuffle=False)``. What SGD is not told
+        is estimated at each call from all rows so far. Nothing is proved: ``gap_`` is inf, ``objective_`` nan. `fit` starts
+        afresh, and so does the first `partial_fit` after it.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        classes : array-like of shape (n_classes,), default=None
+            All classes; needed at the first call, unless there was a `fit`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Taken as they are: a weight of 2 makes a step twice as long. The ridge's share of a step is alpha over the total
+            weight so far.
+        X_std : array-like of shape (n_samples, n_features), default=None
+            Standard deviation of each entry's own, independent error; in all calls or in none.
+        """
+        loss, going_on = self._loss(), hasattr(self, "stream_")
+        alpha = number(self._alpha(loss), f"{NAME}(alpha")
+        if going_on and self.row_noise_ != (X_std is not None):
+            raise ValueError(
+                f"{NAME}.partial_fit: earlier calls were {'with' if self.row_noise_ else 'without'} X_std. "
+                "Give it in all calls or in none (zeros for exact rows)."
+            )
+        fresh = classes is not None or not hasattr(self, "classes_")
+        known = stated_classes(classes, NAME) if fresh else self.classes_
+        if going_on and not np.array_equal(known, self.classes_):
+            raise ValueError(
+                f"{NAME}.partial_fit(classes={known.tolist()!r}): earlier calls had {self.classes_.tolist()!r}. Leave it out."
+            )
+        _check_columns(X, {"X_std": X_std})
+        options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": not going_on}
+        X, y = validate_data(self, X, y, **options)
+        codes = known_codes(y, known, NAME)
+        weights = part_weights(sample_weight, self.class_weight, X, codes, known, NAME)
+        bound = self._bound(loss, X.shape, {"X_std": X_std})
+        problems = self._made(X, codes, weights, loss, bound, alpha, len(known))
+        solver: SGD = SGD() if self.solver in (None, SGD.name) else self.solver
+        pick(problems[0], solver)
+        states = self.stream_ if going_on else [asdict(Stream.start(X.shape[1], p.n_vectors)) for p in problems]
+        streams = [Stream(**state).advanced(p, solver) for state, p in zip(states, problems, strict=True)]
+        self.classes_, self.stream_, self.row_noise_ = known, [asdict(stream) for stream in streams], X_std is not None
+        points = [s.mean_point if solver.average else s.point for s in streams]
+        coef, intercept = (np.concatenate(part) for part in zip(*points, strict=True))
+        self._set_coefficients(coef, intercept, joint=len(problems) < len(coef))
+        self.objective_, self.lower_bound_, self.gap_, self.norm_bound_ = np.nan, -np.inf, np.inf, np.inf
+        self.collapsed_, self.collapsed_pairs_, self.n_iter_ = False, known[np.zeros((0, 2), dtype=np.intp)], 1
+        self.solution_ = Solution(coef.ravel(), Status.STREAMED, np.nan, 1, solver.name).summary()
+        self.__dict__.pop("dual_coef_", None)
+        self.holdfast_version_ = __version__
         return self
 
     def _problems(
@@ -247,33 +350,48 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         self.classes_, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, self.class_weight, X, codes, self.classes_, NAME)
-        noise = self._noise()
-        for name in metadata:
-            if metadata[name] is not None and name not in noise.metadata:
-                raise ValueError(f"{NAME}(noise={noise!r}).fit(..., {name}=...): this noise does not take {name}.")
-        bound = noise.at(X.shape[0], X.shape[1], metadata)
-        if loss.is_homogeneous and np.all(bound.exact_features(X.shape[1])):
-            raise ValueError(
-                f"{NAME}(noise={self.noise!r}, loss={self.loss!r}): without noise this loss is the plain hinge. "
-                "Give noise > 0 (it multiplies X_std and the like), or use sklearn.svm.LinearSVC. "
-                "(loss='logistic' takes noise=0: logistic regression.)"
-            )
+        bound = self._bound(loss, X.shape, metadata)
+        return self._made(X, codes, weights, loss, bound, alpha, len(self.classes_))
+
+    def _made(
+        self, X: Any, codes: NDArray[np.intp], weights: Array, loss: Loss, bound: BoundSet, alpha: float, n_classes: int
+    ) -> list[MarginScaleProblem] | list[PairwiseProblem]:
+        """Return the joint problem of several classes, or one a class, or one for two."""
         rows, fit_intercept = rows_of(X), bool(self.fit_intercept)
-        if len(self.classes_) > 2 and loss.is_homogeneous:
-            return [PairwiseProblem(rows, codes, weights, loss, bound, alpha, fit_intercept)]
-        positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
+        if n_classes > 2 and loss.is_homogeneous:
+            return [PairwiseProblem(rows, codes, weights, loss, bound, alpha, fit_intercept, n_classes)]
+        positives = [1] if n_classes == 2 else range(n_classes)
         return [
             MarginScaleProblem(rows, np.where(codes == k, 1.0, -1.0), weights, loss, bound, alpha, fit_intercept)
             for k in positives
         ]
 
+    def _bound(self, loss: Loss, shape: tuple[int, int], metadata: dict[str, Any]) -> BoundSet:
+        """Return the noise bound to rows, after checking that the loss has a use for it."""
+        noise = self._noise()
+        for name in metadata:
+            if metadata[name] is not None and name not in noise.metadata:
+                raise ValueError(f"{NAME}(noise={noise!r}).fit(..., {name}=...): this noise does not take {name}.")
+        bound = noise.at(*shape, metadata)
+        if loss.is_homogeneous and np.all(bound.exact_features(shape[1])):
+            raise ValueError(
+                f"{NAME}(noise={self.noise!r}, loss={self.loss!r}): without noise this loss is the plain hinge. "
+                "Give noise > 0 (it multiplies X_std and the like), or use sklearn.svm.LinearSVC. "
+                "(loss='logistic' takes noise=0: logistic regression.)"
+            )
+        return bound
+
+    def _set_coefficients(self, coef: Array, intercept: Array, *, joint: bool) -> None:
+        """Set coefficients, those of a joint fit made to sum to 0."""
+        self.coef_ = coef - coef.mean(axis=0) if joint else coef
+        self.intercept_ = intercept - intercept.mean() if joint else intercept
+
     def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> None:
         """Set the fitted attributes."""
         parts = [problem.split(found.parameters) for problem, (found, _) in zip(problems, fits, strict=True)]
-        self.coef_ = np.concatenate([np.atleast_2d(w) for w, _ in parts])
-        self.intercept_ = np.concatenate([np.atleast_1d(b) for _, b in parts])
-        if len(problems) < len(self.coef_):
-            self.coef_, self.intercept_ = self.coef_ - self.coef_.mean(axis=0), self.intercept_ - self.intercept_.mean()
+        coef = np.concatenate([np.atleast_2d(w) for w, _ in parts])
+        intercept = np.concatenate([np.atleast_1d(b) for _, b in parts])
+        self._set_coefficients(coef, intercept, joint=len(problems) < len(coef))
         self.objective_ = float(sum(proof.objective for _, proof in fits))
         self.lower_bound_ = float(sum(proof.lower_bound for _, proof in fits))
         floor = sum(problem.floor for problem in problems)

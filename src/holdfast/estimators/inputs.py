@@ -57,6 +57,41 @@ def row_weights(
     return weights * _class_factors(class_weight, totals, classes, name)[codes]
 
 
+def known_codes(y: NDArray[Any], classes: NDArray[Any], name: str) -> NDArray[np.intp]:
+    """Return y as 0, 1, ... by classes that were stated before."""
+    check_classification_targets(y)
+    unknown = np.setdiff1d(y, classes)
+    if len(unknown):
+        raise ValueError(
+            f"{name}.partial_fit: y contains {unknown.tolist()!r}, but classes is {classes.tolist()!r}. "
+            "Name all classes at the first call."
+        )
+    return np.searchsorted(classes, y)
+
+
+def stated_classes(classes: Any, name: str) -> NDArray[Any]:
+    """Return the sorted classes that the first call of partial_fit states."""
+    if classes is None:
+        raise ValueError(
+            f"{name}.partial_fit: classes must be passed on the first call. "
+            "Name all classes, partial_fit(X, y, classes=[0, 1]): later rows may be of classes not seen yet."
+        )
+    found = np.unique(np.asarray(classes))
+    if len(found) < 2:
+        raise ValueError(f"{name}.partial_fit(classes={found.tolist()!r}): a classifier needs two classes at least.")
+    return found
+
+
+def part_weights(
+    sample_weight: Any, class_weight: Any, X: Any, codes: NDArray[np.intp], classes: NDArray[Any], name: str
+) -> Array:
+    """Return the weight of each row of a part, which need not hold all classes."""
+    weights = np.asarray(
+        _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True), dtype=np.float64
+    )
+    return weights * _class_factors(class_weight, np.ones(len(classes)), classes, name)[codes]
+
+
 def _class_factors(class_weight: Any, totals: Array, classes: NDArray[Any], name: str) -> Array:
     if class_weight is None:
         return np.ones(len(classes))

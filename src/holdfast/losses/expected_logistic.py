@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.special import ndtr
 
+from holdfast._core import compiled
 from holdfast._core.chunks import STRETCH
 from holdfast._core.loss import Array, Loss
 from holdfast.losses.gaussian_hinge import density, mills_ratios
@@ -47,6 +50,12 @@ class ExpectedLogistic(Loss):
     def curvature(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
         g = _moments(u - 1.0, t, 4)
         return g[2], t * g[3], g[2] + np.square(t) * g[4]
+
+    def largest_scale_slope(self) -> float:
+        return float(density(np.array(0.0)))  # E[Z p(x + tZ)] <= E[Z+], p increasing from 0 to 1
+
+    def compiled(self) -> Any | None:
+        return compiled.kernel("expected_logistic")
 
 
 def _moments(x: Array, t: Array, order: int) -> list[Array]:

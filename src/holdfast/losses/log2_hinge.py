@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit, xlogy
 
+from holdfast._core import compiled
 from holdfast._core.loss import Array
 from holdfast._core.problem import Epigraph
 from holdfast.losses.perspective import PerspectiveLoss
@@ -67,6 +70,9 @@ class Log2Hinge(PerspectiveLoss):
                 ("nonnegative", [[0, 1, 0, -1, -1]]),
             ],
         )
+
+    def compiled(self) -> Any | None:
+        return compiled.kernel("log2_hinge")
 
 
 def _log_psi_over_slope(z: float) -> float:

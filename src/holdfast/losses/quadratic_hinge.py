@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from holdfast._core import compiled
 from holdfast._core.loss import Array
 from holdfast._core.problem import Epigraph
 from holdfast.losses.perspective import PerspectiveLoss
@@ -54,3 +57,6 @@ class QuadraticHinge(PerspectiveLoss):
                 ("second_order", [[0, 4, 0, 0, 4], [0, 0, 0, 2, 0], [0, 4, 0, 0, -4]]),
             ],
         )
+
+    def compiled(self) -> Any | None:
+        return compiled.kernel("quadratic_hinge")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from holdfast._core import compiled
 from holdfast._core.loss import Array
 from holdfast._core.problem import Epigraph
 from holdfast.losses.perspective import PerspectiveLoss
@@ -44,3 +47,6 @@ class TwoPointHinge(PerspectiveLoss):
     def epigraph(self) -> Epigraph:
         # (u + r) / 2 with r >= |(u, t)|; extra variable r
         return Epigraph(cost=[0.5, 0, 0.5], cones=[("second_order", [[0, 0, 1], [1, 0, 0], [0, 1, 0]])])
+
+    def compiled(self) -> Any | None:
+        return compiled.kernel("two_point_hinge")

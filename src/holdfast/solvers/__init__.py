@@ -5,3 +5,4 @@ from holdfast.solvers.newton import Newton as Newton
 from holdfast.solvers.quasi_newton import QuasiNewton as QuasiNewton
 from holdfast.solvers.selection import pick as pick
 from holdfast.solvers.selection import solve as solve
+from holdfast.solvers.stochastic import SGD as SGD

@@ -14,8 +14,9 @@ from holdfast._core.solver import Report, Solver, silent
 from holdfast.solvers.clarabel import Clarabel
 from holdfast.solvers.newton import Newton
 from holdfast.solvers.quasi_newton import QuasiNewton
+from holdfast.solvers.stochastic import SGD
 
-BUILT_IN: dict[str, type[Solver]] = {cls.name: cls for cls in (Newton, QuasiNewton, Clarabel)}
+BUILT_IN: dict[str, type[Solver]] = {cls.name: cls for cls in (Newton, QuasiNewton, Clarabel, SGD)}
 
 
 def missing(problem: Problem, solver: Solver) -> list[str]:
@@ -36,7 +37,7 @@ def pick(problem: Problem, solver: Solver | str | None = None) -> Solver:
             return chosen
         fitting = [name for name, cls in BUILT_IN.items() if not missing(problem, cls())]
         raise ValueError(
-            f"solver={solver!r} needs the view {' and '.join(lacking)}, which this problem does not offer. "
+            f"solver={solver!r} needs the view {' and '.join(lacking)}, which this problem does not offer. {chosen.takes}"
             f"Solvers that fit: {', '.join(map(repr, fitting)) or 'none'}; solver=None picks one."
         )
     fits = [cls() for cls in BUILT_IN.values() if not missing(problem, cls())]

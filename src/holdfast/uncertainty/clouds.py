@@ -87,6 +87,9 @@ class CommonCloud(CommonSet):
             return max(float(norm(target) - self.factor * np.sum(budgets)), 0.0)
         return float(norm(target - self.adjoint(direction, shares * self.support(direction))))
 
+    def deviations(self) -> Array | None:
+        return self.factor if self.factor.ndim < 2 else None
+
     def factors_of_support(self, n_features: int) -> list[Array]:
         return [self.matrix(n_features)]
 
@@ -186,6 +189,9 @@ class DiagonalClouds(RowClouds):
             return np.full(len(shares), np.inf)
         v = ratio(ratio(target, self.units), pooled)
         return shares * DiagonalClouds(self.squares, np.ones(len(v))).support(v)
+
+    def deviations(self) -> Any:
+        return _scaled(np.sqrt(self.squares), np.ones(self.squares.shape[0]), self.units)
 
     def factors_of_support(self, n_features: int) -> list[Array]:
         return [np.diag(self.units * np.sqrt(_dense(self.squares[[i]])[0])) for i in range(self.squares.shape[0])]

@@ -1,0 +1,344 @@
+"""Stochastic gradient steps in plain Python: they run as they stand, and `kernels` compiles them where there is numba.
+
+Rows arrive as (values, indices, indptr) of a CSR matrix; dense rows have no `indices`. There are K weight vectors W, shape
+(K, n_features), and C classes: K = C, or K = 1 and C = 2, where class 0 has the vector 0. A row of class y has the
+differences d_k = w_y - w_k, k != y, and costs sum_k loss(u_k, t(d_k)), u_k = 1 - d_k'x - (b_y - b_k).
+
+Step n visits row ``order[n]`` and moves against the gradient by ``gains[n]``; the ridge shrinks W by ``shrinks[n]``. Where
+there are `draws`, only the vector ``draws[n]`` moves, K times as far. Then W is projected on a Frobenius norm of `bound`.
+W, b and their averages, in which step t has the weight t, are changed in place; `t` steps have been taken before.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+EQUAL = 1e-13
+"""|w_y - w_k|^2 as a share of |w_y|^2 + |w_k|^2 that is put down to rounding: the vectors are equal."""
+SMALLEST_PIVOT, LARGEST_ENTRY = 1e-3, 1e3
+"""What the matrix A of `lazy_steps` may come to before it is multiplied out: beyond, W = A V would lose digits."""
+
+
+def lazy_steps(
+    values, indices, indptr, labels, order, draws, gains, shrinks, loss, sigma, bound, t, W, b, mean_W, mean_b, learn_b
+):
+    r"""Take steps under noise of deviation `sigma` in every feature, :math:`t(d) = \sigma|d|`: O(nonzeros K + K^3) each.
+
+    A step is W <- M W + g x' with a K x K matrix M, so that W = A V is kept as a small matrix A and a V that changes at
+    the row's nonzeros only; G = W W' gives the norms. With :math:`S_t = \sum_{k \le t} k A_k` the average is had from
+    :math:`\sum_k k W_k = S_t V_t - U`, where U grows by :math:`S_{t-1}` times the increment of V.
+    """
+    K = W.shape[0]
+    C = max(K, 2)
+    first = C - K
+    V, U = W, mean_W
+    U *= -0.5 * t * (t + 1.0)
+    A, S, M, work = np.eye(K), np.zeros((K, K)), np.empty((K, K)), np.empty((K, K))
+    G, score, share = np.empty((K, K)), np.empty(K), np.ones(K)
+    raw, moved, g, h, e = np.empty(K), np.empty(K), np.empty(K), np.empty(K), np.empty(K)
+    u, scale, norm = np.empty(C - 1), np.empty(C - 1), np.empty(C - 1)
+    value, slope_u, slope_t = np.empty(C - 1), np.empty(C - 1), np.empty(C - 1)
+    products(V, G)
+    for n in range(order.size):
+        i = order[n]
+        x, where, p = values[indptr[i] : indptr[i + 1]], indices[indptr[i] : indptr[i + 1]], labels[i] - first
+        t += 1
+        square = dots(x, where, V, raw)
+        multiply(A, raw, score)
+        j = 0
+        for q in range(-first, K):
+            if q != p:
+                u[j], size, both = 1.0, 0.0, 0.0
+                if p >= 0:
+                    u[j] -= score[p] + b[p]
+                    size += G[p, p]
+                if q >= 0:
+                    u[j] += score[q] + b[q]
+                    size += G[q, q]
+                if p >= 0 and q >= 0:
+                    both = 2.0 * G[p, q]
+                norm[j] = math.sqrt(size - both) if size - both > EQUAL * size else 0.0
+                scale[j] = sigma * norm[j]
+                j += 1
+        loss(u, scale, value, slope_u, slope_t)
+        if draws.size > 0:
+            share[:] = 0.0
+            share[draws[n]] = K
+        for k in range(K):
+            g[k] = 0.0
+            for m in range(K):
+                M[k, m] = 0.0
+            M[k, k] = max(1.0 - share[k] * shrinks[n], 0.0)
+        j = 0
+        for q in range(-first, K):
+            if q != p:
+                push = gains[n] * slope_u[j]
+                pinch = gains[n] * slope_t[j] * sigma / norm[j] if norm[j] > 0.0 else 0.0
+                if p >= 0:
+                    g[p] += share[p] * push
+                    M[p, p] -= share[p] * pinch
+                if q >= 0:
+                    g[q] -= share[q] * push
+                    M[q, q] -= share[q] * pinch
+                if p >= 0 and q >= 0:
+                    M[p, q] += share[p] * pinch
+                    M[q, p] += share[q] * pinch
+                j += 1
+        if learn_b:
+            for k in range(K):
+                b[k] += g[k]
+        multiply(M, score, moved)
+        product(M, A, work)
+        for k in range(K):
+            for m in range(K):
+                A[k, m] = work[k, m]
+        if solves(work, g, h):
+            product(M, G, work)
+            product_with_transpose(work, M, G)
+            multiply(S, h, e)
+            add(x, where, h, V)
+            add(x, where, e, U)
+        else:
+            fold(A, S, V, U, raw)
+            products(V, G)
+            add(x, where, g, V)
+        total = 0.0
+        for k in range(K):
+            for m in range(K):
+                G[k, m] += moved[k] * g[m] + g[k] * moved[m] + square * (g[k] * g[m])
+            total += G[k, k]
+        if total > bound * bound:
+            ratio = bound / math.sqrt(total)
+            A *= ratio
+            G *= ratio * ratio
+        for k in range(K):
+            for m in range(K):
+                S[k, m] += t * A[k, m]
+            mean_b[k] += (b[k] - mean_b[k]) * (2.0 / (t + 1.0))
+    fold(A, S, V, U, raw)
+    mean_W *= -2.0 / (t * (t + 1.0))
+
+
+def plain_steps(
+    values,
+    indices,
+    indptr,
+    labels,
+    order,
+    draws,
+    gains,
+    shrinks,
+    loss,
+    deviations,
+    noisy,
+    noise_ptr,
+    bound,
+    t,
+    W,
+    b,
+    mean_W,
+    mean_b,
+    learn_b,
+):
+    r"""Take steps under noise that differs by entry, :math:`t_i(d)^2 = \sum_j s_{ij}^2 d_j^2`: O(n_features K) each.
+
+    The deviations are rows like the others, (deviations, noisy, noise_ptr), one for all or one for each.
+    """
+    K, d = W.shape
+    C = max(K, 2)
+    first = C - K
+    score, bias, share, raw, g = np.zeros(C), np.zeros(C), np.ones(K), np.empty(K), np.empty(K)
+    u, scale, pinch = np.empty(C - 1), np.empty(C - 1), np.empty(C - 1)
+    value, slope_u, slope_t = np.empty(C - 1), np.empty(C - 1), np.empty(C - 1)
+    column, pulled, variance, one = np.zeros(C), np.empty(K), np.zeros((1, d)), np.ones(1)
+    bias[first:] = b
+    for n in range(order.size):
+        i = order[n]
+        x, where, own = values[indptr[i] : indptr[i + 1]], indices[indptr[i] : indptr[i + 1]], labels[i]
+        t += 1
+        dots(x, where, W, raw)
+        score[first:] = raw
+        row = i if noise_ptr.size > 2 else 0
+        s, at = deviations[noise_ptr[row] : noise_ptr[row + 1]], noisy[noise_ptr[row] : noise_ptr[row + 1]]
+        variance[:] = 0.0
+        add(s * s, at, one, variance)
+        j = 0
+        for k in range(C):
+            if k != own:
+                total = 0.0
+                for f in range(d):
+                    apart = (W[own - first, f] if own >= first else 0.0) - (W[k - first, f] if k >= first else 0.0)
+                    total += variance[0, f] * apart * apart
+                u[j] = 1.0 - (score[own] - score[k]) - (bias[own] - bias[k])
+                scale[j] = math.sqrt(total)
+                j += 1
+        loss(u, scale, value, slope_u, slope_t)
+        if draws.size > 0:
+            share[:] = 0.0
+            share[draws[n]] = K
+        g[:] = 0.0
+        j = 0
+        for k in range(C):
+            if k != own:
+                if own >= first:
+                    g[own - first] += share[own - first] * (gains[n] * slope_u[j])
+                if k >= first:
+                    g[k - first] -= share[k - first] * (gains[n] * slope_u[j])
+                pinch[j] = gains[n] * slope_t[j] / scale[j] if scale[j] > 0.0 else 0.0
+                j += 1
+        for f in range(d):
+            for k in range(K):
+                column[first + k] = W[k, f]
+            pulled[:] = 0.0
+            j = 0
+            for k in range(C):
+                if k != own:
+                    amount = pinch[j] * variance[0, f] * (column[own] - column[k])
+                    if own >= first:
+                        pulled[own - first] += amount
+                    if k >= first:
+                        pulled[k - first] -= amount
+                    j += 1
+            for k in range(K):
+                W[k, f] = max(1.0 - share[k] * shrinks[n], 0.0) * W[k, f] - share[k] * pulled[k]
+        add(x, where, g, W)
+        if bound < np.inf:
+            total = 0.0
+            for k in range(K):
+                for f in range(d):
+                    total += W[k, f] * W[k, f]
+            if total > bound * bound:
+                W *= bound / math.sqrt(total)
+        for k in range(K):
+            if learn_b:
+                bias[first + k] += g[k]
+            mean_b[k] += (bias[first + k] - mean_b[k]) * (2.0 / (t + 1.0))
+            for f in range(d):
+                mean_W[k, f] += (W[k, f] - mean_W[k, f]) * (2.0 / (t + 1.0))
+    b[:] = bias[first:]
+
+
+def dots(x, where, V, out):
+    """Set out = V x for a row x with entries at `where` (everywhere, if that is empty); return x'x."""
+    square = 0.0
+    for j in range(x.size):
+        square += np.float64(x[j]) * x[j]
+    for k in range(V.shape[0]):
+        total = 0.0
+        if where.size == 0:
+            for j in range(x.size):
+                total += x[j] * V[k, j]
+        else:
+            for j in range(x.size):
+                total += x[j] * V[k, where[j]]
+        out[k] = total
+    return square
+
+
+def add(x, where, h, V):
+    """Add h x' to V."""
+    for k in range(V.shape[0]):
+        factor = h[k]
+        if where.size == 0:
+            for j in range(x.size):
+                V[k, j] += factor * x[j]
+        else:
+            for j in range(x.size):
+                V[k, where[j]] += factor * x[j]
+
+
+def products(V, G):
+    """Set G = V V'."""
+    for k in range(V.shape[0]):
+        for m in range(V.shape[0]):
+            total = 0.0
+            for j in range(V.shape[1]):
+                total += V[k, j] * V[m, j]
+            G[k, m] = total
+
+
+def multiply(A, x, out):
+    """Set out = A x for a small matrix."""
+    for k in range(A.shape[0]):
+        total = 0.0
+        for m in range(A.shape[1]):
+            total += A[k, m] * x[m]
+        out[k] = total
+
+
+def product(A, B, out):
+    """Set out = A B for small matrices."""
+    for k in range(A.shape[0]):
+        for m in range(B.shape[1]):
+            total = 0.0
+            for r in range(A.shape[1]):
+                total += A[k, r] * B[r, m]
+            out[k, m] = total
+
+
+def product_with_transpose(A, B, out):
+    """Set out = A B' for small matrices."""
+    for k in range(A.shape[0]):
+        for m in range(B.shape[0]):
+            total = 0.0
+            for r in range(A.shape[1]):
+                total += A[k, r] * B[m, r]
+            out[k, m] = total
+
+
+def solves(A, g, h):
+    """Set h = A^-1 g, A being overwritten; return False instead where A is too large or too near to singular."""
+    K = A.shape[0]
+    for k in range(K):
+        h[k] = g[k]
+        for m in range(K):
+            if abs(A[k, m]) > LARGEST_ENTRY:
+                return False
+    for k in range(K):
+        pivot = k
+        for m in range(k + 1, K):
+            if abs(A[m, k]) > abs(A[pivot, k]):
+                pivot = m
+        if not abs(A[pivot, k]) >= SMALLEST_PIVOT:
+            return False
+        if pivot != k:
+            h[k], h[pivot] = h[pivot], h[k]
+            for m in range(K):
+                A[k, m], A[pivot, m] = A[pivot, m], A[k, m]
+        for m in range(k + 1, K):
+            ratio = A[m, k] / A[k, k]
+            h[m] -= ratio * h[k]
+            for r in range(k, K):
+                A[m, r] -= ratio * A[k, r]
+    for k in range(K - 1, -1, -1):
+        for m in range(k + 1, K):
+            h[k] -= A[k, m] * h[m]
+        h[k] /= A[k, k]
+    return True
+
+
+def fold(A, S, V, U, column):
+    """Multiply out: U <- U - S V and V <- A V, then S = 0 and A = 1."""
+    K = A.shape[0]
+    for j in range(V.shape[1]):
+        for k in range(K):
+            column[k] = V[k, j]
+        for k in range(K):
+            new, summed = 0.0, 0.0
+            for m in range(K):
+                new += A[k, m] * column[m]
+                summed += S[k, m] * column[m]
+            V[k, j] = new
+            U[k, j] -= summed
+    for k in range(K):
+        for m in range(K):
+            A[k, m] = 1.0 if k == m else 0.0
+            S[k, m] = 0.0
+
+
+HELPERS = (dots, add, products, multiply, product, product_with_transpose, solves, fold)
+"""What the steps call, for `kernels` to compile along."""
