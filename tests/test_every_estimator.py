@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from holdfast import GaussianNoise, GaussianRobustClassifier
+from holdfast import GaussianNoise, GaussianRobustClassifier, GaussianRobustClassifierCV
 
 SETTINGS = [
     GaussianRobustClassifier(),
@@ -13,6 +13,8 @@ SETTINGS = [
     GaussianRobustClassifier(0.2, loss="log2", class_weight="balanced"),
     GaussianRobustClassifier(0.2, loss="quadratic", alpha=0.5),
     GaussianRobustClassifier(0.5, solver="quasi_newton"),
+    GaussianRobustClassifierCV(noises=3, cv=2),
+    GaussianRobustClassifierCV(noises=[0.3, 0.1], alphas=[0.1, 1e-3], loss="hinge", cv=2),
 ]
 
 

@@ -73,6 +73,8 @@ def _is_proper(estimator: GaussianRobustClassifier) -> bool:
 
 
 def _is_incremental(estimator: GaussianRobustClassifier) -> bool:
+    if not estimator._takes_streams:
+        raise AttributeError(f"{type(estimator).__name__} has no partial_fit: cross-validation needs all rows at once.")
     if isinstance(estimator.class_weight, str):
         raise AttributeError(
             f"{NAME}(class_weight={estimator.class_weight!r}) has no partial_fit: it does not know the weights of classes "
@@ -208,6 +210,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
 
     classes_: NDArray[Any]
     stream_: list[dict[str, Any]]
+    _takes_streams = True
 
     def __init__(
         self,

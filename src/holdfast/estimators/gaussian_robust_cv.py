@@ -17,6 +17,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _num_samples
 
 from holdfast._core.loss import Array, Loss
 from holdfast._core.progress import reporter
@@ -114,14 +115,19 @@ def noise_path(
         factors = _grid(noises, problems, "noise_path(noises")
         steps = [(factor, problems[0].alpha) for factor in factors]
         fitted = []
-        for fits in _followed(problems, steps, tol, model._max_iter(), reporter(verbose)):
+        for fits in _followed(problems, steps, tol, model._max_iter(), report=reporter(verbose)):
             model._unpack(problems, fits)
             fitted.append((model.coef_, model.intercept_, model.objective_, model.lower_bound_, model.gap_))
     return NoisePath(factors, *(np.array(column) for column in zip(*fitted, strict=True)))
 
 
 def _followed(
-    problems: Sequence[Any], steps: Sequence[tuple[float, float]], tol: float, max_iter: int, report: Report = silent
+    problems: Sequence[Any],
+    steps: Sequence[tuple[float, float]],
+    tol: float,
+    max_iter: int,
+    solver: Any = None,
+    report: Report = silent,
 ) -> Iterable[list[tuple[Solution, Certificate]]]:
     """Yield the fits at every (factor of the noise, alpha), each started where the two before it point."""
     tracks: list[tuple[Array | None, Array | None]] = [(None, None)] * len(problems)
@@ -129,7 +135,8 @@ def _followed(
         fits = []
         for i, problem in enumerate(problems):
             here = problem.having(bound=problem.bound.scaled(factor), alpha=alpha)
-            found, proof = train(here, tol=tol, max_iter=max_iter, start=_ahead(here, *tracks[i]), report=report)
+            start = _ahead(here, *tracks[i])
+            found, proof = train(here, solver, tol=tol, max_iter=max_iter, start=start, report=report)
             tracks[i] = (tracks[i][1], found.parameters)
             fits.append((found, proof))
         report(f"noise {factor:.3g}, alpha {alpha:.3g}: certified gap {max(proof.gap for _, proof in fits):.1e}")
@@ -248,6 +255,8 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
     >>> model.noise_, bool(model.cv_results_["max_gap"].max() < 1e-6)
     (4.0, True)
     """
+
+    _takes_streams = False
 
     def __init__(
         self,
@@ -376,7 +385,10 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
         if self.alphas is None:
             default = 0.0 if loss.is_homogeneous else 1.0
             return np.append(np.logspace(4, -4, 10), [0.0] * loss.is_homogeneous) if known else np.array([default])
-        values = np.sort(np.atleast_1d(np.asarray(self.alphas, dtype=np.float64)))[::-1]
+        try:
+            values = np.sort(np.atleast_1d(np.asarray(self.alphas, dtype=np.float64)))[::-1]
+        except (TypeError, ValueError):
+            values = np.zeros(0)
         if values.size == 0 or values.ndim != 1 or not np.all(np.isfinite(values)) or values[-1] < 0:
             raise ValueError(f"{NAME}(alphas={self.alphas!r:.80}): give finite numbers >= 0, and at least one.")
         return values
@@ -404,10 +416,10 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
         model.row_noise_ = self.row_noise_
         X, y, sample_weight, *metadata = held_out
         scorer = None if self.scoring is None else check_scoring(model, self.scoring)
-        noise = model._noise().at(X.shape[0], model.n_features_in_, dict(zip(names, metadata, strict=True)))
+        noise = model._noise().at(_num_samples(X), model.n_features_in_, dict(zip(names, metadata, strict=True)))
         codes = np.searchsorted(model.classes_, y)
         scores, gaps, coefs = [], [], []
-        for fits in _followed(problems, steps, tol, max_iter, report):
+        for fits in _followed(problems, steps, tol, max_iter, self.solver, report):
             model._unpack(problems, fits)
             if scorer is not None:
                 scores.append(
