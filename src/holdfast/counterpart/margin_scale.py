@@ -86,8 +86,7 @@ class MarginScaleProblem(LinearProblem):
     def hessian(self, parameters: Array) -> Array:
         w, b = self.split(parameters)
         u, t = self.target - self.signs * (self.rows.dot(w) + b), self.bound.support(w)
-        uu, ut, tt = (self.weights * part for part in self.loss.curvature(u, t))
-        slope_t = self.weights * self.loss.evaluate(u, t)[2]
+        slope_t, uu, ut, tt = (self.weights * part for part in self.loss.derivatives(u, t)[2:])
         mixed = self.signs * ut
         cross = self.bound.cross(w, self.rows, mixed)
         H = np.empty((self.n_parameters, self.n_parameters))
