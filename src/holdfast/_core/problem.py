@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -60,6 +60,47 @@ class Curved(Smooth, Protocol):
 
     def hessian(self, parameters: Array) -> Array:
         """Return the Hessian, shape (n_parameters, n_parameters)."""
+        ...
+
+
+@runtime_checkable
+class Composite(Protocol):
+    """A convex function of linear scores: known at a place, where it can be minimised exactly over a plane."""
+
+    @property
+    def enough(self) -> float:
+        """The objective at which a solver may stop: no smaller one would matter."""
+        ...
+
+    def at(self, parameters: Array) -> Place:
+        """Return what is known of the function there."""
+        ...
+
+
+class Place(Protocol):
+    """A function seen from one point."""
+
+    parameters: Array
+    value: float
+    gradient: Array
+
+    def gap(self, gradient: Array) -> float:
+        """Return an estimate of the certified relative gap at a point near this one that has this gradient."""
+        ...
+
+    def product(self, v: Array) -> Array:
+        """Return the Hessian times v."""
+        ...
+
+    def preconditioner(self) -> Callable[[Array], Array]:
+        """Return v -> M^-1 v for a positive definite M that resembles the Hessian."""
+        ...
+
+    def best_along(self, step: Array, tol: float) -> Place:
+        """Return the best place among multiples of the weights plus multiples of `step`, with any intercepts.
+
+        It need not be better than by a share `tol` of the objective.
+        """
         ...
 
 

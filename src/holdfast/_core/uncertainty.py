@@ -69,6 +69,14 @@ class BoundSet(ABC):
         r"""Return :math:`\sum_i` first_i * Hessian of t_i + second_i * (its gradient)(its gradient)', (n, n)."""
 
     @abstractmethod
+    def directional(self, w: Array, v: Array) -> Array:
+        """Return maximizer_i(w)'v, the slope of t_i along v, shape (n_samples,), or () where `is_common`."""
+
+    @abstractmethod
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        r"""Return :math:`\sum_i` first_i * (Hessian of t_i) v, shape (n_features,), without forming a matrix."""
+
+    @abstractmethod
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         """Return sum_i r_i x_i maximizer_i(w)', shape (n_features, n_features)."""
 

@@ -44,6 +44,14 @@ class EasedSet(BoundSet):
         T, share = self._parts(w)
         return self.base.curvature(w, first * share, first * self.delta**2 / T**3 + second * share**2)
 
+    def directional(self, w: Array, v: Array) -> Array:
+        return self.base.directional(w, v) * self._parts(w)[1]
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        T, share = self._parts(w)
+        along = self.base.adjoint(w, first * self.delta**2 / T**3 * self.base.directional(w, v))
+        return self.base.curvature_product(w, first * share, v) + along
+
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return self.base.cross(w, rows, r * self._parts(w)[1])
 

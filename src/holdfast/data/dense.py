@@ -59,6 +59,10 @@ class DenseRows(BlockRows):
         # rows taken by a stride are passed over many times: let them lie together
         return DenseRows(np.ascontiguousarray(self.X[rows]), self.shift)
 
+    def entries(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:
+        found = self.X[np.ix_(rows, columns)].astype(np.float64)
+        return found if self.shift is None else found - self.shift[columns]
+
     def gram(self, weights: Array) -> Array:
         out = np.zeros((self.n_features, self.n_features))
         root = np.sqrt(weights)

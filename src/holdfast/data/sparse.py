@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from holdfast._core import compiled
 from holdfast._core.rows import Array, Span
 from holdfast.data.block_rows import BlockRows
 
@@ -40,6 +43,17 @@ class SparseRows(BlockRows):
             return None
         root, vectors = np.sqrt(values[kept]), vectors[:, kept]
         return Span(np.ascontiguousarray(vectors * root), lambda v: X.T @ (vectors @ (v / root)))
+
+    def entries(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:
+        return np.asarray(self.X[rows][:, columns].toarray().astype(np.float64, copy=False))
+
+    def normal_pass(self, weights: Array, v: Array, shift: float, extra: Array) -> tuple[Array, Array]:
+        sweep = compiled.kernel("normal_sweep") if compiled.repays(self.n_entries) else None
+        if sweep is None or self.X.indices.dtype != np.int32:
+            return super().normal_pass(weights, v, shift, extra)
+        # unsigned: an index that may be negative costs a test
+        indptr, indices = self.X.indptr.view(np.uint32), self.X.indices.view(np.uint32)
+        return cast(tuple[Array, Array], sweep(self.X.data, indices, indptr, weights, v, shift, extra))
 
     def gram(self, weights: Array) -> Array:
         scaled = self.X.astype(np.float64).copy()

@@ -81,6 +81,13 @@ class CommonCloud(BoundSet):
             out[np.diag_indices_from(out)] += bend * np.square(self.factor)
         return out
 
+    def directional(self, w: Array, v: Array) -> Array:
+        return np.asarray(self._point(w) @ v)
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        point, bend = self._point(w), float(ratio(np.sum(first), self.support(w)))
+        return bend * (self.spread(self.root(v)) - point * (point @ v))
+
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return np.outer(rows.transpose_dot(r), self._point(w))
 
@@ -170,6 +177,17 @@ class RowClouds(BoundSet):
         bend = ratio(first, self.support(w))
         points = self.maximizer(w)
         return self.covariance(bend) + (points * (second - bend)[:, None]).T @ points
+
+    def directional(self, w: Array, v: Array) -> Array:
+        root = self.root(w)
+        return ratio(np.einsum("nj,nj->n", root, self.root(v)), norm(root, axis=1))
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        root = self.root(w)
+        t = norm(root, axis=1)
+        unit, move = ratio(root, t[:, None]), self.root(v)
+        across = move - unit * np.einsum("nj,nj->n", unit, move)[:, None]
+        return self.spread(across * ratio(first, t)[:, None]).sum(axis=0)
 
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return np.sum(
