@@ -147,9 +147,8 @@ def _normal_signature(dtype):  # type: ignore[no-untyped-def]
     return types.UniTuple(VECTOR, 2)(data, index, index, INPUT, INPUT, types.float64, INPUT)
 
 
-@njit(
-    [_normal_signature(types.float64), _normal_signature(types.float32)], cache=True, error_model="numpy", fastmath=True
-)
+# no fastmath: sums that gather are slower vectorised
+@njit([_normal_signature(types.float64), _normal_signature(types.float32)], cache=True, error_model="numpy")
 def normal_sweep(data, indices, indptr, weights, v, shift, extra):  # type: ignore[no-untyped-def]
     """m = X v + shift and X'(weights * m + extra) of CSR rows, each row used twice while it is in cache."""
     n = weights.size

@@ -50,7 +50,11 @@ class EasedSet(BoundSet):
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
         T, share = self._parts(w)
         along = self.base.adjoint(w, first * self.delta**2 / T**3 * self.base.directional(w, v))
-        return self.base.curvature_product(w, first * share, v) + along
+        out = self.base.curvature_product(w, first * share, v) + along
+        if np.all(share > 0):
+            return out
+        # where t = 0 only t's square bends, along v by t(v) times the slope of t there
+        return out + self.base.adjoint(v, np.where(share > 0, 0.0, first / T * self.base.support(v)))
 
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return self.base.cross(w, rows, r * self._parts(w)[1])

@@ -112,7 +112,8 @@ class Plane(Problem):
         return H
 
     def typical_curvature(self) -> Array:
-        return float(self.problem.weights.sum()) * np.mean(np.square(self.u_slopes), axis=1)
+        # every bend counts here, be the objective all but 0
+        return np.zeros(self.n_parameters)
 
     def longest_step(self, parameters: Array, step: Array) -> float:
         return self.problem.longest_stretch(*(self.basis @ self._coordinates(v) for v in (parameters, step)))
@@ -166,15 +167,14 @@ class MarginPlace:
         problem, bends = self.problem, self._bends[0]
         if problem.has_metric:
             return inverse(problem.metric(self.parameters))
-        diagonal = problem.join(
-            problem.rows.column_squares * float(bends.sum()) + self._noise_diagonal() + problem.alpha, 0.0
-        )
+        steady = self._noise_diagonal() + problem.alpha
+        diagonal = problem.join(problem.rows.column_squares * float(bends.sum()) + steady, 0.0)
         columns, rows, Z = problem.heavy_block
         D = bends[rows]
         D = D * (bends.sum() / max(D.sum(), np.finfo(float).tiny))
         block = (Z * D[:, None]).T @ Z
         heavy = np.append(columns, problem.rows.n_features) if problem.fit_intercept else columns
-        block[np.diag_indices(len(columns))] += (self._noise_diagonal() + problem.alpha)[columns]
+        block[np.diag_indices(len(columns))] += steady[columns]
         solve, rest = inverse(block), inverse(diagonal)
 
         def precondition(v: Array) -> Array:

@@ -18,6 +18,8 @@ SPARE = 0.3
 """Share of the tolerated gap at which conjugate gradients stop: the search over the plane does the rest."""
 SETTLED = 5e-3
 """Relative improvement below which the preconditioner is kept."""
+BELIEVED = 0.5
+"""Share of what can be gained at all up to which a quadratic model is believed."""
 MANY = 12
 """Products with the Hessian in a step above which it is not."""
 
@@ -57,7 +59,8 @@ class NewtonCG(Solver):
             if is_stale or precondition is None:
                 precondition = place.preconditioner()
             loose = min(LOOSE, np.sqrt(promise))
-            step, n_products = self._step(place, precondition, loose, 0.0 if rough else SPARE * tol)
+            most = BELIEVED * (place.value - view.enough)
+            step, n_products = self._step(place, precondition, loose, 0.0 if rough else SPARE * tol, most)
             scale = max(abs(place.value), view.enough)
             promise = -0.5 * float(place.gradient @ step) / scale
             report(
@@ -77,17 +80,18 @@ class NewtonCG(Solver):
         return Solution(place.parameters, status, place.value, n_iter, self.name)
 
     def _step(
-        self, place: Place, precondition: Callable[[Array], Array], loose: float, tol: float
+        self, place: Place, precondition: Callable[[Array], Array], loose: float, tol: float, most: float
     ) -> tuple[Array, int]:
         """Return a step p with H p close to -gradient, and how many products it took.
 
-        Conjugate gradients end when the residual is the share `loose` of the gradient, or a gradient fit for a gap `tol`.
+        Conjugate gradients end when the residual is the share `loose` of the gradient, or a gradient fit for a gap `tol`,
+        or when more than `most` is promised, which is not to be believed.
         """
         residual = -place.gradient
         direction = scaled = precondition(residual)
         step = np.zeros_like(residual)
         square = float(residual @ scaled)
-        enough, n_products = loose**2 * square, 0
+        enough, n_products, promised = loose**2 * square, 0, 0.0
         for n_products in range(1, self.max_products + 1):
             image = place.product(direction)
             bend = float(direction @ image)
@@ -98,7 +102,8 @@ class NewtonCG(Solver):
             residual = residual - (square / bend) * image
             scaled = precondition(residual)
             before, square = square, float(residual @ scaled)
-            if square <= enough or place.gap(residual) <= tol:
+            promised += 0.5 * before**2 / bend
+            if square <= enough or promised > most or place.gap(residual) <= tol:
                 break
             direction = scaled + (square / before) * direction
         return step, n_products
