@@ -1,6 +1,8 @@
 """x"""
+
 import numpy as np
 from scipy import sparse
+
 
 def bag_of_words(n, d, per_row=43, positive=0.5, seed=0):
     """Rows like texts: words drawn by Zipf's law, log counts weighted by rarity, unit length; labels from a sparse rule.

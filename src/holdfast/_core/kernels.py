@@ -150,7 +150,7 @@ def _normal_signature(dtype):  # type: ignore[no-untyped-def]
 # no fastmath: sums that gather are slower vectorised
 @njit([_normal_signature(types.float64), _normal_signature(types.float32)], cache=True, error_model="numpy")
 def normal_sweep(data, indices, indptr, weights, v, shift, extra):  # type: ignore[no-untyped-def]
-    """m = X v + shift and X'(weights * m + extra) of CSR rows, each row used twice while it is in cache."""
+    """Fill m = X v + shift and X'(weights * m + extra) of CSR rows, each row used twice while it is in cache."""
     n = weights.size
     m, out = np.empty(n), np.zeros(v.size)
     for i in range(n):

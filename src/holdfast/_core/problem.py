@@ -144,5 +144,8 @@ class Problem:
         return self.view(kind) is not None
 
     def work(self) -> dict[str, Any]:
-        """Return the sizes by which solvers judge whether they suit: n_samples, n_features, is_cheap_to_factorise."""
+        """Return the sizes by which solvers judge whether they suit.
+
+        These are n_samples, n_features, n_entries (numbers that a pass reads) and is_cheap_to_factorise.
+        """
         raise NotImplementedError

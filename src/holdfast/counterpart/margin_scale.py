@@ -131,13 +131,8 @@ class MarginScaleProblem(Problem):
         # margins are of order 1, and so is the curvature of a loss within reach of them
         return float(self.weights.sum()) * self.join(self.rows.column_squares, 1.0)
 
-    @property
-    def has_metric(self) -> bool:
-        """Whether `metric` is a matrix."""
-        return self.rows.n_features <= WIDEST_METRIC
-
     def metric(self, parameters: Array) -> Array:
-        if self.has_metric:
+        if self.rows.n_features <= WIDEST_METRIC:
             return self.sample.hessian(parameters)
         # the shape is what matters: L-BFGS corrects the size from its first step on
         return 0.25 * self.typical_curvature() + self.alpha
@@ -175,7 +170,8 @@ class MarginScaleProblem(Problem):
 
     def work(self) -> dict[str, Any]:
         n, d = self.rows.n_samples, self.rows.n_features
-        return {"n_samples": n, "n_features": d, "is_cheap_to_factorise": d <= 1000 and n * d * d <= SMALL_WORK}
+        cheap = d <= 1000 and n * d * d <= SMALL_WORK
+        return {"n_samples": n, "n_features": d, "n_entries": self.rows.n_entries, "is_cheap_to_factorise": cheap}
 
     def eased(self, delta: float) -> MarginScaleProblem:
         """Return the problem with noise of deviation `delta` on the score itself; itself at 0."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast._core import compiled
 from holdfast._core.loss import Array
 from holdfast._core.problem import Curved, Problem, View
-from holdfast.solvers.newton import Newton
+from holdfast.solvers.newton import VANISHING, Newton
 from holdfast.solvers.quasi_newton import inverse
 
 if TYPE_CHECKING:
@@ -165,16 +165,15 @@ class MarginPlace:
 
     def preconditioner(self) -> Callable[[Array], Array]:
         problem, bends = self.problem, self._bends[0]
-        if problem.has_metric:
-            return inverse(problem.metric(self.parameters))
-        steady = self._noise_diagonal() + problem.alpha
-        diagonal = problem.join(problem.rows.column_squares * float(bends.sum()) + steady, 0.0)
+        # a trace of the usual curvature, for losses that do not bend at all here
+        steady = problem.join(self._noise_diagonal() + problem.alpha, 0.0) + VANISHING * problem.typical_curvature()
+        diagonal = steady + problem.join(problem.rows.column_squares * float(bends.sum()), 0.0)
         columns, rows, Z = problem.heavy_block
         D = bends[rows]
         D = D * (bends.sum() / max(D.sum(), np.finfo(float).tiny))
         block = (Z * D[:, None]).T @ Z
         heavy = np.append(columns, problem.rows.n_features) if problem.fit_intercept else columns
-        block[np.diag_indices(len(columns))] += steady[columns]
+        block[np.diag_indices(len(heavy))] += steady[heavy]
         solve, rest = inverse(block), inverse(diagonal)
 
         def precondition(v: Array) -> Array:
@@ -189,7 +188,8 @@ class MarginPlace:
         signs = np.where(np.random.default_rng(0).uniform(size=len(self.w)) < 0.5, -1.0, 1.0)
         return np.maximum(signs * self.problem.bound.curvature_product(self.w, self._bends[3], signs), 0.0)
 
-    def best_along(self, step: Array, tol: float) -> MarginPlace:
+    def plane(self, step: Array) -> tuple[Plane, Array]:
+        """Return the problem over multiples of the weights and of `step`, and where this place is in it."""
         problem = self.problem
         move = problem.split(step)[0]
         directions = [(self.w, self.scores)] if np.any(self.w) else []
@@ -198,19 +198,23 @@ class MarginPlace:
         here = np.zeros(len(directions) + int(problem.fit_intercept))
         here[0] = float(np.any(self.w))
         here[len(directions) :] = self.b
-        plane = Plane(problem, basis, scores, here, self.costs)
+        return Plane(problem, basis, scores, here, self.costs), here
+
+    def best_along(self, step: Array, tol: float) -> MarginPlace:
+        plane, here = self.plane(step)
         found = Newton().minimise(plane, here, tol=tol, max_iter=SEARCH_STEPS).parameters
-        x = found[: len(directions)]
-        parameters = np.append(basis @ x, found[len(directions) :])
+        x, intercept = np.split(found, [len(plane.scores)])
+        parameters = np.append(plane.basis @ x, intercept)
         if self.age + 1 >= FRESH:
-            return MarginPlace(problem, parameters)
-        return MarginPlace(problem, parameters, (x @ scores, plane.costs(found)), self.age + 1)
+            return MarginPlace(self.problem, parameters)
+        return MarginPlace(self.problem, parameters, (x @ plane.scores, plane.costs(found)), self.age + 1)
 
 
 def heavy_block(problem: MarginScaleProblem) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
     """Return the heaviest columns, some rows of both classes, and these columns of these rows with the intercept's."""
     squares = problem.rows.column_squares
-    columns = np.sort(np.argsort(squares, kind="stable")[-HEAVY:])
+    n_heavy = HEAVY if len(squares) > 2 * HEAVY else len(squares)
+    columns = np.sort(np.argsort(squares, kind="stable")[-n_heavy:])
     n = problem.rows.n_samples
     # by a stride through the classes one after the other, so that no order of the rows can hide one
     rows = np.argsort(problem.signs, kind="stable")[:: max(1, n // (HEAVY_ROWS * len(columns)))]

@@ -13,8 +13,11 @@ from holdfast._core import compiled
 from holdfast._core.rows import Array, Span
 from holdfast.data.block_rows import BlockRows
 
-LARGEST_SPAN = 3000
+LARGEST_SPAN = 500
 """Rows up to which their products with each other are factorised."""
+
+CROWDED = 0.1
+"""Share of nonzeros from which dense blocks multiply faster."""
 
 
 class SparseRows(BlockRows):
@@ -56,6 +59,10 @@ class SparseRows(BlockRows):
         return cast(tuple[Array, Array], sweep(self.X.data, indices, indptr, weights, v, shift, extra))
 
     def gram(self, weights: Array) -> Array:
+        if self.X.nnz > CROWDED * self.n_samples * self.n_features:
+            roots = np.sqrt(weights)
+            parts = (block * roots[rows, None] for rows, block in self.dense_blocks())
+            return np.asarray(sum((part.T @ part for part in parts), np.zeros((self.n_features, self.n_features))))
         scaled = self.X.astype(np.float64).copy()
         scaled.data *= np.repeat(np.sqrt(weights), np.diff(scaled.indptr))
         return np.asarray((scaled.T @ scaled).toarray())

@@ -93,8 +93,9 @@ class GaussianRobustClassifier(ClassifierMixin, BaseEstimator):
     fit_intercept : bool, default=True
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes. "balanced" makes them weigh the same, which also prevents a collapse.
-    solver : {"newton", "quasi_newton", "clarabel"} or Solver, default=None
-        None picks by size. "clarabel" needs a loss with a conic form (two_point, quadratic, log2).
+    solver : {"newton", "quasi_newton", "newton_cg", "clarabel"} or Solver, default=None
+        None picks by size, "newton_cg" for wide sparse data. "clarabel" needs a loss with a conic form (two_point,
+        quadratic, log2).
     tol : float, default=1e-6
         Largest certified relative gap to accept. Small problems are solved to rounding whatever it is.
     max_iter : int, default=1000

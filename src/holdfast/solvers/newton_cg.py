@@ -12,6 +12,8 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast._core.tolerances import POLISHED
 
+WIDE = 500
+"""Features above which a factorised sample of the Hessian costs more than products with the Hessian of sparse rows."""
 LOOSE = 0.3
 """Share of the gradient that a step may leave."""
 SPARE = 0.3
@@ -42,7 +44,8 @@ class NewtonCG(Solver):
         self.max_products = max_products
 
     def preference(self, work: dict[str, Any]) -> float:
-        return 1.5 if work["n_features"] > 1000 else 0.7
+        is_sparse = 2 * work["n_entries"] <= work["n_samples"] * work["n_features"]
+        return 1.5 if is_sparse and work["n_features"] > WIDE else 0.7
 
     def minimise(
         self, problem: Problem, start: Array, *, tol: float, max_iter: int, rough: bool = False, report: Report = silent
@@ -61,7 +64,7 @@ class NewtonCG(Solver):
             loose = min(LOOSE, np.sqrt(promise))
             most = BELIEVED * (place.value - view.enough)
             step, n_products = self._step(place, precondition, loose, 0.0 if rough else SPARE * tol, most)
-            scale = max(abs(place.value), view.enough)
+            scale = max(abs(place.value), abs(view.enough))
             promise = -0.5 * float(place.gradient @ step) / scale
             report(
                 f"newton-cg {n_iter}: objective {place.value:.10g}, estimated gap {gap:.2e}, "
