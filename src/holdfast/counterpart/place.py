@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HEAVY = 64
 """Columns, those with the largest squares, whose products with each other the preconditioner knows."""
-HEAVY_ROWS = 100
+HEAVY_ROWS = 30
 """Rows a heavy column that are enough for these products."""
 FRESH = 8
 """Steps after which scores are computed anew: until then rounding adds up."""
