@@ -95,6 +95,8 @@ class Rows(ABC):
 
     n_samples: int
     n_features: int
+    n_fits: int = 1
+    """How many fits these rows are to serve: what is compiled once repays the sooner."""
 
     @abstractmethod
     def dot(self, w: Array) -> Array:

@@ -62,8 +62,13 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     """
     scores, t = problem.rows.dot(w), problem.bound.support(w)
     if problem.loss.has_dual:
-        objective, slopes = slopes_at_best_scale(_BinaryRay(problem, scores, t, w, b))
-        bound, pull, proof = _dual_bound(problem, DualGuess(slopes, w, t) if dual is None else dual)
+        ray = _BinaryRay(problem, scores, t, w, b)
+        if dual is None:
+            objective, slopes = slopes_at_best_scale(ray)
+            dual = DualGuess(slopes, w, t)
+        else:
+            objective = ray.evaluate(ray.start).value
+        bound, pull, proof = _dual_bound(problem, dual)
         return certified(objective, bound, problem.floor, problem.norm_bound(pull), proof)
     guess = DualGuess(t, w, t) if dual is None else dual
     objective, bound, pull = _strong_convexity_bound(problem, scores, guess, w, b)

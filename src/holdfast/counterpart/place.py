@@ -33,7 +33,11 @@ class Costs:
 
     def __init__(self, problem: MarginScaleProblem, u: Array, t: Array):
         self.loss, self.u, self.t = problem.loss, u, t
-        kernel = problem.loss.compiled() if compiled.repays(problem.rows.n_entries) and np.all(t > 0) else None
+        kernel = (
+            problem.loss.compiled()
+            if compiled.repays(problem.rows.n_entries * problem.rows.n_fits) and np.all(t > 0)
+            else None
+        )
         if kernel is None:
             self.values, self.slopes, self.scale_slopes = problem.loss.evaluate(u, t)
         else:

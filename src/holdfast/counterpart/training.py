@@ -25,6 +25,10 @@ FIRST_EASE, SHRINK, LAST_EASE = 1.0, 0.15, 1e-7
 """Noise on the score that the path starts with, its factor from stage to stage, and where a collapse is suspected."""
 STRAIGHT, FINE = 0.01, 1e-8
 """Noise on the score from which on the path is all but straight, and what the next step must then promise."""
+PATIENCE = 60
+"""Steps after which a solver that is still not done makes way for Newton's method."""
+WARM_PATIENCE = 12
+"""The same where a start is given."""
 PROBE = 50
 """Steps without easing that tell whether some pair of classes is about to collapse."""
 CLOSE = 2.0
@@ -65,7 +69,8 @@ def train(
         return _judged(found, proof, tol, max_iter), proof
     centred, back = _centred(problem)
     smaller, span = _reduced(centred) if start is None else (centred, None)
-    training = _Training(smaller, pick(smaller, solver), tol, max_iter, report)
+    training = _Training(smaller, pick(smaller, solver), tol, max_iter, report, is_free=solver is None)
+    training.patience = PATIENCE if start is None else WARM_PATIENCE
     found, proof = training.solved(start if start is None else _moved(problem, start, -back))
     if start is not None and proof.gap > tol and proof.lower_bound > -np.inf:
         report("the given start led nowhere; starting afresh")
@@ -142,8 +147,11 @@ class _Training:
     tol: float
     max_iter: int
     report: Report
+    is_free: bool = True
+    """Whether another solver may take over before this one is at its wits' end."""
     n_iter: int = 0
     trace: float = LAST_EASE
+    patience: int = PATIENCE
 
     def __post_init__(self) -> None:
         self.trace = max(min(TRACE * self.tol, LAST_EASE), SMALLEST_TRACE)
@@ -155,13 +163,16 @@ class _Training:
         if self.may_be_collapsed(proof.objective) and not (self.is_conic and proof.gap <= self.tol):
             found = self.settle_collapse(found, proof.objective)
             proof = _proof(self.problem, found)
-        for solver, tol in self.refinements():
+        lowest, theta = proof.objective, found.parameters
+        for solver, tol in self.refinements(found.status):
             self.report(f"certified gap {proof.gap:.2e}")
             if proof.gap <= self.tol or proof.lower_bound == -np.inf or self.n_iter >= self.max_iter:
                 break
             self.trace = max(0.1 * self.trace, SMALLEST_TRACE)
-            again = self.finish(self.problem, found.parameters, tol, solver=solver)
+            again = self.finish(self.problem, theta, tol, solver=solver)
             better = _proof(self.problem, again)
+            if better.objective < lowest:
+                lowest, theta = better.objective, again.parameters
             if better.gap < proof.gap:
                 found, proof = again, better
         return self.tidied(found, proof)
@@ -179,14 +190,24 @@ class _Training:
         """Whether the solver takes the problem whole: it has no use for starts, paths and refinements."""
         return ConeProgram in self.solver.needs
 
-    def refinements(self) -> list[tuple[Solver, float]]:
+    def refinements(self, status: Status) -> list[tuple[Solver, float]]:
         """Return solvers and tolerances that may give what the proof still lacks, the cheapest first."""
         if self.is_conic:
             return []
-        n, d = self.problem.rows.n_samples, self.problem.rows.n_features
-        finer = [(self.solver, 0.02 * self.tol), (self.solver, 1e-4 * self.tol)] if self.accuracy > 0 else []
-        newton = [(Newton(), 0.0)] * 2 if self.problem.offers(Curved) and n * d * d <= AFFORDABLE else []
+        is_slow = status is Status.ITERATION_LIMIT
+        finer = (
+            [(self.solver, 0.02 * self.tol), (self.solver, 1e-4 * self.tol)]
+            if self.accuracy > 0 and not is_slow
+            else []
+        )
+        newton = [(Newton(), 0.0)] * 2 if self.can_factorise else []
         return [*finer, *newton, (self.solver, 0.0)]
+
+    @property
+    def can_factorise(self) -> bool:
+        """Whether Newton steps may finish what another solver left."""
+        n, d = self.problem.rows.n_samples, self.problem.rows.n_features
+        return self.problem.offers(Curved) and n * d * d <= AFFORDABLE
 
     def minimise(
         self,
@@ -201,6 +222,8 @@ class _Training:
         """Return what the solver (another one, if given) finds with the steps that are left, `limit` at most."""
         left = min(max(1, self.max_iter - self.n_iter), limit)
         solver = solver or self.solver
+        if self.is_free and solver is self.solver and self.can_factorise:
+            left = min(left, max(self.patience, self.patience // 6 * problem.metric_age))
         found = solver.minimise(problem, start, tol=tol, max_iter=left, rough=rough, report=self.report)
         self.n_iter += found.n_iter
         return replace(found, n_iter=self.n_iter)

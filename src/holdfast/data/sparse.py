@@ -54,7 +54,7 @@ class SparseRows(BlockRows):
         return np.asarray(self.X[rows][:, columns].toarray().astype(np.float64, copy=False))
 
     def normal_pass(self, weights: Array, v: Array, shift: float, extra: Array) -> tuple[Array, Array]:
-        sweep = compiled.kernel("normal_sweep") if compiled.repays(self.n_entries) else None
+        sweep = compiled.kernel("normal_sweep") if compiled.repays(self.n_entries * self.n_fits) else None
         if sweep is None or self.X.indices.dtype != np.int32:
             return super().normal_pass(weights, v, shift, extra)
         # unsigned: an index that may be negative costs a test

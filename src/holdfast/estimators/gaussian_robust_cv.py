@@ -130,6 +130,7 @@ def _followed(
     report: Report = silent,
 ) -> Iterable[list[tuple[Solution, Certificate]]]:
     """Yield the fits at every (factor of the noise, alpha), each started where the two before it point."""
+    problems[0].rows.n_fits = len(steps) * len(problems)
     tracks: list[tuple[Array | None, Array | None]] = [(None, None)] * len(problems)
     for factor, alpha in steps:
         fits = []

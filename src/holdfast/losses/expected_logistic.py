@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ WIDE = 2.0
 """Scale from which it is the Gaussian, not the logistic function, that is smooth between nodes."""
 CHUNK = 500_000
 """Row-node pairs evaluated at once."""
+STEP = 64
+"""Tables grow by so many nodes on either side."""
 PER_UNIT = 48
 """Nodes of the interpolation table per unit of the narrower of the two scales."""
 
@@ -85,10 +88,9 @@ def _direct(x: Array, t: Array, order: int) -> Array:
 
 def _interpolated(x: Array, t: float, order: int, unit: float, reach: float) -> list[Array]:
     """Return G_0 ... G_order by Taylor expansion around the nearest node of a table made for this t."""
-    half = int(np.ceil(reach / unit)) + 1
-    nodes: Array = unit * np.arange(-half, half + 1, dtype=np.float64)
-    table = _direct(nodes, np.full(nodes.size, t), 6)
-    by_node = np.ascontiguousarray(table.T)
+    # rounded up, so that calls for one t share a table although their rows move a little
+    half = STEP * int(np.ceil((reach / unit + 1) / STEP))
+    nodes, by_node = _table(t, unit, half)
     out = np.empty((order + 1, x.size))
     for start in range(0, x.size, STRETCH):
         part = slice(start, start + STRETCH)
@@ -106,6 +108,13 @@ def _interpolated(x: Array, t: float, order: int, unit: float, reach: float) -> 
         # beyond the table the loss is its asymptote to the last bit
         out[0, part] += np.maximum(x[part] - inside, 0.0)
     return list(out)
+
+
+@lru_cache(maxsize=4)
+def _table(t: float, unit: float, half: int) -> tuple[Array, Array]:
+    """Return nodes around 0 and G_0 ... G_6 at each of them."""
+    nodes: Array = unit * np.arange(-half, half + 1, dtype=np.float64)
+    return nodes, np.ascontiguousarray(_direct(nodes, np.full(nodes.size, t), 6).T)
 
 
 def _narrow(x: Array, t: Array, order: int) -> Array:
