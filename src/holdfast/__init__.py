@@ -4,4 +4,5 @@ from holdfast._core.exceptions import CollapseWarning as CollapseWarning
 from holdfast._core.version import __version__ as __version__
 from holdfast.estimators import GaussianRobustClassifier as GaussianRobustClassifier
 from holdfast.estimators import critical_noise as critical_noise
+from holdfast.estimators import recover_from_dual as recover_from_dual
 from holdfast.uncertainty import GaussianNoise as GaussianNoise
