@@ -1,5 +1,7 @@
 """The multiclass hinge under noise along one direction: against quadrature, sampling and the binary loss."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -18,7 +20,7 @@ def _quadrature(a, k):
     knots = np.unique(np.concatenate([inside, np.linspace(-12, 12, 13)]))
     return sum(
         quad(lambda z: np.max(a + k * z) * norm.pdf(z), low, high, epsabs=1e-13, epsrel=1e-12)[0]
-        for low, high in zip(knots[:-1], knots[1:], strict=True)
+        for low, high in pairwise(knots)
     )
 
 

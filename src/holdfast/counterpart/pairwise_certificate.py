@@ -19,7 +19,7 @@ from holdfast.counterpart.certificate import (
     slopes_at_best_scale,
 )
 from holdfast.counterpart.pairwise import PairwiseProblem
-from holdfast.uncertainty.clouds import norm, ratio, solve_scaled
+from holdfast.uncertainty.clouds import MISSED, norm, ratio, solve_scaled
 
 FORSAKEN = 1e-12
 """Share of the dual objective below which a pair's part in it is given up."""
@@ -118,8 +118,10 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Arra
     R[~foreign] = -R.sum(axis=1)
     V = problem.rows.transpose_dot(R).T
     budgets = c[:, None] * problem.loss.dual_scale(a.ravel()).reshape(a.shape)
-    flows = _flows(problem, guess, V, budgets)
-    sizes = None if problem.bound.is_isotropic else float(np.sum(c[:, None] * a)) * np.sqrt(problem.rows.column_squares)
+    flows = _flows(problem, guess, V, budgets, c[:, None] * a)
+    sizes = float(np.sum(c[:, None] * a)) * np.sqrt(problem.rows.column_squares)
+    if np.any(np.abs(V - _gathered(flows, C)) > MISSED * sizes):
+        return 0.0, 0.0 * R
     claims = []
     for (k, other), target in flows.items():
         rows = np.concatenate([problem.members[k], problem.members[other]])
@@ -133,7 +135,7 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Arra
                 guess.scale[rows, column],
                 guess.direction[k] - guess.direction[other],
                 2 * problem.alpha / C,
-                sizes,
+                None if problem.bound.is_isotropic else sizes,
             )
         )
     bound, share = dual_objective(problem.loss, claims)
@@ -157,12 +159,27 @@ def _circulating(flow: Array) -> Array:
     return ratio(np.minimum(kept, kept.T), flow)
 
 
-def _flows(problem: PairwiseProblem, guess: DualGuess, V: Array, budgets: Array) -> dict[tuple[int, int], Array]:
-    """Return for every pair a flow near what its noise bears along the guess's direction, adding up to V."""
+def _gathered(flows: dict[tuple[int, int], Array], n_classes: int) -> Array:
+    """Return what each class sends in all, shape (n_classes, n_features)."""
+    out = np.zeros((n_classes, len(next(iter(flows.values())))))
+    for (k, other), flow in flows.items():
+        out[k] += flow
+        out[other] -= flow
+    return out
+
+
+def _flows(
+    problem: PairwiseProblem, guess: DualGuess, V: Array, budgets: Array, pulls: Array
+) -> dict[tuple[int, int], Array]:
+    """Return for every pair a flow near what its noise bears along the guess's direction, adding up to V.
+
+    `pulls` are the dual weights times the rows' own, of which V is made.
+    """
     C, W = problem.n_classes, guess.direction
     pairs = list(combinations(range(C), 2))
     incidence = np.zeros((len(pairs), C))
-    flows, stiffness, straight = np.zeros((len(pairs), W.shape[1])), np.zeros(len(pairs)), np.zeros(len(pairs))
+    flows = np.zeros((len(pairs), W.shape[1]))
+    stiffness, straight, pulled = np.zeros((3, len(pairs)))
     for p, (k, other) in enumerate(pairs):
         incidence[p, k], incidence[p, other] = 1.0, -1.0
         difference = W[k] - W[other]
@@ -172,6 +189,7 @@ def _flows(problem: PairwiseProblem, guess: DualGuess, V: Array, budgets: Array)
             flows[p] += problem.own_sets[i].adjoint(difference, shares * t)
             stiffness[p] += float(np.sum(shares))
             straight[p] += float(np.sum(shares * np.square(ratio(t, guess.scale[own, j]))))
+            pulled[p] += float(np.sum(pulls[own, j]))
         flows[p] += 2 * problem.alpha / C * difference
     stiffness += 2 * problem.alpha / C
     if problem.alpha == 0:
@@ -179,10 +197,11 @@ def _flows(problem: PairwiseProblem, guess: DualGuess, V: Array, budgets: Array)
         unit = ratio(differences, norm(differences, axis=1)[:, None])
         missing = V - incidence.T @ flows
         flows += _routed(missing, incidence, stiffness, NEARLY * ratio(straight, stiffness), unit)
-    conductance = (incidence * stiffness[:, None]).T @ incidence
-    for _ in range(2):  # the second round removes the first one's rounding
-        potential = solve_scaled(conductance, V - incidence.T @ flows)
-        flows += stiffness[:, None] * (incidence @ potential)
+    # the second round removes the first one's rounding; the third takes what no pair can bear as it is, having no budgets
+    # where a = 1: a smaller multiple of a has some
+    for conductance in (stiffness, stiffness, pulled):
+        laplacian = (incidence * conductance[:, None]).T @ incidence
+        flows += conductance[:, None] * (incidence @ solve_scaled(laplacian, V - incidence.T @ flows))
     return dict(zip(pairs, flows, strict=True))
 
 
@@ -198,7 +217,9 @@ def _routed(missing: Array, incidence: Array, stiffness: Array, straight: Array,
         along = straight * np.einsum("pj,pj->p", difference, unit)
         return stiffness[:, None] * (difference - along[:, None] * unit)
 
-    scale = np.maximum(np.abs(incidence).T @ stiffness, np.finfo(float).tiny)[:, None]
+    # pairs may have no budgets at all, and then no stiffness; only its proportions matter
+    stiffness = ratio(stiffness, np.max(stiffness))
+    scale = np.maximum(np.abs(incidence).T @ stiffness, 1e-100)[:, None]
     potential, residual = np.zeros_like(missing), missing
     best, left = potential, float(norm(missing))
     wanted = 1e-6 * left
