@@ -6,10 +6,12 @@ from functools import partial
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast._core.loss import Array
 from holdfast._core.solution import DualGuess
 from holdfast.counterpart.certificate import (
+    LARGEST_EXACT,
     Certificate,
     Claim,
     Point,
@@ -112,6 +114,9 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Arra
     sent = np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members])
     # pairs too far apart to matter would have to bear flows without the budgets for it
     a = a * (sent + sent.T > FORSAKEN * sent.sum())[labels]
+    exact = problem.bound.exact_features(problem.rows.n_features)
+    if problem.alpha == 0 and np.any(exact):
+        a = _without_pull_on_exact_features(problem, a, exact)
     if problem.fit_intercept:
         a = a * _circulating(np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members]))[labels]
     R = -c[:, None] * a
@@ -140,6 +145,32 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Arra
         )
     bound, share = dual_objective(problem.loss, claims)
     return bound, share * R
+
+
+def _without_pull_on_exact_features(problem: PairwiseProblem, a: Array, exact: NDArray[np.bool_]) -> Array:
+    """Return dual weights near `a` that pull neither on features without noise nor on the intercepts; see the binary proof."""
+    if problem.rows.n_samples * np.count_nonzero(exact) > LARGEST_EXACT:
+        return a
+    C, c = problem.n_classes, problem.weights
+    Z = np.concatenate([block[:, exact] for _, block in problem.rows.dense_blocks()])
+    if problem.fit_intercept:
+        Z = np.column_stack([Z, np.ones(len(Z))])
+    foreign = problem.labels[:, None] != np.arange(C)
+    room = np.where(foreign, np.minimum(a, 1 - a), 0.0)
+    H = np.zeros((C, Z.shape[1], C, Z.shape[1]))
+    for k, own in enumerate(problem.members):
+        for other in set(range(C)) - {k}:
+            gram = (Z[own] * (c[own] * room[own, other])[:, None]).T @ Z[own]
+            H[k, :, k] += gram
+            H[other, :, other] += gram
+            H[k, :, other] -= gram
+            H[other, :, k] -= gram
+    for _ in range(2):  # the second round removes the first one's rounding
+        R = np.where(foreign, -a, a.sum(axis=1)[:, None]) * c[:, None]
+        potential = solve_scaled(H.reshape(C * Z.shape[1], -1), (R.T @ Z).ravel()).reshape(C, -1)
+        leads = Z @ potential.T
+        a = a - room * (leads[np.arange(len(a)), problem.labels][:, None] - leads)
+    return np.clip(a, 0.0, 1.0)
 
 
 def _circulating(flow: Array) -> Array:

@@ -333,7 +333,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         return [problems[0].join(self.coef_, self.intercept_)]
 
     def _warn(self, problems: Sequence[Any]) -> None:
-        """Say what collapsed, and what is not certified, with the cure."""
+        """Say what collapsed, and what is not certified, with the cure, at the line that called `fit` through its wrapper."""
         unbalanced = "Use class_weight='balanced', loss='logistic', or less noise"
         if self.collapsed_:
             weights = ", ".join(f"{weight:g}" for weight in problems[0].class_weights())
@@ -343,7 +343,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
             warnings.warn(
                 f"w = 0 is the best model under this noise, certified: every prediction is the same. {cure}",
                 CollapseWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         elif len(self.collapsed_pairs_):
             pairs = ", ".join(f"{a!r} and {b!r}" for a, b in self.collapsed_pairs_.tolist())
@@ -351,12 +351,12 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
                 f"The best model under this noise does not tell apart the classes {pairs}: their weights are the same, "
                 f"certified to a gap of {self.gap_:.1g}, and the heavier one is predicted. {unbalanced}.",
                 CollapseWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         status = Status[str(self.solution_["status"]).upper()]
         if status is not Status.SOLVED:
             warnings.warn(
-                f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {status.value}", ConvergenceWarning, stacklevel=3
+                f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {status.value}", ConvergenceWarning, stacklevel=4
             )
 
     def decision_function(self, X: Any) -> Array:
