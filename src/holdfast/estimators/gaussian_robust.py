@@ -271,7 +271,9 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         self.coef_ = np.concatenate([np.atleast_2d(w) for w, _ in parts])
         self.intercept_ = np.concatenate([np.atleast_1d(b) for _, b in parts])
         if len(problems) < len(self.coef_):
-            self.coef_, self.intercept_ = self.coef_ - self.coef_.mean(axis=0), self.intercept_ - self.intercept_.mean()
+            # classes that are all alike become exactly 0, which the mean of equal numbers need not make them
+            W, b = self.coef_ - self.coef_[0], self.intercept_ - self.intercept_[0]
+            self.coef_, self.intercept_ = W - W.mean(axis=0), b - b.mean()
         self.objective_ = float(sum(proof.objective for _, proof in fits))
         self.lower_bound_ = float(sum(proof.lower_bound for _, proof in fits))
         floor = sum(problem.floor for problem in problems)
@@ -452,13 +454,15 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
     def carrying_rows(self, share: float = 0.9) -> NDArray[np.intp]:
         """Return the fewest training rows that carry `share` of the model, heaviest first.
 
-        A row's weight is the sum of its entries in \\|`dual_coef_`\\|; only for the perspective losses.
+        A row's weight is the sum of its entries in \\|`dual_coef_`\\|; only for the perspective losses. 0 < share <= 1.
         """
         check_is_fitted(self, "dual_coef_")
+        if number(share, f"{NAME}.carrying_rows(share", strictly=True) > 1:
+            raise ValueError(f"{NAME}.carrying_rows(share={share!r}): a share is at most 1.")
         weight = np.abs(self.dual_coef_).sum(axis=0)
         order = np.argsort(-weight, kind="stable")
-        reached = np.cumsum(weight[order]) >= share * weight.sum()
-        return order[: int(np.argmax(reached)) + 1] if np.any(weight) else order[:0]
+        carried = np.cumsum(weight[order])
+        return order[: int(np.searchsorted(carried, share * carried[-1])) + 1] if np.any(weight) else order[:0]
 
     def _known_score_std(self, scores: Array, metadata: dict[str, Any]) -> Array:
         """Return the standard deviation of each score, or of each lead of the predicted class, in the shape of `scores`."""
