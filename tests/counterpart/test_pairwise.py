@@ -24,7 +24,7 @@ SIZES = (10, 8, 6)
 
 KINDS = ["number", "std", "cov", "X_std", "X_cov", "X_factor"]
 OTHERS = [Log2Hinge(), QuadraticHinge(), TwoPointHinge()]
-CASES = [(GaussianHinge(), kind) for kind in KINDS] + [(loss, kind) for loss in OTHERS for kind in ("number", "X_std")]
+CASES = [(GaussianHinge(), kind) for kind in KINDS] + list(zip(OTHERS, ("number", "X_std", "X_std"), strict=True))
 
 
 def _noise(kind):
@@ -50,7 +50,7 @@ def noise(request):
 
 @pytest.fixture(params=CASES, ids=lambda case: f"{case[0]!r}-{case[1]}")
 def case(request):
-    """The hinge with noise of every form, and every other perspective loss with two, as (loss, noise, metadata)."""
+    """The hinge with noise of every form, and every other perspective loss with one, as (loss, noise, metadata)."""
     loss, kind = request.param
     return loss, *_noise(kind)
 
@@ -296,13 +296,59 @@ def test_optimum_lies_between_bound_and_objective_from_any_point(
         X, y, loss, kind, metadata=metadata, weights=weights, alpha=alpha, fit_intercept=fit_intercept
     )
     best = _solved(problem)[1]
-    for _ in range(6):
+    for _ in range(4):
         W, b = rng.normal(size=(3, 3)) * 10 ** rng.uniform(-2, 1), rng.normal(size=3) * fit_intercept
         proof = certificate(problem, W, b)
         assert proof.objective == pytest.approx(problem.value_and_gradient(problem.join(W, b))[0], rel=1e-12)
         assert proof.lower_bound <= best.objective * (1 + ROUNDING)
         assert proof.objective >= best.lower_bound * (1 - ROUNDING)
         assert proof.gap == pytest.approx((proof.objective - proof.lower_bound) / proof.objective, abs=1e-12)
+
+
+def _check_bounds(make_pairwise, seed):
+    """Draw a problem, harsh in sizes, scales, imbalance and noise, and hold the bounds from many points against objectives."""
+    rng = np.random.default_rng(seed)
+    C, d = int(rng.integers(2, 6)), int(rng.integers(1, 7))
+    n = int(rng.integers(C + 1, 50))
+    y = np.append(np.arange(C), rng.choice(C, size=n - C, p=rng.dirichlet(np.full(C, rng.choice([0.5, 5])))))
+    X = (rng.normal(size=(n, d)) + rng.choice([0, 1, 5]) * rng.normal(size=(C, d))[y]) * 10 ** rng.uniform(-3, 3)
+    unit = np.sqrt(np.mean(X**2))
+    S = unit * 10 ** rng.uniform(-2, 1.2) * rng.uniform(0.1, 1, size=(n, d))
+    S[1:] *= rng.uniform(size=(n - 1, 1)) > rng.choice([0, 0.2])
+    noise, metadata = [
+        (GaussianNoise(std=S[0]), {}),
+        (GaussianNoise(std=S[0, 0]), {}),
+        (GaussianNoise(), {"X_std": S}),
+        (GaussianNoise(std=S[0] * (np.arange(d) != 1)), {}),
+    ][seed % 4]
+    problem = make_pairwise(
+        X,
+        y,
+        [GaussianHinge(), *OTHERS][seed // 4 % 4],
+        noise,
+        metadata=metadata,
+        weights=rng.uniform(0.2, 3, n),
+        alpha=float(rng.choice([0.0, 1e-3, 1.0])) * unit**2,
+        fit_intercept=bool(rng.integers(2)),
+    )
+    found, best = train(problem, tol=1e-6, max_iter=100)
+    W, b = problem.split(found.parameters)
+    for error in 10 ** rng.uniform(-4, 1, size=8):
+        V = W + error * (np.linalg.norm(W) + 0.1 / unit) * rng.normal(size=W.shape)
+        proof = certificate(problem, V, (b + error * rng.normal(size=C)) * problem.fit_intercept)
+        assert proof.lower_bound <= best.objective * (1 + 1e-9) + 1e-9 * problem.floor
+        assert best.lower_bound <= proof.objective * (1 + 1e-9) + 1e-9 * problem.floor
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_bound_exceeds_an_objective(seed, make_pairwise):
+    _check_bounds(make_pairwise, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 400))
+def test_no_bound_exceeds_an_objective_on_many_problems(seed, make_pairwise):
+    _check_bounds(make_pairwise, seed)
 
 
 @settings
@@ -312,7 +358,7 @@ def test_any_dual_guess_gives_a_valid_bound(case, alpha, fit_intercept, make_pai
     problem = make_pairwise(X, y, loss, kind, metadata=metadata, alpha=alpha, fit_intercept=fit_intercept)
     best = _solved(problem)[1].objective
     bounds = []
-    for _ in range(10):
+    for _ in range(6):
         W = rng.normal(size=(3, 3))
         table = problem.scale_table(W)
         scale = table[y] if problem.bound.is_common else table
@@ -467,7 +513,7 @@ def test_estimate_of_the_gap_foretells_the_proof(dual_loss, make_pairwise, sever
 # Optima by other software
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_optimum_agrees_with_a_general_optimiser_on_the_published_formula(seed, make_pairwise):
     rng = np.random.default_rng(seed)
     C, d = (3, 2) if seed % 2 else (4, 3)

@@ -248,9 +248,10 @@ def _routed(missing: Array, incidence: Array, stiffness: Array, straight: Array,
         along = straight * np.einsum("pj,pj->p", difference, unit)
         return stiffness[:, None] * (difference - along[:, None] * unit)
 
-    # pairs may have no budgets at all, and then no stiffness; only its proportions matter
+    # only proportions matter; a class none of whose pairs has budgets to speak of cannot be served here
     stiffness = ratio(stiffness, np.max(stiffness))
-    scale = np.maximum(np.abs(incidence).T @ stiffness, 1e-100)[:, None]
+    scale = (np.abs(incidence).T @ stiffness)[:, None]
+    scale = np.where(scale > 1e-30, scale, np.inf)
     potential, residual = np.zeros_like(missing), missing
     best, left = potential, float(norm(missing))
     wanted = 1e-6 * left
