@@ -492,10 +492,28 @@ def test_circulation_keeps_what_is_balanced_and_balances_the_rest(rng):
         kept = flow * (factors := _circulating(flow))
         assert np.all((factors >= 0) & (factors <= 1))
         assert_allclose(kept.sum(axis=1), kept.sum(axis=0), atol=1e-14 * C)
-        balanced = flow + flow.T
+        # round trips, and a tour of all classes that nothing comes back on
+        balanced = rng.choice([0, 1]) * (flow + flow.T) + np.roll(np.eye(C), 1, axis=1)
         assert_allclose(_circulating(balanced)[balanced > 0], 1, rtol=1e-14)
         nearly = balanced * (1 + 1e-6 * rng.uniform(size=(C, C)))
         assert np.sum(nearly * (1 - _circulating(nearly))) <= 1e-5 * nearly.sum()
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_bound_near_the_optimum_is_tight_with_an_exact_feature(fit_intercept, make_pairwise, several_classes, rng):
+    X, y = several_classes((30, 25, 20), separation=1.0)
+    S = rng.uniform(0.2, 0.8, size=X.shape) * [1, 1, 0]
+    for noise, metadata, tightness in (
+        (GaussianNoise(std=[0.5, 0.3, 0.0]), {}, 1.0),
+        (GaussianNoise(), {"X_std": S}, 200.0),  # rows of their own noise are proved to first order only
+    ):
+        problem = make_pairwise(X, y, GaussianHinge(), noise, metadata=metadata, fit_intercept=fit_intercept)
+        found, best = _solved(problem)
+        W, b = problem.split(found.parameters)
+        for error in (1e-3, 1e-4):
+            proof = certificate(problem, W * (1 + error * rng.uniform(-1, 1, size=W.shape)), b)
+            assert proof.lower_bound <= best.objective * (1 + 1e-12)
+            assert proof.gap <= tightness * error
 
 
 def test_estimate_of_the_gap_foretells_the_proof(dual_loss, make_pairwise, several_classes, rng):

@@ -224,7 +224,8 @@ def _flows(
         flows[p] += 2 * problem.alpha / C * difference
     stiffness += 2 * problem.alpha / C
     if problem.alpha == 0:
-        differences = incidence @ W
+        # nothing can flow along features without noise
+        differences = incidence @ np.where(problem.bound.exact_features(W.shape[1]), 0.0, W)
         unit = ratio(differences, norm(differences, axis=1)[:, None])
         missing = V - incidence.T @ flows
         flows += _routed(missing, incidence, stiffness, NEARLY * ratio(straight, stiffness), unit)
