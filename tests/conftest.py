@@ -10,7 +10,7 @@ import holdfast.solvers  # noqa: F401  (its solvers are found through their base
 from holdfast._core.loss import Loss
 from holdfast._core.solver import Solver
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.counterpart import MarginScaleProblem
+from holdfast.counterpart import MarginScaleProblem, PairwiseProblem
 from holdfast.data import rows_of
 from holdfast.datasets import load_from_folder
 from holdfast.uncertainty import GaussianNoise
@@ -134,3 +134,28 @@ def load_data():
             pytest.skip(str(missing))
 
     return load
+
+
+@pytest.fixture
+def several_classes(rng):
+    """A function that draws unit Gaussian classes of chosen sizes around random means; returns X and y = 0, 1, ..."""
+
+    def draw(sizes=(14, 11, 9), d=3, *, separation=1.5):
+        y = np.repeat(np.arange(len(sizes)), sizes)
+        rng.shuffle(y)
+        return rng.normal(size=(len(y), d)) + separation * rng.normal(size=(len(sizes), d))[y] + 0.3, y
+
+    return draw
+
+
+@pytest.fixture
+def make_pairwise():
+    """A function that makes the problem of several classes, as `make_problem` does that of two."""
+
+    def make(X, y, loss, noise=0.7, *, weights=None, metadata=None, **options):
+        rows = rows_of(X)
+        noise = GaussianNoise(std=noise) if np.isscalar(noise) else noise
+        bound = noise.at(rows.n_samples, rows.n_features, metadata or {})
+        return PairwiseProblem(rows, y, np.ones(len(y)) if weights is None else weights, loss, bound, **options)
+
+    return make

@@ -7,4 +7,5 @@ from holdfast.estimators import GaussianRobustClassifierCV as GaussianRobustClas
 from holdfast.estimators import NoisePath as NoisePath
 from holdfast.estimators import critical_noise as critical_noise
 from holdfast.estimators import noise_path as noise_path
+from holdfast.estimators import recover_from_dual as recover_from_dual
 from holdfast.uncertainty import GaussianNoise as GaussianNoise

@@ -124,7 +124,7 @@ def slopes_at_best_scale(ray: Ray) -> tuple[float, Array]:
     for _ in range(100):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             move = _solved(ray.hessian(*here.bends), here.gradient)
-        usable = bool(np.all(np.isfinite(move))) and float(here.gradient @ move) < 0
+            usable = bool(np.all(np.isfinite(move))) and float(here.gradient @ move) < 0
         # where curvature vanishes, as far from any row's margin, only the signs of the slopes are of use
         reach = np.append(x[0], np.ones(len(x) - 1))
         step = move if usable else -0.5 * np.sign(here.gradient) * reach

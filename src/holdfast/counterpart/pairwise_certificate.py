@@ -6,10 +6,12 @@ from functools import partial
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast._core.loss import Array
 from holdfast._core.solution import DualGuess
 from holdfast.counterpart.certificate import (
+    LARGEST_EXACT,
     Certificate,
     Claim,
     Point,
@@ -19,7 +21,7 @@ from holdfast.counterpart.certificate import (
     slopes_at_best_scale,
 )
 from holdfast.counterpart.pairwise import PairwiseProblem
-from holdfast.uncertainty.clouds import norm, ratio, solve_scaled
+from holdfast.uncertainty.clouds import MISSED, norm, ratio, solve_scaled
 
 FORSAKEN = 1e-12
 """Share of the dual objective below which a pair's part in it is given up."""
@@ -108,14 +110,19 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Arra
     sent = np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members])
     # pairs too far apart to matter would have to bear flows without the budgets for it
     a = a * (sent + sent.T > FORSAKEN * sent.sum())[labels]
+    exact = problem.bound.exact_features(problem.rows.n_features)
+    if problem.alpha == 0 and np.any(exact):
+        a = _without_pull_on_exact_features(problem, a, exact)
     if problem.fit_intercept:
         a = a * _circulating(np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members]))[labels]
     R = -c[:, None] * a
     R[~foreign] = -R.sum(axis=1)
     V = problem.rows.transpose_dot(R).T
     budgets = c[:, None] * problem.loss.dual_scale(a.ravel()).reshape(a.shape)
-    flows = _flows(problem, guess, V, budgets)
-    sizes = None if problem.bound.is_isotropic else float(np.sum(c[:, None] * a)) * np.sqrt(problem.rows.column_squares)
+    flows = _flows(problem, guess, V, budgets, c[:, None] * a)
+    sizes = float(np.sum(c[:, None] * a)) * np.sqrt(problem.rows.column_squares)
+    if np.any(np.abs(V - _gathered(flows, C)) > MISSED * sizes):
+        return 0.0, 0.0 * R
     claims = []
     for (k, other), target in flows.items():
         rows = np.concatenate([problem.members[k], problem.members[other]])
@@ -129,11 +136,37 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Arra
                 guess.scale[rows, column],
                 guess.direction[k] - guess.direction[other],
                 2 * problem.alpha / C,
-                sizes,
+                None if problem.bound.is_isotropic else sizes,
             )
         )
     bound, share = dual_objective(problem.loss, claims)
     return bound, share * R
+
+
+def _without_pull_on_exact_features(problem: PairwiseProblem, a: Array, exact: NDArray[np.bool_]) -> Array:
+    """Return dual weights near `a` that pull neither on features without noise nor on the intercepts; see the binary proof."""
+    if problem.rows.n_samples * np.count_nonzero(exact) > LARGEST_EXACT:
+        return a
+    C, c = problem.n_classes, problem.weights
+    Z = np.concatenate([block[:, exact] for _, block in problem.rows.dense_blocks()])
+    if problem.fit_intercept:
+        Z = np.column_stack([Z, np.ones(len(Z))])
+    foreign = problem.labels[:, None] != np.arange(C)
+    room = np.where(foreign, np.minimum(a, 1 - a), 0.0)
+    H = np.zeros((C, Z.shape[1], C, Z.shape[1]))
+    for k, own in enumerate(problem.members):
+        for other in set(range(C)) - {k}:
+            gram = (Z[own] * (c[own] * room[own, other])[:, None]).T @ Z[own]
+            H[k, :, k] += gram
+            H[other, :, other] += gram
+            H[k, :, other] -= gram
+            H[other, :, k] -= gram
+    for _ in range(2):  # the second round removes the first one's rounding
+        R = np.where(foreign, -a, a.sum(axis=1)[:, None]) * c[:, None]
+        potential = solve_scaled(H.reshape(C * Z.shape[1], -1), (R.T @ Z).ravel()).reshape(C, -1)
+        leads = Z @ potential.T
+        a = a - room * (leads[np.arange(len(a)), problem.labels][:, None] - leads)
+    return np.clip(a, 0.0, 1.0)
 
 
 def _circulating(flow: Array) -> Array:
@@ -153,14 +186,29 @@ def _circulating(flow: Array) -> Array:
     return ratio(np.minimum(kept, kept.T), flow)
 
 
-def _flows(problem: PairwiseProblem, guess: DualGuess, V: Array, budgets: Array) -> dict[tuple[int, int], Array]:
-    """Return for every pair a flow near what its noise bears along the guess's direction, adding up to V."""
+def _gathered(flows: dict[tuple[int, int], Array], n_classes: int) -> Array:
+    """Return what each class sends in all, shape (n_classes, n_features)."""
+    out = np.zeros((n_classes, len(next(iter(flows.values())))))
+    for (k, other), flow in flows.items():
+        out[k] += flow
+        out[other] -= flow
+    return out
+
+
+def _flows(
+    problem: PairwiseProblem, guess: DualGuess, V: Array, budgets: Array, pulls: Array
+) -> dict[tuple[int, int], Array]:
+    """Return for every pair a flow near what its noise bears along the guess's direction, adding up to V.
+
+    `pulls` are the dual weights times the rows' own, of which V is made.
+    """
     C, W = problem.n_classes, guess.direction
     sets = problem.bound if guess.sets is None else guess.sets
     bearing = [sets.take(own) for own in problem.members]
     pairs = list(combinations(range(C), 2))
     incidence = np.zeros((len(pairs), C))
-    flows, stiffness, straight = np.zeros((len(pairs), W.shape[1])), np.zeros(len(pairs)), np.zeros(len(pairs))
+    flows = np.zeros((len(pairs), W.shape[1]))
+    stiffness, straight, pulled = np.zeros((3, len(pairs)))
     for p, (k, other) in enumerate(pairs):
         incidence[p, k], incidence[p, other] = 1.0, -1.0
         difference = W[k] - W[other]
@@ -170,17 +218,20 @@ def _flows(problem: PairwiseProblem, guess: DualGuess, V: Array, budgets: Array)
             flows[p] += bearing[i].adjoint(difference, budgets[own, j])
             stiffness[p] += float(np.sum(shares))
             straight[p] += float(np.sum(shares * np.square(ratio(t, guess.scale[own, j]))))
+            pulled[p] += float(np.sum(pulls[own, j]))
         flows[p] += 2 * problem.alpha / C * difference
     stiffness += 2 * problem.alpha / C
     if problem.alpha == 0:
-        differences = incidence @ W
+        # nothing can flow along features without noise
+        differences = incidence @ np.where(problem.bound.exact_features(W.shape[1]), 0.0, W)
         unit = ratio(differences, norm(differences, axis=1)[:, None])
         missing = V - incidence.T @ flows
         flows += _routed(missing, incidence, stiffness, NEARLY * ratio(straight, stiffness), unit)
-    conductance = (incidence * stiffness[:, None]).T @ incidence
-    for _ in range(2):  # the second round removes the first one's rounding
-        potential = solve_scaled(conductance, V - incidence.T @ flows)
-        flows += stiffness[:, None] * (incidence @ potential)
+    # the second round removes the first one's rounding; the third takes what no pair can bear as it is, having no budgets
+    # where a = 1: a smaller multiple of a has some
+    for conductance in (stiffness, stiffness, pulled):
+        laplacian = (incidence * conductance[:, None]).T @ incidence
+        flows += conductance[:, None] * (incidence @ solve_scaled(laplacian, V - incidence.T @ flows))
     return dict(zip(pairs, flows, strict=True))
 
 
@@ -196,7 +247,10 @@ def _routed(missing: Array, incidence: Array, stiffness: Array, straight: Array,
         along = straight * np.einsum("pj,pj->p", difference, unit)
         return stiffness[:, None] * (difference - along[:, None] * unit)
 
-    scale = np.maximum(np.abs(incidence).T @ stiffness, np.finfo(float).tiny)[:, None]
+    # only proportions matter; a class none of whose pairs has budgets to speak of cannot be served here
+    stiffness = ratio(stiffness, np.max(stiffness))
+    scale = (np.abs(incidence).T @ stiffness)[:, None]
+    scale = np.where(scale > 1e-30, scale, np.inf)
     potential, residual = np.zeros_like(missing), missing
     best, left = potential, float(norm(missing))
     wanted = 1e-6 * left

@@ -387,8 +387,11 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
 
     def _set_coefficients(self, coef: Array, intercept: Array, *, joint: bool) -> None:
         """Set coefficients, those of a joint fit made to sum to 0."""
-        self.coef_ = coef - coef.mean(axis=0) if joint else coef
-        self.intercept_ = intercept - intercept.mean() if joint else intercept
+        if joint:
+            # classes that are all alike become exactly 0, which the mean of equal numbers need not make them
+            coef, intercept = coef - coef[0], intercept - intercept[0]
+            coef, intercept = coef - coef.mean(axis=0), intercept - intercept.mean()
+        self.coef_, self.intercept_ = coef, intercept
 
     def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> None:
         """Set the fitted attributes."""
@@ -461,7 +464,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         return [problems[0].join(coef, intercept)]
 
     def _warn(self, problems: Sequence[Any]) -> None:
-        """Say what collapsed, and what is not certified, with the cure."""
+        """Say what collapsed, and what is not certified, with the cure, at the line that called `fit` through its wrapper."""
         unbalanced = "Use class_weight='balanced', loss='logistic', or less noise"
         if self.collapsed_:
             weights = ", ".join(f"{weight:g}" for weight in problems[0].class_weights())
@@ -471,7 +474,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
             warnings.warn(
                 f"w = 0 is the best model under this noise, certified: every prediction is the same. {cure}",
                 CollapseWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         elif len(self.collapsed_pairs_):
             pairs = ", ".join(f"{a!r} and {b!r}" for a, b in self.collapsed_pairs_.tolist())
@@ -479,12 +482,12 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
                 f"The best model under this noise does not tell apart the classes {pairs}: their weights are the same, "
                 f"certified to a gap of {self.gap_:.1g}, and the heavier one is predicted. {unbalanced}.",
                 CollapseWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         status = Status[str(self.solution_["status"]).upper()]
         if status is not Status.SOLVED:
             warnings.warn(
-                f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {status.value}", ConvergenceWarning, stacklevel=3
+                f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {status.value}", ConvergenceWarning, stacklevel=4
             )
 
     def decision_function(self, X: Any) -> Array:
@@ -582,13 +585,15 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
     def carrying_rows(self, share: float = 0.9) -> NDArray[np.intp]:
         """Return the fewest training rows that carry `share` of the model, heaviest first.
 
-        A row's weight is the sum of its entries in \\|`dual_coef_`\\|; only for the perspective losses.
+        A row's weight is the sum of its entries in \\|`dual_coef_`\\|; only for the perspective losses. 0 < share <= 1.
         """
         check_is_fitted(self, "dual_coef_")
+        if number(share, f"{NAME}.carrying_rows(share", strictly=True) > 1:
+            raise ValueError(f"{NAME}.carrying_rows(share={share!r}): a share is at most 1.")
         weight = np.abs(self.dual_coef_).sum(axis=0)
         order = np.argsort(-weight, kind="stable")
-        reached = np.cumsum(weight[order]) >= share * weight.sum()
-        return order[: int(np.argmax(reached)) + 1] if np.any(weight) else order[:0]
+        carried = np.cumsum(weight[order])
+        return order[: int(np.searchsorted(carried, share * carried[-1])) + 1] if np.any(weight) else order[:0]
 
     def _known_score_std(self, scores: Array, metadata: dict[str, Any]) -> Array:
         """Return the standard deviation of each score, or of each lead of the predicted class, in the shape of `scores`."""

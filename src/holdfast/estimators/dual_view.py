@@ -1,0 +1,100 @@
+"""From dual weights back to the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from holdfast._core.loss import Array
+from holdfast.estimators.inputs import class_codes, number
+from holdfast.losses.gaussian_hinge import density
+from holdfast.uncertainty.clouds import norm
+
+NAME = "recover_from_dual"
+WELL_CONDITIONED = 3.0
+"""Largest :math:`|\\Phi^{-1}(a)|` of the rows that lengths are read from: beyond it a says little about the margin."""
+
+
+def recover_from_dual(
+    dual_coef: Any, X: Any, y: Any, noise: float, fit_intercept: bool = True, sample_weight: Any = None
+) -> tuple[Array, Array]:
+    r"""Return the coefficients and the intercept that dual weights stand for, without solving anything.
+
+    For ``GaussianRobustClassifier(noise, loss="hinge")`` with two classes, one number for the noise and no ridge. At the
+    optimum the weights have the direction :math:`\hat w` of :math:`\sum_i c_i a_i y_i x_i` and :math:`a_i = \Phi(z_i)`, so
+    that :math:`q_i = \sigma \Phi^{-1}(a_i) + y_i \hat w^\top x_i = (1 - y_i b) / |w|` is the same for all rows of a class:
+
+    .. math:: |w| = \frac{2}{q_+ + q_-}, \quad b = \frac{q_- - q_+}{q_+ + q_-}, \qquad
+              \text{without intercept } |w| = \frac1q.
+
+    Read from the rows with :math:`|\Phi^{-1}(a_i)| < 3`, weighted by :math:`\varphi(z_i)^2`, the inverse of the variance
+    that an error of a causes. As accurate as the dual weights: an error of a is one of q up to 200 times larger.
+
+    Parameters
+    ----------
+    dual_coef : array-like of shape (1, n_samples) or (n_samples,)
+        :math:`c_i a_i y_i`, as `dual_coef_` of a fit.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+        Two classes; the second in order is the positive one.
+    noise : float
+        Standard deviation :math:`\sigma > 0`.
+    fit_intercept : bool, default=True
+    sample_weight : array-like of shape (n_samples,), default=None
+        c, the class weights of the fit multiplied in.
+
+    Returns
+    -------
+    coef : ndarray of shape (1, n_features)
+    intercept : ndarray of shape (1,)
+
+    Examples
+    --------
+    >>> from holdfast import GaussianRobustClassifier
+    >>> X, y = [[1.0, 2.0], [0.5, 1.0], [0.0, 0.0], [1.0, 0.0]], [1, 1, 0, 0]
+    >>> model = GaussianRobustClassifier(0.5, loss="hinge").fit(X, y)
+    >>> coef, intercept = recover_from_dual(model.dual_coef_, X, y, noise=0.5)
+    >>> np.allclose(coef, model.coef_), np.allclose(intercept, model.intercept_)
+    (True, True)
+    """
+    sigma = number(noise, f"{NAME}(noise", strictly=True)
+    X = X if hasattr(X, "shape") else np.asarray(X, dtype=np.float64)
+    classes, codes = class_codes(np.asarray(y), NAME)
+    if len(classes) > 2:
+        raise ValueError(
+            f"{NAME}(..., y, ...): y has {len(classes)} classes. Only the dual of two classes is understood."
+        )
+    signs = 2.0 * codes - 1.0
+    weights = np.ones(len(signs)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    pulls = np.asarray(dual_coef, dtype=np.float64)
+    if pulls.shape not in ((len(signs),), (1, len(signs))) or weights.shape != signs.shape or X.shape[0] != len(signs):
+        raise ValueError(
+            f"{NAME}(dual_coef, X, y, ...): dual_coef has shape {pulls.shape}, X {X.shape}, y ({len(signs)},), sample_weight "
+            f"{weights.shape}. Give the rows that were fitted."
+        )
+    pulls = pulls.ravel()
+    used = weights > 0
+    a = np.divide(signs * pulls, weights, out=np.zeros(len(signs)), where=used)
+    if not np.all((a >= 0) & (a <= 1)) or np.any(pulls[~used]):
+        raise ValueError(
+            f"{NAME}(dual_coef, ...): dual_coef is not c a y with 0 <= a <= 1, y = -1 for {classes[0]!r} and +1 "
+            f"for {classes[1]!r}. Give dual_coef_ of a binary fit, with its y and its weights (class weights included)."
+        )
+    pull = np.asarray(X.T @ pulls, dtype=np.float64)
+    if not np.any(pull):
+        raise ValueError(f"{NAME}(dual_coef, ...): dual_coef @ X = 0. The model has collapsed: coef_ = 0.")
+    unit = pull / norm(pull)
+    z = ndtri(a)
+    trust = weights * np.square(density(z))
+    q = sigma * z + signs * (X @ unit)
+    legible = used & (np.abs(z) < WELL_CONDITIONED)
+    groups = [legible & (signs < 0), legible & (signs > 0)] if fit_intercept else [legible]
+    if not all(np.any(group) for group in groups):
+        raise ValueError(
+            f"{NAME}(dual_coef, ...): all rows of some class have dual weights too near 0 or 1 (|ndtri(a)| >= "
+            f"{WELL_CONDITIONED:g}) to read the length of w from them. Fit the model instead."
+        )
+    below, above = (float(np.average(q[group], weights=trust[group])) for group in (groups[0], groups[-1]))
+    return (2 / (above + below) * unit)[None], np.array([(below - above) / (above + below)])
