@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, permutations
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,15 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from holdfast._core.loss import Array, Loss
+from holdfast._core.problem import Composite
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
-from holdfast.counterpart.linear import WIDEST_METRIC, LinearProblem
+from holdfast.counterpart.linear import WIDEST_METRIC, LinearProblem, View
 from holdfast.counterpart.margin_scale import METRIC_ROWS, MarginScaleProblem
+from holdfast.counterpart.pairwise_place import PairwisePlace
+from holdfast.counterpart.place import heavy_block
 
 NEGLIGIBLE = 1e-5
 """Scale of the difference of two classes' scores, beside the margin of 1, below which they may well be the same."""
@@ -97,6 +100,25 @@ class PairwiseProblem(LinearProblem):
             table[own, other] = self.own_sets[k].support(W[k] - W[other])
         return table
 
+    def directional_table(self, W: Array, V: Array) -> Array:
+        """Return the slopes of `scale_table` along V, 0 for a row's own class."""
+        table = np.zeros((self.n_classes if self.bound.is_common else len(self.labels), self.n_classes))
+        for k, other in permutations(range(self.n_classes), 2):
+            own = k if self.bound.is_common else self.members[k]
+            table[own, other] = self.own_sets[k].directional(W[k] - W[other], V[k] - V[other])
+        return table
+
+    def at(self, parameters: Array) -> PairwisePlace:
+        return PairwisePlace(self, parameters)
+
+    @cached_property
+    def heavy_block(self) -> tuple[Any, Any, Array]:
+        """The heaviest columns, some rows, and these columns of these rows; see `preconditioner` of a place."""
+        return heavy_block(self)
+
+    def view(self, kind: type[View]) -> View | None:
+        return cast(View, self) if kind is Composite else super().view(kind)
+
     def scales(self, parameters: Array) -> Array:
         table = self.scale_table(self.split(parameters)[0])
         own = np.arange(self.n_classes) if self.bound.is_common else self.labels
@@ -127,12 +149,17 @@ class PairwiseProblem(LinearProblem):
             return r
 
         pull = self.rows.pull(np.ascontiguousarray(W.T), react)
-        outward, self._stiffness = self._outward(W, scale_slopes)
+        outward, self._stiffness = self.outward(W, scale_slopes)
         centred = W - W.mean(axis=0)
-        value += self.alpha * float(np.vdot(centred, centred))
+        value += self.ridge(W)
         return value, self.join(outward - pull.T + 2 * self.alpha * centred, -balance)
 
-    def _outward(self, W: Array, scale_slopes: Array) -> tuple[Array, Array]:
+    def ridge(self, W: Array) -> float:
+        """Return the ridge's part of the objective."""
+        centred = W - W.mean(axis=0)
+        return self.alpha * float(np.vdot(centred, centred))
+
+    def outward(self, W: Array, scale_slopes: Array) -> tuple[Array, Array]:
         """Return the gradient of the scales' part, and the curvature that noise and ridge guarantee for each pair."""
         outward, stiffness = np.zeros_like(W), np.zeros((self.n_classes, self.n_classes))
         by_class = [scale_slopes[own] for own in self.members]
@@ -198,19 +225,26 @@ class PairwiseProblem(LinearProblem):
         return blocks
 
     def suboptimality(self, parameters: Array, value: float, gradient: Array) -> float:
-        # the cheapest flows between classes that make up for the gradient, each against its pair's guaranteed curvature
+        return self.flow_gap(value, gradient, self._stiffness)
+
+    def flow_gap(self, value: float, gradient: Array, stiffness: Array) -> float:
+        """Return what the cheapest flows between classes that make up for the gradient cost, as a share of the objective.
+
+        Each is held against its pair's `stiffness`, the curvature that noise and ridge guarantee there.
+        """
         G, g = self.split(gradient)
         scale = max(abs(value), self.floor)
-        conductance = np.diag(self._stiffness.sum(axis=1)) - self._stiffness
+        conductance = np.diag(stiffness.sum(axis=1)) - stiffness
         guaranteed = 0.5 * float(np.vdot(G, np.linalg.lstsq(conductance, G, rcond=None)[0]))
         return (guaranteed + float(g @ g) / (2 * scale)) / scale
 
     def longest_step(self, parameters: Array, step: Array) -> float:
         if not (self.loss.is_homogeneous and self.bound.is_sublinear):
             return np.inf
-        here, there = self.scales(parameters), self.scales(step)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return 0.9 * float(np.nanmin(np.where(there > 0, here / there, np.inf)))
+        here, there = (self.pair_scales(self.split(v)[0], np.mean) for v in (parameters, step))
+        moved = there > 0
+        np.fill_diagonal(moved, False)
+        return 0.9 * float(np.min(here[moved] / there[moved], initial=np.inf))
 
     def work(self) -> dict[str, Any]:
         n, d = self.rows.n_samples, self.rows.n_features

@@ -16,6 +16,7 @@ from holdfast.solvers.newton import VANISHING, Newton
 from holdfast.solvers.quasi_newton import inverse
 
 if TYPE_CHECKING:
+    from holdfast.counterpart.linear import LinearProblem
     from holdfast.counterpart.margin_scale import MarginScaleProblem
 
 HEAVY = 64
@@ -214,13 +215,13 @@ class MarginPlace:
         return MarginPlace(self.problem, parameters, (x @ plane.scores, plane.costs(found)), self.age + 1)
 
 
-def heavy_block(problem: MarginScaleProblem) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
-    """Return the heaviest columns, some rows of both classes, and these columns of these rows with the intercept's."""
+def heavy_block(problem: LinearProblem) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+    """Return the heaviest columns, some rows of all classes, and these columns of these rows with the intercept's."""
     squares = problem.rows.column_squares
     n_heavy = HEAVY if len(squares) > 2 * HEAVY else len(squares)
     columns = np.sort(np.argsort(squares, kind="stable")[-n_heavy:])
     n = problem.rows.n_samples
     # by a stride through the classes one after the other, so that no order of the rows can hide one
-    rows = np.argsort(problem.signs, kind="stable")[:: max(1, n // (HEAVY_ROWS * len(columns)))]
+    rows = np.argsort(problem.codes, kind="stable")[:: max(1, n // (HEAVY_ROWS * len(columns)))]
     Z = problem.rows.entries(rows, columns)
     return columns, rows, np.column_stack([Z, np.ones(len(rows))]) if problem.fit_intercept else Z
