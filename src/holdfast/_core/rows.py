@@ -152,8 +152,9 @@ class Rows(ABC):
         """Return the rows less `offset`, which is subtracted block by block and never from all of them at once."""
         raise NotImplementedError(f"{type(self).__name__} cannot be shifted.")
 
+    @cached_property
     def span(self) -> Span | None:
-        """Return the rows in coordinates of the space they span, None where that would cost too much."""
+        """The rows in coordinates of the space they span, None where that would cost too much."""
         return None
 
     @abstractmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,7 @@ class DenseRows(BlockRows):
     def dense_blocks(self) -> Iterator[tuple[slice, Array]]:
         return ((rows, self.exact(block)) for rows, block in self.blocks())
 
+    @cached_property
     def span(self) -> Span | None:
         if self.X.size > LARGEST_SPAN:
             return None

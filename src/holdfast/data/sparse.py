@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -35,6 +36,7 @@ class SparseRows(BlockRows):
             rows = slice(start, min(start + size, self.n_samples))
             yield rows, self.X[rows].toarray().astype(np.float64, copy=False)
 
+    @cached_property
     def span(self) -> Span | None:
         if self.n_samples > LARGEST_SPAN:
             return None
