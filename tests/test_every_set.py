@@ -204,6 +204,30 @@ def test_curvature_is_the_sum_of_hessians_and_of_squared_gradients(smooth_bound,
     assert_allclose(found, found.T, rtol=1e-12, atol=1e-14)
 
 
+def test_directional_is_the_slope_of_the_support_along_a_direction(smooth_bound, rng):
+    w, v = rng.normal(size=(2, 3))
+    change = (_supports(smooth_bound, w + STEP * v) - _supports(smooth_bound, w - STEP * v)) / (2 * STEP)
+    found = smooth_bound.directional(w, v)
+    assert found.shape == (() if smooth_bound.is_common else (5,))
+    assert_allclose(np.broadcast_to(found, 5), change, rtol=0, atol=1e-8)
+    assert_allclose(np.broadcast_to(found, 5), _by_row(smooth_bound.maximizer(w)) @ v, rtol=1e-12, atol=1e-13)
+
+
+def test_curvature_product_is_the_curvature_times_a_vector(smooth_bound, rng):
+    w, v = rng.normal(size=(2, 3))
+    first = rng.uniform(0.1, 2, size=5)
+    found = smooth_bound.curvature_product(w, first, v)
+    assert_allclose(found, smooth_bound.curvature(w, first, np.zeros(5)) @ v, rtol=1e-11, atol=1e-12)
+    change = smooth_bound.adjoint(w + STEP * v, first) - smooth_bound.adjoint(w - STEP * v, first)
+    assert_allclose(found, change / (2 * STEP), rtol=1e-8, atol=1e-7)
+
+
+def test_eased_set_bends_at_zero_weights_too(bound, rng):
+    eased, v, first = bound.eased(0.6), rng.normal(size=3), rng.uniform(0.1, 2, size=5)
+    change = eased.adjoint(1e-6 * v, first) - eased.adjoint(-1e-6 * v, first)
+    assert_allclose(eased.curvature_product(np.zeros(3), first, v), change / 2e-6, rtol=1e-8)
+
+
 def test_cross_is_the_sum_over_rows(smooth_bound, rng):
     w, r, X = rng.normal(size=3), rng.normal(size=5), rng.normal(size=(5, 3))
     explicit = np.einsum("n,ni,nj->ij", r, X, _by_row(smooth_bound.maximizer(w)))

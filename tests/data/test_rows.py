@@ -156,6 +156,53 @@ def test_rows_without_noise_are_not_left_to_the_kernel(values, exact, monkeypatc
     _assert_pass(found, _plain_pass(GaussianHinge(), exact, *arguments[1:]), t, 1e-5)
 
 
+def _plain_normal_pass(X, weights, v, shift, extra):
+    m = X @ v + shift
+    return m, X.T @ (weights * m + extra)
+
+
+@pytest.mark.parametrize("is_compiled", [True, False], ids=["compiled", "NumPy"])
+def test_normal_pass_is_the_plain_formula(rows, exact, is_compiled, row_numbers, monkeypatch, rng):
+    if is_compiled:
+        pytest.importorskip("numba")
+    monkeypatch.setattr(compiled, "WORTHWHILE", 0 if is_compiled else np.inf)
+    arguments = (row_numbers, rng.normal(size=5), 0.3, rng.normal(size=700))
+    for found, plain in zip(rows.normal_pass(*arguments), _plain_normal_pass(exact, *arguments), strict=True):
+        assert found.dtype == np.float64
+        assert_allclose(found, plain, rtol=1e-11, atol=1e-9)
+
+
+def test_wide_indices_are_passed_over_without_the_kernel(exact, row_numbers, monkeypatch, rng):
+    monkeypatch.setattr(compiled, "WORTHWHILE", 0)
+    X = sparse.csr_array(exact)
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    arguments = (row_numbers, rng.normal(size=5), 0.3, rng.normal(size=700))
+    for found, plain in zip(rows_of(X).normal_pass(*arguments), _plain_normal_pass(exact, *arguments), strict=True):
+        assert_allclose(found, plain, rtol=1e-11, atol=1e-9)
+
+
+def test_entries_are_those_of_the_rows_and_columns(rows, exact):
+    chosen, columns = np.array([5, 2, 699]), np.array([0, 3])
+    found = rows.entries(chosen, columns)
+    assert found.dtype == np.float64
+    assert_array_equal(found, exact[np.ix_(chosen, columns)])
+    assert rows.n_entries == (np.count_nonzero(exact) if sparse.issparse(rows.X) else exact.size)
+
+
+def test_entries_of_shifted_rows_are_shifted(exact):
+    shift, columns = np.arange(5.0), np.array([4, 1])
+    found = rows_of(exact).shifted(shift).entries(np.array([3, 0]), columns)
+    assert_allclose(found, (exact - shift)[np.ix_([3, 0], columns)], rtol=1e-15)
+
+
+def test_gram_does_not_depend_on_how_many_entries_are_zero(rng, monkeypatch):
+    X = sparse.random_array((300, 7), density=0.5, rng=rng, format="csr")
+    weights = rng.uniform(size=300)
+    crowded = rows_of(X).gram(weights)
+    monkeypatch.setattr("holdfast.data.sparse.CROWDED", 2.0)
+    assert_allclose(rows_of(X).gram(weights), crowded, rtol=1e-12, atol=1e-13)
+
+
 @pytest.mark.parametrize("name", DENSE)
 def test_dense_rows_are_referred_to_not_copied(values, name):
     X = FORMATS[name](values)

@@ -236,3 +236,26 @@ def margin_sweep(X, signs, weights, w, b, t, target, loss, scale_slopes):  # typ
             for j in range(d):
                 pull[j] += r[i] * X[start + i, j]
     return value, pull, balance, total
+
+
+def _normal_signature(dtype):  # type: ignore[no-untyped-def]
+    data, index = types.Array(dtype, 1, "C", readonly=True), types.Array(types.uint32, 1, "C", readonly=True)
+    return types.UniTuple(VECTOR, 2)(data, index, index, INPUT, INPUT, types.float64, INPUT)
+
+
+# no fastmath: sums that gather are slower vectorised
+@njit([_normal_signature(types.float64), _normal_signature(types.float32)], cache=True, error_model="numpy")
+def normal_sweep(data, indices, indptr, weights, v, shift, extra):  # type: ignore[no-untyped-def]
+    """Fill m = X v + shift and X'(weights * m + extra) of CSR rows, each row used twice while it is in cache."""
+    n = weights.size
+    m, out = np.empty(n), np.zeros(v.size)
+    for i in range(n):
+        start, stop = indptr[i], indptr[i + 1]
+        total = 0.0
+        for k in range(start, stop):
+            total += data[k] * v[indices[k]]
+        m[i] = total + shift
+        r = weights[i] * m[i] + extra[i]
+        for k in range(start, stop):
+            out[indices[k]] += r * data[k]
+    return m, out

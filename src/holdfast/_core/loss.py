@@ -48,6 +48,10 @@ class Loss(Parameters, ABC):
     def curvature(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
         r"""Return :math:`\ell_{uu}`, :math:`\ell_{ut}` and :math:`\ell_{tt}`."""
 
+    def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+        """Return what `evaluate` and `curvature` return, at the price of little more than one of them where possible."""
+        return *self.evaluate(u, t), *self.curvature(u, t)
+
     def value(self, u: Array, t: Array) -> Array:
         r"""Return :math:`\ell(u, t)`."""
         return self.evaluate(u, t)[0]

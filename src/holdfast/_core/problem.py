@@ -65,6 +65,47 @@ class Curved(Smooth, Protocol):
         ...
 
 
+@runtime_checkable
+class Composite(Protocol):
+    """A convex function of linear scores: known at a place, where it can be minimised exactly over a plane."""
+
+    @property
+    def enough(self) -> float:
+        """The objective at which a solver may stop: no smaller one would matter."""
+        ...
+
+    def at(self, parameters: Array) -> Place:
+        """Return what is known of the function there."""
+        ...
+
+
+class Place(Protocol):
+    """A function seen from one point."""
+
+    parameters: Array
+    value: float
+    gradient: Array
+
+    def gap(self, gradient: Array) -> float:
+        """Return an estimate of the certified relative gap at a point near this one that has this gradient."""
+        ...
+
+    def product(self, v: Array) -> Array:
+        """Return the Hessian times v."""
+        ...
+
+    def preconditioner(self) -> Callable[[Array], Array]:
+        """Return v -> M^-1 v for a positive definite M that resembles the Hessian."""
+        ...
+
+    def best_along(self, step: Array, tol: float) -> Place:
+        """Return the best place among multiples of the weights plus multiples of `step`, with any intercepts.
+
+        It need not be better than by a share `tol` of the objective.
+        """
+        ...
+
+
 @dataclass
 class Epigraph:
     """How a conic solver sees a loss of one row: a linear cost and cones over (u, t, extra variables).
@@ -175,5 +216,8 @@ class Problem:
         return self.view(kind) is not None
 
     def work(self) -> dict[str, Any]:
-        """Return the sizes by which solvers judge whether they suit: n_samples, n_features, is_cheap_to_factorise."""
+        """Return the sizes by which solvers judge whether they suit.
+
+        These are n_samples, n_features, n_entries (numbers that a pass reads) and is_cheap_to_factorise.
+        """
         raise NotImplementedError

@@ -122,6 +122,19 @@ class Rows(ABC):
         return self.square_sums(np.full(self.n_samples, 1.0 / self.n_samples))
 
     @abstractmethod
+    def normal_pass(self, weights: Array, v: Array, shift: float, extra: Array) -> tuple[Array, Array]:
+        """Return m = X v + shift and X'(weights * m + extra), X being read once."""
+
+    @property
+    @abstractmethod
+    def n_entries(self) -> int:
+        """How many numbers a pass reads."""
+
+    @abstractmethod
+    def entries(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:
+        """Return some columns of some rows as a float64 array of shape (len(rows), len(columns))."""
+
+    @abstractmethod
     def take(self, rows: NDArray[np.intp] | slice) -> Rows:
         """Return some of the rows."""
 

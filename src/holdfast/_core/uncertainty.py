@@ -70,6 +70,14 @@ class BoundSet(ABC):
         r"""Return :math:`\sum_i` first_i * Hessian of t_i + second_i * (its gradient)(its gradient)', (n, n)."""
 
     @abstractmethod
+    def directional(self, w: Array, v: Array) -> Array:
+        """Return maximizer_i(w)'v, the slope of t_i along v, shape (n_samples,), or () where `is_common`."""
+
+    @abstractmethod
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        r"""Return :math:`\sum_i` first_i * (Hessian of t_i) v, shape (n_features,), without forming a matrix."""
+
+    @abstractmethod
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         """Return sum_i r_i x_i maximizer_i(w)', shape (n_features, n_features)."""
 
@@ -153,6 +161,9 @@ class CommonSet(BoundSet):
     def adjoint(self, w: Array, r: Array) -> Array:
         return np.sum(r) * self._point(w)
 
+    def directional(self, w: Array, v: Array) -> Array:
+        return np.asarray(self._point(w) @ v)
+
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return np.outer(rows.transpose_dot(r), self._point(w))
 
@@ -198,6 +209,18 @@ class EasedSet(BoundSet):
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         T, share = self._parts(w)
         return self.base.curvature(w, first * share, first * self.delta**2 / T**3 + second * share**2)
+
+    def directional(self, w: Array, v: Array) -> Array:
+        return self.base.directional(w, v) * self._parts(w)[1]
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        T, share = self._parts(w)
+        along = self.base.adjoint(w, first * self.delta**2 / T**3 * self.base.directional(w, v))
+        out = self.base.curvature_product(w, first * share, v) + along
+        if np.all(share > 0):
+            return out
+        # where t = 0 only t's square bends, along v by t(v) times the slope of t there
+        return out + self.base.adjoint(v, np.where(share > 0, 0.0, first / T * self.base.support(v)))
 
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return self.base.cross(w, rows, r * self._parts(w)[1])

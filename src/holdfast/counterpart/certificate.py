@@ -85,6 +85,8 @@ class Point(NamedTuple):
     value: float
     gradient: Array
     slopes: Array
+    bends: tuple[Array, Array, Array]
+    """The losses' second derivatives uu, ut and tt."""
 
 
 class Ray(Protocol):
@@ -93,11 +95,7 @@ class Ray(Protocol):
     start: Array
 
     def evaluate(self, x: Array) -> Point:
-        """Return value, gradient and the losses' slopes in u."""
-        ...
-
-    def curvature(self, x: Array) -> tuple[Array, Array, Array]:
-        """Return the losses' second derivatives uu, ut and tt."""
+        """Return value, gradient and the losses' slopes in u and second derivatives."""
         ...
 
     def hessian(self, uu: Array, ut: Array, tt: Array) -> Array:
@@ -119,9 +117,8 @@ def slopes_at_best_scale(ray: Ray) -> tuple[float, Array]:
     here = ray.evaluate(x)
     objective = here.value
     for _ in range(100):
-        bends = ray.curvature(x)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            move = _solved(ray.hessian(*bends), here.gradient)
+            move = _solved(ray.hessian(*here.bends), here.gradient)
         usable = bool(np.all(np.isfinite(move))) and float(here.gradient @ move) < 0
         # where curvature vanishes, as far from any row's margin, only the signs of the slopes are of use
         reach = np.append(x[0], np.ones(len(x) - 1))
@@ -130,7 +127,7 @@ def slopes_at_best_scale(ray: Ray) -> tuple[float, Array]:
         promised = -float(here.gradient @ step)
         if usable and promised <= 1e-8 * abs(here.value):
             # so short a step that the slopes follow it linearly; any slopes will do for a proof, good ones for a tight one
-            return objective, ray.moved_slopes(here.slopes, step, *bends[:2])
+            return objective, ray.moved_slopes(here.slopes, step, *here.bends[:2])
         there = _improved(ray, x, here, step) if promised > 0 else None
         if there is None:
             break
@@ -171,14 +168,12 @@ class _BinaryRay:
 
     def evaluate(self, x: Array) -> Point:
         c, y = self.problem.weights, self.problem.signs
-        losses, slopes, scale_slopes = self.problem.loss.evaluate(self._deficit(x), x[0] * self.t)
+        losses, slopes, scale_slopes, *bends = self.problem.loss.derivatives(self._deficit(x), x[0] * self.t)
         weighted = c * slopes
         along = float(np.sum(c * (self.t * scale_slopes)) - self.signed @ weighted) + self.ridge * x[0]
         gradient = np.array([along, -float(y @ weighted)])[self.free]
-        return Point(float(c @ losses) + 0.5 * self.ridge * x[0] ** 2, gradient, slopes)
-
-    def curvature(self, x: Array) -> tuple[Array, Array, Array]:
-        return self.problem.loss.curvature(self._deficit(x), x[0] * self.t)
+        value = float(c @ losses) + 0.5 * self.ridge * x[0] ** 2
+        return Point(value, gradient, slopes, (bends[0], bends[1], bends[2]))
 
     def moved_slopes(self, slopes: Array, step: Array, uu: Array, ut: Array) -> Array:
         shift = step[1] * self.problem.signs if len(step) > 1 else 0.0
@@ -257,22 +252,25 @@ def largest_share(loss: Loss, claims: Sequence[Claim]) -> float:
 
     It exists as p is concave with p(0) = 0.
     """
+    full = [claim.weights * loss.dual_scale(claim.slopes) for claim in claims]
     demands, commons = [], []
-    for claim in claims:
+    for claim, budgets in zip(claims, full, strict=True):
         bound = claim.bound()
-        budgets = claim.weights * loss.dual_scale(claim.slopes)
         demands.append(bound.demand(claim.target, ratio(budgets, claim.scale), claim.sizes))
         commons.append(bound.is_common)
     demand = np.concatenate([np.atleast_1d(d) for d in demands])
     if not np.all(np.isfinite(demand)):
         return 0.0
 
-    def slack(k: float) -> Array:
-        budgets = [claim.weights * loss.dual_scale(k * claim.slopes) for claim in claims]
-        offered = [np.atleast_1d(np.sum(b)) if common else b for b, common in zip(budgets, commons, strict=True)]
-        return np.concatenate(offered) - k * demand
+    def offered(budgets: Sequence[Array]) -> Array:
+        return np.concatenate(
+            [np.atleast_1d(np.sum(b)) if common else b for b, common in zip(budgets, commons, strict=True)]
+        )
 
-    whole = slack(1.0)
+    def slack(k: float) -> Array:
+        return offered([claim.weights * loss.dual_scale(k * claim.slopes) for claim in claims]) - k * demand
+
+    whole = offered(full) - demand
     if np.all(whole >= 0):
         return 1.0
     cut, growth = max(float(np.max(-whole / np.where(whole < 0, demand, 1.0))), 1e-15), 2.0
@@ -361,10 +359,8 @@ def _best_intercept(problem: MarginScaleProblem, scores: Array, t: Array, b: flo
     y, c = problem.signs, problem.weights
 
     def slope(b: float) -> tuple[float, float]:
-        u = 1.0 - y * (scores + b)
-        return -float(np.sum(c * y * problem.loss.evaluate(u, t)[1])), float(
-            np.sum(c * problem.loss.curvature(u, t)[0])
-        )
+        _, slopes, _, bends, *_ = problem.loss.derivatives(1.0 - y * (scores + b), t)
+        return -float(np.sum(c * y * slopes)), float(np.sum(c * bends))
 
     low, high = -np.inf, np.inf
     for _ in range(60):

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import ConeProgram
+from holdfast._core.problem import Composite, ConeProgram
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.cones import cone_program, is_conic
 from holdfast.counterpart.linear import WIDEST_METRIC, LinearProblem, View
+from holdfast.counterpart.place import MarginPlace, heavy_block
 
 METRIC_ROWS = 20
 """Rows a parameter that are enough for a sample's Hessian to resemble that of all rows."""
@@ -76,18 +77,30 @@ class MarginScaleProblem(LinearProblem):
         outward = self.bound.adjoint(w, found.scale_slopes)
         value = found.value + 0.5 * self.alpha * float(w @ w)
         gradient = self.join(outward - found.pull + self.alpha * w, -found.balance)
-        self._stiffness, square = self.alpha, float(w @ w)
-        if self.loss.has_dual and (self.bound.is_isotropic or self.alpha == 0) and square > 0:
-            self._stiffness += float(w @ outward) / square
+        self._stiffness = self.stiffness(w, outward)
         if self.tilt is not None:
             value, gradient = value + float(self.tilt @ parameters), gradient + self.tilt
         return value, gradient
 
+    def stiffness(self, w: Array, outward: Array) -> float:
+        """Return the curvature that noise and ridge guarantee where the noise pulls by `outward`, 0 where it is not known."""
+        square = float(w @ w)
+        if self.loss.has_dual and (self.bound.is_isotropic or self.alpha == 0) and square > 0:
+            return self.alpha + float(w @ outward) / square
+        return self.alpha
+
+    def at(self, parameters: Array) -> MarginPlace:
+        return MarginPlace(self, parameters)
+
+    @cached_property
+    def heavy_block(self) -> tuple[Any, Any, Array]:
+        """The heaviest columns, some rows, and these columns of these rows; see `preconditioner` of a place."""
+        return heavy_block(self)
+
     def hessian(self, parameters: Array) -> Array:
         w, b = self.split(parameters)
         u, t = self.target - self.signs * (self.rows.dot(w) + b), self.bound.support(w)
-        uu, ut, tt = (self.weights * part for part in self.loss.curvature(u, t))
-        slope_t = self.weights * self.loss.evaluate(u, t)[2]
+        slope_t, uu, ut, tt = (self.weights * part for part in self.loss.derivatives(u, t)[2:])
         mixed = self.signs * ut
         cross = self.bound.cross(w, self.rows, mixed)
         H = np.empty((self.n_parameters, self.n_parameters))
@@ -110,22 +123,29 @@ class MarginScaleProblem(LinearProblem):
         return 0.25 * self.typical_curvature() + self.alpha
 
     def suboptimality(self, parameters: Array, value: float, gradient: Array) -> float:
-        # |g|^2 / (2 kappa): the certified gap to leading order, kappa being the curvature that noise and ridge guarantee
+        return self.relative_gap(value, gradient, self._stiffness)
+
+    def relative_gap(self, value: float, gradient: Array, stiffness: float) -> float:
+        r"""Return :math:`|g|^2 / (2\kappa)` over the value: the certified gap to leading order, kappa being `stiffness`."""
         w_part, b_part = self.split(gradient)
         scale = max(abs(value), self.floor)
-        guaranteed = float(w_part @ w_part) / (2 * self._stiffness) if self._stiffness > 0 else np.inf
+        guaranteed = float(w_part @ w_part) / (2 * stiffness) if stiffness > 0 else np.inf
         return (guaranteed + b_part**2 / (2 * scale)) / scale
 
     def longest_step(self, parameters: Array, step: Array) -> float:
+        return self.longest_stretch(self.split(parameters)[0], self.split(step)[0])
+
+    def longest_stretch(self, w: Array, move: Array) -> float:
+        """Return the largest factor of `move` by which weights w stay clear of the kink at 0."""
         if not (self.loss.is_homogeneous and self.bound.is_sublinear):
             return np.inf
-        here, there = (float(np.mean(self.bound.support(self.split(v)[0]))) for v in (parameters, step))
+        here, there = (float(np.mean(self.bound.support(v))) for v in (w, move))
         return 0.9 * here / there if there > 0 else np.inf
 
     def view(self, kind: type[View]) -> View | None:
         if kind is ConeProgram:
             return cast(View, cone_program(self)) if is_conic(self) else None
-        return super().view(kind)
+        return cast(View, self) if kind is Composite else super().view(kind)
 
     def offers(self, kind: type) -> bool:
         return is_conic(self) if kind is ConeProgram else super().offers(kind)
@@ -140,7 +160,7 @@ class MarginScaleProblem(LinearProblem):
         if not self.bound.is_smooth:
             # at the small easings that stand in for kinks no other steps get anywhere
             cheap = n * d * d <= AFFORDABLE
-        return {"n_samples": n, "n_features": d, "is_cheap_to_factorise": cheap}
+        return {"n_samples": n, "n_features": d, "n_entries": self.rows.n_entries, "is_cheap_to_factorise": cheap}
 
     @cached_property
     def members(self) -> list[NDArray[np.intp]]:

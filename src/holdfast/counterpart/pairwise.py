@@ -216,7 +216,8 @@ class PairwiseProblem(LinearProblem):
         n, d = self.rows.n_samples, self.rows.n_features
         multiplications = self.n_classes * n * d * d + self.n_parameters**3 / 3
         most = SMALL_WORK if self.bound.is_smooth else AFFORDABLE
-        return {"n_samples": n, "n_features": d, "is_cheap_to_factorise": multiplications <= most}
+        cheap = multiplications <= most
+        return {"n_samples": n, "n_features": d, "n_entries": self.rows.n_entries, "is_cheap_to_factorise": cheap}
 
     @property
     def codes(self) -> NDArray[np.intp]:

@@ -77,17 +77,13 @@ class _PairwiseRay:
         return (own - table.sum(axis=0))[1:] if problem.fit_intercept else np.zeros(0)
 
     def evaluate(self, x: Array) -> Point:
-        parts = self.problem.loss.evaluate(self._deficit(x).ravel(), (x[0] * self.t).ravel())
-        losses, slopes, scale_slopes = (part.reshape(self.t.shape) for part in parts)
+        parts = self.problem.loss.derivatives(self._deficit(x).ravel(), (x[0] * self.t).ravel())
+        losses, slopes, scale_slopes, *bends = (part.reshape(self.t.shape) for part in parts)
         weighted = self.weights * slopes
         along = float(np.sum(self.weights * (self.t * scale_slopes)) - np.vdot(self.leads, weighted))
         value = float(np.vdot(self.weights, losses)) + 0.5 * self.ridge * x[0] ** 2
-        return Point(value, np.append(along + self.ridge * x[0], -self._gather(weighted)), slopes)
-
-    def curvature(self, x: Array) -> tuple[Array, Array, Array]:
-        parts = self.problem.loss.curvature(self._deficit(x).ravel(), (x[0] * self.t).ravel())
-        uu, ut, tt = (part.reshape(self.t.shape) for part in parts)
-        return uu, ut, tt
+        gradient = np.append(along + self.ridge * x[0], -self._gather(weighted))
+        return Point(value, gradient, slopes, (bends[0], bends[1], bends[2]))
 
     def hessian(self, uu: Array, ut: Array, tt: Array) -> Array:
         c, t, leads = self.weights, self.t, self.leads

@@ -40,6 +40,18 @@ class BlockRows(Rows):
         exact = self.exact(block)
         return exact * exact
 
+    def normal_pass(self, weights: Array, v: Array, shift: float, extra: Array) -> tuple[Array, Array]:
+        m, out = np.empty(self.n_samples), np.zeros(self.n_features)
+        for rows, stored in self.blocks():
+            block = self.exact(stored)
+            m[rows] = block @ v + shift
+            out += block.T @ (weights[rows] * m[rows] + extra[rows])
+        return m, out
+
+    @property
+    def n_entries(self) -> int:
+        return int(self.X.size)
+
     def take(self, rows: Any) -> BlockRows:
         return type(self)(self.X[rows])
 

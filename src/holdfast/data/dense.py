@@ -62,6 +62,10 @@ class DenseRows(BlockRows):
     def arrays(self) -> RowArrays:
         return RowArrays.of(self.X if self.shift is None else self.X - self.shift)
 
+    def entries(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:
+        found = self.X[np.ix_(rows, columns)].astype(np.float64)
+        return found if self.shift is None else found - self.shift[columns]
+
     def gram(self, weights: Array) -> Array:
         out = np.zeros((self.n_features, self.n_features))
         root = np.sqrt(weights)

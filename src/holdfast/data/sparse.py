@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from holdfast._core import compiled
 from holdfast._core.rows import Array, RowArrays, Span
 from holdfast.data.block_rows import BlockRows
 
-LARGEST_SPAN = 3000
+LARGEST_SPAN = 500
 """Rows up to which their products with each other are factorised."""
+
+CROWDED = 0.1
+"""Share of nonzeros from which dense blocks multiply faster."""
 
 
 class SparseRows(BlockRows):
@@ -44,7 +50,22 @@ class SparseRows(BlockRows):
     def arrays(self) -> RowArrays:
         return RowArrays.of(self.X)
 
+    def entries(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:
+        return np.asarray(self.X[rows][:, columns].toarray().astype(np.float64, copy=False))
+
+    def normal_pass(self, weights: Array, v: Array, shift: float, extra: Array) -> tuple[Array, Array]:
+        sweep = compiled.kernel("normal_sweep") if compiled.repays(self.n_entries) else None
+        if sweep is None or self.X.indices.dtype != np.int32:
+            return super().normal_pass(weights, v, shift, extra)
+        # unsigned: an index that may be negative costs a test
+        indptr, indices = self.X.indptr.view(np.uint32), self.X.indices.view(np.uint32)
+        return cast(tuple[Array, Array], sweep(self.X.data, indices, indptr, weights, v, shift, extra))
+
     def gram(self, weights: Array) -> Array:
+        if self.X.nnz > CROWDED * self.n_samples * self.n_features:
+            roots = np.sqrt(weights)
+            parts = (block * roots[rows, None] for rows, block in self.dense_blocks())
+            return np.asarray(sum((part.T @ part for part in parts), np.zeros((self.n_features, self.n_features))))
         scaled = self.X.astype(np.float64).copy()
         scaled.data *= np.repeat(np.sqrt(weights), np.diff(scaled.indptr))
         return np.asarray((scaled.T @ scaled).toarray())

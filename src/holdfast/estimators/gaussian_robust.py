@@ -141,9 +141,10 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
     fit_intercept : bool, default=True
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes. "balanced" makes them weigh the same, which also prevents a collapse.
-    solver : {"newton", "quasi_newton", "clarabel", "sgd"} or Solver, default=None
-        None picks by size among the batch solvers. "clarabel" needs a loss with a conic form (two_point, quadratic, log2).
-        "sgd" or :class:`SGD` is the stochastic descent of the papers: rough, and never picked.
+    solver : {"newton", "quasi_newton", "newton_cg", "clarabel", "sgd"} or Solver, default=None
+        None picks by size among the batch solvers, "newton_cg" for wide sparse data. "clarabel" needs a loss with a conic
+        form (two_point, quadratic, log2). "sgd" or :class:`SGD` is the stochastic descent of the papers: rough, and never
+        picked.
     tol : float, default=1e-6
         Largest certified relative gap to accept. Small problems are solved to rounding whatever it is.
     max_iter : int, default=1000

@@ -48,8 +48,11 @@ class ExpectedLogistic(Loss):
         return g[0], g[1], t * g[2]
 
     def curvature(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        return self.derivatives(u, t)[3:]
+
+    def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
         g = _moments(u - 1.0, t, 4)
-        return g[2], t * g[3], g[2] + np.square(t) * g[4]
+        return g[0], g[1], t * g[2], g[2], t * g[3], g[2] + np.square(t) * g[4]
 
     def largest_scale_slope(self) -> float:
         return float(density(np.array(0.0)))  # E[Z p(x + tZ)] <= E[Z+], p increasing from 0 to 1

@@ -89,13 +89,23 @@ class GaussianHinge(PerspectiveLoss):
 
     @by_stretches
     def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        return self._evaluate(safe_ratio(u, t), u, t)
+
+    def _evaluate(self, z: Array, u: Array, t: Array) -> tuple[Array, Array, Array]:
         # the same as the inherited form, with one exponential and one Mills ratio for all three
-        z = safe_ratio(u, t)
         x = np.abs(z)
         height = density(np.minimum(x, 1e3))
         ratio, excess = mills_ratios(x)
         tail = height * ratio
         return np.maximum(u, 0.0) + t * (height * excess), np.where(z > 0, 1.0 - tail, tail), height
+
+    @by_stretches
+    def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+        z = safe_ratio(u, t)
+        loss, slope, height = self._evaluate(z, u, t)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bend = np.where(np.asarray(t) > 0, height / t, 0.0)
+        return loss, slope, height, bend, -z * bend, z * z * bend
 
     def largest_norm(self, pull: float, sigma: float, imbalance: float | None) -> float:
         if imbalance is not None:

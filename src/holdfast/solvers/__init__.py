@@ -2,6 +2,7 @@
 
 from holdfast.solvers.clarabel import Clarabel as Clarabel
 from holdfast.solvers.newton import Newton as Newton
+from holdfast.solvers.newton_cg import NewtonCG as NewtonCG
 from holdfast.solvers.quasi_newton import QuasiNewton as QuasiNewton
 from holdfast.solvers.selection import pick as pick
 from holdfast.solvers.selection import solve as solve

@@ -111,4 +111,4 @@ def _shorter(length: float, rise: float, scale: float) -> float:
     if not np.isfinite(rise):
         return 1e-30 * length
     # far out the function is all but linear: one proportion brings the rise down to what it is worth
-    return length * min(0.5, 1e3 * scale / rise) if rise > 1e9 * scale else 0.5 * length
+    return length * min(0.5, 1e3 * scale / rise) if rise > 1e20 * scale else 0.5 * length

@@ -39,7 +39,7 @@ class QuasiNewton(Solver):
         assert view is not None
         theta = np.array(start, dtype=np.float64)
         value, gradient = view.value_and_gradient(theta)
-        metric = _inverse(view.metric(theta))
+        metric = inverse(view.metric(theta))
         pairs: deque[tuple[Array, Array]] = deque(maxlen=self.memory)
         status, n_iter, age = Status.ITERATION_LIMIT, 0, 0
         for n_iter in range(1, max_iter + 1):
@@ -65,15 +65,15 @@ class QuasiNewton(Solver):
                     pairs.append((change, bend))
                 theta, gradient = new_theta, new_gradient
             if found is None or age >= view.metric_age:
-                metric, age = _inverse(view.metric(theta)), 0
+                metric, age = inverse(view.metric(theta)), 0
                 pairs.clear()
         return Solution(theta, status, value, n_iter, self.name)
 
 
-def _inverse(metric: Array) -> Any:
+def inverse(metric: Array) -> Any:
     """Return the function v -> metric^-1 v of a matrix, of a diagonal, or of a stack of diagonal blocks."""
     if metric.ndim == 3:
-        blocks = [_inverse(block) for block in metric]
+        blocks = [inverse(block) for block in metric]
         return lambda v: np.concatenate(
             [solve(part) for solve, part in zip(blocks, np.split(v, len(blocks)), strict=True)]
         )

@@ -73,6 +73,10 @@ class CommonCloud(CommonSet):
             out[np.diag_indices_from(out)] += bend * np.square(self.factor)
         return out
 
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        point, bend = self._point(w), float(ratio(np.sum(first), self.support(w)))
+        return bend * (self.spread(self.root(v)) - point * (point @ v))
+
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         if self.factor.ndim == 2:
@@ -177,6 +181,16 @@ class DiagonalClouds(RowClouds):
         out[np.diag_indices_from(out)] += self.squares.T @ bend
         return out * np.outer(self.units, self.units)
 
+    def directional(self, w: Array, v: Array) -> Array:
+        _, weights, levels = self._levels(w)
+        return ratio(self.squares @ (weights * (self.units * v)), levels)
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        unit, weights, levels = self._levels(w)
+        bend = ratio(first, levels) / unit
+        along = bend * ratio(self.directional(w, v), levels)
+        return self.units * ((self.squares.T @ bend) * (self.units * v) - (self.squares.T @ along) * weights)
+
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         points = _scaled(self._points(w), r)
         return _dense(sum(block.T @ points[part] for part, block in rows.blocks())) * self.units
@@ -241,6 +255,17 @@ class FactorClouds(RowClouds):
         bend = ratio(first, self.support(w))
         points = self.maximizer(w)
         return self.covariance(bend) + (points * (second - bend)[:, None]).T @ points
+
+    def directional(self, w: Array, v: Array) -> Array:
+        root = self.root(w)
+        return ratio(np.einsum("nj,nj->n", root, self.root(v)), norm(root, axis=1))
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        root = self.root(w)
+        t = norm(root, axis=1)
+        unit, move = ratio(root, t[:, None]), self.root(v)
+        across = move - unit * np.einsum("nj,nj->n", unit, move)[:, None]
+        return np.einsum("nij,nj->i", self.factors, across * ratio(first, t)[:, None])
 
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return np.sum(

@@ -33,6 +33,9 @@ class CommonBox(CommonSet):
         point = self._point(w)
         return float(np.sum(second)) * np.outer(point, point)
 
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        return np.zeros(len(w))
+
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         widths = np.broadcast_to(self.widths, target.shape)
@@ -84,6 +87,9 @@ class CommonDiamond(CommonSet):
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         point = self._point(w)
         return float(np.sum(second)) * np.outer(point, point)
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        return np.zeros(len(w))
 
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
         if self.radius == 0:
@@ -148,12 +154,17 @@ class EasedBox(_EasedPolytope):
         return self.base.widths * (reach / roots)
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        point, roots = self._point(w), self._roots(w)[1]
+        point = self._point(w)
         out = float(np.sum(second)) * np.outer(point, point)
-        out[np.diag_indices_from(out)] += (
-            float(np.sum(first)) * np.square(self.base.widths * (self.delta / len(w)) / roots) / roots
-        )
+        out[np.diag_indices_from(out)] += float(np.sum(first)) * self._bends(w)
         return out
+
+    def _bends(self, w: Array) -> Array:
+        roots = self._roots(w)[1]
+        return np.square(self.base.widths * (self.delta / len(w)) / roots) / roots
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        return float(np.sum(first)) * self._bends(w) * v
 
 
 class EasedDiamond(_EasedPolytope):
@@ -185,3 +196,8 @@ class EasedDiamond(_EasedPolytope):
         out = (float(np.sum(second)) - bend) * np.outer(point, point)
         out[np.diag_indices_from(out)] += bend * self.base.radius**2 * self._parts(w)[1]
         return out
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        point = self._point(w)
+        bend = float(np.sum(first)) / self._width(w)
+        return bend * (self.base.radius**2 * self._parts(w)[1] * v - point * float(point @ v))

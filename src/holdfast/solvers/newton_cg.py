@@ -1,0 +1,112 @@
+"""Newton's method with conjugate gradients: a few products with the Hessian a step, then an exact search over a plane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from holdfast._core.problem import Composite, Place, Problem
+from holdfast._core.solution import Solution, Status
+from holdfast._core.solver import Array, Report, Solver, silent
+from holdfast._core.tolerances import POLISHED
+
+WIDE = 500
+"""Features above which a factorised sample of the Hessian costs more than products with the Hessian of sparse rows."""
+LOOSE = 0.3
+"""Share of the gradient that a step may leave."""
+SPARE = 0.3
+"""Share of the tolerated gap at which conjugate gradients stop: the search over the plane does the rest."""
+SETTLED = 5e-3
+"""Relative improvement below which the preconditioner is kept."""
+BELIEVED = 0.5
+"""Share of what can be gained at all up to which a quadratic model is believed."""
+MANY = 12
+"""Products with the Hessian in a step above which it is not."""
+
+
+class NewtonCG(Solver):
+    """Newton steps by preconditioned conjugate gradients, each followed by the best scale, step length and intercepts.
+
+    Products with the Hessian cost a pass over the data, and nothing of the size of a Hessian is formed: for wide data.
+
+    Parameters
+    ----------
+    max_products : int, default=300
+        Products with the Hessian a step.
+    """
+
+    name = "newton_cg"
+    needs = (Composite,)
+
+    def __init__(self, max_products: int = 300):
+        self.max_products = max_products
+
+    def preference(self, work: dict[str, Any]) -> float:
+        is_sparse = 2 * work["n_entries"] <= work["n_samples"] * work["n_features"]
+        return 1.5 if is_sparse and work["n_features"] > WIDE else 0.7
+
+    def minimise(
+        self, problem: Problem, start: Array, *, tol: float, max_iter: int, rough: bool = False, report: Report = silent
+    ) -> Solution:
+        view = problem.view(Composite)
+        assert view is not None
+        place = view.at(np.array(start, dtype=np.float64))
+        status, n_iter, promise, is_stale, precondition = Status.ITERATION_LIMIT, 0, 1.0, True, None
+        for n_iter in range(1, max_iter + 1):
+            gap = place.gap(place.gradient)
+            if place.value <= view.enough or (gap <= tol and not rough):
+                status = Status.SOLVED
+                break
+            if is_stale or precondition is None:
+                precondition = place.preconditioner()
+            loose = min(LOOSE, np.sqrt(promise))
+            most = BELIEVED * (place.value - view.enough)
+            step, n_products = self._step(place, precondition, loose, 0.0 if rough else SPARE * tol, most)
+            scale = max(abs(place.value), abs(view.enough))
+            promise = -0.5 * float(place.gradient @ step) / scale
+            report(
+                f"newton-cg {n_iter}: objective {place.value:.10g}, estimated gap {gap:.2e}, "
+                f"next step {promise:.2e} after {n_products} products"
+            )
+            if promise <= POLISHED or (rough and promise <= tol):
+                status = Status.SOLVED
+                break
+            found = place.best_along(step, 1e-2 * promise if rough else min(1e-4 * promise, 1e-3 * tol))
+            gain = (place.value - found.value) / scale
+            if not gain > 0:
+                status = Status.SOLVED if promise <= 1e-9 else Status.STALLED
+                break
+            is_stale = gain > SETTLED or n_products > MANY
+            place = found
+        return Solution(place.parameters, status, place.value, n_iter, self.name)
+
+    def _step(
+        self, place: Place, precondition: Callable[[Array], Array], loose: float, tol: float, most: float
+    ) -> tuple[Array, int]:
+        """Return a step p with H p close to -gradient, and how many products it took.
+
+        Conjugate gradients end when the residual is the share `loose` of the gradient, or a gradient fit for a gap `tol`,
+        or when more than `most` is promised, which is not to be believed.
+        """
+        residual = -place.gradient
+        direction = scaled = precondition(residual)
+        step = np.zeros_like(residual)
+        square = float(residual @ scaled)
+        enough, n_products, promised = loose**2 * square, 0, 0.0
+        for n_products in range(1, self.max_products + 1):
+            image = place.product(direction)
+            bend = float(direction @ image)
+            if not bend > 0:
+                # flat to rounding: downhill is all there is to know
+                return (step if n_products > 1 else scaled), n_products
+            step = step + (square / bend) * direction
+            residual = residual - (square / bend) * image
+            scaled = precondition(residual)
+            before, square = square, float(residual @ scaled)
+            promised += 0.5 * before**2 / bend
+            if square <= enough or promised > most or place.gap(residual) <= tol:
+                break
+            direction = scaled + (square / before) * direction
+        return step, n_products
