@@ -221,6 +221,17 @@ def test_zero_noise_ends_the_path_of_the_logistic_loss_and_is_refused_for_others
         noise_path(X, y, [0.0, 1.0], loss="hinge")
 
 
+@by_loss
+def test_every_fit_of_several_ridges_is_certified_though_the_noise_jumps_up_between_them(loss, draw):
+    X, y, _ = draw(3)
+    weights = 1.0 + np.arange(len(y)) % 2
+    model = GaussianRobustClassifierCV(
+        2 * NOISES, alphas=[1.0, 0.1, 0.0] if loss != "logistic" else [1.0, 0.1], loss=loss
+    )
+    _fitted(model, X, y, sample_weight=weights)
+    assert model.cv_results_["max_gap"].max() <= 1e-6
+
+
 # Scores and choice
 
 
@@ -644,7 +655,7 @@ def test_unfitted_models_say_so(draw):
 
 def test_parameters_are_those_of_the_constructor_and_can_be_searched(draw):
     X, y, _ = draw()
-    model = GaussianRobustClassifierCV(3, cv=2, noise=GaussianNoise(0.5), deploy_noise=0.3)
+    model = GaussianRobustClassifierCV([0.1, 0.2], cv=2, noise=GaussianNoise(0.5), deploy_noise=0.3)
     assert "alpha" not in model.get_params()
     assert "warm_start" not in model.get_params()
     copy = clone(model).set_params(noise__std=0.7, loss="hinge", noises=[0.5])
