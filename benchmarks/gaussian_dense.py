@@ -96,7 +96,7 @@ def scaled(name, X, y):
 
 def ours(task, loss):
     def objective(model, X, y):
-        problem = GaussianRobustClassifier(task.noise, loss=loss)._problem(X, y, None, {})
+        problem = GaussianRobustClassifier(task.noise, loss=loss)._problems(X, y, None, {})[0]
         return problem.value_and_gradient(np.append(model.coef_[0], model.intercept_[0]))[0]
 
     return Method(loss, lambda tol: GaussianRobustClassifier(task.noise, loss=loss, tol=tol), objective)
@@ -161,7 +161,7 @@ def measure(task, losses, rounds):
             seconds, model = timed(lambda m=method: m.make(1e-6).fit(task.X, task.y))
             if model.gap_ > 1e-6:
                 raise RuntimeError(f"{task.name}: gap {model.gap_:.1e}")
-            problem = model._problem(task.X, task.y, None, {})
+            problem = model._problems(task.X, task.y, None, {})[0]
             times[method.name, "certified"].append(seconds)
             times[method.name, "proof"].append(
                 timed(lambda m=model, p=problem: certificate(p, m.coef_[0], m.intercept_[0]))[0]

@@ -82,7 +82,7 @@ def theirs(task, epochs):
 
 def steps_alone(task, loss):
     """Return a function that takes one epoch of steps."""
-    problem = GaussianRobustClassifier(task.noise, loss=loss)._problem(task.X, task.y, None, {})
+    problem = GaussianRobustClassifier(task.noise, loss=loss)._problems(task.X, task.y, None, {})[0]
     view, n = problem.view(FiniteSum), len(task.y)
     order, nothing = np.random.default_rng(0).permutation(n), np.empty(0, dtype=np.intp)
     iterate, pace = Iterate.at(np.zeros(problem.n_parameters), view), Pace(0.1, np.inf)

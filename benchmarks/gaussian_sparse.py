@@ -78,7 +78,7 @@ def strength(model, task):
     """Return the inverse of the ridge that the noise amounts to at the optimum, or of the one that was added."""
     if model.loss == "logistic":
         return 1.0
-    problem = model._problem(task.X, task.y, None, {})
+    problem = model._problems(task.X, task.y, None, {})[0]
     return 1 / problem.at(np.append(model.coef_[0], model.intercept_[0])).stiffness
 
 
@@ -139,7 +139,7 @@ def measure(task, loss, rounds):
         seconds, model = ours()
         times["ours"].append(seconds)
         times["quasi-Newton"].append(ours("quasi_newton")[0])
-        problem = model._problem(task.X, task.y, None, {})
+        problem = model._problems(task.X, task.y, None, {})[0]
         proof = timed(lambda m=model, p=problem: certificate(p, m.coef_[0], m.intercept_[0]))[0]
         times["proof"].append(proof)
         for method in compared:

@@ -25,7 +25,9 @@ def noise(request, rng):
 @pytest.fixture(params=[0.0, 0.3], ids=["plain", "eased"])
 def place(request, noise, several_classes, make_pairwise, rng):
     X, y = several_classes((10, 5, 8, 7))
-    problem = make_pairwise(X, y, GaussianHinge(), noise[0], metadata=noise[1], weights=rng.uniform(0.5, 2, 30), alpha=0.4)
+    problem = make_pairwise(
+        X, y, GaussianHinge(), noise[0], metadata=noise[1], weights=rng.uniform(0.5, 2, 30), alpha=0.4
+    )
     problem = problem.eased(request.param)
     return problem.at(rng.normal(size=problem.n_parameters))
 

@@ -28,6 +28,7 @@ class Status(Enum):
     STREAMED = (
         "Trained by partial_fit, which sees no row twice and proves nothing. For a certified gap use fit on all rows."
     )
+    AVERAGED = "The mean of the models of all folds, which is the optimum of none. For a certified gap use refit=True."
     UNCERTIFIED = (
         "The solver is content but the certified gap is above tol. Put the features on similar scales "
         "(StandardScaler), add a small ridge (alpha > 0), or raise tol."

@@ -408,9 +408,9 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         self.n_iter_ = max(1, *(found.n_iter for found, _ in fits))
         self.solution_ = worst.summary() | {"objective": self.objective_, "lower_bound": self.lower_bound_}
         solved = worst.status is Status.SOLVED and problems[0].loss.is_homogeneous
-        self.collapsed_ = bool(solved and not np.any(self.coef_))
         W = self.coef_ if len(self.coef_) > 1 else np.concatenate([0 * self.coef_, self.coef_])
         pairs = [pair for pair in combinations(range(len(W)), 2) if solved and np.array_equal(*W[list(pair)])]
+        self.collapsed_ = len(pairs) == len(W) * (len(W) - 1) // 2
         self.collapsed_pairs_ = self.classes_[np.array(pairs, dtype=np.intp).reshape(-1, 2)]
         self.__dict__.pop("dual_coef_", None)
         if all(proof.dual is not None for _, proof in fits):

@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import _safe_indexing, column_or_1d, indexable
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 
@@ -27,6 +27,7 @@ from holdfast.counterpart import Certificate, certificate, critical_factor, trai
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier, in_deviations, predicted_codes
 from holdfast.estimators.inputs import number, one_blas_thread
+from holdfast.solvers import pick
 from holdfast.uncertainty import GaussianNoise
 
 NAME = "GaussianRobustClassifierCV"
@@ -132,14 +133,20 @@ def _followed(
     """Yield the fits at every (factor of the noise, alpha), each started where the two before it point."""
     problems[0].rows.n_fits = len(steps) * len(problems)
     tracks: list[tuple[Array | None, Array | None]] = [(None, None)] * len(problems)
-    for factor, alpha in steps:
+    heads = tracks
+    for k, (factor, alpha) in enumerate(steps):
+        if k and factor > steps[k - 1][0]:
+            # back at the largest noise with another alpha: far from the last fit, near the first ones
+            tracks = heads
         fits = []
         for i, problem in enumerate(problems):
             here = problem.having(bound=problem.bound.scaled(factor), alpha=alpha)
             start = _ahead(here, *tracks[i])
             found, proof = train(here, solver, tol=tol, max_iter=max_iter, start=start, report=report)
-            tracks[i] = (tracks[i][1], found.parameters)
+            tracks = [*tracks[:i], (tracks[i][1], found.parameters), *tracks[i + 1 :]]
             fits.append((found, proof))
+        if factor == steps[0][0]:
+            heads = tracks
         report(f"noise {factor:.3g}, alpha {alpha:.3g}: certified gap {max(proof.gap for _, proof in fits):.1e}")
         yield fits
 
@@ -182,7 +189,7 @@ def _largest(problems: Sequence[Any]) -> float:
     centre = rows.transpose_dot(weights / weights.sum())
     spread = np.sqrt(max(float(np.sum(rows.square_sums(weights / weights.sum())) - centre @ centre), 0.0))
     n = rows.n_features
-    typical = float(np.mean([np.mean(problem.bound.support(unit)) for unit in np.eye(n, n)[: min(n, 100)]]))
+    typical = float(np.mean([np.mean(problem.bound.support(unit)) for unit in np.eye(min(n, 100), n)]))
     # noise of the same size in every direction has sqrt(n) times this length
     top = WIDEST * spread / (typical * np.sqrt(n)) if typical > 0 else 1.0
     if len(problems) == 1 and problem.bound.is_common and np.isfinite(problem.constant_objective()):
@@ -324,10 +331,13 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
         problems = plain._problems(X, y, sample_weight, metadata)
         plain.row_noise_ = self.row_noise_ = any(value is not None for value in metadata.values())
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
             if hasattr(plain, name):
                 setattr(self, name, getattr(plain, name))
         deploy = None if self.deploy_noise is None else number(self.deploy_noise, f"{NAME}(deploy_noise")
         tol, max_iter = number(self.tol, f"{NAME}(tol", strictly=True), self._max_iter()
+        scorer = self._scorer(plain)
+        solver = None if self.solver is None else pick(problems[0], self.solver).seeded(self.random_state)
         report, finished = announced(self, reporter(self.verbose), X, y)
         known = self.row_noise_ or _is_known(plain._noise())
         with one_blas_thread:
@@ -337,18 +347,20 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
                         f"{NAME}(noises=...) together with known noise: a noise that is stated is not searched. Leave out "
                         "noises; deploy_noise=m trains and validates for m times the stated noise."
                     )
-                self.noises_ = np.array([1.0 if deploy is None else deploy])
+                self.noises_ = _grid([1.0 if deploy is None else deploy], problems, f"{NAME}(deploy_noise")
                 exam: float | None = float(self.noises_[0])
             else:
                 self.noises_, exam = _grid(self.noises, problems, f"{NAME}(noises"), deploy
             self.alphas_ = self._alphas(problems[0].loss, known)
             steps = [(factor, alpha) for alpha in self.alphas_ for factor in self.noises_]
-            X, y, *rest = indexable(X, y, sample_weight, *metadata.values())
+            X, y, *rest = indexable(X, column_or_1d(y), sample_weight, *metadata.values())
             splits = list(check_cv(self.cv, y, classifier=True).split(X, y, groups))
+            if not splits:
+                raise ValueError(f"{NAME}(cv={self.cv!r:.80}): gives no folds. Give at least one.")
 
             def one_fold(train_rows: NDArray[np.intp], test_rows: NDArray[np.intp]) -> tuple[Any, ...]:
                 own, held_out = ([_taken(part, rows) for part in (X, y, *rest)] for rows in (train_rows, test_rows))
-                return self._fold(own, held_out, steps, exam, tol, max_iter, report)
+                return self._fold(own, held_out, steps, exam, scorer, solver, tol, max_iter, report)
 
             workers = Parallel(n_jobs=self.n_jobs, prefer="threads")
             folds = workers(delayed(one_fold)(*split) for split in splits)
@@ -358,11 +370,11 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
             starts = plain._joined(chosen, *middle)
             if self.refit:
                 fits = [
-                    train(problem, self.solver, tol=tol, max_iter=max_iter, start=start, report=report)
+                    train(problem, solver, tol=tol, max_iter=max_iter, start=start, report=report)
                     for problem, start in zip(chosen, starts, strict=True)
                 ]
             else:
-                fits = [_averaged(problem, start) for problem, start in zip(chosen, starts, strict=True)]
+                fits = [_averaged(problem, start, tol) for problem, start in zip(chosen, starts, strict=True)]
         self._unpack(chosen, fits)
         if self.refit:
             self._warn(chosen)
@@ -394,12 +406,24 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
             raise ValueError(f"{NAME}(alphas={self.alphas!r:.80}): give finite numbers >= 0, and at least one.")
         return values
 
+    def _scorer(self, model: GaussianRobustClassifier) -> Any:
+        if self.scoring is None:
+            return None
+        if not (isinstance(self.scoring, str) or callable(self.scoring)):
+            raise ValueError(
+                f"{NAME}(scoring={self.scoring!r:.80}): give None, the name of one scikit-learn scorer, or a callable that "
+                "takes (estimator, X, y)."
+            )
+        return check_scoring(model, self.scoring)
+
     def _fold(
         self,
         own: Sequence[Any],
         held_out: Sequence[Any],
         steps: Sequence[tuple[float, float]],
         exam: float | None,
+        scorer: Any,
+        solver: Any,
         tol: float,
         max_iter: int,
         report: Report,
@@ -408,20 +432,26 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
         names = ("X_std", "X_cov", "X_factor")
         X, y, sample_weight, *metadata = own
         model = self._model()
-        problems = model._problems(X, y, sample_weight, dict(zip(names, metadata, strict=True)))
-        if len(model.classes_) < len(self.classes_):
+        if len(missing := np.setdiff1d(self.classes_, y)):
             raise ValueError(
-                f"{NAME}(cv={self.cv!r}): the training rows of a fold hold no row of class "
-                f"{sorted(set(self.classes_) - set(model.classes_))[0]!r}. Use fewer folds, or a stratified splitter."
+                f"{NAME}(cv={self.cv!r:.80}): the training rows of a fold hold no row of class "
+                f"{missing.tolist()[0]!r}. Use fewer folds, or a stratified splitter."
             )
+        problems = model._problems(X, y, sample_weight, dict(zip(names, metadata, strict=True)))
         model.row_noise_ = self.row_noise_
         X, y, sample_weight, *metadata = held_out
-        scorer = None if self.scoring is None else check_scoring(model, self.scoring)
+        if sample_weight is not None and not np.any(sample_weight):
+            raise ValueError(
+                f"{NAME}(cv={self.cv!r:.80}): sample_weight is zero for all validation rows of a fold. Use fewer folds, or "
+                "leave out rows of weight zero."
+            )
         noise = model._noise().at(_num_samples(X), model.n_features_in_, dict(zip(names, metadata, strict=True)))
         codes = np.searchsorted(model.classes_, y)
         scores, gaps, coefs = [], [], []
-        for fits in _followed(problems, steps, tol, max_iter, self.solver, report):
+        followed = _followed(problems, steps, tol, max_iter, solver, report)
+        for (factor, _), fits in zip(steps, followed, strict=True):
             model._unpack(problems, fits)
+            model.noise = _times(self.noise, factor)
             if scorer is not None:
                 scores.append(
                     float(scorer(model, X, y, **({} if sample_weight is None else {"sample_weight": sample_weight})))
@@ -429,6 +459,11 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
             else:
                 right = _right(model, model.decision_function(X), codes, None if exam is None else noise.scaled(exam))
                 scores.append(float(np.average(right, weights=sample_weight)))
+            if not np.isfinite(scores[-1]):
+                raise ValueError(
+                    f"{NAME}(scoring={self.scoring!r:.80}): gave {scores[-1]} on the validation rows of a fold. "
+                    "Use fewer folds, or a score that is always a number."
+                )
             gaps.append(model.gap_)
             coefs.append((model.coef_, model.intercept_))
         return scores, gaps, coefs
@@ -450,11 +485,11 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
             "rank_test_score": rankdata(-mean, method="min").astype(np.int32),
             "max_gap": gaps.max(axis=0),
         }
-        short = int(np.count_nonzero(gaps > tol))
-        if short and np.all(np.isfinite(gaps)):
+        bounded = gaps[np.isfinite(gaps)]
+        if short := int(np.count_nonzero(bounded > tol)):
             warnings.warn(
                 f"{short} of {gaps.size} fits on the path are not certified to tol={tol:g}; the largest gap is "
-                f"{gaps.max():.2g}. Put the features on similar scales, raise max_iter, or raise tol.",
+                f"{bounded.max():.2g}. Put the features on similar scales, raise max_iter, or raise tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -479,18 +514,24 @@ def _taken(values: Any, rows: NDArray[np.intp]) -> Any:
 
 def _right(model: GaussianRobustClassifier, scores: Array, codes: NDArray[np.intp], noise: Any) -> Array:
     """Return the probability that each row is classified as `codes` say under the noise, or a lower bound on it."""
+    right = predicted_codes(scores) == codes
     if noise is None:
-        return (predicted_codes(scores) == codes).astype(np.float64)
+        return right.astype(np.float64)
     if scores.ndim == 1:
         lead = np.where(codes == 1, scores, -scores)
-        return ndtr(in_deviations(lead, np.broadcast_to(noise.support(model.coef_[0]), lead.shape)))
+        t = np.broadcast_to(noise.support(model.coef_[0]), lead.shape)
+        return np.where(t > 0, ndtr(in_deviations(lead, t)), right)
     lead = np.take_along_axis(scores, codes[:, None], axis=1) - scores
-    misses = ndtr(-in_deviations(lead, model._lead_std(noise, codes)))
+    t = model._lead_std(noise, codes)
+    # a lead that no noise changes is lost or not; ties go to the first class
+    lost = (lead < 0) | ((lead == 0) & (np.arange(scores.shape[1]) < codes[:, None]))
+    misses = np.where(t > 0, ndtr(-in_deviations(lead, t)), lost)
     np.put_along_axis(misses, codes[:, None], 0.0, axis=1)
     return np.maximum(1.0 - misses.sum(axis=1), 0.0)
 
 
-def _averaged(problem: Any, parameters: Array) -> tuple[Solution, Certificate]:
+def _averaged(problem: Any, parameters: Array, tol: float) -> tuple[Solution, Certificate]:
     """Return the given parameters as a solution, with what can be proved of them."""
     proof = certificate(problem, *problem.split(parameters))
-    return Solution(parameters, Status.SOLVED, proof.objective, 1, "average", proof.lower_bound), proof
+    status = Status.SOLVED if proof.gap <= tol else Status.AVERAGED
+    return Solution(parameters, status, proof.objective, 1, "average", proof.lower_bound), proof
