@@ -8,4 +8,5 @@ from holdfast.estimators import NoisePath as NoisePath
 from holdfast.estimators import critical_noise as critical_noise
 from holdfast.estimators import noise_path as noise_path
 from holdfast.estimators import recover_from_dual as recover_from_dual
+from holdfast.solvers import SGD as SGD
 from holdfast.uncertainty import GaussianNoise as GaussianNoise

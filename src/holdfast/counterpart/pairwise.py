@@ -156,8 +156,7 @@ class PairwiseProblem(LinearProblem):
 
     def ridge(self, W: Array) -> float:
         """Return the ridge's part of the objective."""
-        centred = W - W.mean(axis=0)
-        return self.alpha * float(np.vdot(centred, centred))
+        return self.alpha * float(np.sum(np.square(W - W.mean(axis=0))))
 
     def outward(self, W: Array, scale_slopes: Array) -> tuple[Array, Array]:
         """Return the gradient of the scales' part, and the curvature that noise and ridge guarantee for each pair."""
