@@ -84,6 +84,8 @@ class Span(NamedTuple):
     """One row of at most n_samples numbers for each row."""
     lift: Callable[[Array], Array]
     """From weights of the coordinates to the shortest weights of the features that give the same scores."""
+    project: Callable[[Array], Array]
+    """From weights of the features to those of the coordinates that give the same scores."""
 
 
 Reaction = Callable[[slice, Array], Array]

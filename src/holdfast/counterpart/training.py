@@ -27,8 +27,8 @@ STRAIGHT, FINE = 0.01, 1e-8
 """Noise on the score from which on the path is all but straight, and what the next step must then promise."""
 PATIENCE = 60
 """Steps after which a solver that is still not done makes way for Newton's method."""
-WARM_PATIENCE = 12
-"""The same where a start is given."""
+WARM_PATIENCE, WARM_STEPS = 12, 100
+"""The same where a start is given, and the steps after which that is not believed in any more."""
 PROBE = 50
 """Steps without easing that tell whether some pair of classes is about to collapse."""
 CLOSE = 2.0
@@ -68,13 +68,14 @@ def train(
         proof = _proof(problem, found)
         return _judged(found, proof, tol, max_iter), proof
     centred, back = _centred(problem)
-    smaller, span = _reduced(centred) if start is None else (centred, None)
+    smaller, span = _reduced(centred)
+    if start is not None:
+        start = _moved(problem, start, -back)
+        if span is not None:
+            w, b = centred.split(start)
+            start = smaller.join(span.project(w.T).T, b)
     training = _Training(smaller, pick(smaller, solver), tol, max_iter, report, is_free=solver is None)
-    training.patience = PATIENCE if start is None else WARM_PATIENCE
-    found, proof = training.solved(start if start is None else _moved(problem, start, -back))
-    if start is not None and proof.gap > tol and proof.lower_bound > -np.inf:
-        report("the given start led nowhere; starting afresh")
-        found, proof = training.solved(None)
+    found, proof = training.warm(start) if start is not None else training.solved(None)
     if span is not None:
         w, b = smaller.split(found.parameters)
         dual = found.dual and found.dual._replace(direction=span.lift(found.dual.direction.T).T)
@@ -155,6 +156,17 @@ class _Training:
 
     def __post_init__(self) -> None:
         self.trace = max(min(TRACE * self.tol, LAST_EASE), SMALLEST_TRACE)
+
+    def warm(self, start: Array) -> tuple[Solution, Certificate]:
+        """Return what is found from a given start with few steps, or else afresh with as many as there may be."""
+        few = WARM_STEPS if self.can_factorise else self.max_iter
+        trial = replace(self, max_iter=min(few, self.max_iter), patience=WARM_PATIENCE)
+        found, proof = trial.solved(start)
+        if proof.gap <= self.tol or proof.lower_bound == -np.inf:
+            return found, proof
+        self.report("the given start led nowhere; starting afresh")
+        again, better = self.solved(None)
+        return (again, better) if better.gap < proof.gap else (found, proof)
 
     def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
         """Return a solution with its proof, having gone on where the proof fell short and something could be done."""

@@ -55,7 +55,7 @@ class DenseRows(BlockRows):
         if self.X.size > LARGEST_SPAN:
             return None
         basis, triangle = linalg.qr(np.concatenate([block for _, block in self.dense_blocks()]).T, mode="economic")
-        return Span(np.ascontiguousarray(triangle.T), lambda v: basis @ v)
+        return Span(np.ascontiguousarray(triangle.T), lambda v: basis @ v, lambda w: basis.T @ w)
 
     def take(self, rows: NDArray[np.intp] | slice) -> DenseRows:
         # rows taken by a stride are passed over many times: let them lie together

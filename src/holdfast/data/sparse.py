@@ -47,7 +47,8 @@ class SparseRows(BlockRows):
         if not np.any(kept) or np.any(values[~kept] > 1e-14 * self.n_samples * values[-1]):
             return None
         root, vectors = np.sqrt(values[kept]), vectors[:, kept]
-        return Span(np.ascontiguousarray(vectors * root), lambda v: X.T @ ((vectors / root) @ v))
+        shares = vectors / root  # X' shares is an orthonormal basis
+        return Span(np.ascontiguousarray(vectors * root), lambda v: X.T @ (shares @ v), lambda w: shares.T @ (X @ w))
 
     def arrays(self) -> RowArrays:
         return RowArrays.of(self.X)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from holdfast.losses.gaussian_hinge import density, mills_ratios
 
 WIDE = 2.0
 """Scale from which it is the Gaussian, not the logistic function, that is smooth between nodes."""
+SPACINGS = ((0.5, 0.625), (0.8, 0.5), (WIDE, 0.25))
+"""Spacing of the nodes of the noise up to a scale: the nearest poles of the logistic function lie at z = i pi / t."""
 CHUNK = 500_000
 """Row-node pairs evaluated at once."""
 STEP = 64
@@ -79,10 +82,13 @@ def _moments(x: Array, t: Array, order: int) -> list[Array]:
 def _direct(x: Array, t: Array, order: int) -> Array:
     """Return G_0 ... G_order, shape (order + 1, n), each row by the rule that suits its t."""
     out = np.empty((order + 1, x.size))
-    for chosen, rule in ((t <= WIDE, _narrow), (t > WIDE, _wide)):
-        index = np.flatnonzero(chosen)
-        for part in np.array_split(index, 1 + index.size * 150 // CHUNK):
+    rules: list[tuple[float, Callable[..., Array]]] = [(reach, partial(_narrow, spacing=h)) for reach, h in SPACINGS]
+    below = -np.inf
+    for reach, rule in [*rules, (np.inf, _wide)]:
+        index = np.flatnonzero((t > below) & (t <= reach))
+        for part in np.array_split(index, 1 + index.size * 150 // CHUNK) if index.size else ():
             out[:, part] = rule(x[part], t[part], order)
+        below = reach
     return out
 
 
@@ -117,9 +123,10 @@ def _table(t: float, unit: float, half: int) -> tuple[Array, Array]:
     return nodes, np.ascontiguousarray(_direct(nodes, np.full(nodes.size, t), 6).T)
 
 
-def _narrow(x: Array, t: Array, order: int) -> Array:
-    """Trapezoid rule over the noise: softplus and its derivatives at x + t z, z = -9, -8.75, ..., 9."""
-    z = np.arange(-36, 37) / 4
+def _narrow(x: Array, t: Array, order: int, spacing: float) -> Array:
+    """Trapezoid rule over the noise: softplus and its derivatives at x + t z, z evenly spaced from -9 to 9."""
+    half = int(np.ceil(9 / spacing))
+    z: Array = spacing * np.arange(-half, half + 1, dtype=np.float64)
     weight = density(z) / density(z).sum()
     v = x[:, None] + t[:, None] * z
     e = np.exp(-np.abs(v))
