@@ -234,7 +234,7 @@ class _Training:
         """Return what the solver (another one, if given) finds with the steps that are left, `limit` at most."""
         left = min(max(1, self.max_iter - self.n_iter), limit)
         solver = solver or self.solver
-        if self.is_free and solver is self.solver and self.can_factorise:
+        if self.is_free and self.can_factorise and not isinstance(solver, Newton):
             left = min(left, max(self.patience, self.patience // 6 * problem.metric_age))
         found = solver.minimise(problem, start, tol=tol, max_iter=left, rough=rough, report=self.report)
         self.n_iter += found.n_iter
