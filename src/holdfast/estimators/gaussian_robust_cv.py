@@ -132,21 +132,19 @@ def _followed(
 ) -> Iterable[list[tuple[Solution, Certificate]]]:
     """Yield the fits at every (factor of the noise, alpha), each started where the two before it point."""
     problems[0].rows.n_fits = len(steps) * len(problems)
-    tracks: list[tuple[Array | None, Array | None]] = [(None, None)] * len(problems)
-    heads = tracks
+    nowhere: tuple[Array | None, Array | None] = (None, None)
+    tracks = [nowhere] * len(problems)
     for k, (factor, alpha) in enumerate(steps):
         if k and factor > steps[k - 1][0]:
-            # back at the largest noise with another alpha: far from the last fit, near the first ones
-            tracks = heads
+            # back at the largest noise with another alpha, far from the last fit
+            tracks = [nowhere] * len(problems)
         fits = []
         for i, problem in enumerate(problems):
             here = problem.having(bound=problem.bound.scaled(factor), alpha=alpha)
             start = _ahead(here, *tracks[i])
             found, proof = train(here, solver, tol=tol, max_iter=max_iter, start=start, report=report)
-            tracks = [*tracks[:i], (tracks[i][1], found.parameters), *tracks[i + 1 :]]
+            tracks[i] = (tracks[i][1], found.parameters)
             fits.append((found, proof))
-        if factor == steps[0][0]:
-            heads = tracks
         report(f"noise {factor:.3g}, alpha {alpha:.3g}: certified gap {max(proof.gap for _, proof in fits):.1e}")
         yield fits
 
