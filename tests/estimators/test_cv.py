@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
-from sklearn.metrics import log_loss
+from sklearn.metrics import log_loss, make_scorer
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -760,3 +760,18 @@ def test_callbacks_hear_of_every_fit(draw):
 
     GaussianRobustClassifierCV([1.0, 0.25], cv=3).set_callbacks(Listener()).fit(X, y)
     assert len([name for name in heard if name.startswith("noise 0.25")]) == 3
+
+
+def test_a_path_that_is_not_certified_says_so(draw):
+    X, y, _ = draw(2)
+    with pytest.warns(ConvergenceWarning, match="of 2 fits on the path"):
+        noise_path(X, y, [1.0, 0.3], loss="hinge", max_iter=1)
+
+
+def test_scorers_that_take_no_weights_are_given_none(draw):
+    X, y, _ = draw(2)
+    weights = np.linspace(1, 2, len(y))
+    plain = make_scorer(lambda truth, found: float(np.mean(truth == found)))
+    for scoring in (plain, lambda model, X, y: float(np.mean(model.predict(X) == y))):
+        model = GaussianRobustClassifierCV([1.0, 0.1], scoring=scoring, cv=2).fit(X, y, sample_weight=weights)
+        assert 0 < model.best_score_ <= 1

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from sklearn.exceptions import NotFittedError
 
 from holdfast import CollapseWarning, GaussianNoise, GaussianRobustClassifier, recover_from_dual
 from holdfast.estimators.gaussian_robust import LOSSES
@@ -107,7 +106,7 @@ def test_logistic_loss_has_no_dual_weights(weighted):
     X, y, _ = weighted
     model = GaussianRobustClassifier(0.5).fit(X, y)
     assert not hasattr(model, "dual_coef_")
-    with pytest.raises(NotFittedError):
+    with pytest.raises(AttributeError, match="no dual weights"):
         model.carrying_rows()
 
 
@@ -207,9 +206,9 @@ def test_recovery_says_what_it_cannot_use(two_classes):
     with pytest.raises(ValueError, match="Give the rows that were fitted"):
         recover_from_dual(D, X, y, 0.5, sample_weight=np.ones(29))
     for wrong in (-D, 100 * D):
-        with pytest.raises(ValueError, match="class weights included"):
+        with pytest.raises(ValueError, match="class weights too"):
             recover_from_dual(wrong, X, y, 0.5)
-    with pytest.raises(ValueError, match="class weights included"):
+    with pytest.raises(ValueError, match="class weights too"):
         recover_from_dual(D, X, y, 0.5, sample_weight=np.zeros(30))
     with pytest.raises(ValueError, match="collapsed"):
         recover_from_dual(0 * D, X, y, 0.5)

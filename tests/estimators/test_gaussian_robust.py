@@ -516,3 +516,20 @@ def test_unfitted_models_and_wrong_widths_say_so(cells):
     model = GaussianRobustClassifier().fit(X, y)
     with pytest.raises(ValueError, match="9 features"):
         model.predict(X[:, :9])
+
+
+@pytest.mark.parametrize("method", ["flip_probability", "score_std", "predict_proba"])
+def test_frames_of_errors_in_another_order_are_refused_at_prediction_too(method, two_classes):
+    frames = pytest.importorskip("pandas")
+    X, y = two_classes(40, 3)
+    X, S = frames.DataFrame(X, columns=list("abc")), frames.DataFrame(np.full((40, 3), 0.3), columns=list("abc"))
+    model = GaussianRobustClassifier().fit(X, y, X_std=S)
+    getattr(model, method)(X, X_std=S)
+    with pytest.raises(ValueError, match="columns"):
+        getattr(model, method)(X, X_std=S[list("cba")])
+
+
+def test_rows_that_carry_a_model_are_known_only_with_dual_weights(two_classes):
+    model = GaussianRobustClassifier().fit(*two_classes(40, 3))
+    with pytest.raises(AttributeError, match="no dual weights"):
+        model.carrying_rows()

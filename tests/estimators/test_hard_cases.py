@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info
 
 from holdfast import CollapseWarning, GaussianNoise, GaussianRobustClassifier, critical_noise
@@ -180,3 +181,12 @@ def test_no_collapse_is_claimed_just_below_the_critical_noise(rng):
     assert np.any(model.coef_)
     assert not model.collapsed_
     assert model.gap_ <= 1e-6
+
+
+def test_nothing_is_proved_from_exact_features_that_all_but_coincide(rng):
+    """Their difference, a millionth of a millionth of them, tells the classes apart without error."""
+    y, z = rng.integers(0, 2, 200), rng.normal(size=200)
+    X = np.column_stack([rng.normal(size=200), 1e6 * z, 1e6 * z + 1e-5 * (y - 0.5)])
+    with pytest.warns(ConvergenceWarning):
+        model = GaussianRobustClassifier(GaussianNoise(std=[1.0, 0.0, 0.0]), loss="hinge").fit(X, y)
+    assert model.lower_bound_ <= 1e-6

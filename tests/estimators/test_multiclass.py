@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from scipy.stats import norm
 from sklearn.datasets import load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
@@ -453,3 +454,31 @@ def test_equal_classes_do_not_collapse_unless_their_means_coincide():
     assert_allclose(model.coef_[0], model.coef_[1], atol=1e-6)
     assert np.linalg.norm(model.coef_[0] - model.coef_[2]) > 0.1
     assert all(issubclass(warning.category, CollapseWarning) for warning in caught)
+
+
+@pytest.mark.parametrize("solver", ["newton", "quasi_newton", "newton_cg"])
+@pytest.mark.parametrize("tol", [1e-4, 1e-6])
+def test_reported_objective_is_that_of_the_coefficients(solver, tol):
+    """No shift that is common to all classes may cost digits: evaluated here from coef_ as the paper writes it."""
+    X, y = load_wine(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    model = GaussianRobustClassifier(1.0, loss="hinge", solver=solver, tol=tol).fit(X, y)
+    scores = X @ model.coef_.T + model.intercept_
+    total = 0.0
+    for k in range(3):
+        own = scores[y == k]
+        for other in {0, 1, 2} - {k}:
+            u = 1 - own[:, k] + own[:, other]
+            t = np.linalg.norm(model.coef_[k] - model.coef_[other])
+            total += np.sum(u * norm.cdf(u / t) + t * norm.pdf(u / t))
+    assert_allclose(model.objective_, total, rtol=1e-10)
+
+
+def test_classes_measured_exactly_are_not_taken_for_equal():
+    X = np.array([[-2.4], [-1.4], [0.7], [-2.4], [-1.8], [0.4], [-1.2], [-0.3], [-0.6]])
+    y = np.arange(9) % 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = GaussianRobustClassifier(loss="hinge").fit(X, y, X_std=np.where(y == 2, 0.1, 0.0)[:, None])
+    assert model.objective_ < 6
+    assert len(model.collapsed_pairs_) == 0

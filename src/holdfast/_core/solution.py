@@ -22,8 +22,9 @@ class Status(Enum):
         "(StandardScaler), or raise tol if this accuracy is enough."
     )
     ROUGH = (
-        "All epochs of stochastic steps are done; they reach a gap of 1e-3 to 1e-4. For more use solver=None, 'newton' or "
-        "'quasi_newton'; raise epochs, or raise tol if this accuracy is enough."
+        "All epochs of stochastic steps are done: a rough solution, and on features that are neither centred nor scaled a poor "
+        "one. For a certified one use solver=None ('newton', 'quasi_newton', ...); or raise epochs, or raise tol if this "
+        "accuracy is enough."
     )
     STREAMED = (
         "Trained by partial_fit, which sees no row twice and proves nothing. For a certified gap use fit on all rows."

@@ -23,6 +23,8 @@ from holdfast.counterpart.margin_scale import METRIC_ROWS, MarginScaleProblem
 from holdfast.counterpart.pairwise_place import PairwisePlace
 from holdfast.counterpart.place import heavy_block
 
+ALIKE = 1e-2
+"""Root mean square of what two classes' scores differ by, features taken as independent, below which they may be the same."""
 NEGLIGIBLE = 1e-5
 """Scale of the difference of two classes' scores, beside the margin of 1, below which they may well be the same."""
 
@@ -300,7 +302,8 @@ class PairwiseProblem(LinearProblem):
     def tidied(self, parameters: Array, delta: float) -> Array:
         """Return the parameters with classes of all but equal weights given the same."""
         W, b = self.split(parameters)
-        close = self.pair_scales(W, np.max) <= NEGLIGIBLE
+        apart = np.sqrt(np.square(W[:, None] - W) @ self.rows.column_squares)
+        close = (self.pair_scales(W, np.max) <= NEGLIGIBLE) & (apart <= ALIKE)
         if not np.any(close):
             return parameters
         _, group = connected_components(csr_array(close | close.T), directed=False)

@@ -118,6 +118,8 @@ class PairwisePlace:
         return precondition
 
     def best_along(self, step: Array, tol: float) -> PairwisePlace:
+        # one vector added to all classes changes nothing: steps that way would add up to nothing but rounding
+        step = self.problem.join(*(part - part.mean(axis=0) for part in self.problem.split(step)))
         moves = self.problem.rows.dot(np.ascontiguousarray(self.problem.split(step)[0].T))
         ray = _ScaleAndStep(self, step, moves)
         r, length = Newton().minimise(ray, np.array([1.0, 0.0]), tol=tol, max_iter=SEARCH_STEPS).parameters

@@ -195,7 +195,9 @@ class _Training:
         if np.array_equal(tidy.parameters, found.parameters):
             return found, proof
         proved = _proof(self.problem, tidy)
-        return (tidy, proved) if proved.gap <= max(self.problem.untidiness * self.tol, proof.gap) else (found, proof)
+        is_proved = proved.gap <= max(self.problem.untidiness * self.tol, proof.gap)
+        is_as_good = proved.objective <= proof.objective + self.tol * max(proof.objective, self.problem.floor)
+        return (tidy, proved) if is_proved and is_as_good else (found, proof)
 
     @property
     def is_conic(self) -> bool:

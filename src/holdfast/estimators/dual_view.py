@@ -79,8 +79,8 @@ def recover_from_dual(
     a = np.divide(signs * pulls, weights, out=np.zeros(len(signs)), where=used)
     if not np.all((a >= 0) & (a <= 1)) or np.any(pulls[~used]):
         raise ValueError(
-            f"{NAME}(dual_coef, ...): dual_coef is not c a y with 0 <= a <= 1, y = -1 for {classes[0]!r} and +1 "
-            f"for {classes[1]!r}. Give dual_coef_ of a binary fit, with its y and its weights (class weights included)."
+            f"{NAME}(dual_coef, ...): dual_coef is not c a y with 0 <= a <= 1, y = -1 for {classes.tolist()[0]!r} and +1 "
+            f"for {classes.tolist()[1]!r}. Give dual_coef_ of a binary fit, with its y and its weights (class weights too)."
         )
     pull = np.asarray(X.T @ pulls, dtype=np.float64)
     if not np.any(pull):

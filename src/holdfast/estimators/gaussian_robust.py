@@ -529,8 +529,10 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
             With two classes between 0 and 0.5; 0 where there is no noise. With an adversary, the largest probability that any
             of its covariances gives.
         """
+        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
+        _check_columns(X, metadata)
         scores = self.decision_function(X)
-        t = self._known_score_std(scores, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
+        t = self._known_score_std(scores, metadata)
         if scores.ndim == 1:
             return ndtr(-in_deviations(np.abs(scores), t))
         codes = predicted_codes(scores)
@@ -549,8 +551,9 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             More than two classes: the deviation of the predicted class's lead over each class, 0 for itself.
         """
-        scores = self.decision_function(X)
-        return self._known_score_std(scores, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
+        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
+        _check_columns(X, metadata)
+        return self._known_score_std(self.decision_function(X), metadata)
 
     @available_if(_is_proper)
     def predict_proba(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
@@ -566,8 +569,9 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         """
         scores = self.decision_function(X)
         scores = scores.reshape(len(scores), -1)
-        noise = self._stated_noise(len(scores), {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
-        loss = self._loss()
+        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
+        _check_columns(X, metadata)
+        noise, loss = self._stated_noise(len(scores), metadata), self._loss()
         squares = [np.zeros(()) if noise is None else np.square(noise.support(w)) for w in self.coef_]
         t = np.sqrt(np.mean(squares, axis=0))
         positive = np.column_stack([loss.evaluate(1.0 + score, t)[1] for score in scores.T])
@@ -587,7 +591,12 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
 
         A row's weight is the sum of its entries in \\|`dual_coef_`\\|; only for the perspective losses. 0 < share <= 1.
         """
-        check_is_fitted(self, "dual_coef_")
+        check_is_fitted(self)
+        if not hasattr(self, "dual_coef_"):
+            raise AttributeError(
+                f"{NAME}(loss={self.loss!r}).carrying_rows: there are no dual weights. They come with fit, not partial_fit, "
+                "and with the losses 'hinge', 'two_point', 'log2' and 'quadratic'."
+            )
         if number(share, f"{NAME}.carrying_rows(share", strictly=True) > 1:
             raise ValueError(f"{NAME}.carrying_rows(share={share!r}): a share is at most 1.")
         weight = np.abs(self.dual_coef_).sum(axis=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from numbers import Integral
 from typing import Any, Self
 
@@ -119,7 +120,21 @@ def noise_path(
         for fits in _followed(problems, steps, tol, model._max_iter(), report=reporter(verbose)):
             model._unpack(problems, fits)
             fitted.append((model.coef_, model.intercept_, model.objective_, model.lower_bound_, model.gap_))
-    return NoisePath(factors, *(np.array(column) for column in zip(*fitted, strict=True)))
+    path = NoisePath(factors, *(np.array(column) for column in zip(*fitted, strict=True)))
+    _warn_of_gaps(path.gaps, tol, stacklevel=3)
+    return path
+
+
+def _warn_of_gaps(gaps: Array, tol: float, stacklevel: int) -> None:
+    """Say how many fits are not certified, those apart for which no bound is known."""
+    bounded = gaps[np.isfinite(gaps)]
+    if short := int(np.count_nonzero(bounded > tol)):
+        warnings.warn(
+            f"{short} of {gaps.size} fits on the path are not certified to tol={tol:g}; the largest gap is "
+            f"{bounded.max():.2g}. Put the features on similar scales, raise max_iter, or raise tol.",
+            ConvergenceWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def _followed(
@@ -223,7 +238,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
         As in scikit-learn; a number means that many stratified folds.
     scoring : str or callable, default=None
         None: accuracy, expected under the known noise or under `deploy_noise`. Otherwise a scikit-learn scorer, which
-        sees the validation rows as they are.
+        sees the validation rows as they are, and their weights if its metric takes them.
     deploy_noise : float, default=None
         How noisy the rows will be at prediction. Known noise: the factor on it, at training and validation. Unknown: a
         multiple of `noise` under which validation rows are scored (None: as they are).
@@ -445,15 +460,14 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
             )
         noise = model._noise().at(_num_samples(X), model.n_features_in_, dict(zip(names, metadata, strict=True)))
         codes = np.searchsorted(model.classes_, y)
+        weighting = {} if sample_weight is None or not _takes_weights(scorer) else {"sample_weight": sample_weight}
         scores, gaps, coefs = [], [], []
         followed = _followed(problems, steps, tol, max_iter, solver, report)
         for (factor, _), fits in zip(steps, followed, strict=True):
             model._unpack(problems, fits)
             model.noise = _times(self.noise, factor)
             if scorer is not None:
-                scores.append(
-                    float(scorer(model, X, y, **({} if sample_weight is None else {"sample_weight": sample_weight})))
-                )
+                scores.append(float(scorer(model, X, y, **weighting)))
             else:
                 right = _right(model, model.decision_function(X), codes, None if exam is None else noise.scaled(exam))
                 scores.append(float(np.average(right, weights=sample_weight)))
@@ -483,14 +497,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
             "rank_test_score": rankdata(-mean, method="min").astype(np.int32),
             "max_gap": gaps.max(axis=0),
         }
-        bounded = gaps[np.isfinite(gaps)]
-        if short := int(np.count_nonzero(bounded > tol)):
-            warnings.warn(
-                f"{short} of {gaps.size} fits on the path are not certified to tol={tol:g}; the largest gap is "
-                f"{bounded.max():.2g}. Put the features on similar scales, raise max_iter, or raise tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        _warn_of_gaps(gaps, tol, stacklevel=5)
         return best
 
     def _noise(self) -> Any:
@@ -504,6 +511,11 @@ def _is_known(noise: Any) -> bool:
 
 def _times(noise: Any, factor: float) -> Any:
     return noise.times(factor) if isinstance(noise, GaussianNoise) else factor * noise
+
+
+def _takes_weights(scorer: Any) -> bool:
+    """Return whether a scorer's metric takes the rows' weights."""
+    return scorer is not None and "sample_weight" in signature(getattr(scorer, "_score_func", scorer)).parameters
 
 
 def _taken(values: Any, rows: NDArray[np.intp]) -> Any:

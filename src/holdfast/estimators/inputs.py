@@ -23,7 +23,7 @@ def class_codes(y: Any, name: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
     classes, codes = _two_classes(y) or np.unique(y, return_inverse=True)
     if len(classes) == 1:
         raise ValueError(
-            f"{name}.fit: y contains one class only, {classes[0]!r}. A classifier needs rows of two classes."
+            f"{name}.fit: y contains one class only, {classes.tolist()[0]!r}. A classifier needs rows of two classes."
         )
     return classes, codes.astype(np.intp, copy=False)
 
@@ -51,7 +51,7 @@ def row_weights(
         what = (
             "is zero for every row"
             if not np.any(totals)
-            else f"is zero for every row of class {classes[np.argmin(totals)]!r}"
+            else f"is zero for every row of class {classes.tolist()[np.argmin(totals)]!r}"
         )
         raise ValueError(f"{name}.fit: sample_weight {what}. Give some row of each class a positive weight.")
     return weights * _class_factors(class_weight, totals, classes, name)[codes]

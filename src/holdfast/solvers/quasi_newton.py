@@ -109,7 +109,8 @@ def _two_loops(gradient: Array, pairs: deque[tuple[Array, Array]], metric: Any) 
     if pairs:
         # the metric's size from the newest step, its shape from the metric
         change, bend = pairs[-1]
-        r *= (change @ bend) / (bend @ metric(bend))
+        size = float(bend @ metric(bend))
+        r *= (change @ bend) / size if 0 < size < np.inf else 1.0
     for (change, bend), amount in zip(pairs, reversed(amounts), strict=True):
         r += (amount - (bend @ r) / (change @ bend)) * change
     return r

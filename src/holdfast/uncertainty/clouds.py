@@ -10,7 +10,7 @@ from scipy import sparse
 
 from holdfast._core.uncertainty import Array, BoundSet, CommonSet
 
-MISSED = 1e-11
+MISSED = 1e-13
 """Share of a target that a least-squares split may miss by rounding."""
 
 
