@@ -26,7 +26,7 @@ mutants: .venv/dev
 	$(BIN)/python tests/mutants.py
 
 bench: .venv/dev
-	$(BIN)/python benchmarks/gaussian_dense.py
+	for name in dense sparse multiclass path sgd; do $(BIN)/python benchmarks/gaussian_$$name.py || exit 1; done
 
 format: .venv/dev
 	$(BIN)/ruff format .

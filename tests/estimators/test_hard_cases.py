@@ -1,5 +1,6 @@
 """Cases that once went wrong, each stated as the property it broke."""
 
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -190,3 +191,16 @@ def test_nothing_is_proved_from_exact_features_that_all_but_coincide(rng):
     with pytest.warns(ConvergenceWarning):
         model = GaussianRobustClassifier(GaussianNoise(std=[1.0, 0.0, 0.0]), loss="hinge").fit(X, y)
     assert model.lower_bound_ <= 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_a_million_rows_of_float32_take_less_than_a_gigabyte_beside_the_data(loss, rng):
+    X = rng.standard_normal(size=(1_000_000, 50), dtype=np.float32)
+    y = (X[:, :5].sum(axis=1) + rng.normal(size=len(X)) > 0.5).astype(int)
+    tracemalloc.start()
+    model = GaussianRobustClassifier(0.5, loss=loss).fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert model.gap_ <= 1e-6
+    assert peak < 1e9
