@@ -217,17 +217,23 @@ def _without_pull_on_exact_features(problem: MarginScaleProblem, a: Array, exact
 
     No budget can bear such a pull. The rows strictly between the bounds make up for it, each by its room to move.
     """
-    if problem.rows.n_samples * np.count_nonzero(exact) > LARGEST_EXACT:
+    Z = exact_columns(problem, exact)
+    if Z is None:
         return a
     c, y = problem.weights, problem.signs
-    Z = np.concatenate([block[:, exact] for _, block in problem.rows.dense_blocks()])
-    if problem.fit_intercept:
-        Z = np.column_stack([Z, np.ones(len(Z))])
     room = np.minimum(a, 1 - a)
     H = (Z * (c * room)[:, None]).T @ Z
     for _ in range(2):  # the second round removes the first one's rounding
         a = a - room * y * (Z @ solve_scaled(H, Z.T @ (c * a * y)))
     return np.clip(a, 0.0, 1.0)
+
+
+def exact_columns(problem: LinearProblem, exact: NDArray[np.bool_]) -> Array | None:
+    """Return the features without noise, and the intercept's ones where there is one; None where they are too many."""
+    if problem.rows.n_samples * np.count_nonzero(exact) > LARGEST_EXACT:
+        return None
+    Z = np.concatenate([block[:, exact] for _, block in problem.rows.dense_blocks()])
+    return np.column_stack([Z, np.ones(len(Z))]) if problem.fit_intercept else Z
 
 
 def _share(part: float, whole: float) -> float:

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import Curved, FiniteSum, Problem, Smooth
+from holdfast._core.problem import Composite, Curved, FiniteSum, Problem, Smooth
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import GAP_FLOOR
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.finite_sum import finite_sum
+from holdfast.counterpart.place import heavy_block
 
 View = TypeVar("View")
 WIDEST_METRIC = 1000
@@ -149,7 +150,12 @@ class LinearProblem(Problem):
         if kind is Curved and self.n_parameters > WIDEST_HESSIAN:
             return None
         # said rather than found out: looking for every member of a protocol takes longer than a small step
-        return cast(View, self) if kind in (Smooth, Curved) else super().view(kind)
+        return cast(View, self) if kind in (Smooth, Curved, Composite) else super().view(kind)
+
+    @cached_property
+    def heavy_block(self) -> tuple[Any, Any, Array]:
+        """The heaviest columns, some rows, and these columns of these rows; see `preconditioner` of a place."""
+        return heavy_block(self)
 
     def eased(self, delta: float) -> Self:
         """Return the problem with sets eased by `delta`, a noise on the score itself; itself at 0."""

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import Composite, ConeProgram
+from holdfast._core.problem import ConeProgram
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.cones import cone_program, is_conic
 from holdfast.counterpart.linear import WIDEST_METRIC, LinearProblem, View
-from holdfast.counterpart.place import MarginPlace, heavy_block
+from holdfast.counterpart.place import MarginPlace
 
 METRIC_ROWS = 20
 """Rows a parameter that are enough for a sample's Hessian to resemble that of all rows."""
@@ -92,11 +92,6 @@ class MarginScaleProblem(LinearProblem):
     def at(self, parameters: Array) -> MarginPlace:
         return MarginPlace(self, parameters)
 
-    @cached_property
-    def heavy_block(self) -> tuple[Any, Any, Array]:
-        """The heaviest columns, some rows, and these columns of these rows; see `preconditioner` of a place."""
-        return heavy_block(self)
-
     def hessian(self, parameters: Array) -> Array:
         w, b = self.split(parameters)
         u, t = self.target - self.signs * (self.rows.dot(w) + b), self.bound.support(w)
@@ -145,7 +140,7 @@ class MarginScaleProblem(LinearProblem):
     def view(self, kind: type[View]) -> View | None:
         if kind is ConeProgram:
             return cast(View, cone_program(self)) if is_conic(self) else None
-        return cast(View, self) if kind is Composite else super().view(kind)
+        return super().view(kind)
 
     def offers(self, kind: type) -> bool:
         return is_conic(self) if kind is ConeProgram else super().offers(kind)

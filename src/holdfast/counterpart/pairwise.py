@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, permutations
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,13 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import Composite
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
-from holdfast.counterpart.linear import WIDEST_METRIC, LinearProblem, View
+from holdfast.counterpart.linear import WIDEST_METRIC, LinearProblem
 from holdfast.counterpart.margin_scale import METRIC_ROWS, MarginScaleProblem
 from holdfast.counterpart.pairwise_place import PairwisePlace
-from holdfast.counterpart.place import heavy_block
 
 ALIKE = 1e-2
 """Root mean square of what two classes' scores differ by, features taken as independent, below which they may be the same."""
@@ -102,6 +100,10 @@ class PairwiseProblem(LinearProblem):
             table[own, other] = self.own_sets[k].support(W[k] - W[other])
         return table
 
+    def by_row(self, table: Array) -> Array:
+        """Return a table of scales or of their slopes with one row for each row of the data."""
+        return table[self.labels] if self.bound.is_common else table
+
     def directional_table(self, W: Array, V: Array) -> Array:
         """Return the slopes of `scale_table` along V, 0 for a row's own class."""
         table = np.zeros((self.n_classes if self.bound.is_common else len(self.labels), self.n_classes))
@@ -112,14 +114,6 @@ class PairwiseProblem(LinearProblem):
 
     def at(self, parameters: Array) -> PairwisePlace:
         return PairwisePlace(self, parameters)
-
-    @cached_property
-    def heavy_block(self) -> tuple[Any, Any, Array]:
-        """The heaviest columns, some rows, and these columns of these rows; see `preconditioner` of a place."""
-        return heavy_block(self)
-
-    def view(self, kind: type[View]) -> View | None:
-        return cast(View, self) if kind is Composite else super().view(kind)
 
     def scales(self, parameters: Array) -> Array:
         table = self.scale_table(self.split(parameters)[0])
@@ -320,8 +314,7 @@ class PairwiseProblem(LinearProblem):
         W, b = self.split(parameters)
         scores = self.rows.dot(np.ascontiguousarray(W.T)) + b
         u = 1.0 - scores[np.arange(len(scores)), self.labels][:, None] + scores
-        table = self.scale_table(W)
-        t = table[self.labels] if self.bound.is_common else table
+        t = self.by_row(self.scale_table(W))
         slopes = self.loss.evaluate(u.ravel(), t.ravel())[1].reshape(u.shape)
         return DualGuess(slopes, W, t, self.bound)
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from holdfast._core.loss import Array
 from holdfast._core.solution import DualGuess
 from holdfast.counterpart.certificate import (
-    LARGEST_EXACT,
     Certificate,
     Claim,
     Point,
     certificate,
     certified,
     dual_objective,
+    exact_columns,
     slopes_at_best_scale,
 )
 from holdfast.counterpart.pairwise import PairwiseProblem
@@ -42,8 +42,7 @@ def certificate_of_pairs(problem: PairwiseProblem, W: Array, b: Array, dual: Dua
     # what is common to all classes changes nothing but the rounding
     W, b = W - W.mean(axis=0), b - b.mean()
     scores = problem.rows.dot(np.ascontiguousarray(W.T))
-    table = problem.scale_table(W)
-    t = table[problem.labels] if problem.bound.is_common else table
+    t = problem.by_row(problem.scale_table(W))
     ray = _PairwiseRay(problem, scores, t, W, b)
     if dual is None:
         objective, slopes = slopes_at_best_scale(ray)
@@ -61,8 +60,7 @@ class _PairwiseRay:
         self.problem = problem
         self.leads = scores[np.arange(len(scores)), problem.labels][:, None] - scores
         self.t = t
-        centred = W - W.mean(axis=0)
-        self.ridge = 2 * problem.alpha * float(np.vdot(centred, centred))
+        self.ridge = 2 * problem.ridge(W)
         self.start = np.append(1.0, b[1:] - b[0]) if problem.fit_intercept else np.ones(1)
         self.weights = np.where(problem.labels[:, None] == np.arange(problem.n_classes), 0.0, problem.weights[:, None])
 
@@ -149,12 +147,10 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Arra
 
 def _without_pull_on_exact_features(problem: PairwiseProblem, a: Array, exact: NDArray[np.bool_]) -> Array:
     """Return dual weights near `a` that pull neither on features without noise nor on the intercepts; see the binary proof."""
-    if problem.rows.n_samples * np.count_nonzero(exact) > LARGEST_EXACT:
+    Z = exact_columns(problem, exact)
+    if Z is None:
         return a
     C, c = problem.n_classes, problem.weights
-    Z = np.concatenate([block[:, exact] for _, block in problem.rows.dense_blocks()])
-    if problem.fit_intercept:
-        Z = np.column_stack([Z, np.ones(len(Z))])
     foreign = problem.labels[:, None] != np.arange(C)
     room = np.where(foreign, np.minimum(a, 1 - a), 0.0)
     H = np.zeros((C, Z.shape[1], C, Z.shape[1]))

@@ -26,8 +26,7 @@ class PairCosts:
         self.problem = problem
         scores = scores + b
         u = 1.0 - scores[np.arange(len(scores)), problem.labels][:, None] + scores
-        table = problem.scale_table(W)
-        t = table[problem.labels] if problem.bound.is_common else table
+        t = problem.by_row(problem.scale_table(W))
         parts = problem.loss.derivatives(u.ravel(), t.ravel())
         c = np.where(problem.labels[:, None] == np.arange(problem.n_classes), 0.0, problem.weights[:, None])
         losses, self.slopes, self.scale_slopes, self.uu, self.ut, self.tt = (
@@ -171,7 +170,7 @@ class _ScaleAndStep(Problem):
 
     def _t_slopes(self, W: Array) -> Array:
         tables = [self.problem.directional_table(W, direction) for direction in (self.place.W, self.W)]
-        return np.stack([table[self.problem.labels] if self.problem.bound.is_common else table for table in tables])
+        return np.stack([self.problem.by_row(table) for table in tables])
 
     def _ridge(self) -> Array:
         centred = [V - V.mean(axis=0) for V in (self.place.W, self.W)]
