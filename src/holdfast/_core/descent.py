@@ -42,7 +42,7 @@ def lazy_steps(
     raw, moved, g, h, e = np.empty(K), np.empty(K), np.empty(K), np.empty(K), np.empty(K)
     u, scale, norm = np.empty(C - 1), np.empty(C - 1), np.empty(C - 1)
     value, slope_u, slope_t = np.empty(C - 1), np.empty(C - 1), np.empty(C - 1)
-    products(V, G)
+    product_with_transpose(V, V, G)
     for n in range(order.size):
         i = order[n]
         x, where, p = values[indptr[i] : indptr[i + 1]], indices[indptr[i] : indptr[i + 1]], labels[i] - first
@@ -104,7 +104,7 @@ def lazy_steps(
             add(x, where, e, U)
         else:
             fold(A, S, V, U, raw)
-            products(V, G)
+            product_with_transpose(V, V, G)
             add(x, where, g, V)
         total = 0.0
         for k in range(K):
@@ -251,16 +251,6 @@ def add(x, where, h, V):
                 V[k, where[j]] += factor * x[j]
 
 
-def products(V, G):
-    """Set G = V V'."""
-    for k in range(V.shape[0]):
-        for m in range(V.shape[0]):
-            total = 0.0
-            for j in range(V.shape[1]):
-                total += V[k, j] * V[m, j]
-            G[k, m] = total
-
-
 def multiply(A, x, out):
     """Set out = A x for a small matrix."""
     for k in range(A.shape[0]):
@@ -281,7 +271,7 @@ def product(A, B, out):
 
 
 def product_with_transpose(A, B, out):
-    """Set out = A B' for small matrices."""
+    """Set out = A B'."""
     for k in range(A.shape[0]):
         for m in range(B.shape[0]):
             total = 0.0
@@ -340,5 +330,5 @@ def fold(A, S, V, U, column):
             S[k, m] = 0.0
 
 
-HELPERS = (dots, add, products, multiply, product, product_with_transpose, solves, fold)
+HELPERS = (dots, add, multiply, product, product_with_transpose, solves, fold)
 """What the steps call, for `kernels` to compile along."""
