@@ -66,7 +66,7 @@ def uncertainty(request):
 def bound(uncertainty):
     """Every set, bound to 5 rows of 3 features."""
     chosen, metadata = uncertainty
-    return chosen.at(5, 3, metadata)
+    return chosen.at(np.zeros((5, 3)), metadata)
 
 
 @pytest.fixture(params=["itself", "eased"])
@@ -116,7 +116,7 @@ def make_problem():
         if np.isscalar(noise):
             noise = GaussianNoise(std=noise)
         if isinstance(noise, UncertaintySet):
-            noise = noise.at(rows.n_samples, rows.n_features, metadata or {})
+            noise = noise.at(X, metadata or {})
         weights = np.ones(len(y)) if weights is None else weights
         return MarginScaleProblem(rows, y, weights, loss, noise, **options)
 
@@ -155,7 +155,7 @@ def make_pairwise():
     def make(X, y, loss, noise=0.7, *, weights=None, metadata=None, **options):
         rows = rows_of(X)
         noise = GaussianNoise(std=noise) if np.isscalar(noise) else noise
-        bound = noise.at(rows.n_samples, rows.n_features, metadata or {})
+        bound = noise.at(X, metadata or {})
         return PairwiseProblem(rows, y, np.ones(len(y)) if weights is None else weights, loss, bound, **options)
 
     return make

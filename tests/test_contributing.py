@@ -68,7 +68,7 @@ def test_examples_of_the_page_are_true(toys):
 
 def test_page_quotes_the_error_that_is_raised(toys):
     with pytest.raises(ValueError, match="step must be") as caught:
-        toys.RoundingNoise(step=-1).at(5, 3, {})
+        toys.RoundingNoise(step=-1).at(np.zeros((5, 3)), {})
     assert f"`{caught.value}`" in PAGE
 
 
@@ -112,7 +112,7 @@ def test_set_states_the_deviation_of_rounding_errors(toys, rng):
     step, w = np.array([0.5, 0.0, 2.0]), rng.normal(size=3)
     X = 10 * rng.normal(size=(200_000, 3))
     rounded = np.where(step > 0, step * np.round(X / np.where(step > 0, step, 1)), X)
-    support = toys.RoundingNoise(step).at(len(X), 3, {}).support(w)
+    support = toys.RoundingNoise(step).at(np.zeros((len(X), 3)), {}).support(w)
     assert np.std((rounded - X) @ w) == pytest.approx(float(support), rel=0.01)
 
 

@@ -244,16 +244,11 @@ def test_norm_of_the_factors_is_the_support_of_a_conic_set(bound, directions):
         assert_allclose(norms, _supports(bound, w), rtol=1e-12)
 
 
-def _shares(bound, budgets, w):
-    """What each row bears along w for its budget to be just enough."""
-    return budgets / bound.support(w)
-
-
 def test_demand_is_enough_for_a_split_of_the_target(bound, rng):
     for _ in range(3):
         w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
         target = bound.adjoint(rng.normal(size=3), rng.uniform(size=5))
-        demand = np.asarray(bound.demand(target, _shares(bound, budgets, w)))
+        demand = np.asarray(bound.demand(target, budgets, bound.support(w)))
         assert np.all(np.isfinite(demand))
         shares = np.broadcast_to(demand / 5, 5) if bound.is_common else demand
         assert _best_split(bound, target, shares * (1 + 1e-7)) <= 1e-6
@@ -262,7 +257,7 @@ def test_demand_is_enough_for_a_split_of_the_target(bound, rng):
 def test_common_sets_demand_no_more_than_needed(bound, rng):
     w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
     target = bound.adjoint(rng.normal(size=3), rng.uniform(size=5))
-    demand = bound.demand(target, _shares(bound, budgets, w))
+    demand = bound.demand(target, budgets, bound.support(w))
     if bound.is_common:
         assert np.shape(demand) == ()
         assert _best_split(bound, target, np.full(5, 0.99 * float(demand) / 5)) > 1e-4
@@ -272,7 +267,7 @@ def test_common_sets_demand_no_more_than_needed(bound, rng):
 
 def test_demand_for_the_sum_of_maximizers_is_the_budgets(bound, rng):
     w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
-    demand = bound.demand(bound.adjoint(w, budgets), _shares(bound, budgets, w))
+    demand = bound.demand(bound.adjoint(w, budgets), budgets, bound.support(w))
     assert_allclose(demand, budgets.sum() if bound.is_common else budgets, rtol=1e-9)
 
 
@@ -280,20 +275,21 @@ def test_target_that_no_multiple_reaches_has_an_infinite_demand(bound, rng):
     target = rng.normal(size=3)
     together = np.concatenate([_by_row(bound.maximizer(w)) for w in rng.normal(size=(10, 3))])
     reachable = np.linalg.matrix_rank(together) == 3
-    demand = bound.demand(target, np.ones(5))
+    demand = bound.demand(target, np.ones(5), np.ones(5))
     assert np.all(np.isfinite(demand)) == reachable
 
 
-def test_shortfall_bounds_the_distance_and_vanishes_at_the_sum_of_maximizers(smooth_bound, bound, rng):
+def test_remainder_bounds_the_distance_and_vanishes_at_the_sum_of_maximizers(smooth_bound, bound, rng):
     for _ in range(3):
         w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
         target = 3 * rng.normal(size=3)
         distance = _best_split(bound, target, budgets)
-        assert smooth_bound.shortfall(target, budgets, _shares(smooth_bound, budgets, w), w) >= distance - 1e-6
+        missed = np.linalg.norm(smooth_bound.remainder(target, budgets, smooth_bound.support(w), w))
+        assert missed >= distance - 1e-6
         # the sum of the maximizers is one point, so no claim beyond its distance is made
         own = np.linalg.norm(target - smooth_bound.adjoint(w, budgets))
-        assert smooth_bound.shortfall(target, budgets, _shares(smooth_bound, budgets, w), w) <= own * (1 + 1e-12)
-        assert bound.shortfall(bound.adjoint(w, budgets), budgets, _shares(bound, budgets, w), w) <= 1e-13
+        assert missed <= own * (1 + 1e-12)
+        assert_allclose(bound.remainder(bound.adjoint(w, budgets), budgets, bound.support(w), w), 0, atol=1e-13)
 
 
 def test_taking_rows_takes_their_supports(smooth_bound, rng):
@@ -310,7 +306,7 @@ def test_scaling_a_set_scales_its_support(smooth_bound, rng):
 
 def test_no_covariance_of_given_trace_or_norm_makes_a_score_noisier_than_its_multiple_of_the_identity(rng):
     sigma, w = 0.7, rng.normal(size=4)
-    support = GaussianNoise(std=sigma).at(6, 4, {}).support(w)
+    support = GaussianNoise(std=sigma).at(np.zeros((6, 4)), {}).support(w)
     sizes = (np.trace, lambda S: np.linalg.norm(S, 2), np.linalg.norm)
     for _ in range(500):
         F = rng.normal(size=(4, rng.integers(1, 5)))

@@ -255,7 +255,7 @@ def test_scaling_features_and_noise_together_rescales_the_weights(perspective, t
 def test_optimum_of_the_cone_program_is_the_optimum_of_the_problem(loss, uncertainty, make_problem, rng):
     noise, metadata = uncertainty
     X, y = rng.normal(size=(5, 3)), np.array([1.0, -1, 1, 1, -1])
-    if not noise.at(5, 3, metadata).is_conic:
+    if not noise.at(np.zeros((5, 3)), metadata).is_conic:
         with pytest.raises(ValueError, match="ConeProgram"):
             solve(make_problem(X, y, loss, noise, metadata=metadata), "clarabel")
         return

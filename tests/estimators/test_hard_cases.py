@@ -66,14 +66,14 @@ def test_two_points_at_next_to_no_noise_are_fitted():
 
 def test_covariance_of_features_on_very_different_scales_keeps_all_noise(rng):
     w = np.array([0.0, 1.0])
-    cloud = GaussianNoise(cov=np.diag([1e10, 1e-6])).at(3, 2, {})
+    cloud = GaussianNoise(cov=np.diag([1e10, 1e-6])).at(np.zeros((3, 2)), {})
     assert_allclose(cloud.support(w), 1e-3)
-    rows = GaussianNoise().at(3, 2, {"X_cov": np.broadcast_to(np.diag([1e10, 1e-6]), (3, 2, 2))})
+    rows = GaussianNoise().at(np.zeros((3, 2)), {"X_cov": np.broadcast_to(np.diag([1e10, 1e-6]), (3, 2, 2))})
     assert_allclose(rows.support(w), 1e-3)
     with pytest.raises(ValueError, match="indefinite"):
-        GaussianNoise(cov=[[1e10, 0], [0, -1e-6]]).at(3, 2, {})
+        GaussianNoise(cov=[[1e10, 0], [0, -1e-6]]).at(np.zeros((3, 2)), {})
     with pytest.raises(ValueError, match="indefinite"):
-        GaussianNoise(cov=[[1.0, 0.5], [0.5, 0.0]]).at(3, 2, {})
+        GaussianNoise(cov=[[1.0, 0.5], [0.5, 0.0]]).at(np.zeros((3, 2)), {})
 
 
 @pytest.mark.parametrize("share", [1e-6, 1e-9, 1e-13])

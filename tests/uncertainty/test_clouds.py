@@ -31,9 +31,9 @@ def _everything(bound, w, X, rng):
         "adjoint": bound.adjoint(w, r),
         "curvature": bound.curvature(w, first, second),
         "cross": bound.cross(w, rows_of(X), r),
-        "demand": bound.demand(target, first),
-        "out of reach": bound.demand(np.ones(6), first),
-        "shortfall": bound.shortfall(3 * target, first, 0.5 * first, w),
+        "demand": bound.demand(target, first, np.ones(40)),
+        "out of reach": bound.demand(np.ones(6), first, np.ones(40)),
+        "remainder": bound.remainder(3 * target, first, 2 * np.ones(40), w),
         "exact": bound.exact_features(6),
         "scaled": bound.scaled(3.0).support(w),
         "taken": bound.take(np.array([9, 7, 0])).support(w),
@@ -80,8 +80,8 @@ def test_deviations_of_any_size_keep_their_digits(kind, stds, rng):
         shares = np.abs(r)
         target = plain.adjoint(w, shares)
         sizes = np.full(6, np.linalg.norm(target))
-        demand = plain.demand(target, shares, sizes)
-        assert_allclose(bound.demand(target * scale, shares, sizes * scale), demand, rtol=1e-12)
+        demand = plain.demand(target, shares, np.ones(40), sizes)
+        assert_allclose(bound.demand(target * scale, shares, np.ones(40), sizes * scale), demand, rtol=1e-12)
     for scale in (1e-200, 1e200):
         assert_allclose(DiagonalClouds.of(kind(scale * stds)).support(w), scale * plain.support(w), rtol=1e-12)
 
@@ -108,7 +108,7 @@ def test_entries_stored_in_parts_are_added_before_they_are_judged():
     parts = sparse.coo_array(([5.0, -2.0, 4.0], ([0, 0, 1], [1, 1, 0])), shape=(2, 2))
     raw = sparse.csr_array((np.array([5.0, -2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
     for stds in (parts, raw):
-        assert_allclose(GaussianNoise().at(2, 2, {"X_std": stds}).support(np.ones(2)), [3.0, 4.0])
+        assert_allclose(GaussianNoise().at(np.zeros((2, 2)), {"X_std": stds}).support(np.ones(2)), [3.0, 4.0])
     assert raw.nnz == 3
 
 
@@ -118,11 +118,11 @@ def test_sparse_deviations_are_never_made_dense(rng):
     rows = rows_of(stds.copy())
     w, r = rng.normal(size=d), rng.uniform(size=n)
     tracemalloc.start()
-    bound = GaussianNoise(2.0).at(n, d, {"X_std": stds})
+    bound = GaussianNoise(2.0).at(stds, {"X_std": stds})
     bound.adjoint(w, r)
     bound.curvature(w, r, r)
     bound.cross(w, rows, r)
-    bound.demand(w, r)
+    bound.demand(w, r, np.ones(n))
     bound.exact_features(d)
     bound.take(slice(0, n, 3)).support(w)
     peak = tracemalloc.get_traced_memory()[1]

@@ -17,7 +17,7 @@ def _random_covariance(rng, d):
 
 def test_no_covariance_with_the_given_marginals_beats_the_box_and_full_correlation_attains_it(rng):
     std, w = np.array([0.5, 0.1, 2.0, 1.0]), rng.normal(size=4)
-    t = GaussianNoise(std, adversary="marginals").at(6, 4, {}).support(w)
+    t = GaussianNoise(std, adversary="marginals").at(np.zeros((6, 4)), {}).support(w)
     for _ in range(500):
         S = _random_covariance(rng, 4)
         S *= np.outer(std, std) / np.sqrt(np.outer(np.diag(S), np.diag(S)))
@@ -28,7 +28,7 @@ def test_no_covariance_with_the_given_marginals_beats_the_box_and_full_correlati
 
 def test_no_diagonal_covariance_of_given_trace_beats_the_diamond_and_one_feature_attains_it(rng):
     sigma, w = 0.7, rng.normal(size=4)
-    t = GaussianNoise(sigma, adversary="diagonal").at(6, 4, {}).support(w)
+    t = GaussianNoise(sigma, adversary="diagonal").at(np.zeros((6, 4)), {}).support(w)
     for _ in range(500):
         assert w @ np.diag(sigma**2 * rng.dirichlet(np.ones(4))) @ w <= t**2 * (1 + 1e-12)
     worst = np.zeros((4, 4))
@@ -40,13 +40,14 @@ def test_adversaries_are_ordered_by_what_they_may_choose(rng):
     for _ in range(20):
         w = rng.normal(size=5)
         diagonal, trace, marginals = (
-            GaussianNoise(0.3, adversary=name).at(4, 5, {}).support(w) for name in ("diagonal", "trace", "marginals")
+            GaussianNoise(0.3, adversary=name).at(np.zeros((4, 5)), {}).support(w)
+            for name in ("diagonal", "trace", "marginals")
         )
         assert diagonal <= trace <= marginals <= np.sqrt(5) * trace * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("budgets", [np.array([0.01, 0.02]), np.array([0.3, 0.5]), np.array([10.0, 20.0])])
-def test_shortfall_is_the_exact_distance(budgets, rng):
+def test_remainder_is_the_exact_distance(budgets, rng):
     target = rng.normal(size=6)
     v = cp.Variable(6)
     widths = rng.uniform(0, 2, size=6)
@@ -57,7 +58,8 @@ def test_shortfall_is_the_exact_distance(budgets, rng):
     for bound, limit in cases:
         problem = cp.Problem(cp.Minimize(cp.norm(v - target)), [limit])
         distance = problem.solve(solver=cp.CLARABEL)
-        assert bound.shortfall(target, budgets, budgets, target) == pytest.approx(distance, abs=1e-7)
+        missed = bound.remainder(target, budgets, np.ones(2), target)
+        assert np.linalg.norm(missed) == pytest.approx(distance, abs=1e-7)
 
 
 def test_gauge_is_the_dual_norm_and_infinite_where_a_feature_without_noise_is_pulled():
@@ -89,43 +91,45 @@ def test_eased_polytopes_are_silent_and_finite_whatever_the_scales(bound):
 def test_unknown_adversary_is_refused_with_the_known_ones():
     for name in ("worst", 3, None):
         with pytest.raises(ValueError, match="'trace', 'diagonal', 'marginals'"):
-            GaussianNoise(0.5, adversary=name).at(4, 2, {})
+            GaussianNoise(0.5, adversary=name).at(np.zeros((4, 2)), {})
 
 
 @pytest.mark.parametrize("name", ["diagonal", "marginals"])
 def test_adversary_leaves_no_place_for_a_known_covariance(name):
     for known in ({"cov": np.eye(2)}, {"factor": np.eye(2)}):
         with pytest.raises(ValueError, match=f"adversary='{name}'.*together with {next(iter(known))}.*Give std alone"):
-            GaussianNoise(adversary=name, **known).at(4, 2, {})
+            GaussianNoise(adversary=name, **known).at(np.zeros((4, 2)), {})
     for key, own in (
         ("X_std", np.ones((4, 2))),
         ("X_std", sparse.csr_array(np.ones((4, 2)))),
         ("X_cov", np.ones((4, 2, 2))),
     ):
         with pytest.raises(ValueError, match=f"together with {key}"):
-            GaussianNoise(1.0, adversary=name).at(4, 2, {key: own})
+            GaussianNoise(1.0, adversary=name).at(np.zeros((4, 2)), {key: own})
     with pytest.raises(ValueError, match="states no noise"):
-        GaussianNoise(adversary=name).at(4, 2, {})
+        GaussianNoise(adversary=name).at(np.zeros((4, 2)), {})
 
 
 def test_diagonal_adversary_takes_one_number_and_says_where_more_belong():
     with pytest.raises(ValueError, match=r"std=\[0.5, 1.0\].*'marginals'"):
-        GaussianNoise([0.5, 1.0], adversary="diagonal").at(4, 2, {})
+        GaussianNoise([0.5, 1.0], adversary="diagonal").at(np.zeros((4, 2)), {})
 
 
 @pytest.mark.parametrize("name", ["diagonal", "marginals"])
 def test_std_of_an_adversary_is_checked_like_any_other(name):
     for wrong in (-1.0, np.nan):
         with pytest.raises(ValueError, match="std"):
-            GaussianNoise(wrong, adversary=name).at(4, 2, {})
+            GaussianNoise(wrong, adversary=name).at(np.zeros((4, 2)), {})
     with pytest.raises(ValueError, match="shape"):
-        GaussianNoise([1.0, 2, 3], adversary="marginals").at(4, 2, {})
+        GaussianNoise([1.0, 2, 3], adversary="marginals").at(np.zeros((4, 2)), {})
 
 
 def test_trace_adversary_is_the_default_and_changes_nothing(rng):
     w = rng.normal(size=3)
     for options in ({"std": 0.4}, {"std": [1.0, 2, 3]}, {"cov": np.eye(3)}):
-        plain, named = (GaussianNoise(**options, **more).at(5, 3, {}) for more in ({}, {"adversary": "trace"}))
+        plain, named = (
+            GaussianNoise(**options, **more).at(np.zeros((5, 3)), {}) for more in ({}, {"adversary": "trace"})
+        )
         assert plain.support(w) == named.support(w)
 
 

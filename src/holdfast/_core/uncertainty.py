@@ -21,8 +21,8 @@ class UncertaintySet(Parameters, ABC):
     """Names of the per-row arguments of ``fit`` that this set understands."""
 
     @abstractmethod
-    def at(self, n_samples: int, n_features: int, metadata: Mapping[str, Any]) -> BoundSet:
-        """Return the set bound to rows, after checking that its numbers make sense there."""
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+        """Return the set bound to the rows of X, an array or a sparse matrix, after checking that its numbers make sense."""
 
     @classmethod
     @abstractmethod
@@ -82,20 +82,20 @@ class BoundSet(ABC):
         """Return sum_i r_i x_i maximizer_i(w)', shape (n_features, n_features)."""
 
     @abstractmethod
-    def demand(self, target: Array, shares: Array, sizes: Array | None = None) -> Array:
+    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         r"""Return how much of each set it takes to reach `target`: :math:`\rho_i` with target in :math:`\sum_i \rho_i S_i`.
 
-        Any split of the target over the rows will do; `shares`, one number >= 0 a row, say how it is to be borne. Common
-        sets pool the rows and return one number. inf where no split exists; what is missed is put down to rounding by
-        the `sizes` of the sums that the target's entries came from.
+        Any split of the target over the rows will do; one that needs no more than `budgets`, where the sets' supports are
+        about `scale`, is wanted. Common sets pool the rows and return one number. inf where no split exists; what is
+        missed is put down to rounding by the `sizes` of the sums that the target's entries came from.
         """
 
     @abstractmethod
-    def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
-        r"""Return the l2 distance from `target` to some point of :math:`\sum_i` budgets_i :math:`S_i` close to it.
+    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        r"""Return `target` less some point of :math:`\sum_i` budgets_i :math:`S_i` close to it.
 
-        Unless a better one is known that point is :math:`\sum_i` shares_i * t_i(direction) * maximizer_i(direction); the caller
-        sees to shares_i * t_i(direction) <= budgets_i.
+        Unless a better one is known that point is :math:`\sum_i` budgets_i * t_i(direction) / scale_i * maximizer_i(direction);
+        the caller sees to t_i(direction) <= scale_i.
         """
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
@@ -170,7 +170,7 @@ class CommonSet(BoundSet):
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         return np.array([self.gauge(point) <= 1 + slack for point in np.atleast_2d(points)])
 
-    def demand(self, target: Array, shares: Array, sizes: Array | None = None) -> Array:
+    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         return np.array(self.gauge(target, sizes))
 
     def take(self, rows: Any) -> Self:
@@ -228,11 +228,11 @@ class EasedSet(BoundSet):
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         return self.base.contains(points, slack=slack)
 
-    def demand(self, target: Array, shares: Array, sizes: Array | None = None) -> Array:
-        return self.base.demand(target, shares, sizes)
+    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+        return self.base.demand(target, budgets, scale, sizes)
 
-    def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
-        return self.base.shortfall(target, budgets, shares, direction)
+    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        return self.base.remainder(target, budgets, scale, direction)
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return self.base.exact_features(n_features)

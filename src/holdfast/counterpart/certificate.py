@@ -15,7 +15,7 @@ from holdfast._core.solution import DualGuess
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.linear import LinearProblem
 from holdfast.counterpart.margin_scale import MarginScaleProblem
-from holdfast.uncertainty.clouds import ratio, solve_scaled
+from holdfast.uncertainty.clouds import solve_scaled
 
 LARGEST_EXACT = 5e7
 """Entries of the features without noise up to which a pull on them is corrected (400 MB)."""
@@ -267,7 +267,7 @@ def largest_share(loss: Loss, claims: Sequence[Claim]) -> float:
     demands, commons = [], []
     for claim, budgets in zip(claims, full, strict=True):
         bound = claim.bound()
-        demands.append(bound.demand(claim.target, ratio(budgets, claim.scale), claim.sizes))
+        demands.append(bound.demand(claim.target, budgets, claim.scale, claim.sizes))
         commons.append(bound.is_common)
     demand = np.concatenate([np.atleast_1d(d) for d in demands])
     if not np.all(np.isfinite(demand)):
@@ -315,9 +315,8 @@ def dual_objective(loss: Loss, claims: Sequence[Claim]) -> tuple[float, float]:
         penalty = 0.0
         for claim in claims:
             budgets = claim.weights * loss.dual_scale(k * claim.slopes)
-            shares = ratio(budgets, claim.scale)
-            missed = claim.bound().shortfall(k * claim.target, budgets, shares, claim.direction)
-            penalty += missed**2 / (2 * claim.alpha)
+            missed = claim.bound().remainder(k * claim.target, budgets, claim.scale, claim.direction)
+            penalty += float(missed @ missed) / (2 * claim.alpha)
         return value(k) - penalty
 
     if claims[0].alpha == 0:
@@ -354,7 +353,7 @@ def _strong_convexity_bound(
     if alpha == 0:
         return objective, -np.inf, pull
     budgets = c * scale_slope
-    missed = problem.bound.shortfall(V, budgets, ratio(budgets, t), guess.direction)
+    missed = problem.bound.remainder(V, budgets, t, guess.direction)
     leftover = 0.0
     if problem.fit_intercept:
         # The optimum's losses add up to at most the objective, and each is at least u - 1 = -y(w'x + b).
@@ -363,7 +362,7 @@ def _strong_convexity_bound(
         farthest = max((objective + reach * rows_norm) / weight for weight in problem.class_weights())
         leftover = abs(float(np.sum(c * y * slope))) * (abs(b) + farthest)
     tangents = float(np.sum(c * (value + slope * (1.0 - u) - scale_slope * t)))
-    return objective, tangents - missed**2 / (2 * alpha) - leftover, pull
+    return objective, tangents - float(missed @ missed) / (2 * alpha) - leftover, pull
 
 
 def _best_intercept(problem: MarginScaleProblem, scores: Array, t: Array, b: float) -> float:

@@ -114,7 +114,7 @@ def _provable(problem: MarginScaleProblem, dual: Array) -> float:
     budgets = problem.weights * problem.loss.dual_scale(dual)
     V = problem.rows.transpose_dot(problem.weights * dual * problem.signs)
     total = float(np.sum(budgets))
-    return float(problem.bound.demand(V, budgets)) / total if total > 0 else np.inf
+    return float(problem.bound.demand(V, budgets, np.ones(()))) / total if total > 0 else np.inf
 
 
 def _bisected_factor(problem: MarginScaleProblem) -> float:

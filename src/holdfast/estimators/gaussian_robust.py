@@ -327,7 +327,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         X, y = validate_data(self, X, y, **options)
         codes = known_codes(y, known, NAME)
         weights = part_weights(sample_weight, self.class_weight, X, codes, known, NAME)
-        bound = self._bound(loss, X.shape, {"X_std": X_std})
+        bound = self._bound(loss, X, {"X_std": X_std})
         problems = self._made(X, codes, weights, loss, bound, alpha, len(known))
         solver: SGD = SGD() if self.solver in (None, SGD.name) else self.solver
         pick(problems[0], solver)
@@ -354,7 +354,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         self.classes_, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, self.class_weight, X, codes, self.classes_, NAME)
-        bound = self._bound(loss, X.shape, metadata)
+        bound = self._bound(loss, X, metadata)
         return self._made(X, codes, weights, loss, bound, alpha, len(self.classes_))
 
     def _made(
@@ -370,14 +370,14 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
             for k in positives
         ]
 
-    def _bound(self, loss: Loss, shape: tuple[int, int], metadata: dict[str, Any]) -> BoundSet:
+    def _bound(self, loss: Loss, X: Any, metadata: dict[str, Any]) -> BoundSet:
         """Return the noise bound to rows, after checking that the loss has a use for it."""
         noise = self._noise()
         for name in metadata:
             if metadata[name] is not None and name not in noise.metadata:
                 raise ValueError(f"{NAME}(noise={noise!r}).fit(..., {name}=...): this noise does not take {name}.")
-        bound = noise.at(*shape, metadata)
-        if loss.is_homogeneous and np.all(bound.exact_features(shape[1])):
+        bound = noise.at(X, metadata)
+        if loss.is_homogeneous and np.all(bound.exact_features(X.shape[1])):
             raise ValueError(
                 f"{NAME}(noise={self.noise!r}, loss={self.loss!r}): without noise this loss is the plain hinge. "
                 "Give noise > 0 (it multiplies X_std and the like), or use sklearn.svm.LinearSVC. "
@@ -628,9 +628,10 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
 
     def _stated_noise(self, n_samples: int, metadata: dict[str, Any]) -> BoundSet | None:
         """Return the rows' noise, or None where it is known to differ by row and is not given."""
+        shape = np.broadcast_to(0.0, (n_samples, self.coef_.shape[1]))
         if any(value is not None for value in metadata.values()):
-            return GaussianNoise().at(n_samples, self.coef_.shape[1], metadata)
-        return None if self.row_noise_ else self._noise().at(n_samples, self.coef_.shape[1], {})
+            return GaussianNoise().at(shape, metadata)
+        return None if self.row_noise_ else self._noise().at(shape, {})
 
 
 def predicted_codes(scores: Array) -> NDArray[np.intp]:

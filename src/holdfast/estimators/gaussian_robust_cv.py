@@ -458,7 +458,9 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
                 f"{NAME}(cv={self.cv!r:.80}): sample_weight is zero for all validation rows of a fold. Use fewer folds, or "
                 "leave out rows of weight zero."
             )
-        noise = model._noise().at(_num_samples(X), model.n_features_in_, dict(zip(names, metadata, strict=True)))
+        noise = model._noise().at(
+            np.broadcast_to(0.0, (_num_samples(X), model.n_features_in_)), dict(zip(names, metadata, strict=True))
+        )
         codes = np.searchsorted(model.classes_, y)
         weighting = {} if sample_weight is None or not _takes_weights(scorer) else {"sample_weight": sample_weight}
         scores, gaps, coefs = [], [], []

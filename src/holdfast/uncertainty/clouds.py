@@ -86,10 +86,11 @@ class CommonCloud(CommonSet):
             v = ratio(target, np.broadcast_to(self.factor, target.shape))
         return np.inf if np.any(np.abs(target - self.spread(v)) > MISSED * sizes) else float(norm(v))
 
-    def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
+    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         if self.factor.ndim == 0:
-            return max(float(norm(target) - self.factor * np.sum(budgets)), 0.0)
-        return float(norm(target - self.adjoint(direction, shares * self.support(direction))))
+            size = norm(target)
+            return target * float(ratio(max(size - self.factor * np.sum(budgets), 0.0), size))
+        return _along(self, target, budgets, scale, direction)
 
     def deviations(self) -> Array | None:
         return self.factor if self.factor.ndim < 2 else None
@@ -115,8 +116,8 @@ class RowClouds(BoundSet):
 
     is_conic = True
 
-    def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
-        return float(norm(target - self.adjoint(direction, shares * self.support(direction))))
+    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        return _along(self, target, budgets, scale, direction)
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         factors = self.factors_of_support(np.shape(points)[-1])
@@ -195,8 +196,9 @@ class DiagonalClouds(RowClouds):
         points = _scaled(self._points(w), r)
         return _dense(sum(block.T @ points[part] for part, block in rows.blocks())) * self.units
 
-    def demand(self, target: Array, shares: Array, sizes: Array | None = None) -> Array:
+    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         # q_i = shares_i C_i v with the v that makes them add up to the target
+        shares = ratio(budgets, scale)
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         pooled = self.squares.T @ shares
         if np.any((np.abs(target) > MISSED * sizes)[self.units * pooled == 0]):
@@ -272,8 +274,9 @@ class FactorClouds(RowClouds):
             [block.T @ (r[part, None] * self.maximizer(w, part)) for part, block in rows.dense_blocks()], axis=0
         )
 
-    def demand(self, target: Array, shares: Array, sizes: Array | None = None) -> Array:
+    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         # q_i = shares_i C_i v with the v that makes them add up to the target
+        shares = ratio(budgets, scale)
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         pooled = self.covariance(shares)
         v = solve_scaled(pooled, target)
@@ -296,6 +299,11 @@ class FactorClouds(RowClouds):
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         v = _ball(rng, (n_draws, len(self.factors), self.factors.shape[-1]))
         return np.einsum("nij,dnj->dni", self.factors, v)
+
+
+def _along(bound: BoundSet, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    """Return what the maximizers along a direction leave of the target."""
+    return target - bound.adjoint(direction, ratio(budgets, scale) * bound.support(direction))
 
 
 def _scaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:

@@ -48,10 +48,10 @@ class GaussianNoise(UncertaintySet):
 
     Examples
     --------
-    >>> noise = GaussianNoise(std=[0.5, 0.0]).at(n_samples=4, n_features=2, metadata={})
+    >>> noise = GaussianNoise(std=[0.5, 0.0]).at(np.zeros((4, 2)), metadata={})
     >>> noise.support(np.array([3.0, -1.0]))
     np.float64(1.5)
-    >>> noise = GaussianNoise(std=[0.5, 2.0], adversary="marginals").at(n_samples=4, n_features=2, metadata={})
+    >>> noise = GaussianNoise(std=[0.5, 2.0], adversary="marginals").at(np.zeros((4, 2)), metadata={})
     >>> float(noise.support(np.array([3.0, -1.0])))
     3.5
     """
@@ -64,7 +64,8 @@ class GaussianNoise(UncertaintySet):
         self.factor = factor
         self.adversary = adversary
 
-    def at(self, n_samples: int, n_features: int, metadata: Mapping[str, Any]) -> BoundSet:
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+        n_samples, n_features = X.shape
         common = {name: getattr(self, name) for name in ("std", "cov", "factor") if getattr(self, name) is not None}
         own = {name: value for name, value in metadata.items() if value is not None}
         for stated in (common, own):

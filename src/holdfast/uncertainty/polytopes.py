@@ -43,8 +43,8 @@ class CommonBox(CommonSet):
             return np.inf
         return float(np.max(ratio(np.abs(target), widths), initial=0.0))
 
-    def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
-        return float(norm(np.maximum(np.abs(target) - np.sum(budgets) * self.widths, 0.0)))
+    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        return np.copysign(np.maximum(np.abs(target) - np.sum(budgets) * self.widths, 0.0), target)
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return np.broadcast_to(self.widths == 0, n_features)
@@ -97,11 +97,11 @@ class CommonDiamond(CommonSet):
             return np.inf if np.any(np.abs(target) > MISSED * sizes) else 0.0
         return float(np.sum(np.abs(target)) / self.radius)
 
-    def shortfall(self, target: Array, budgets: Array, shares: Array, direction: Array) -> float:
+    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         # the projection on an l1 ball cuts all entries by the same amount: (sum of the k largest - size) / k at the right k
         size, falling = self.radius * float(np.sum(budgets)), np.sort(np.abs(target))[::-1]
         cut = np.max((np.cumsum(falling) - size) / np.arange(1, len(target) + 1))
-        return float(norm(np.minimum(falling, max(cut, 0.0))))
+        return np.clip(target, -max(cut, 0.0), max(cut, 0.0))
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return np.full(n_features, self.radius == 0)
