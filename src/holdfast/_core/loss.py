@@ -33,12 +33,21 @@ class Loss(Parameters, ABC):
         Whether a row costs the same alone as among others, so that a pass may go block by block.
     is_proper : bool
         Whether the slope in u at u = 1 + f is the probability of the positive class at score f.
+    is_worst_case : bool
+        Whether it is a loss at the worst point of a set, a function of u + t: it then rises with t even at t = 0.
+    is_smooth : bool
+        Whether its slopes are continuous for t > 0.
+    dual_limit : float
+        The largest slope in u.
     """
 
     is_homogeneous = False
     has_dual = False
     is_rowwise = True
     is_proper = False
+    is_worst_case = False
+    is_smooth = True
+    dual_limit = 1.0
 
     @abstractmethod
     def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
@@ -63,6 +72,25 @@ class Loss(Parameters, ABC):
     def dual_scale(self, a: Array) -> Array:
         r"""Return the part :math:`p(a)` of the conjugate form :math:`\ell(u,t) = \max_a\, a(u-1) + v(a) + p(a)\,t`."""
         raise NotImplementedError(f"{type(self).__name__} has no known dual form.")
+
+    def dual_slope(self, a: Array) -> Array:
+        """Return v'(a) for 0 < a < `dual_limit`; only for worst cases, where p(a) is linear."""
+        raise NotImplementedError(f"{type(self).__name__} has no known dual form.")
+
+    def dual_bend(self, a: Array) -> Array:
+        """Return v''(a) for 0 < a < `dual_limit`; only for worst cases, where p(a) is linear."""
+        raise NotImplementedError(f"{type(self).__name__} has no known dual form.")
+
+    def eased(self, delta: float) -> Loss:
+        r"""Return a smooth loss above this one, by :math:`\delta/4` at most; itself where it is smooth.
+
+        The slopes of an eased loss are slopes of the loss itself at points nearby, and so fit for its dual.
+        """
+        return self
+
+    def averaged(self) -> Loss:
+        """Return the expectation of this loss, of the plain deficit, under Gaussian noise of deviation t on the score."""
+        raise NotImplementedError(f"{type(self).__name__} has no known expectation under Gaussian noise.")
 
     def largest_scale_slope(self) -> float:
         """Return a bound on the slope in t: p is concave and symmetric, so p(1/2); 1 where no p is known."""

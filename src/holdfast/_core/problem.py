@@ -94,6 +94,10 @@ class Place(Protocol):
         """Return the Hessian times v."""
         ...
 
+    def hessian(self) -> Array:
+        """Return the Hessian; only for problems that are seen as `Curved` too."""
+        ...
+
     def preconditioner(self) -> Callable[[Array], Array]:
         """Return v -> M^-1 v for a positive definite M that resembles the Hessian."""
         ...
@@ -110,11 +114,13 @@ class Place(Protocol):
 class Epigraph:
     """How a conic solver sees a loss of one row: a linear cost and cones over (u, t, extra variables).
 
-    Each entry of `cones` is (kind, G) and says that G (u, t, extra) lies in that cone.
+    Each entry of `cones` is (kind, G) and says that G (u, t, extra) lies in that cone; with an entry g of `constants`, one
+    number for each line of G, that G (u, t, extra) + g does.
     """
 
     cost: Sequence[float]
     cones: Sequence[tuple[str, Sequence[Sequence[float]]]]
+    constants: Sequence[Sequence[float]] | None = None
 
 
 @dataclass

@@ -98,6 +98,14 @@ class BoundSet(ABC):
         the caller sees to t_i(direction) <= scale_i.
         """
 
+    def left_along(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        """Return what maximizers along a direction, as `remainder` says, leave of the target."""
+        scale = np.asarray(scale)
+        shares = np.divide(
+            budgets, scale, out=np.zeros(np.broadcast_shapes(np.shape(budgets), scale.shape)), where=scale > 0
+        )
+        return target - self.adjoint(direction, shares * self.support(direction))
+
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         """Return which features no row's set moves, shape (n_features,)."""
         return np.zeros(n_features, dtype=bool)

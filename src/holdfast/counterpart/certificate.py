@@ -15,8 +15,10 @@ from holdfast._core.solution import DualGuess
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.linear import LinearProblem
 from holdfast.counterpart.margin_scale import MarginScaleProblem
-from holdfast.uncertainty.clouds import solve_scaled
+from holdfast.uncertainty.clouds import MISSED, solve_scaled
 
+UNGUESSED = 1e-6
+"""Easing whose slopes are taken for dual weights where nobody has a better guess."""
 LARGEST_EXACT = 5e7
 """Entries of the features without noise up to which a pull on them is corrected (400 MB)."""
 
@@ -60,6 +62,8 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     minimum lies :math:`|\nabla_w P|^2 / (2\alpha)` below it where the sets are smooth; to be deducted is what the
     remaining slope in b can earn over the range that the optimal intercept must lie in.
     """
+    if problem.loss.is_worst_case or problem.penalty is not None:
+        return worst_case_certificate(problem, w, b, dual)
     scores, t = problem.rows.dot(w), problem.bound.support(w)
     if problem.loss.has_dual:
         ray = _BinaryRay(problem, scores, t, w, b)
@@ -73,6 +77,124 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     guess = DualGuess(t, w, t) if dual is None else dual
     objective, bound, pull = _strong_convexity_bound(problem, scores, guess, w, b)
     return certified(objective, bound, problem.floor, problem.norm_bound(pull))
+
+
+class Proof(NamedTuple):
+    """Lines under the rows' losses: a (u - 1) + v + p t, summed with the rows' weights."""
+
+    a: Array
+    v: Array
+    p: Array
+
+    def shrunk(self, loss: Loss, factors: Array) -> Proof:
+        """Return lines with a multiplied by factors in [0, 1]; a loss that is never negative lies above those too."""
+        if loss.has_dual:
+            return dual_lines(loss, self.a * factors)
+        return Proof(self.a * factors, self.v * factors, self.p * factors)
+
+
+def dual_lines(loss: Loss, a: Array) -> Proof:
+    """Return the highest lines of slope a."""
+    return Proof(a, loss.dual_value(a), loss.dual_scale(a))
+
+
+def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, guess: DualGuess | None) -> Certificate:
+    r"""Return what is proved at (w, b) about losses at worst points, any penalty, two classes.
+
+    Each loss lies above lines :math:`a_i (u_i - 1) + v_i + p_i t_i`: those of its dual form with slopes a, or tangents. With
+    :math:`\sum c\,a\,y = 0` and :math:`V = \sum c\,a\,y\,x = q + r`, q in :math:`\sum c_i p_i S_i`, the sum of the lines and of
+    the penalty is at least :math:`\sum c\,v - \text{penalty}^*(r)` for all weights. What r has no finite price is scaled down with
+    all lines, or covered by what the lines of slope 0 leave of the sets (:math:`p(0) = 1 - \kappa`).
+    """
+    c, y, loss = problem.weights, problem.signs, problem.loss
+    scores, t = problem.rows.dot(w), problem.bound.support(w)
+    objective = float(c @ loss.value(1.0 - y * (scores + b), t)) + 0.5 * problem.alpha * float(w @ w)
+    if problem.penalty is not None:
+        objective += problem.penalty.value(w)
+    if guess is None:
+        near = problem.eased(UNGUESSED)
+        if problem.fit_intercept:
+            b = best_intercept(near, scores, near.bound.support(w), b)
+        guess = near.dual_guess(problem.join(w, b))
+    if loss.has_dual:
+        lines = dual_lines(loss, np.clip(guess.slopes, 0.0, loss.dual_limit))
+    else:
+        if problem.fit_intercept:
+            b = best_intercept(problem, scores, guess.scale, b)
+        u = 1.0 - y * (scores + b)
+        value, slope, scale_slope = loss.evaluate(u, guess.scale)
+        lines = Proof(slope, value + slope * (1.0 - u) - scale_slope * guess.scale, scale_slope)
+    bound, pull, dual = _bound_of_lines(problem, lines, guess)
+    return certified(objective, bound, problem.floor, problem.norm_bound(pull), dual)
+
+
+def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess) -> tuple[float, Array, Array]:
+    """Return the lower bound that the lines prove, the pull that the norm bound needs, and the dual weights."""
+    c, y, loss, bound = problem.weights, problem.signs, problem.loss, problem.bound
+    is_hard = problem.alpha == 0 and problem.penalty is None
+    exact = bound.exact_features(problem.rows.n_features)
+    if is_hard and loss.has_dual and np.any(exact):
+        limit = min(loss.dual_limit, 1.0 + float(np.max(lines.a, initial=0.0)))
+        lines = dual_lines(loss, limit * _without_pull_on_exact_features(problem, lines.a / limit, exact))
+    if problem.fit_intercept:
+        weighted = c * lines.a
+        positive, negative = float(weighted @ (y > 0)), float(weighted @ (y < 0))
+        smaller = min(positive, negative)
+        lines = lines.shrunk(loss, np.where(y > 0, _share(smaller, positive), _share(smaller, negative)))
+    V, pull = problem.rows.transpose_dot(np.column_stack([c * lines.a * y, problem.pull_per_class()])).T
+    sizes = float(np.sum(c * lines.a)) * np.sqrt(problem.rows.column_squares)
+    budgets = c * lines.p
+    left = bound.remainder(V, budgets, guess.scale, guess.direction)
+
+    def value(share: float) -> float:
+        return float(np.sum(c * lines.shrunk(loss, np.full(len(c), share)).v))
+
+    if is_hard:
+        left = np.where(np.abs(left) <= MISSED * sizes, 0.0, left)
+        share = _covered_share(problem, V, left, budgets, guess, sizes)
+        return value(share), pull, share * c * lines.a
+
+    penalty = problem.penalty
+    if penalty is None:
+        lefts = [left]
+    else:
+        # the nearest point of the sets need not be the one that leaves the cheapest pull
+        lefts = [left, bound.left_along(V, budgets, guess.scale, guess.direction)]
+
+    def priced(share: float, left: Array) -> float:
+        ridge = float(left @ left) * share**2 / (2 * problem.alpha) if problem.alpha > 0 else 0.0
+        return value(share) - ridge - (0.0 if penalty is None else penalty.price(share * left))
+
+    found = []
+    for left in lefts:
+        most = 1.0 if penalty is None else penalty.largest_share(left)
+        found.append((priced(most, left), most, left))
+    best, share, left = max(found, key=lambda entry: entry[0])
+    if best < 0.5 * value(share):
+        shorter = minimize_scalar(
+            lambda k: -priced(k, left), bounds=(0.0, share), method="bounded", options={"xatol": 1e-10}
+        )
+        best, share = max((best, share), (-float(shorter.fun), float(shorter.x)))
+    return best, pull, share * c * lines.a
+
+
+def _covered_share(
+    problem: MarginScaleProblem, V: Array, left: Array, budgets: Array, guess: DualGuess, sizes: Array
+) -> float:
+    """Return a share of the lines at which the sets cover all that is pulled."""
+    if not np.any(left):
+        return 1.0
+    bound, c = problem.bound, problem.weights
+    demand = bound.demand(V, budgets, guess.scale, sizes)
+    if np.all(demand <= (np.sum(budgets) if bound.is_common else budgets)):
+        return 1.0
+    spare = float(problem.loss.dual_scale(np.zeros(1))[0]) if problem.loss.has_dual else 0.0
+    if spare == 0:
+        return 0.0
+    # lines shrunk by k leave (1 - k) spare c_i of each set, to cover k times what is left
+    demand = bound.demand(left, c, guess.scale, sizes)
+    excess = float(demand / np.sum(c) if bound.is_common else np.max(demand[c > 0] / c[c > 0], initial=0.0))
+    return spare / (spare + excess)
 
 
 def certified(
@@ -346,7 +468,7 @@ def _strong_convexity_bound(
     losses = problem.loss.value(1.0 - y * (scores + b), problem.bound.support(w))
     objective = float(c @ losses) + 0.5 * alpha * float(w @ w)
     if problem.fit_intercept:
-        b = _best_intercept(problem, scores, t, b)
+        b = best_intercept(problem, scores, t, b)
     u = 1.0 - y * (scores + b)
     value, slope, scale_slope = problem.loss.evaluate(u, t)
     V, pull = problem.rows.transpose_dot(np.column_stack([c * y * slope, problem.pull_per_class()])).T
@@ -365,7 +487,7 @@ def _strong_convexity_bound(
     return objective, tangents - float(missed @ missed) / (2 * alpha) - leftover, pull
 
 
-def _best_intercept(problem: MarginScaleProblem, scores: Array, t: Array, b: float) -> float:
+def best_intercept(problem: MarginScaleProblem, scores: Array, t: Array, b: float) -> float:
     """Return the b at which the slope in b vanishes to rounding: Newton inside a bracket."""
     y, c = problem.signs, problem.weights
 

@@ -41,14 +41,15 @@ def cone_program(problem: MarginScaleProblem) -> ConeProgram:
     parts = [deficit, scale, *(pick(first_extra + k * np.arange(n) + j) for j in range(k))]
 
     slabs, offsets, cones = [], [], []
-    for kind, G in shape.cones:
+    constants = shape.constants or [[0.0] * len(G) for _, G in shape.cones]
+    for (kind, G), shift in zip(shape.cones, constants, strict=True):
         rows = [
             sum((g * part for g, part in zip(line, parts, strict=True) if g), start=sparse.csr_array((n, size)))
             for line in G
         ]
         order = np.arange(n * len(G)).reshape(len(G), n).T.ravel()
         slabs.append(sparse.csr_array(sparse.vstack(rows))[order])
-        offsets.append(np.repeat([line[0] * problem.target for line in G], n)[order])
+        offsets.append(np.repeat([line[0] * problem.target + g for line, g in zip(G, shift, strict=True)], n)[order])
         cones += [(kind, len(G))] * n if kind != "nonnegative" else [(kind, len(G) * n)]
     for j, factor in enumerate(factors):
         slab = sparse.lil_array((factor.shape[1] + 1, size))

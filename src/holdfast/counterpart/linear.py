@@ -86,6 +86,8 @@ class LinearProblem(Problem):
     def drawn_in(self, parameters: Array, delta: float, factor: float) -> Array:
         """Return the parameters with weights drawn in to the kinks of the sets, as :meth:`BoundSet.drawn_in` says."""
 
+    has_kinks = False
+    """Whether losses at worst points or penalties leave kinks besides those of sets."""
     untidiness = 0.0
     """How much of the tolerance tidying up may cost."""
 

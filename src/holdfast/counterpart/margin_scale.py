@@ -17,8 +17,11 @@ from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.cones import cone_program, is_conic
 from holdfast.counterpart.linear import WIDEST_METRIC, LinearProblem, View
+from holdfast.counterpart.penalty import Penalty
 from holdfast.counterpart.place import MarginPlace
 
+SOME = 0.5
+"""Share of rows that bend up to which these are gathered before they are multiplied."""
 METRIC_ROWS = 20
 """Rows a parameter that are enough for a sample's Hessian to resemble that of all rows."""
 
@@ -37,6 +40,8 @@ class MarginScaleProblem(LinearProblem):
         The margin asked for, 1 but for the collapse test.
     tilt : ndarray of shape (n_parameters,) or None
         A linear term added to the objective.
+    penalty : Penalty or None
+        A penalty on w besides the ridge.
     """
 
     rows: Rows
@@ -48,6 +53,7 @@ class MarginScaleProblem(LinearProblem):
     fit_intercept: bool = True
     target: float = 1.0
     tilt: Array | None = None
+    penalty: Penalty | None = None
     _stiffness: float = field(default=0.0, init=False, repr=False)
 
     @property
@@ -80,6 +86,8 @@ class MarginScaleProblem(LinearProblem):
         self._stiffness = self.stiffness(w, outward)
         if self.tilt is not None:
             value, gradient = value + float(self.tilt @ parameters), gradient + self.tilt
+        if self.penalty is not None:
+            value, gradient = value + self.penalty.value(w), gradient + self.join(self.penalty.slopes(w), 0.0)
         return value, gradient
 
     def stiffness(self, w: Array, outward: Array) -> float:
@@ -95,15 +103,23 @@ class MarginScaleProblem(LinearProblem):
     def hessian(self, parameters: Array) -> Array:
         w, b = self.split(parameters)
         u, t = self.target - self.signs * (self.rows.dot(w) + b), self.bound.support(w)
-        slope_t, uu, ut, tt = (self.weights * part for part in self.loss.derivatives(u, t)[2:])
-        mixed = self.signs * ut
-        cross = self.bound.cross(w, self.rows, mixed)
+        return self.hessian_of(w, *(self.weights * part for part in self.loss.derivatives(u, t)[2:]))
+
+    def hessian_of(self, w: Array, slope_t: Array, uu: Array, ut: Array, tt: Array) -> Array:
+        """Return the Hessian at w from the weighted derivatives of the rows' losses."""
+        mixed, n = self.signs * ut, self.rows.n_features
+        some = np.flatnonzero(uu)
+        if len(some) < SOME * len(uu) and not np.any(np.delete(ut, some)):
+            # most rows' losses are straight here
+            rows, bound, uu, mixed = self.rows.take(some), self.bound.take(some), uu[some], mixed[some]
+        else:
+            rows, bound = self.rows, self.bound
+        cross = bound.cross(w, rows, mixed)
         H = np.empty((self.n_parameters, self.n_parameters))
-        n = self.rows.n_features
-        H[:n, :n] = self.rows.gram(uu) - cross - cross.T + self.bound.curvature(w, slope_t, tt)
-        H[np.arange(n), np.arange(n)] += self.alpha
+        H[:n, :n] = rows.gram(uu) - cross - cross.T + self.bound.curvature(w, slope_t, tt)
+        H[np.arange(n), np.arange(n)] += self.alpha if self.penalty is None else self.alpha + self.penalty.bends(w)
         if self.fit_intercept:
-            H[n, :n] = H[:n, n] = self.rows.transpose_dot(uu) - self.bound.adjoint(w, mixed)
+            H[n, :n] = H[:n, n] = rows.transpose_dot(uu) - bound.adjoint(w, mixed)
             H[n, n] = uu.sum()
         return H
 
@@ -115,7 +131,8 @@ class MarginScaleProblem(LinearProblem):
         if self.rows.n_features <= WIDEST_METRIC:
             return self.sample.hessian(parameters)
         # the shape is what matters: L-BFGS corrects the size from its first step on
-        return 0.25 * self.typical_curvature() + self.alpha
+        bends = self.alpha if self.penalty is None else self.alpha + self.penalty.bends(self.split(parameters)[0])
+        return 0.25 * self.typical_curvature() + self.join(np.broadcast_to(bends, self.rows.n_features), 0.0)
 
     def suboptimality(self, parameters: Array, value: float, gradient: Array) -> float:
         return self.relative_gap(value, gradient, self._stiffness)
@@ -132,10 +149,11 @@ class MarginScaleProblem(LinearProblem):
 
     def longest_stretch(self, w: Array, move: Array) -> float:
         """Return the largest factor of `move` by which weights w stay clear of the kink at 0."""
-        if not (self.loss.is_homogeneous and self.bound.is_sublinear):
-            return np.inf
+        inside = np.inf if self.penalty is None else self.penalty.longest_step(w, move)
+        if self.loss.is_worst_case or not (self.loss.is_homogeneous and self.bound.is_sublinear):
+            return inside
         here, there = (float(np.mean(self.bound.support(v))) for v in (w, move))
-        return 0.9 * here / there if there > 0 else np.inf
+        return min(inside, 0.9 * here / there) if there > 0 else inside
 
     def view(self, kind: type[View]) -> View | None:
         if kind is ConeProgram:
@@ -152,10 +170,20 @@ class MarginScaleProblem(LinearProblem):
     def work(self) -> dict[str, Any]:
         n, d = self.rows.n_samples, self.rows.n_features
         cheap = d <= 1000 and n * d * d <= SMALL_WORK
-        if not self.bound.is_smooth:
+        if not self.bound.is_smooth or self.has_kinks:
             # at the small easings that stand in for kinks no other steps get anywhere
             cheap = n * d * d <= AFFORDABLE
-        return {"n_samples": n, "n_features": d, "n_entries": self.rows.n_entries, "is_cheap_to_factorise": cheap}
+        return {
+            "n_samples": n,
+            "n_features": d,
+            "n_entries": self.rows.n_entries,
+            "is_cheap_to_factorise": cheap,
+            "has_kinks": self.has_kinks,
+        }
+
+    @property
+    def has_kinks(self) -> bool:  # type: ignore[override]
+        return self.loss.is_worst_case or self.penalty is not None
 
     @cached_property
     def members(self) -> list[NDArray[np.intp]]:
@@ -191,7 +219,15 @@ class MarginScaleProblem(LinearProblem):
 
     def drawn_in(self, parameters: Array, delta: float, factor: float) -> Array:
         w, b = self.split(parameters)
-        return self.join(self.bound.drawn_in(w, delta, factor), b)
+        w = self.bound.drawn_in(w, delta, factor)
+        return self.join(w if self.penalty is None else self.penalty.drawn_in(w, delta, factor), b)
+
+    def eased(self, delta: float) -> MarginScaleProblem:
+        """Return the problem with sets, loss and penalty eased by `delta`; itself at 0."""
+        if not delta > 0:
+            return self
+        penalty = None if self.penalty is None else self.penalty.eased(delta)
+        return replace(self, bound=self.bound.eased(delta), loss=self.loss.eased(delta), penalty=penalty)
 
     def tidied(self, parameters: Array, delta: float) -> Array:
         return self.drawn_in(parameters, delta, 0.0)
@@ -234,7 +270,9 @@ class MarginScaleProblem(LinearProblem):
         # strong convexity: P(0, 0) >= P(w, b) + alpha / 2 |w|^2 at the optimum, where P(w, b) >= alpha / 2 |w|^2
         at_zero = float(self.weights.sum() * self.loss.value(np.array([self.target]), np.array(0.0))[0])
         ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf
-        if not self.bound.is_isotropic:
+        if self.penalty is not None:
+            ridge = min(ridge, self.penalty.norm_bound(at_zero, self.rows.n_features))
+        if not self.bound.is_isotropic or self.loss.is_worst_case:
             return ridge
         sigma = float(self.bound.support(np.eye(1, self.rows.n_features)[0]))
         classes = self.class_weights()

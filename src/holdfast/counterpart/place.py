@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,7 @@ class Plane(Problem):
         tilt = np.zeros(problem.n_parameters) if problem.tilt is None else problem.tilt
         self.tilt = self._pulled_back(tilt[: len(basis)], tilt[len(basis) :])
         self.ridge = problem.alpha * basis.T @ basis
+        self.penalty = problem.penalty
 
     @property
     def n_parameters(self) -> int:
@@ -97,6 +98,10 @@ class Plane(Problem):
         value = float(c @ costs.values) + 0.5 * float(x @ self.ridge @ x) + float(self.tilt @ parameters)
         gradient = self.u_slopes @ (c * costs.slopes) + self.tilt
         gradient[: len(x)] += self._t_slopes(x) @ np.broadcast_to(c * costs.scale_slopes, len(c)) + self.ridge @ x
+        if self.penalty is not None:
+            w = self.basis @ x
+            value += self.penalty.value(w)
+            gradient[: len(x)] += self.basis.T @ self.penalty.slopes(w)
         return value, gradient
 
     def _t_slopes(self, x: Array) -> Array:
@@ -114,6 +119,8 @@ class Plane(Problem):
         H[:k] += mixed.T
         bends = [self.problem.bound.curvature_product(self.basis @ x, c * costs.scale_slopes, v) for v in self.basis.T]
         H[:k, :k] += (t_slopes * tt) @ t_slopes.T + np.stack(bends) @ self.basis + self.ridge
+        if self.penalty is not None:
+            H[:k, :k] += self.basis.T @ (self.penalty.bends(self.basis @ x)[:, None] * self.basis)
         return H
 
     def typical_curvature(self) -> Array:
@@ -146,6 +153,9 @@ class MarginPlace:
         if problem.tilt is not None:
             self.value += float(problem.tilt @ parameters)
             self.gradient = self.gradient + problem.tilt
+        if problem.penalty is not None:
+            self.value += problem.penalty.value(self.w)
+            self.gradient = self.gradient + problem.join(problem.penalty.slopes(self.w), 0.0)
 
     def gap(self, gradient: Array) -> float:
         return self.problem.relative_gap(self.value, gradient, self.stiffness)
@@ -166,12 +176,24 @@ class MarginPlace:
         outward = bound.adjoint(self.w, mixed * scores + tt * widening)
         bend = bound.curvature_product(self.w, scale_slopes, move)
         total = float(uu @ scores + extra.sum())
-        return self.problem.join(along + outward + bend + self.problem.alpha * move, total)
+        bend += self._ridge * move
+        return self.problem.join(along + outward + bend, total)
+
+    @cached_property
+    def _ridge(self) -> Any:
+        """What ridge and penalty add to the diagonal of the Hessian."""
+        problem = self.problem
+        return problem.alpha if problem.penalty is None else problem.alpha + problem.penalty.bends(self.w)
+
+    def hessian(self) -> Array:
+        """Return the Hessian; O(n_samples * n_features**2), but for rows whose loss does not bend."""
+        uu, _, tt, scale_slopes = self._bends
+        return self.problem.hessian_of(self.w, scale_slopes, uu, self.problem.weights * self.costs.curvature[1], tt)
 
     def preconditioner(self) -> Callable[[Array], Array]:
         problem, bends = self.problem, self._bends[0]
         # a trace of the usual curvature, for losses that do not bend at all here
-        steady = problem.join(self._noise_diagonal() + problem.alpha, 0.0) + VANISHING * problem.typical_curvature()
+        steady = problem.join(self._noise_diagonal() + self._ridge, 0.0) + VANISHING * problem.typical_curvature()
         diagonal = steady + problem.join(problem.rows.column_squares * float(bends.sum()), 0.0)
         columns, rows, Z = problem.heavy_block
         D = bends[rows]

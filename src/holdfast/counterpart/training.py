@@ -16,6 +16,7 @@ from holdfast._core.solver import Report, Solver, silent
 from holdfast._core.tolerances import AFFORDABLE
 from holdfast.counterpart.certificate import Certificate, certificate
 from holdfast.counterpart.collapse import examine_collapse, way_out
+from holdfast.counterpart.eased_training import EasedTraining
 from holdfast.counterpart.linear import LinearProblem
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.data import rows_of
@@ -74,7 +75,8 @@ def train(
         if span is not None:
             w, b = centred.split(start)
             start = smaller.join(span.project(w.T).T, b)
-    training = _Training(smaller, pick(smaller, solver), tol, max_iter, report, is_free=solver is None)
+    strategy = EasedTraining if smaller.has_kinks else _Training
+    training = strategy(cast(Any, smaller), pick(smaller, solver), tol, max_iter, report, is_free=solver is None)
     found, proof = training.warm(start) if start is not None else training.solved(None)
     if span is not None:
         w, b = smaller.split(found.parameters)

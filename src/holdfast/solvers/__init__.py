@@ -6,4 +6,5 @@ from holdfast.solvers.newton_cg import NewtonCG as NewtonCG
 from holdfast.solvers.quasi_newton import QuasiNewton as QuasiNewton
 from holdfast.solvers.selection import pick as pick
 from holdfast.solvers.selection import solve as solve
+from holdfast.solvers.semismooth import Semismooth as Semismooth
 from holdfast.solvers.stochastic import SGD as SGD

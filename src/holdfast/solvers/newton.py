@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,7 +44,7 @@ class Newton(Solver):
             if value <= view.enough:
                 status = Status.SOLVED
                 break
-            step, decrement = _newton_step(view, theta, gradient, flat)
+            step, decrement = newton_step(view.hessian(theta), gradient, flat, partial(view.longest_step, theta))
             report(f"newton {n_iter}: objective {value:.10g}, decrement {decrement:.2e}")
             if decrement <= max(tol, POLISHED) * abs(value):
                 # one last full step costs nothing and squares the error
@@ -64,27 +66,31 @@ class Newton(Solver):
         return Solution(theta, status, value, n_iter, self.name)
 
 
-def _newton_step(view: Curved, theta: Array, gradient: Array, flat: Array) -> tuple[Array, float]:
-    """Return a descent step and its decrement -g'p / 2, the improvement that the quadratic model promises."""
-    H = view.hessian(theta)
+def newton_step(
+    H: Array, gradient: Array, flat: Array, longest: Callable[[Array], float] = lambda step: np.inf
+) -> tuple[Array, float]:
+    """Return a descent step and its decrement -g'p / 2, the improvement that the quadratic model promises.
+
+    The curvature is taken for `flat` at least, and no step is longer than a factor `longest` of it allows.
+    """
     diagonal = np.maximum(np.diag(H), flat)
     scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     scaled, pull = H / np.outer(scale, scale), gradient / scale
     ridge, largest = 1e-15, 1e30
     while ridge < largest:
         try:
-            factor = cho_factor(scaled + ridge * np.eye(len(theta)), lower=True, check_finite=True)
+            factor = cho_factor(scaled + ridge * np.eye(len(gradient)), lower=True, check_finite=True)
         except (LinAlgError, ValueError):
             ridge = max(10 * ridge, 1e-14)
             continue
         with np.errstate(over="ignore"):
             step = -cho_solve(factor, pull) / scale
-        if np.all(np.isfinite(step)) and view.longest_step(theta, step) >= 1:
+        if np.all(np.isfinite(step)) and longest(step) >= 1:
             return step, float(-0.5 * gradient @ step)
         ridge = max(6 * ridge, 1e-6)
     with np.errstate(over="ignore"):
         step = np.clip(-gradient / np.square(scale), -1e100, 1e100)
-    return step * min(1.0, view.longest_step(theta, step)), float(0.5 * pull @ pull)
+    return step * min(1.0, longest(step)), float(0.5 * pull @ pull)
 
 
 def _backtrack(

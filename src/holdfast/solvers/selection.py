@@ -15,9 +15,12 @@ from holdfast.solvers.clarabel import Clarabel
 from holdfast.solvers.newton import Newton
 from holdfast.solvers.newton_cg import NewtonCG
 from holdfast.solvers.quasi_newton import QuasiNewton
+from holdfast.solvers.semismooth import Semismooth
 from holdfast.solvers.stochastic import SGD
 
-BUILT_IN: dict[str, type[Solver]] = {cls.name: cls for cls in (Newton, QuasiNewton, NewtonCG, Clarabel, SGD)}
+BUILT_IN: dict[str, type[Solver]] = {
+    cls.name: cls for cls in (Newton, QuasiNewton, NewtonCG, Semismooth, Clarabel, SGD)
+}
 
 
 def missing(problem: Problem, solver: Solver) -> list[str]:

@@ -90,7 +90,7 @@ class CommonCloud(CommonSet):
         if self.factor.ndim == 0:
             size = norm(target)
             return target * float(ratio(max(size - self.factor * np.sum(budgets), 0.0), size))
-        return _along(self, target, budgets, scale, direction)
+        return self.left_along(target, budgets, scale, direction)
 
     def deviations(self) -> Array | None:
         return self.factor if self.factor.ndim < 2 else None
@@ -117,7 +117,7 @@ class RowClouds(BoundSet):
     is_conic = True
 
     def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        return _along(self, target, budgets, scale, direction)
+        return self.left_along(target, budgets, scale, direction)
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         factors = self.factors_of_support(np.shape(points)[-1])
@@ -299,11 +299,6 @@ class FactorClouds(RowClouds):
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         v = _ball(rng, (n_draws, len(self.factors), self.factors.shape[-1]))
         return np.einsum("nij,dnj->dni", self.factors, v)
-
-
-def _along(bound: BoundSet, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-    """Return what the maximizers along a direction leave of the target."""
-    return target - bound.adjoint(direction, ratio(budgets, scale) * bound.support(direction))
 
 
 def _scaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:

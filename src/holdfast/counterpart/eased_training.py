@@ -1,0 +1,177 @@
+"""Training for losses at worst points and for penalties with kinks: a path of ever less eased problems, each with its proof."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from holdfast._core.loss import Array
+from holdfast._core.problem import ConeProgram
+from holdfast._core.solution import DualGuess, Solution, Status
+from holdfast._core.solver import Report, Solver
+from holdfast.counterpart.certificate import Certificate, best_intercept, certificate
+from holdfast.counterpart.margin_scale import MarginScaleProblem
+from holdfast.solvers import pick
+
+FIRST, FIRST_SMOOTH, FIRST_WARM = 1.0, 1e-2, 1e-2
+"""Easing at the start of a path: with kinks everywhere, with one at w = 0 only, and from a given start."""
+SHRINK, GENTLE = 0.1, 0.9
+"""Factor of the easing from stage to stage, and the one from which on it is not made gentler."""
+SMALLEST = 1e-10
+"""The least easing at which steps are not lost in rounding."""
+STAGE_STEPS = 40
+"""Steps after which a stage is given up for one nearer to the last."""
+AIM = 0.3
+"""The gap that the next easing is meant to leave, as a share of `tol`."""
+STAGE, ROUGH = 0.02, 1e-2
+"""What the next step of a stage must promise, as a share of the gap that its easing leaves, and at most."""
+BACK_OFF = 0.1
+"""How much smaller sets are trained for where nothing else gives dual weights room, as a share of `tol`."""
+
+
+@dataclass
+class EasedTraining:
+    """The work on one problem: the best parameters and the best dual weights so far, which need not belong together."""
+
+    problem: MarginScaleProblem
+    solver: Solver
+    tol: float
+    max_iter: int
+    report: Report
+    is_free: bool = True
+    """Whether the solver may be chosen anew for each stage."""
+    n_iter: int = 0
+
+    def __post_init__(self) -> None:
+        self.lowest, self.highest = np.inf, -np.inf
+        self.parameters = np.zeros(self.problem.n_parameters)
+        self.dual: DualGuess | None = None
+        self.status = Status.STALLED
+
+    def warm(self, start: Array) -> tuple[Solution, Certificate]:
+        """Return what is found from a given start."""
+        return self.solved(start)
+
+    def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
+        """Return a solution with its proof."""
+        if ConeProgram in self.solver.needs:
+            found = self.solver.minimise(
+                self.problem, self.parameters, tol=self.tol, max_iter=self.max_iter, report=self.report
+            )
+            proof = self._proof(found)
+            if proof.gap <= self.tol or not self.is_free:
+                return found, proof
+            start = found.parameters
+        self.follow(start)
+        found = Solution(self.parameters, self.status, self.lowest, self.n_iter, self.solver.name, dual=self.dual)
+        return found, self._proof(found)
+
+    def _proof(self, found: Solution) -> Certificate:
+        w, b = self.problem.split(found.parameters)
+        return certificate(self.problem, w, b, found.dual)
+
+    @property
+    def gap(self) -> float:
+        """What is proved so far."""
+        return (self.lowest - max(self.highest, 0.0)) / max(abs(self.lowest), self.problem.floor)
+
+    def follow(self, start: Array | None) -> None:
+        """Follow the path until the gap is within `tol` or nothing is to be gained."""
+        problem, trained = self.problem, self._trained_for
+        has_kinks = not (problem.loss.is_smooth and problem.bound.is_smooth and problem.penalty is None)
+        delta = (FIRST if has_kinks else FIRST_SMOOTH) if start is None else FIRST_WARM
+        theta = self._admitted(np.zeros(problem.n_parameters) if start is None else start)
+        last, shrink, goal = delta, SHRINK, ROUGH
+        while True:
+            eased = trained.eased(delta)
+            begin = self._better(eased, theta, self._admitted(problem.drawn_in(theta, last, delta / last)))
+            self.report(f"easing {delta:.2g}")
+            stage = self._minimise(eased, begin, goal)
+            is_out = self.n_iter >= self.max_iter
+            if stage.status is not Status.SOLVED and not is_out and delta < last and shrink < GENTLE:
+                shrink = float(np.sqrt(shrink))
+                delta = shrink * last
+                continue
+            theta = stage.parameters
+            before = self.gap
+            self._judge(eased, theta, delta)
+            self.report(f"certified gap {self.gap:.2e}")
+            if self.gap <= self.tol:
+                self.status = Status.SOLVED
+                return
+            if is_out:
+                self.status = Status.ITERATION_LIMIT
+                return
+            if delta <= SMALLEST:
+                return
+            wanted = AIM * self.tol / self.gap if np.isfinite(self.gap) else 0.0
+            if goal <= self._sharpness * self.tol and self.gap > 0.5 * before:
+                wanted = min(wanted, 0.3)
+            last, shrink = delta, max(SHRINK, shrink**2)
+            delta = max(delta * min(max(wanted, shrink), 0.5), SMALLEST)
+            goal = min(ROUGH, self._goal(max(self.gap * delta / last, AIM * self.tol)))
+
+    @property
+    def _trained_for(self) -> MarginScaleProblem:
+        """The problem, with sets a trace smaller where dual weights have nothing else to make up for rounding."""
+        if not self._is_hard:
+            return self.problem
+        return self.problem.having(bound=self.problem.bound.scaled(1 - BACK_OFF * self.tol))
+
+    @property
+    def _is_hard(self) -> bool:
+        """Whether there is no penalty, so that sets must cover what rows pull to the last digit."""
+        return self.problem.alpha == 0 and self.problem.penalty is None
+
+    @property
+    def _sharpness(self) -> float:
+        return STAGE
+
+    def _goal(self, gap: float) -> float:
+        """Return what the next step must promise for the proof to lack no more than a small share of `gap`."""
+        return 0.01 * np.square(STAGE * gap)
+
+    def _minimise(self, eased: MarginScaleProblem, start: Array, goal: float) -> Solution:
+        solver = pick(eased) if self.is_free else self.solver
+        limit = min(STAGE_STEPS if self.is_free else self.max_iter, max(1, self.max_iter - self.n_iter))
+        found = solver.minimise(eased, start, tol=goal, max_iter=limit, rough=True, report=self.report)
+        self.n_iter += found.n_iter
+        self.solver = solver
+        return found
+
+    def _admitted(self, parameters: Array) -> Array:
+        """Return the parameters with weights strictly inside what the penalty allows."""
+        if self.problem.penalty is None:
+            return parameters
+        w, b = self.problem.split(parameters)
+        return self.problem.join(self.problem.penalty.eased(1.0).admitted(w), b)
+
+    def _better(self, problem: MarginScaleProblem, *points: Array) -> Array:
+        return min(points, key=lambda point: problem.value_and_gradient(point)[0])
+
+    def _judge(self, eased: MarginScaleProblem, theta: Array, delta: float) -> None:
+        """Take note of the parameters of a stage, tidied where that is as good, and of what its slopes prove."""
+        problem = self.problem
+        guess = eased.dual_guess(theta)
+        w, b = problem.split(theta)
+        proof = certificate(problem, w, b, guess)
+        if proof.lower_bound > self.highest:
+            self.highest, self.dual = proof.lower_bound, guess
+        self._note(theta, proof.objective)
+        tidy = problem.tidied(theta, delta)
+        if not np.array_equal(tidy, theta):
+            self._note(tidy, problem.value_and_gradient(tidy)[0], slack=0.1 * self.tol)
+        if float(np.median(problem.bound.support(w))) <= 100 * delta:
+            near = problem.eased(delta)
+            b = (
+                best_intercept(near, np.zeros(problem.rows.n_samples), np.zeros(()), b)
+                if problem.fit_intercept
+                else 0.0
+            )
+            flat = problem.join(np.zeros_like(w), b)
+            self._note(flat, problem.value_and_gradient(flat)[0], slack=0.1 * self.tol)
+
+    def _note(self, parameters: Array, objective: float, slack: float = 0.0) -> None:
+        if objective < self.lowest or objective <= self.lowest + slack * max(self.lowest, self.problem.floor):
+            self.lowest, self.parameters = objective, parameters

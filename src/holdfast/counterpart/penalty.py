@@ -1,0 +1,158 @@
+"""Penalties on the weights other than the ridge: separable, and smooth once eased."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from holdfast._core.loss import Array
+from holdfast.uncertainty.polytopes import CommonBox
+
+EDGE = 0.995
+"""Share of the way to a bound that a step may take."""
+CLOSE = 30.0
+"""A weight is kept from a bound by the easing alone if its distance is up to so many times the easing's share of it."""
+
+
+class Penalty(ABC):
+    """A convex function of the weights that is a sum over features."""
+
+    absolute = 0.0
+    """Its share that is a multiple of the l1 norm."""
+    limit = np.inf
+    """What no weight may exceed in size."""
+
+    @abstractmethod
+    def value(self, w: Array) -> float:
+        """Return the penalty, inf outside its domain."""
+
+    @abstractmethod
+    def slopes(self, w: Array) -> Array:
+        """Return its gradient."""
+
+    @abstractmethod
+    def bends(self, w: Array) -> Array:
+        """Return the diagonal of its Hessian."""
+
+    @abstractmethod
+    def price(self, pull: Array) -> float:
+        """Return its conjugate, the largest pull'w - value(w) over all w."""
+
+    @abstractmethod
+    def largest_share(self, pull: Array) -> float:
+        """Return the largest share in [0, 1] of a pull that has a finite price."""
+
+    @abstractmethod
+    def eased(self, delta: float) -> Penalty:
+        """Return a smooth penalty that differs from this one by `delta` at most where that matters."""
+
+    @abstractmethod
+    def admitted(self, w: Array) -> Array:
+        """Return the point of its domain nearest to w."""
+
+    def longest_step(self, w: Array, move: Array) -> float:
+        """Return the largest factor of `move` that stays inside its domain."""
+        return np.inf
+
+    @abstractmethod
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        """Return w with distances from kinks reduced, as :meth:`holdfast._core.uncertainty.BoundSet.drawn_in` says."""
+
+    @abstractmethod
+    def norm_bound(self, objective: float, n_features: int) -> float:
+        """Return a bound on the l2 norm of weights whose penalty is at most `objective`."""
+
+
+class Lasso(Penalty):
+    r"""The penalty :math:`\alpha |w|_1`: the support function of a box, and eased like one."""
+
+    def __init__(self, alpha: float, delta: float = 0.0):
+        self.absolute = alpha
+        self.box = CommonBox(np.asarray(alpha))
+        self.bound = self.box.eased(delta) if delta > 0 else self.box
+
+    def value(self, w: Array) -> float:
+        return float(self.bound.support(w))
+
+    def slopes(self, w: Array) -> Array:
+        return self.bound.adjoint(w, np.ones(1))
+
+    def bends(self, w: Array) -> Array:
+        return self.bound.curvature_product(w, np.ones(1), np.ones(len(w)))
+
+    def price(self, pull: Array) -> float:
+        return 0.0 if self.largest_share(pull) == 1.0 else np.inf
+
+    def largest_share(self, pull: Array) -> float:
+        return float(min(1.0, self.absolute / max(np.max(np.abs(pull), initial=0.0), np.finfo(float).tiny)))
+
+    def eased(self, delta: float) -> Penalty:
+        return Lasso(self.absolute, delta)
+
+    def admitted(self, w: Array) -> Array:
+        return w
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        return self.box.drawn_in(w, delta, factor)
+
+    def norm_bound(self, objective: float, n_features: int) -> float:
+        return objective / self.absolute
+
+
+class Limits(Penalty):
+    r"""The constraint :math:`|w_j| \le` limit; eased, the barrier :math:`-\mu \sum_j \log(1 - w_j^2/\text{limit}^2)`,
+    :math:`\mu = \delta / 2d`, d the number of features.
+    """
+
+    def __init__(self, limit: float, delta: float = 0.0):
+        self.limit, self.delta = limit, delta
+
+    def _room(self, w: Array) -> tuple[Array, float]:
+        """Return 1 - (w / limit)^2, and the barrier's weight."""
+        z = w / self.limit
+        return (1 - z) * (1 + z), self.delta / (2 * len(w))
+
+    def value(self, w: Array) -> float:
+        room, weight = self._room(w)
+        if np.any(room < 0):
+            return np.inf
+        with np.errstate(divide="ignore"):
+            return -weight * float(np.sum(np.log(room))) if weight > 0 else 0.0
+
+    def slopes(self, w: Array) -> Array:
+        room, weight = self._room(w)
+        return 2 * weight * w / (np.square(self.limit) * room) if weight > 0 else np.zeros_like(w)
+
+    def bends(self, w: Array) -> Array:
+        room, weight = self._room(w)
+        return 2 * weight * (2 - room) / np.square(self.limit * room) if weight > 0 else np.zeros_like(w)
+
+    def price(self, pull: Array) -> float:
+        return self.limit * float(np.sum(np.abs(pull)))
+
+    def largest_share(self, pull: Array) -> float:
+        return 1.0
+
+    def eased(self, delta: float) -> Penalty:
+        return Limits(self.limit, delta)
+
+    def admitted(self, w: Array) -> Array:
+        # strictly inside where there is a barrier
+        edge = self.limit * (1 - 1e-9 if self.delta > 0 else 1.0)
+        return np.clip(w, -edge, edge)
+
+    def longest_step(self, w: Array, move: Array) -> float:
+        if self.delta == 0:
+            return np.inf
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room = np.where(move != 0, (self.limit - np.copysign(1.0, move) * w) / np.abs(move), np.inf)
+        return EDGE * float(np.min(room, initial=np.inf))
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        inside = self.limit - np.abs(w)
+        near = inside <= CLOSE * self.limit * delta / len(w)
+        return np.where(near, np.copysign(self.limit - factor * inside, w), w)
+
+    def norm_bound(self, objective: float, n_features: int) -> float:
+        return self.limit * float(np.sqrt(n_features))

@@ -1,0 +1,86 @@
+"""The squared hinge, and the Huberised hinge made of it, averaged over Gaussian noise."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from holdfast._core.chunks import by_stretches
+from holdfast._core.loss import Array, Loss
+from holdfast.losses.gaussian_hinge import GaussianHinge, density
+from holdfast.losses.perspective import safe_ratio
+
+HINGE = GaussianHinge()
+
+
+class ExpectedSquaredHinge(Loss):
+    r"""The expected squared hinge :math:`\mathbb E\,[u + tZ]_+^2 = (u^2 + t^2)\,\Phi(u/t) + u t\,\varphi(u/t)`.
+
+    Its slopes are :math:`2\,\mathbb E[u + tZ]_+` and :math:`2 t\,\Phi(u/t)`. The conjugate has no closed form: with a
+    ridge the certificate uses strong convexity, otherwise tangents.
+
+    Examples
+    --------
+    >>> ExpectedSquaredHinge().value(np.array([0.0, 2.0]), np.array([1.0, 0.0]))
+    array([0.5, 4. ])
+    """
+
+    dual_limit = np.inf
+
+    def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        return self.derivatives(u, t)[:3]
+
+    def curvature(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        return self.derivatives(u, t)[3:]
+
+    @by_stretches
+    def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+        z = safe_ratio(u, t)
+        hinge, inside, height = HINGE.evaluate(u, t)
+        # u E[.]_+ + t^2 Phi does not cancel for u > 0; for u < 0 both are small
+        value = np.maximum(u * hinge + np.square(t) * inside, 0.0)
+        inside = np.where(np.asarray(t) > 0, inside, np.heaviside(u, 0.5))
+        return value, 2.0 * hinge, 2.0 * t * inside, 2.0 * inside, 2.0 * height, 2.0 * (inside - z * height)
+
+    def largest_scale_slope(self) -> float:
+        return np.inf
+
+
+class ExpectedHuberizedHinge(Loss):
+    r"""The Huberised hinge :math:`\mathbb E\,\phi_c(u - \text{threshold} + tZ)`: a difference of expected squared hinges over 4c.
+
+    Examples
+    --------
+    >>> ExpectedHuberizedHinge().value(np.array([1.0, 1.0]), np.array([0.0, 1.0])).round(4)
+    array([0.6931, 0.7832])
+    """
+
+    def __init__(self, scale: float = float(4 * np.log(2)), threshold: float = 1.0):
+        self.scale = scale
+        self.threshold = threshold
+
+    def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        return self.derivatives(u, t)[:3]
+
+    def curvature(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        return self.derivatives(u, t)[3:]
+
+    @by_stretches
+    def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+        c, x = self.scale, u - self.threshold
+        far = np.maximum(x - 40.0 * (c + t), 0.0)
+        x = x - far  # beyond this the loss is x itself, and squares would cancel
+        square = ExpectedSquaredHinge()
+        parts = zip(square.derivatives(x + c, t), square.derivatives(x - c, t), strict=True)
+        value, *rest = ((above - below) / (4 * c) for above, below in parts)
+        value, slope, scale_slope, uu, ut, tt = value + far, *rest
+        return (
+            value,
+            np.clip(slope, 0.0, 1.0),
+            np.maximum(scale_slope, 0.0),
+            np.maximum(uu, 0.0),
+            ut,
+            np.maximum(tt, 0.0),
+        )
+
+    def largest_scale_slope(self) -> float:
+        return float(density(np.array(0.0)))

@@ -1,0 +1,45 @@
+"""The hinge loss rounded by a hyperbola, at the worst point of a set."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from holdfast._core.loss import Array
+from holdfast.losses.worst_case import WorstCaseLoss
+
+
+class HyperbolicHinge(WorstCaseLoss):
+    r"""The worst-case loss :math:`(x + \sqrt{x^2 + c^2})/2`, x = u + t: the hinge, rounded so that it bends everywhere.
+
+    Parameters
+    ----------
+    scale : float, default=1.0
+        c > 0. The loss lies above the hinge, by c/2 at most.
+
+    Examples
+    --------
+    >>> HyperbolicHinge(2.0).value(np.array([0.0, 1.5]), np.zeros(2))
+    array([1., 2.])
+    """
+
+    def __init__(self, scale: float = 1.0):
+        self.scale = scale
+
+    def psi(self, x: Array) -> tuple[Array, Array]:
+        root = np.hypot(x, self.scale)
+        # where x < 0 the sum cancels, its conjugate does not
+        value = np.where(x > 0, 0.5 * (x + root), 0.5 * self.scale * (self.scale / (root + np.abs(x))))
+        return value, value / root
+
+    def bend(self, x: Array) -> Array:
+        root = np.hypot(x, self.scale)
+        return 0.5 * np.square(self.scale / root) / root
+
+    def dual_value(self, a: Array) -> Array:
+        return a + self.scale * np.sqrt(np.maximum(a * (1.0 - a), 0.0))
+
+    def dual_slope(self, a: Array) -> Array:
+        return 1.0 + self.scale * (0.5 - a) / np.sqrt(a * (1.0 - a))
+
+    def dual_bend(self, a: Array) -> Array:
+        return -0.25 * self.scale * (a * (1.0 - a)) ** -1.5

@@ -1,0 +1,57 @@
+"""Newton's method for functions whose slopes have kinks: factorised steps, each searched exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from holdfast._core.problem import Composite, Curved, Problem
+from holdfast._core.solution import Solution, Status
+from holdfast._core.solver import Array, Report, Solver, silent
+from holdfast._core.tolerances import POLISHED
+from holdfast.solvers.newton import VANISHING, newton_step
+
+
+class Semismooth(Solver):
+    """Newton steps with one of the Hessians at a kink, each followed by the best scale, step length and intercept.
+
+    Where slopes have kinks the quadratic model is right on one side only: the exact search along the step keeps that from
+    mattering, and nothing is accepted that does not improve. Rows whose loss does not bend cost nothing in the Hessian.
+    """
+
+    name = "semismooth"
+    needs = (Composite, Curved)
+
+    def preference(self, work: dict[str, Any]) -> float:
+        return 3.0 if work.get("has_kinks", False) and work["is_cheap_to_factorise"] else 0.4
+
+    def minimise(
+        self, problem: Problem, start: Array, *, tol: float, max_iter: int, rough: bool = False, report: Report = silent
+    ) -> Solution:
+        view, curved = problem.view(Composite), problem.view(Curved)
+        assert view is not None
+        assert curved is not None
+        place = view.at(np.array(start, dtype=np.float64))
+        flat = VANISHING * curved.typical_curvature()
+        status, n_iter = Status.ITERATION_LIMIT, 0
+        for n_iter in range(1, max_iter + 1):
+            if place.value <= view.enough or (not rough and place.gap(place.gradient) <= tol):
+                status = Status.SOLVED
+                break
+            step, decrement = newton_step(place.hessian(), place.gradient, flat)
+            scale = max(abs(place.value), abs(view.enough))
+            promise = decrement / scale
+            report(f"semismooth {n_iter}: objective {place.value:.10g}, next step {promise:.2e}")
+            if promise <= POLISHED:
+                status = Status.SOLVED
+                break
+            found = place.best_along(step, 1e-2 * min(promise, 1.0))
+            if not found.value < place.value:
+                status = Status.SOLVED if promise <= 1e-9 else Status.STALLED
+                break
+            place = found
+            if rough and promise <= tol:
+                status = Status.SOLVED
+                break
+        return Solution(place.parameters, status, place.value, n_iter, self.name)
