@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from holdfast._core.problem import Composite, Curved, Problem
+from holdfast._core.problem import Composite, Curved, Place, Problem
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
-from holdfast._core.tolerances import POLISHED
+from holdfast._core.tolerances import POLISHED, ROUNDING
 from holdfast.solvers.newton import VANISHING, newton_step
 
 
@@ -44,14 +44,25 @@ class Semismooth(Solver):
             promise = decrement / scale
             report(f"semismooth {n_iter}: objective {place.value:.10g}, next step {promise:.2e}")
             if promise <= POLISHED:
+                place = _polished(view, place, step)
                 status = Status.SOLVED
                 break
             found = place.best_along(step, 1e-2 * min(promise, 1.0))
             if not found.value < place.value:
                 status = Status.SOLVED if promise <= 1e-9 else Status.STALLED
+                place = _polished(view, place, step)
                 break
             place = found
             if rough and promise <= tol:
                 status = Status.SOLVED
+                if tol < POLISHED:
+                    place = _polished(view, place, newton_step(place.hessian(), place.gradient, flat)[0])
                 break
         return Solution(place.parameters, status, place.value, n_iter, self.name)
+
+
+def _polished(view: Composite, place: Place, step: Array) -> Place:
+    """Return the place after one full step where that makes its gradient shorter: values no longer tell."""
+    there = view.at(place.parameters + step)
+    is_as_low = there.value <= place.value * (1 + ROUNDING)
+    return there if is_as_low and np.linalg.norm(there.gradient) < np.linalg.norm(place.gradient) else place
