@@ -26,6 +26,8 @@ AIM = 0.3
 """The gap that the next easing is meant to leave, as a share of `tol`."""
 STAGE, ROUGH = 0.02, 1e-2
 """What the next step of a stage must promise, as a share of the gap that its easing leaves, and at most."""
+LAGGING, CARE, LEAST_CARE = 3.0, 1e-3, 1e-9
+"""How much larger than in proportion to the easing a gap may be before stages are solved with more care, and how much more."""
 BACK_OFF = 0.1
 """How much smaller sets are trained for where nothing else gives dual weights room, as a share of `tol`."""
 
@@ -82,7 +84,7 @@ class EasedTraining:
         has_kinks = not (problem.loss.is_smooth and problem.bound.is_smooth and problem.penalty is None)
         delta = (FIRST if has_kinks else FIRST_SMOOTH) if start is None else FIRST_WARM
         theta = self._admitted(np.zeros(problem.n_parameters) if start is None else start)
-        last, shrink, goal = delta, SHRINK, ROUGH
+        last, shrink, goal, care = delta, SHRINK, ROUGH, 1.0
         while True:
             eased = trained.eased(delta)
             begin = self._better(eased, theta, self._admitted(problem.drawn_in(theta, last, delta / last)))
@@ -105,12 +107,16 @@ class EasedTraining:
                 return
             if delta <= SMALLEST:
                 return
+            if delta < last and self.gap > LAGGING * before * delta / last and care > LEAST_CARE:
+                # less easing has not helped as it should: the steps were too few
+                care *= CARE
+                goal *= CARE
+                last = delta
+                continue
             wanted = AIM * self.tol / self.gap if np.isfinite(self.gap) else 0.0
-            if goal <= self._sharpness * self.tol and self.gap > 0.5 * before:
-                wanted = min(wanted, 0.3)
             last, shrink = delta, max(SHRINK, shrink**2)
             delta = max(delta * min(max(wanted, shrink), 0.5), SMALLEST)
-            goal = min(ROUGH, self._goal(max(self.gap * delta / last, AIM * self.tol)))
+            goal = min(ROUGH, care * self._goal(max(self.gap * delta / last, AIM * self.tol)))
 
     @property
     def _trained_for(self) -> MarginScaleProblem:
@@ -124,13 +130,9 @@ class EasedTraining:
         """Whether there is no penalty, so that sets must cover what rows pull to the last digit."""
         return self.problem.alpha == 0 and self.problem.penalty is None
 
-    @property
-    def _sharpness(self) -> float:
-        return STAGE
-
     def _goal(self, gap: float) -> float:
         """Return what the next step must promise for the proof to lack no more than a small share of `gap`."""
-        return 0.01 * np.square(STAGE * gap)
+        return 0.05 * STAGE * gap if self.problem.alpha > 0 else 0.01 * np.square(STAGE * gap)
 
     def _minimise(self, eased: MarginScaleProblem, start: Array, goal: float) -> Solution:
         solver = pick(eased) if self.is_free else self.solver

@@ -23,6 +23,8 @@ HEAVY = 64
 """Columns, those with the largest squares, whose products with each other the preconditioner knows."""
 HEAVY_ROWS = 30
 """Rows a heavy column that are enough for these products."""
+STRAIGHT = 1e-5
+"""A row whose loss bends by no more than this share of what the most bent one does is left out of a Hessian."""
 FRESH = 8
 """Steps after which scores are computed anew: until then rounding adds up."""
 SEARCH_STEPS = 50
@@ -187,8 +189,12 @@ class MarginPlace:
 
     def hessian(self) -> Array:
         """Return the Hessian; O(n_samples * n_features**2), but for rows whose loss does not bend."""
-        uu, _, tt, scale_slopes = self._bends
-        return self.problem.hessian_of(self.w, scale_slopes, uu, self.problem.weights * self.costs.curvature[1], tt)
+        c = self.problem.weights
+        uu, ut, tt = (c * bend for bend in self.costs.curvature)
+        if self.problem.loss.is_worst_case:
+            straight = uu <= STRAIGHT * np.max(uu, initial=0.0)
+            uu, ut, tt = (np.where(straight, 0.0, bend) for bend in (uu, ut, tt))
+        return self.problem.hessian_of(self.w, self._bends[3], uu, ut, tt)
 
     def preconditioner(self) -> Callable[[Array], Array]:
         problem, bends = self.problem, self._bends[0]
