@@ -187,7 +187,7 @@ def values_and_bounds(frame: Any) -> tuple[Any, Any, Any]:
     """Return the midpoints and the ends of a table of intervals, such as the bins of ``pandas.cut``.
 
     Whether an interval contains its ends does not matter: the worst case over an open interval is that over the closed one.
-    Numbers are exact, both ends of their interval.
+    Numbers are exact, both ends of their interval. Mind that ``pandas.cut`` rounds the ends of its bins (its `precision`).
 
     Parameters
     ----------
