@@ -1,0 +1,401 @@
+"""From tables of measurements (replicates, error bars, intervals) to the arrays that ``fit`` takes.
+
+Tables are arrays or frames of pandas or polars, and come back as what they were; neither library is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Intervals(NamedTuple):
+    """Samples with intervals: one row for each group of replicates, tables of shape (n_groups, n_features)."""
+
+    X: Any
+    """The mean of the replicates."""
+    X_lower: Any
+    """The lower ends, at most X."""
+    X_upper: Any
+    """The upper ends, at least X."""
+    X_std: Any
+    """The standard deviation of one measurement."""
+    counts: Any
+    """How many replicates were not missing."""
+    groups: NDArray[Any]
+    """The labels of the groups, shape (n_groups,)."""
+    y: NDArray[Any] | None
+    """The class of each group, shape (n_groups,); None where none was given."""
+
+
+def intervals_from_replicates(X: Any, groups: Any, *, y: Any = None, deviations: float | None = None) -> Intervals:
+    r"""Return one row for each sample that was measured several times: its mean, its interval, its standard deviation.
+
+    Of a group g with the values :math:`x_1, \dots, x_n` of a feature, :math:`n \ge 2`,
+
+    .. math:: \bar x = \frac1n \sum_k x_k, \qquad
+        [\min_k x_k, \max_k x_k], \qquad s = \sqrt{\frac{1}{n - 1} \sum_k (x_k - \bar x)^2} .
+
+    A single value has no deviation of its own and is given the pooled one of its feature,
+    :math:`\sqrt{\sum_g (n_g - 1) s_g^2 / \sum_g (n_g - 1)}`, but its interval from the smallest to the largest value is
+    that value alone: state `deviations` to give it an interval too. ``X_std`` is the deviation of one measurement;
+    that of the mean is ``X_std / sqrt(counts)``.
+
+    Parameters
+    ----------
+    X : array-like or frame of shape (n_rows, n_features)
+        A row for each measurement, without the column of labels. NaN is a replicate that is missing, and is left out.
+    groups : array-like of shape (n_rows,)
+        Which sample a row measures; rows with equal labels are replicates and need not be neighbours.
+    y : array-like of shape (n_rows,), default=None
+        The class of each row, the same for all rows of a group.
+    deviations : float, default=None
+        Half of each interval in standard deviations: from ``X - deviations * X_std`` to ``X + deviations * X_std``.
+        None: from the smallest to the largest replicate.
+
+    Returns
+    -------
+    Intervals
+        Groups in the order of their first appearance; a pandas frame has them as its index. ``X_lower`` and ``X_upper``
+        go to ``fit`` as the metadata of a set of intervals, ``X_std`` as that of ``GaussianNoise`` or of a set of
+        half-widths.
+
+    Examples
+    --------
+    Two patients' blood, drawn three times and twice; one value of potassium was lost:
+
+    >>> glucose_and_potassium = [[5.1, 4.0], [7.9, 3.5], [5.4, np.nan], [8.3, 3.9], [5.1, 4.4]]
+    >>> data = intervals_from_replicates(glucose_and_potassium, groups=["ann", "bob", "ann", "bob", "ann"], y=[0, 1, 0, 1, 0])
+    >>> data.X
+    array([[5.2, 4.2], [8.1, 3.7]])
+    >>> metadata = {"X_lower": data.X_lower, "X_upper": data.X_upper}
+    >>> metadata["X_lower"], metadata["X_upper"]
+    (array([[5.1, 4. ], [7.9, 3.5]]), array([[5.4, 4.4], [8.3, 3.9]]))
+    >>> data.groups, data.y
+    (array(['ann', 'bob'], dtype='<U3'), array([0, 1]))
+    """
+    call = "intervals_from_replicates(X, groups)"
+    if deviations is not None and not (isinstance(deviations, Real) and 0 <= float(deviations) < np.inf):
+        raise ValueError(
+            f"intervals_from_replicates(X, groups, deviations={deviations!r}): must be a finite number >= 0, or None."
+        )
+    columns = {name: _numbers(column, f"{call}: column {name!r}") for name, column in _columns(X, call).items()}
+    n_rows = len(next(iter(columns.values())))
+    first, codes = _first_and_codes(_one_a_row(groups, n_rows, "groups", call), call)
+    labels = np.asarray(groups)[first]
+    classes = None if y is None else _classes(_one_a_row(y, n_rows, "y", call), first, codes, labels, call)
+    found = [_summary(column, codes, labels, f"{call}: column {name!r}") for name, column in columns.items()]
+    mean, lower, upper, std, counts = (np.column_stack(part) for part in zip(*found, strict=True))
+    if deviations is not None:
+        lower, upper = mean - deviations * std, mean + deviations * std
+    names = list(columns)
+    return Intervals(
+        _like(X, mean, names, labels),
+        _like(X, lower, names, labels),
+        _like(X, upper, names, labels),
+        _like(X, std, names, labels),
+        _like(X, counts, names, labels),
+        labels,
+        classes,
+    )
+
+
+def values_and_errors(frame: Any, *, suffix: str = "_err", missing: str = "error") -> tuple[Any, Any]:
+    """Return the values of a table and, under the same names, their errors: for columns such as ``mass`` and ``mass_err``.
+
+    Parameters
+    ----------
+    frame : frame of pandas or polars, of shape (n_rows, n_columns)
+        Numbers, none missing. All columns that are no errors are features: leave out the others, the class too.
+    suffix : str, default="_err"
+        How the name of a column of errors ends, after the name of its values.
+    missing : {"error", "exact"}, default="error"
+        What becomes of values without errors: they are refused, or taken as exact, with errors 0.
+
+    Returns
+    -------
+    X : frame of shape (n_rows, n_features)
+        The values, in the order of their columns.
+    X_std : frame of shape (n_rows, n_features)
+        The errors, >= 0, in the units of the values: ``fit(X, y, X_std=X_std)``.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> stars = pandas.DataFrame({"mass": [1.0, 2.0], "age": [4.6, 0.3], "age_err": [0.2, 0.1], "mass_err": [0.0, 0.3]})
+    >>> X, X_std = values_and_errors(stars)
+    >>> X
+       mass  age
+    0   1.0  4.6
+    1   2.0  0.3
+    >>> X_std
+       mass  age
+    0   0.0  0.2
+    1   0.3  0.1
+    """
+    call = f"values_and_errors(frame, suffix={suffix!r})"
+    if sided := [name for name in _columns(frame, call) if str(name).endswith((f"{suffix}_lower", f"{suffix}_upper"))]:
+        raise ValueError(
+            f"{call}: column {sided[0]!r} states errors of one side. Use values_and_intervals, which keeps both sides."
+        )
+    names, X, below, _ = _values_below_above(frame, suffix, missing, call)
+    return _like(frame, X, names), _like(frame, below, names)
+
+
+def values_and_intervals(frame: Any, *, suffix: str = "_err", missing: str = "error") -> tuple[Any, Any, Any]:
+    """Return the values of a table and the ends of their error bars, which may be longer on one side.
+
+    The errors of a column ``mass`` are two columns ``mass_err_lower`` and ``mass_err_upper``, both >= 0 and counted from the
+    value: the interval is from ``mass - mass_err_lower`` to ``mass + mass_err_upper``. One column ``mass_err`` serves for both.
+
+    Parameters
+    ----------
+    frame : frame of pandas or polars, of shape (n_rows, n_columns)
+        Numbers, none missing. All columns that are no errors are features: leave out the others, the class too.
+    suffix : str, default="_err"
+        What follows the name of the values in that of their errors, before ``_lower`` and ``_upper``.
+    missing : {"error", "exact"}, default="error"
+        What becomes of values without errors: they are refused, or taken as exact, with errors 0.
+
+    Returns
+    -------
+    X, X_lower, X_upper : frames of shape (n_rows, n_features)
+        The values and the ends, all under the names of the values.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> planets = pandas.DataFrame({"mass": [1.0, 2.0], "mass_err_lower": [0.1, 0.5], "mass_err_upper": [0.2, 3.0]})
+    >>> X, X_lower, X_upper = values_and_intervals(planets)
+    >>> X_lower["mass"].tolist(), X_upper["mass"].tolist()
+    ([0.9, 1.5], [1.2, 5.0])
+    """
+    names, X, below, above = _values_below_above(
+        frame, suffix, missing, f"values_and_intervals(frame, suffix={suffix!r})"
+    )
+    return _like(frame, X, names), _like(frame, X - below, names), _like(frame, X + above, names)
+
+
+def values_and_bounds(frame: Any) -> tuple[Any, Any, Any]:
+    """Return the midpoints and the ends of a table of intervals, such as the bins of ``pandas.cut``.
+
+    Whether an interval contains its ends does not matter: the worst case over an open interval is that over the closed one.
+    Numbers are exact, both ends of their interval. Mind that ``pandas.cut`` rounds the ends of its bins (its `precision`).
+
+    Parameters
+    ----------
+    frame : frame or array-like of shape (n_rows, n_features) or (n_rows,)
+        Columns of numbers and of intervals: an interval dtype, categories that are intervals, or objects with ``left`` and
+        ``right``. No interval may be missing or endless. A single column, say an IntervalArray, is a table of one feature.
+
+    Returns
+    -------
+    X, X_lower, X_upper : frames of the columns of `frame`, or arrays, of shape (n_rows, n_features)
+        The midpoints and the ends.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> people = pandas.DataFrame({"age": pandas.cut([23, 67, 35], [20, 40, 80]), "height": [1.6, 1.7, 1.8]})
+    >>> X, X_lower, X_upper = values_and_bounds(people)
+    >>> X
+        age  height
+    0  30.0     1.6
+    1  60.0     1.7
+    2  30.0     1.8
+    >>> X_lower["age"].tolist(), X_upper["age"].tolist()
+    ([20.0, 40.0, 20.0], [40.0, 80.0, 40.0])
+    """
+    call = "values_and_bounds(frame)"
+    if not hasattr(frame, "columns") and (column := np.asarray(frame)).ndim == 1:
+        frame = column[:, None]
+    columns = _columns(frame, call)
+    lower, upper = (
+        np.column_stack([_finite(_end(column, side), f"{call}: column {name!r}") for name, column in columns.items()])
+        for side in ("left", "right")
+    )
+    X = np.clip(0.5 * lower + 0.5 * upper, lower, upper)  # half of the smallest number is rounded to 0
+    names = list(columns)
+    return _like(frame, X, names), _like(frame, lower, names), _like(frame, upper, names)
+
+
+def _columns(table: Any, call: str) -> dict[Any, Any]:
+    """Return the columns of a frame by name, of an array by number."""
+    if hasattr(table, "columns"):
+        names = list(table.columns)
+        if not names or not len(table):
+            raise ValueError(f"{call}: the frame has shape {table.shape}. It must have rows and columns.")
+        if len(set(names)) < len(names):
+            name = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"{call}: there are {names.count(name)} columns {name!r}. Give each its own name.")
+        return {name: table[name] for name in names}
+    array = np.asarray(table)
+    if array.ndim != 2 or array.size == 0:
+        raise ValueError(
+            f"{call}: expected a frame or a dense array of shape (n_rows, n_features), got a {type(table).__name__} "
+            f"of shape {np.shape(table)}."
+        )
+    return dict(enumerate(array.T))
+
+
+def _like(table: Any, values: NDArray[Any], names: Sequence[Any], index: Any = None) -> Any:
+    """Return values as a frame if the table is one, with its own index or another."""
+    if not hasattr(table, "columns"):
+        return values
+    if hasattr(table, "index"):
+        return type(table)(values, columns=names, index=table.index if index is None else index)
+    return type(table)(values, schema=list(names), orient="row")
+
+
+def _numbers(column: Any, where: str) -> Array:
+    """Return a column in float64, NaN where something is missing; refuse text and dates, though they may convert."""
+    raw = np.asarray(column)
+    if raw.dtype.kind in "biuf" or (raw.dtype.kind == "O" and not any(isinstance(v, str | bytes) for v in raw)):
+        with suppress(TypeError, ValueError):
+            return np.asarray(column, dtype=np.float64)
+    wrong = next((value for value in raw.tolist() if not isinstance(value, Real)), raw[0])
+    raise ValueError(f"{where} must be numbers, got {wrong!r:.60}. Convert the column, or leave it out.")
+
+
+def _finite(column: Any, where: str) -> Array:
+    """Return a column of numbers none of which is missing or infinite."""
+    values = _numbers(column, where)
+    if not np.all(np.isfinite(values)):
+        row = int(np.argmin(np.isfinite(values)))
+        what = "is missing" if np.isnan(values[row]) else "reaches infinity"
+        raise ValueError(f"{where}, row {row} (from 0) {what}. Give it finite numbers, or leave the row out.")
+    return values
+
+
+def _one_a_row(labels: Any, n_rows: int, name: str, call: str) -> NDArray[Any]:
+    out = np.asarray(labels)
+    if out.shape != (n_rows,):
+        raise ValueError(f"{call}: {name} has shape {out.shape}; give one label for each row of X, ({n_rows},).")
+    return out
+
+
+def _first_and_codes(labels: NDArray[Any], call: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the first row of each group, in the order of appearance, and the number of each row's group."""
+    first: dict[Any, int] = {}
+    starts = np.empty(len(labels), dtype=np.intp)
+    for row, label in enumerate(labels):
+        same = label == label  # neither NaN, NaT nor pandas.NA equals itself
+        if label is None or not isinstance(same, bool | np.bool_) or not same:
+            raise ValueError(f"{call}: groups, row {row} (from 0) is missing. Label it, or leave the row out.")
+        starts[row] = first.setdefault(label, row)
+    return np.unique(starts, return_inverse=True)
+
+
+def _classes(
+    y: NDArray[Any], first: NDArray[np.intp], codes: NDArray[np.intp], labels: NDArray[Any], call: str
+) -> NDArray[Any]:
+    """Return the class of each group."""
+    if np.any(other := y != y[first][codes]):
+        row = int(np.argmax(other))
+        both = y[[first[codes[row]], row]].tolist()
+        raise ValueError(
+            f"{call}: y is {both[0]!r} and {both[1]!r} in the group {labels.tolist()[codes[row]]!r}. "
+            "Replicates are of one sample, which has one class."
+        )
+    return y[first]
+
+
+def _summary(
+    values: Array, codes: NDArray[np.intp], labels: NDArray[Any], where: str
+) -> tuple[Array, Array, Array, Array, NDArray[np.intp]]:
+    """Return mean, smallest, largest, deviation and number of the values of each group that are not missing."""
+    if np.any(np.isinf(values)):
+        row = int(np.argmax(np.isinf(values)))
+        raise ValueError(f"{where}, row {row} (from 0) is infinite. NaN states a replicate that is missing.")
+    known = ~np.isnan(values)
+    values, codes = values[known], codes[known]
+    counts = np.bincount(codes, minlength=len(labels))
+    if np.any(counts == 0):
+        group = labels.tolist()[np.argmin(counts)]
+        raise ValueError(
+            f"{where}: all replicates of the group {group!r} are missing. Leave out the group or the column."
+        )
+    order = np.lexsort((values, codes))  # sums of sorted values do not depend on the order of the rows
+    values, codes = values[order], codes[order]
+    starts = np.cumsum(counts) - counts
+    lower, upper = values[starts], values[starts + counts - 1]
+    mean = np.clip(np.add.reduceat(values, starts) / counts, lower, upper)  # rounding moves the mean of equal values
+    freedom = counts - 1
+    if not np.any(freedom):
+        raise ValueError(
+            f"{where}: no group has two replicates, so nothing is known of their deviation. "
+            "Check groups; errors known otherwise go to fit as they are."
+        )
+    residual = values - mean[codes]
+    own = np.hypot.reduceat(residual, starts) / np.sqrt(np.maximum(freedom, 1))
+    pooled = np.hypot.reduce(residual) / np.sqrt(freedom.sum())
+    return mean, lower, upper, np.where(freedom > 0, own, pooled), counts
+
+
+def _values_below_above(frame: Any, suffix: str, missing: str, call: str) -> tuple[list[Any], Array, Array, Array]:
+    """Return the names of the values, the values, and their errors below and above, each of shape (n_rows, n_features)."""
+    if not hasattr(frame, "columns"):
+        raise ValueError(f"{call}: expected a frame, whose columns have names, got a {type(frame).__name__}.")
+    if not isinstance(suffix, str) or not suffix:
+        raise ValueError(f"{call}: suffix must be a text such as '_err'.")
+    if missing not in ("error", "exact"):
+        raise ValueError(f"{call[:-1]}, missing={missing!r}): choose 'error' or 'exact'.")
+    columns = _columns(frame, call)
+    stated = _stated(list(columns), suffix, call)
+    unstated = [name for name, found in stated.items() if not found]
+    if unstated and missing == "error":
+        raise ValueError(
+            f"{call}: no errors are stated of the columns {unstated}. Add {f'{unstated[0]}{suffix}'!r}, "
+            "pass missing='exact' to take them as exact, or leave out what is no feature."
+        )
+    X = np.column_stack([_finite(columns[name], f"{call}: column {name!r}") for name in stated])
+    below, above = np.zeros_like(X), np.zeros_like(X)
+    for j, found in enumerate(stated.values()):
+        if found:
+            below[:, j], above[:, j] = (_nonnegative(columns, name, call) for name in (found[0], found[-1]))
+    return list(stated), X, below, above
+
+
+def _stated(names: Sequence[Any], suffix: str, call: str) -> dict[Any, list[str]]:
+    """Return, for each column of values, the columns of its errors: none, one, or those below and above."""
+    ends = (suffix, f"{suffix}_lower", f"{suffix}_upper")
+    known = set(names)
+    stated = {
+        name: [f"{name}{end}" for end in ends if f"{name}{end}" in known]
+        for name in names
+        if not str(name).endswith(ends)
+    }
+    used = {column for found in stated.values() for column in found}
+    if orphans := [name for name in names if name not in stated and name not in used]:
+        raise ValueError(
+            f"{call}: column {orphans[0]!r} states errors, but its column of values is not there. Add it, or leave out both."
+        )
+    for name, found in stated.items():
+        alone, *sides = (f"{name}{end}" for end in ends)
+        if found not in ([], [alone], sides):
+            raise ValueError(
+                f"{call}: the errors of column {name!r} are stated by {found}. Give {alone!r} alone, or both of {sides}."
+            )
+    return stated
+
+
+def _nonnegative(columns: dict[Any, Any], name: str, call: str) -> Array:
+    """Return the errors that a column states."""
+    errors = _finite(columns[name], f"{call}: column {name!r}")
+    if np.any(errors < 0):
+        row = int(np.argmax(errors < 0))
+        raise ValueError(f"{call}: column {name!r}, row {row} (from 0) is {errors[row]:g}. Errors must be >= 0.")
+    return errors
+
+
+def _end(column: Any, side: str) -> Any:
+    """Return one end of a column of intervals; a number is its own end."""
+    values = np.asarray(column)
+    return np.array([getattr(value, side, value) for value in values]) if values.dtype.kind == "O" else values
