@@ -37,6 +37,8 @@ class Loss(Parameters, ABC):
         Whether it is a loss at the worst point of a set, a function of u + t: it then rises with t even at t = 0.
     is_smooth : bool
         Whether its slopes are continuous for t > 0.
+    reaches_zero : bool
+        Whether it is 0 far enough on the right side.
     dual_limit : float
         The largest slope in u.
     """
@@ -47,6 +49,7 @@ class Loss(Parameters, ABC):
     is_proper = False
     is_worst_case = False
     is_smooth = True
+    reaches_zero = False
     dual_limit = 1.0
 
     @abstractmethod

@@ -103,8 +103,8 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
 
     Each loss lies above lines :math:`a_i (u_i - 1) + v_i + p_i t_i`: those of its dual form with slopes a, or tangents. With
     :math:`\sum c\,a\,y = 0` and :math:`V = \sum c\,a\,y\,x = q + r`, q in :math:`\sum c_i p_i S_i`, the sum of the lines and of
-    the penalty is at least :math:`\sum c\,v - \text{penalty}^*(r)` for all weights. What r has no finite price is scaled down with
-    all lines, or covered by what the lines of slope 0 leave of the sets (:math:`p(0) = 1 - \kappa`).
+    the penalty is at least :math:`\sum c\,v - \text{penalty}^*(r)` for all weights. An r that has no finite price is scaled
+    down with all lines, or covered by what lines of slope 0 leave of the sets (:math:`p(0) = 1 - \kappa`).
     """
     c, y, loss = problem.weights, problem.signs, problem.loss
     scores, t = problem.rows.dot(w), problem.bound.support(w)

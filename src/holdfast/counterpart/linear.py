@@ -44,6 +44,11 @@ class LinearProblem(Problem):
         return cast(Self, replace(cast(Any, self), **changes))
 
     @property
+    def is_isotropic(self) -> bool:
+        """Whether nothing but the rows themselves tells one direction from another."""
+        return self.bound.is_isotropic
+
+    @property
     def floor(self) -> float:
         """The objective below which gaps are measured against the total weight."""
         return GAP_FLOOR * float(self.weights.sum())

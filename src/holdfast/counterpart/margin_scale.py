@@ -61,6 +61,10 @@ class MarginScaleProblem(LinearProblem):
         return self.rows.n_features + int(self.fit_intercept)
 
     @property
+    def is_isotropic(self) -> bool:
+        return self.bound.is_isotropic and self.penalty is None
+
+    @property
     def enough(self) -> float:
         """A share of 1e-15 of the weight: rounding. A tilted objective is of interest only until it falls below 0."""
         return 1e-6 * self.floor if self.tilt is None else -self.floor

@@ -110,7 +110,7 @@ def _reduced(problem: LinearProblem) -> tuple[LinearProblem, Span | None]:
     the same in all directions.
     """
     rows = problem.rows
-    span = rows.span if rows.n_features > rows.n_samples and problem.bound.is_isotropic else None
+    span = rows.span if rows.n_features > rows.n_samples and problem.is_isotropic else None
     return (problem, None) if span is None else (problem.having(rows=rows_of(span.coordinates)), span)
 
 

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import combinations
-from numbers import Integral
 from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.loss import Array, Loss
 from holdfast._core.parameters import resolve
-from holdfast._core.progress import reporter
 from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast._core.version import __version__
@@ -33,10 +28,9 @@ from holdfast.counterpart import (
     Stream,
     critical_factor,
     majority,
-    train,
 )
 from holdfast.data import rows_of
-from holdfast.estimators.callbacks import CallbackSupportMixin, announced, with_callbacks
+from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.inputs import (
     class_codes,
     known_codes,
@@ -46,6 +40,7 @@ from holdfast.estimators.inputs import (
     row_weights,
     stated_classes,
 )
+from holdfast.estimators.linear import LinearClassifier, check_columns, predicted_codes
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
 from holdfast.solvers import SGD, pick
 from holdfast.uncertainty import GaussianNoise
@@ -58,8 +53,6 @@ LOSSES: dict[str, type[Loss]] = {
     "two_point": TwoPointHinge,
 }
 NAME = "GaussianRobustClassifier"
-MANY_THREADS = 3e9
-"""n_samples * n_features**2 from which BLAS may use all its threads."""
 
 
 def _is_proper(estimator: GaussianRobustClassifier) -> bool:
@@ -88,7 +81,7 @@ def _is_incremental(estimator: GaussianRobustClassifier) -> bool:
     return True
 
 
-class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+class GaussianRobustClassifier(LinearClassifier):
     r"""Linear classifier trained for the loss that Gaussian noise on the features makes it expect.
 
     Minimises over w and b
@@ -209,7 +202,6 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
     array([0.05, 0.02, 0.01, 0.24])
     """
 
-    classes_: NDArray[Any]
     stream_: list[dict[str, Any]]
     _takes_streams = True
 
@@ -240,11 +232,6 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         self.verbose = verbose
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     @with_callbacks
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, X_std: Any = None, X_cov: Any = None, X_factor: Any = None
@@ -266,22 +253,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         """
         problems = self._problems(X, y, sample_weight, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
         self.row_noise_ = any(value is not None for value in (X_std, X_cov, X_factor))
-        tol, max_iter = number(self.tol, f"{NAME}(tol", strictly=True), self._max_iter()
-        report, finished = announced(self, reporter(self.verbose), X, y)
-        n, d = problems[0].rows.n_samples, problems[0].rows.n_features
-        with nullcontext() if n * d * d >= MANY_THREADS else one_blas_thread:
-            fits = [
-                train(
-                    problem,
-                    self.solver,
-                    tol=tol,
-                    max_iter=max_iter,
-                    start=start,
-                    random_state=self.random_state,
-                    report=report,
-                )
-                for problem, start in zip(problems, self._starts(problems), strict=True)
-            ]
+        fits, finished = self._trained(problems, X, y)
         self._unpack(problems, fits)
         self.__dict__.pop("stream_", None)
         self._warn(problems)
@@ -322,7 +294,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
             raise ValueError(
                 f"{NAME}.partial_fit(classes={known.tolist()!r}): earlier calls had {self.classes_.tolist()!r}. Leave it out."
             )
-        _check_columns(X, {"X_std": X_std})
+        check_columns(X, {"X_std": X_std})
         options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": not going_on}
         X, y = validate_data(self, X, y, **options)
         codes = known_codes(y, known, NAME)
@@ -350,7 +322,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         """Return the problem that `fit` has to solve, or one a class, all input having been checked."""
         loss = self._loss()
         alpha = number(self._alpha(loss), f"{NAME}(alpha")
-        _check_columns(X, metadata)
+        check_columns(X, metadata)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         self.classes_, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, self.class_weight, X, codes, self.classes_, NAME)
@@ -385,42 +357,14 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
             )
         return bound
 
-    def _set_coefficients(self, coef: Array, intercept: Array, *, joint: bool) -> None:
-        """Set coefficients, those of a joint fit made to sum to 0."""
-        if joint:
-            # classes that are all alike become exactly 0, which the mean of equal numbers need not make them
-            coef, intercept = coef - coef[0], intercept - intercept[0]
-            coef, intercept = coef - coef.mean(axis=0), intercept - intercept.mean()
-        self.coef_, self.intercept_ = coef, intercept
-
-    def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> None:
-        """Set the fitted attributes."""
-        parts = [problem.split(found.parameters) for problem, (found, _) in zip(problems, fits, strict=True)]
-        coef = np.concatenate([np.atleast_2d(w) for w, _ in parts])
-        intercept = np.concatenate([np.atleast_1d(b) for _, b in parts])
-        self._set_coefficients(coef, intercept, joint=len(problems) < len(coef))
-        self.objective_ = float(sum(proof.objective for _, proof in fits))
-        self.lower_bound_ = float(sum(proof.lower_bound for _, proof in fits))
-        floor = sum(problem.floor for problem in problems)
-        self.gap_ = float((self.objective_ - self.lower_bound_) / max(self.objective_, floor))
-        self.norm_bound_ = float(max(proof.norm_bound for _, proof in fits))
-        worst = min((found for found, _ in fits), key=lambda found: found.status is Status.SOLVED)
-        self.n_iter_ = max(1, *(found.n_iter for found, _ in fits))
-        self.solution_ = worst.summary() | {"objective": self.objective_, "lower_bound": self.lower_bound_}
+    def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
+        worst = super()._unpack(problems, fits)
         solved = worst.status is Status.SOLVED and problems[0].loss.is_homogeneous
         W = self.coef_ if len(self.coef_) > 1 else np.concatenate([0 * self.coef_, self.coef_])
         pairs = [pair for pair in combinations(range(len(W)), 2) if solved and np.array_equal(*W[list(pair)])]
         self.collapsed_ = len(pairs) == len(W) * (len(W) - 1) // 2
         self.collapsed_pairs_ = self.classes_[np.array(pairs, dtype=np.intp).reshape(-1, 2)]
-        self.__dict__.pop("dual_coef_", None)
-        if all(proof.dual is not None for _, proof in fits):
-            self.dual_coef_ = np.concatenate(
-                [
-                    np.atleast_2d(problem.signed(proof.dual).T)
-                    for problem, (_, proof) in zip(problems, fits, strict=True)
-                ]
-            )
-        self.holdfast_version_ = __version__
+        return worst
 
     def _loss(self) -> Loss:
         loss = resolve(self.loss, LOSSES, f"{NAME}(loss=%s)")
@@ -443,25 +387,6 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
                 "to fit as X_std, X_cov or X_factor."
             )
         return GaussianNoise(std=number(self.noise, f"{NAME}(noise"))
-
-    def _max_iter(self) -> int:
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise ValueError(f"{NAME}(max_iter={self.max_iter!r}): must be an integer >= 1.")
-        return int(self.max_iter)
-
-    def _starts(self, problems: Sequence[Any]) -> list[Array | None]:
-        """Return where to start: at the last fit, with `warm_start` and where it was of the same shape."""
-        rows = 1 if len(self.classes_) == 2 else len(self.classes_)
-        same = getattr(self, "coef_", np.zeros(0)).shape == (rows, problems[0].rows.n_features)
-        if not self.warm_start or not same:
-            return [None] * len(problems)
-        return self._joined(problems, self.coef_, self.intercept_)
-
-    def _joined(self, problems: Sequence[Any], coef: Array, intercept: Array) -> list[Any]:
-        """Return each problem's parameters."""
-        if len(problems) == len(coef):
-            return [p.join(w, float(b)) for p, w, b in zip(problems, coef, intercept, strict=True)]
-        return [problems[0].join(coef, intercept)]
 
     def _warn(self, problems: Sequence[Any]) -> None:
         """Say what collapsed, and what is not certified, with the cure, at the line that called `fit` through its wrapper."""
@@ -490,24 +415,6 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
                 f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {status.value}", ConvergenceWarning, stacklevel=4
             )
 
-    def decision_function(self, X: Any) -> Array:
-        """Return the scores w'x + b.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Two classes: positive means ``classes_[1]``. More: the class with the highest score is predicted.
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        scores = np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
-        return scores.ravel() if len(self.coef_) == 1 else scores
-
-    def predict(self, X: Any) -> Any:
-        """Return the predicted class of each row, shape (n_samples,)."""
-        codes = predicted_codes(self.decision_function(X))
-        return self.classes_[codes]
-
     def flip_probability(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         r"""Return the probability that the noise changes each prediction.
 
@@ -530,7 +437,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
             of its covariances gives.
         """
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
-        _check_columns(X, metadata)
+        check_columns(X, metadata)
         scores = self.decision_function(X)
         t = self._known_score_std(scores, metadata)
         if scores.ndim == 1:
@@ -552,7 +459,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
             More than two classes: the deviation of the predicted class's lead over each class, 0 for itself.
         """
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
-        _check_columns(X, metadata)
+        check_columns(X, metadata)
         return self._known_score_std(self.decision_function(X), metadata)
 
     @available_if(_is_proper)
@@ -570,7 +477,7 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         scores = self.decision_function(X)
         scores = scores.reshape(len(scores), -1)
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
-        _check_columns(X, metadata)
+        check_columns(X, metadata)
         noise, loss = self._stated_noise(len(scores), metadata), self._loss()
         squares = [np.zeros(()) if noise is None else np.square(noise.support(w)) for w in self.coef_]
         t = np.sqrt(np.mean(squares, axis=0))
@@ -634,23 +541,9 @@ class GaussianRobustClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstima
         return None if self.row_noise_ else self._noise().at(shape, {})
 
 
-def predicted_codes(scores: Array) -> NDArray[np.intp]:
-    """Return the number of the predicted class."""
-    return (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)
-
-
 def in_deviations(lead: Array, t: Array) -> Array:
     """Return lead / t, inf where there is no noise."""
     return np.divide(lead, t, out=np.full(lead.shape, np.inf), where=t > 0)
-
-
-def _check_columns(X: Any, metadata: dict[str, Any]) -> None:
-    """Raise if frames of values and of errors name their columns differently: they would be matched by position."""
-    for name, value in metadata.items():
-        if hasattr(X, "columns") and hasattr(value, "columns") and list(X.columns) != list(value.columns):
-            raise ValueError(
-                f"{name} has the columns {list(value.columns)}, X has {list(X.columns)}. Give both the same."
-            )
 
 
 def critical_noise(

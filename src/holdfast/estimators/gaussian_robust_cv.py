@@ -26,8 +26,9 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, silent
 from holdfast.counterpart import Certificate, certificate, critical_factor, train
 from holdfast.estimators.callbacks import announced, with_callbacks
-from holdfast.estimators.gaussian_robust import GaussianRobustClassifier, in_deviations, predicted_codes
+from holdfast.estimators.gaussian_robust import GaussianRobustClassifier, in_deviations
 from holdfast.estimators.inputs import number, one_blas_thread
+from holdfast.estimators.linear import predicted_codes
 from holdfast.solvers import pick
 from holdfast.uncertainty import GaussianNoise
 

@@ -46,7 +46,9 @@ class ExpectedSquaredHinge(Loss):
 
 
 class ExpectedHuberizedHinge(Loss):
-    r"""The Huberised hinge :math:`\mathbb E\,\phi_c(u - \text{threshold} + tZ)`: a difference of expected squared hinges over 4c.
+    r"""The expected Huberised hinge :math:`\mathbb E\,\phi_c(u - \text{threshold} + tZ)`.
+
+    It is the difference of the expected squared hinges at :math:`\pm c`, over 4c.
 
     Examples
     --------

@@ -22,6 +22,7 @@ class Hinge(WorstCaseLoss):
 
     is_homogeneous = True
     is_smooth = False
+    reaches_zero = True
 
     def psi(self, x: Array) -> tuple[Array, Array]:
         return np.maximum(x, 0.0), np.heaviside(x, 0.5)

@@ -35,6 +35,8 @@ class HuberizedHinge(WorstCaseLoss):
     array([0.6931, 0.    , 4.    ])
     """
 
+    reaches_zero = True
+
     def __init__(self, scale: float = LOGISTIC_SCALE, threshold: float = 1.0):
         self.scale = scale
         self.threshold = threshold

@@ -22,6 +22,7 @@ class SquaredHinge(WorstCaseLoss):
     """
 
     dual_limit = np.inf
+    reaches_zero = True
 
     def psi(self, x: Array) -> tuple[Array, Array]:
         x = np.maximum(x, 0.0)

@@ -1,0 +1,150 @@
+"""What all linear classifiers share: training problem by problem, coefficients, scores, predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from holdfast._core.loss import Array
+from holdfast._core.progress import reporter
+from holdfast._core.solution import Solution, Status
+from holdfast._core.version import __version__
+from holdfast.counterpart import Certificate, train
+from holdfast.estimators.callbacks import CallbackSupportMixin, announced
+from holdfast.estimators.inputs import number, one_blas_thread
+
+MANY_THREADS = 3e9
+"""n_samples * n_features**2 from which BLAS may use all its threads."""
+
+
+class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+    """A classifier by linear scores, made of one problem, or of one for each class."""
+
+    classes_: NDArray[Any]
+    coef_: Array
+    tol: Any
+    max_iter: Any
+    solver: Any
+    verbose: Any
+    random_state: Any
+    warm_start: Any = False
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _trained(
+        self, problems: Sequence[Any], X: Any, y: Any
+    ) -> tuple[list[tuple[Solution, Certificate]], Callable[[], None]]:
+        """Return each problem's solution with its proof, and a function to call at the end of fit."""
+        name = type(self).__name__
+        tol, max_iter = number(self.tol, f"{name}(tol", strictly=True), self._max_iter()
+        report, finished = announced(self, reporter(self.verbose), X, y)
+        n, d = problems[0].rows.n_samples, problems[0].rows.n_features
+        with nullcontext() if n * d * d >= MANY_THREADS else one_blas_thread:
+            fits = [
+                train(
+                    problem,
+                    self.solver,
+                    tol=tol,
+                    max_iter=max_iter,
+                    start=start,
+                    random_state=self.random_state,
+                    report=report,
+                )
+                for problem, start in zip(problems, self._starts(problems), strict=True)
+            ]
+        return fits, finished
+
+    def _set_coefficients(self, coef: Array, intercept: Array, *, joint: bool) -> None:
+        """Set coefficients, those of a joint fit made to sum to 0."""
+        if joint:
+            # classes that are all alike become exactly 0, which the mean of equal numbers need not make them
+            coef, intercept = coef - coef[0], intercept - intercept[0]
+            coef, intercept = coef - coef.mean(axis=0), intercept - intercept.mean()
+        self.coef_, self.intercept_ = coef, intercept
+
+    def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
+        """Set the fitted attributes, and return the fit that ended worst."""
+        parts = [problem.split(found.parameters) for problem, (found, _) in zip(problems, fits, strict=True)]
+        coef = np.concatenate([np.atleast_2d(w) for w, _ in parts])
+        intercept = np.concatenate([np.atleast_1d(b) for _, b in parts])
+        self._set_coefficients(coef, intercept, joint=len(problems) < len(coef))
+        self.objective_ = float(sum(proof.objective for _, proof in fits))
+        self.lower_bound_ = float(sum(proof.lower_bound for _, proof in fits))
+        floor = sum(problem.floor for problem in problems)
+        self.gap_ = float((self.objective_ - self.lower_bound_) / max(self.objective_, floor))
+        self.norm_bound_ = float(max(proof.norm_bound for _, proof in fits))
+        worst = min((found for found, _ in fits), key=lambda found: found.status is Status.SOLVED)
+        self.n_iter_ = max(1, *(found.n_iter for found, _ in fits))
+        self.solution_ = worst.summary() | {"objective": self.objective_, "lower_bound": self.lower_bound_}
+        self.__dict__.pop("dual_coef_", None)
+        if all(proof.dual is not None for _, proof in fits):
+            self.dual_coef_ = np.concatenate(
+                [
+                    np.atleast_2d(problem.signed(proof.dual).T)
+                    for problem, (_, proof) in zip(problems, fits, strict=True)
+                ]
+            )
+        self.holdfast_version_ = __version__
+        return worst
+
+    def _max_iter(self) -> int:
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
+            raise ValueError(f"{type(self).__name__}(max_iter={self.max_iter!r}): must be an integer >= 1.")
+        return int(self.max_iter)
+
+    def _starts(self, problems: Sequence[Any]) -> list[Array | None]:
+        """Return where to start: at the last fit, with `warm_start` and where it was of the same shape."""
+        rows = 1 if len(self.classes_) == 2 else len(self.classes_)
+        same = getattr(self, "coef_", np.zeros(0)).shape == (rows, problems[0].rows.n_features)
+        if not self.warm_start or not same:
+            return [None] * len(problems)
+        return self._joined(problems, self.coef_, self.intercept_)
+
+    def _joined(self, problems: Sequence[Any], coef: Array, intercept: Array) -> list[Any]:
+        """Return each problem's parameters."""
+        if len(problems) == len(coef):
+            return [p.join(w, float(b)) for p, w, b in zip(problems, coef, intercept, strict=True)]
+        return [problems[0].join(coef, intercept)]
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the scores w'x + b.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Two classes: positive means ``classes_[1]``. More: the class with the highest score is predicted.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        scores = np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
+        return scores.ravel() if len(self.coef_) == 1 else scores
+
+    def predict(self, X: Any) -> Any:
+        """Return the predicted class of each row, shape (n_samples,)."""
+        codes = predicted_codes(self.decision_function(X))
+        return self.classes_[codes]
+
+
+def predicted_codes(scores: Array) -> NDArray[np.intp]:
+    """Return the number of the predicted class."""
+    return (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)
+
+
+def check_columns(X: Any, metadata: dict[str, Any]) -> None:
+    """Raise if frames of values and of errors name their columns differently: they would be matched by position."""
+    for name, value in metadata.items():
+        if hasattr(X, "columns") and hasattr(value, "columns") and list(X.columns) != list(value.columns):
+            raise ValueError(
+                f"{name} has the columns {list(value.columns)}, X has {list(X.columns)}. Give both the same."
+            )

@@ -1,0 +1,484 @@
+"""The classifier for rows that are known up to a set."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from holdfast._core.exceptions import CollapseWarning
+from holdfast._core.loss import Array, Loss
+from holdfast._core.parameters import resolve
+from holdfast._core.solution import Solution, Status
+from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast.counterpart import Certificate, Lasso, Limits, MarginScaleProblem
+from holdfast.data import rows_of
+from holdfast.estimators.callbacks import with_callbacks
+from holdfast.estimators.inputs import class_codes, number, row_weights
+from holdfast.estimators.linear import LinearClassifier, check_columns, predicted_codes
+from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
+from holdfast.uncertainty import Ball
+
+LOSSES: dict[str, type[Loss]] = {
+    "hinge": Hinge,
+    "squared_hinge": SquaredHinge,
+    "logistic": Logistic,
+    "huberized_hinge": HuberizedHinge,
+}
+PENALTIES = ("l2", "l1", "box", None)
+NAME = "RobustLinearClassifier"
+METADATA = ("X_std", "X_cov", "X_factor", "X_lower", "X_upper", "X_radius")
+
+
+def _is_proper(estimator: RobustLinearClassifier) -> bool:
+    if not estimator._loss().is_proper:
+        raise AttributeError(
+            f"{NAME}(loss={estimator.loss!r}) has no predict_proba: only loss='logistic' models a probability."
+        )
+    return True
+
+
+class RobustLinearClassifier(LinearClassifier):
+    r"""Linear classifier trained for the worst rows that the uncertainty of the data admits.
+
+    Each row i is known up to a set: it is x_i + d for some d in :math:`S_i`. With the support function
+    :math:`h_i(v) = \max_{d \in S_i} v^\top d` the worst that a row can cost is the plain loss with the deficit enlarged,
+
+    .. math:: \sum_i c_i\, \psi\bigl(1 - y_i(w^\top x_i + b) + \kappa\,h_i(-y_i w)\bigr)
+              + (1 - \kappa) \sum_i c_i\, h_i(-y_i w) + \alpha\,\text{penalty}(w),
+
+    which is minimised over w and b: a weighted sum, the intercept not penalised. Rows are perturbed independently, so with
+    :math:`\kappa = 1` and no penalty it is exactly the largest loss of any admissible data; a smaller kappa moves part of the
+    uncertainty out of the loss, which bounds that from above (for losses of slope at most 1).
+
+    ===========================  ====================================================================================
+    ``loss="hinge"``             :math:`x_+`: the robust SVM; with a `Box` ROBLP, at ``kappa=0`` SPLP
+    ``loss="squared_hinge"``     :math:`x_+^2`
+    ``loss="logistic"``          :math:`\log(1 + e^{x-1})`; with a `Box` ROBLR, at ``kappa=0`` SPLR
+    ``loss="huberized_hinge"``   a parabola between 0 and :math:`x - 1`: the QP approximation of ROBLR, with its scale
+    ===========================  ====================================================================================
+
+    With :class:`GaussianNoise` the loss is averaged over the noise instead, and with a sum ``GaussianNoise(s) + Ball(r)``
+    averaged over the one and maximised over the other.
+
+    A ball, box or ellipsoid common to all rows changes the family of decision boundaries little or not at all: a common ball
+    is an ordinary SVM at another strength of the penalty. What pays is knowing *which* features or rows are uncertain.
+
+    From a finite size of the sets on w = 0 is optimal and all predictions are alike. That is never assumed but proved, and
+    said in a :class:`CollapseWarning`; see :func:`critical_radius`.
+
+    More than two classes are fitted one against the rest.
+
+    Parameters
+    ----------
+    uncertainty : UncertaintySet or None, default=None
+        What may be wrong with a row, in the units of the features: `Ball`, `Box`, `IntervalBox`, `Ellipsoid`,
+        `ChanceConstraint`, `GaussianNoise`, or a sum of them. What differs by row is given to `fit`. None: nothing, which
+        leaves the plain classifier.
+    loss : {"hinge", "squared_hinge", "logistic", "huberized_hinge"} or Loss, default="hinge"
+    ambiguity : None
+        Doubts about labels; none are known yet.
+    penalty : {"l2", "l1", "box"} or None, default="l2"
+        :math:`\frac12 |w|_2^2`, :math:`|w|_1`, or the constraint :math:`|w_j| \le 1/\alpha`.
+    alpha : float, default=1.0
+        Strength of the penalty, > 0, what scikit-learn's linear classifiers call 1/C. It acts in the units of the features, so
+        scale them. Of no effect with ``penalty=None``.
+    kappa : float, default=1.0
+        Share of the uncertainty that is kept inside the loss, from 0 to 1.
+    fit_intercept : bool, default=True
+    class_weight : dict or "balanced", default=None
+        Factors on the weights of the classes.
+    solver : {"interior_point", "semismooth", "newton", "quasi_newton", "newton_cg", "clarabel", "highs"} or Solver, default=None
+        None picks by kind and size.
+    tol : float, default=1e-6
+        Largest certified relative gap to accept.
+    max_iter : int, default=1000
+        Steps over all stages.
+    warm_start : bool, default=False
+        Start from the previous fit's coefficients.
+    verbose : int, default=0
+        1 logs progress to the logger "holdfast".
+    random_state : int or None, default=None
+        Seeds stochastic solvers; all others are deterministic.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+        Sorted; with two classes a positive score means ``classes_[1]``.
+    objective_ : float
+        The objective at the fitted coefficients, summed over the classes where there are more than two.
+    lower_bound_ : float
+        A number that no coefficients can go below; -inf where none is known.
+    gap_ : float
+        (objective_ - lower_bound_) / max(objective_, 1e-9 * total weight), recomputed from the data in float64.
+    collapsed_ : bool
+        Whether w = 0 has been certified as optimal (for every class).
+    dual_coef_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
+        The dual weights :math:`c_i a_i y_i` that prove `lower_bound_`; rows with an entry of 0 do not carry the model.
+    norm_bound_ : float
+        A bound on the l2 norm of the optimal w, inf where none is known.
+    n_iter_ : int
+    solution_ : dict
+        How the solver ended: status, advice, solver, n_iter, objective, lower_bound.
+    row_uncertainty_ : bool
+        Whether the sets were stated row by row in fit; `certify` then asks for them too.
+    holdfast_version_ : str
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    References
+    ----------
+    L. El Ghaoui, G. Lanckriet, G. Natsoulis, "Robust classification with interval data" (2003).
+    N. Couellan, S. Jan, "Feature uncertainty bounds for explicit feature maps and large robust nonlinear SVM classifiers"
+    (2020).
+
+    Examples
+    --------
+    >>> from holdfast import Box, RobustLinearClassifier
+    >>> from holdfast.datasets import load_breast_cancer_errors
+    >>> data = load_breast_cancer_errors()
+    >>> scale = data.X.std(axis=0)
+    >>> X, S = data.X / scale, data.X_std / scale
+    >>> model = RobustLinearClassifier(Box(0.5)).fit(X, data.y, X_std=S)
+    >>> model.gap_ < 1e-6
+    True
+    >>> bool(model.certify(X, X_std=0.5 * S).mean() > 0.8)
+    True
+    """
+
+    def __init__(
+        self,
+        uncertainty: UncertaintySet | None = None,
+        *,
+        loss: str | Loss = "hinge",
+        ambiguity: None = None,
+        penalty: str | None = "l2",
+        alpha: float = 1.0,
+        kappa: float = 1.0,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        solver: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        verbose: int = 0,
+        random_state: Any = None,
+    ):
+        self.uncertainty = uncertainty
+        self.loss = loss
+        self.ambiguity = ambiguity
+        self.penalty = penalty
+        self.alpha = alpha
+        self.kappa = kappa
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_std: Any = None,
+        X_cov: Any = None,
+        X_factor: Any = None,
+        X_lower: Any = None,
+        X_upper: Any = None,
+        X_radius: Any = None,
+    ) -> Self:
+        """Fit the classifier.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Two classes or more.
+        sample_weight : array-like of shape (n_samples,), default=None
+        X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            With `Box` the half-width of each entry's interval; with `Ellipsoid`, `ChanceConstraint` or `GaussianNoise` its
+            standard deviation.
+        X_cov : array-like of shape (n_samples, n_features, n_features), default=None
+            With `Ellipsoid`, `ChanceConstraint` or `GaussianNoise` the covariance of each row.
+        X_factor : array-like of shape (n_samples, n_features, r), default=None
+            A factor F of each row's covariance F F'.
+        X_lower, X_upper : array-like of shape (n_samples, n_features), default=None
+            With `IntervalBox` the interval of each entry, ``X_lower <= X <= X_upper``.
+        X_radius : array-like of shape (n_samples,), default=None
+            With `Ball` the radius of each row.
+        """
+        metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
+        problems = self._problems(X, y, sample_weight, metadata)
+        self.row_uncertainty_ = any(value is not None for value in metadata.values())
+        fits, finished = self._trained(problems, X, y)
+        self._refuse_unattained(problems, fits)
+        self._unpack(problems, fits)
+        self._warn(problems)
+        finished()
+        return self
+
+    def _problems(
+        self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
+    ) -> list[MarginScaleProblem]:
+        """Return the problem that `fit` has to solve, or one a class, all input having been checked."""
+        if self.ambiguity is not None:
+            raise ValueError(f"{NAME}(ambiguity={self.ambiguity!r}): no ambiguity of labels is known. Leave it None.")
+        loss, options = self._loss(), self._penalty()
+        kappa = self._kappa()
+        check_columns(X, metadata)
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
+        self.classes_, codes = class_codes(y, type(self).__name__)
+        weights = row_weights(sample_weight, self.class_weight, X, codes, self.classes_, type(self).__name__)
+        worst, cloud = self._bound(X, metadata)
+        rows, positives = rows_of(X), [1] if len(self.classes_) == 2 else range(len(self.classes_))
+        problems = []
+        for k in positives:
+            signs = np.where(codes == k, 1.0, -1.0)
+            faced = None if worst is None else worst.facing(signs)
+            problems.append(_problem(rows, signs, weights, loss, kappa, faced, cloud, bool(self.fit_intercept), options))
+        return problems
+
+    def _loss(self) -> Loss:
+        loss = resolve(self.loss, LOSSES, f"{NAME}(loss=%s)")
+        if not isinstance(loss, Loss) or not loss.is_worst_case or isinstance(loss, Mixture):
+            raise ValueError(
+                f"{NAME}(loss={self.loss!r}): give one of {', '.join(map(repr, LOSSES))}, or one of their objects. "
+                "(Expected losses go with GaussianRobustClassifier, or come with uncertainty=GaussianNoise(...).)"
+            )
+        return loss
+
+    def _kappa(self) -> float:
+        kappa = number(self.kappa, f"{NAME}(kappa")
+        if kappa > 1:
+            raise ValueError(f"{NAME}(kappa={self.kappa!r}): a share, from 0 (all outside the loss) to 1 (all inside).")
+        return kappa
+
+    def _penalty(self) -> dict[str, Any]:
+        """Return the penalty as fields of a problem."""
+        if self.penalty not in PENALTIES:
+            raise ValueError(
+                f"{NAME}(penalty={self.penalty!r}): no such penalty. Choose one of {', '.join(map(repr, PENALTIES))}."
+            )
+        if self.penalty is None:
+            return {}
+        alpha = number(self.alpha, f"{NAME}(alpha")
+        if alpha == 0:
+            return {}
+        return {"alpha": alpha} if self.penalty == "l2" else {"penalty": Lasso(alpha) if self.penalty == "l1" else Limits(1 / alpha)}
+
+    def _bound(self, X: Any, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
+        """Return the sets over which losses are maximised and those over which they are averaged, bound to rows."""
+        stated = {name: value for name, value in metadata.items() if value is not None}
+        if self.uncertainty is None:
+            if stated:
+                raise ValueError(
+                    f"{NAME}(uncertainty=None).fit(..., {next(iter(stated))}=...): say what it means. Box() takes X_std as "
+                    "half-widths, Ellipsoid() as standard deviations, GaussianNoise() averages over it, IntervalBox() takes "
+                    "X_lower and X_upper, Ball() X_radius."
+                )
+            return Ball(0.0).split(X, {})
+        if not isinstance(self.uncertainty, UncertaintySet):
+            raise ValueError(
+                f"{NAME}(uncertainty={self.uncertainty!r:.80}): give a set, such as Ball(0.3), Box(0.1), "
+                "Box(half_widths=[...]), Ellipsoid(shape=...), GaussianNoise(0.2), or a sum of sets; or None."
+            )
+        return self.uncertainty.split(X, stated)
+
+    def _refuse_unattained(
+        self, problems: Sequence[MarginScaleProblem], fits: Sequence[tuple[Solution, Certificate]]
+    ) -> None:
+        """Raise if some problem has no minimum: a loss that never vanishes, no penalty, and rows that can be separated."""
+        for problem, (found, _) in zip(problems, fits, strict=True):
+            if problem.loss.reaches_zero or problem.alpha > 0 or problem.penalty is not None:
+                continue
+            w, b = problem.split(found.parameters)
+            clear = problem.signs * (problem.rows.dot(w) + b) > problem.bound.support(w)
+            if self.kappa == 1 and np.all(clear[problem.weights > 0]):
+                raise ValueError(
+                    f"{NAME}(loss={self.loss!r}, penalty=None, kappa=1): at this uncertainty the training rows can be separated "
+                    "whatever happens, so the loss falls towards 0 as the weights grow, and there is no best model. Use a "
+                    "penalty (penalty='l2'), kappa < 1, loss='hinge', or a larger radius (separability_radius says which)."
+                )
+
+    def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
+        worst = super()._unpack(problems, fits)
+        self.collapsed_ = worst.status is Status.SOLVED and not np.any(self.coef_)
+        return worst
+
+    def _warn(self, problems: Sequence[Any]) -> None:
+        """Say what collapsed, and what is not certified, with the cure, at the line that called `fit` through its wrapper."""
+        if self.collapsed_:
+            warnings.warn(
+                "w = 0 is the best model under this uncertainty, certified: every prediction is the same. Use smaller sets "
+                "(critical_radius says from where on), class_weight='balanced', or a weaker penalty.",
+                CollapseWarning,
+                stacklevel=4,
+            )
+        status = Status[str(self.solution_["status"]).upper()]
+        if status is not Status.SOLVED:
+            warnings.warn(
+                f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {status.value}", ConvergenceWarning, stacklevel=4
+            )
+
+    @available_if(_is_proper)
+    def predict_proba(self, X: Any) -> Array:
+        r"""Return class probabilities :math:`\mathrm{sigmoid}(w^\top x + b)`; only with ``loss="logistic"``.
+
+        More than two classes: those of each class against the rest, made to sum to 1.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([expit(-scores), expit(scores)])
+        positive = expit(scores)
+        total = positive.sum(axis=1, keepdims=True)
+        return np.where(total > 0, positive / np.where(total > 0, total, 1.0), 1.0 / len(self.coef_))
+
+    @available_if(_is_proper)
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithm of `predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+    def certify(self, X: Any, **metadata: Any) -> NDArray[np.bool_]:
+        """Return for each row whether no admissible input can change its prediction.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+            The sets of these rows as in `fit`, taken as stated, never multiplied by a radius. Without them the sets of the
+            constructor are meant; a model fitted with them asks for them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self.certified_margin(X, **metadata) > 0
+
+    def certified_margin(self, X: Any, **metadata: Any) -> Array:
+        r"""Return by how much each prediction leads at the worst admissible input; negative where it can be changed.
+
+        Two classes: :math:`|f(x)| - h(-\mathrm{sign}(f) w)`. More: the smallest over all other classes l of
+        :math:`f_k - f_l - h(w_l - w_k)`, k being predicted. Exact in both cases. Takes sets as `certify` does.
+        """
+        scores, sets = self._scores_and_sets(X, metadata)
+        if scores.ndim == 1:
+            signs = np.where(scores > 0, 1.0, -1.0)
+            return np.abs(scores) - sets.facing(signs).support(self.coef_[0])
+        codes = predicted_codes(scores)
+        return self._leads(scores, sets, codes).min(axis=1)
+
+    def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Array:
+        r"""Return the admissible rows that hurt this model the most, given their labels.
+
+        Two classes: :math:`x_i + \arg\max_{d \in S_i} (-y_i w)^\top d`, for a `Box` :math:`x - y\,\rho\,s\,\mathrm{sign}(w)`. More:
+        the rows at which the lead of the label's class over the most dangerous other class is smallest. The loss of the model
+        there is the worst case that it was trained for (at kappa = 1). Takes sets as `certify` does.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        scores, sets = self._scores_and_sets(X, metadata)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        Z = X.toarray().astype(np.float64) if sparse.issparse(X) else np.array(X, dtype=np.float64)
+        codes = self._codes(y, len(Z))
+        if scores.ndim == 1:
+            signs = np.where(codes == 1, 1.0, -1.0)
+            # the sets facing the labels are -y S
+            return np.asarray(Z - signs[:, None] * sets.facing(signs).maximizer(self.coef_[0]))
+        rivals = self._leads(scores, sets, codes).argmin(axis=1)
+        for k in range(len(self.coef_)):
+            for rival in range(len(self.coef_)):
+                rows = np.flatnonzero((codes == k) & (rivals == rival))
+                if len(rows):
+                    Z[rows] += sets.take(rows).maximizer(self.coef_[rival] - self.coef_[k])
+        return Z
+
+    def _codes(self, y: Any, n_samples: int) -> NDArray[np.intp]:
+        y = np.asarray(y).ravel()
+        if y.shape != (n_samples,) or not np.all(np.isin(y, self.classes_)):
+            raise ValueError(
+                f"{NAME}.worst_case_data(X, y): y must hold one of the classes {self.classes_.tolist()} for each of the "
+                f"{n_samples} rows."
+            )
+        return np.searchsorted(self.classes_, y)
+
+    def _leads(self, scores: Array, sets: BoundSet, codes: NDArray[np.intp]) -> Array:
+        """Return the worst lead of class `codes` over each other class, inf over itself, shape (n_samples, n_classes)."""
+        leads = np.full(scores.shape, np.inf)
+        for k, w in enumerate(self.coef_):
+            rows = np.flatnonzero(codes == k)
+            own = sets.take(rows)
+            for other in range(len(self.coef_)):
+                if other != k:
+                    lead = scores[rows, k] - scores[rows, other]
+                    leads[rows, other] = lead - own.support(self.coef_[other] - w)
+        return leads
+
+    def _scores_and_sets(self, X: Any, metadata: Mapping[str, Any]) -> tuple[Array, BoundSet]:
+        """Return scores and the sets of the rows, after checking that the question makes sense."""
+        check_is_fitted(self)
+        if unknown := sorted(set(metadata) - set(METADATA)):
+            raise TypeError(f"{NAME}: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}.")
+        check_columns(X, metadata)
+        scores = self.decision_function(X)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        stated = {name: value for name, value in metadata.items() if value is not None}
+        if self.row_uncertainty_ and not stated:
+            raise ValueError(
+                f"{NAME}: this model was fitted with the uncertainty of each row, so it needs theirs here too. "
+                f"Pass {' or '.join(self.uncertainty.metadata)} (zeros for exact rows)."
+            )
+        uncertainty = Ball(0.0) if self.uncertainty is None else self.uncertainty
+        worst, cloud = (uncertainty.as_stated(stated) if stated else uncertainty).split(X, stated)
+        if cloud is not None:
+            raise ValueError(
+                f"{NAME}(uncertainty={self.uncertainty!r}): Gaussian noise has no bounds, so no prediction is certain and no "
+                "row is the worst. State a set: ChanceConstraint(epsilon, 'gaussian') bounds what happens with probability "
+                "1 - epsilon."
+            )
+        assert worst is not None
+        return scores, worst
+
+
+def _problem(
+    rows: Any,
+    signs: Array,
+    weights: Array,
+    loss: Loss,
+    kappa: float,
+    worst: BoundSet | None,
+    cloud: BoundSet | None,
+    fit_intercept: bool,
+    options: dict[str, Any],
+) -> MarginScaleProblem:
+    """Return the problem of two classes for sets over which the loss is maximised, averaged, or both."""
+    if worst is None:
+        assert cloud is not None
+        loss, bound = loss.averaged(), cloud
+    elif cloud is None:
+        bound = worst
+    else:
+        raise NotImplementedError
+    if kappa < 1:
+        loss = Mixture(loss, kappa)
+    return MarginScaleProblem(rows, signs, weights, loss, bound, fit_intercept=fit_intercept, **options)
