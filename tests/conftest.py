@@ -28,7 +28,9 @@ def examples_of(cls):
     return [example for found in concrete_subclasses(cls) for example in found.examples()]
 
 
-LOSSES = examples_of(Loss)
+ALL_LOSSES = examples_of(Loss)
+LOSSES = [loss for loss in ALL_LOSSES if not loss.is_worst_case and np.isfinite(loss.dual_limit)]
+WORST_CASES = [loss for loss in ALL_LOSSES if loss.is_worst_case]
 SETS = examples_of(UncertaintySet)
 SOLVERS = examples_of(Solver)
 
@@ -40,7 +42,13 @@ def _name_of_set(pair):
 
 @pytest.fixture(params=LOSSES, ids=repr)
 def loss(request):
-    """Every loss."""
+    """Every loss that is averaged over noise and rises no faster than the deficit."""
+    return request.param
+
+
+@pytest.fixture(params=WORST_CASES, ids=repr)
+def worst_case(request):
+    """Every loss at the worst point of a set."""
     return request.param
 
 

@@ -62,7 +62,7 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     minimum lies :math:`|\nabla_w P|^2 / (2\alpha)` below it where the sets are smooth; to be deducted is what the
     remaining slope in b can earn over the range that the optimal intercept must lie in.
     """
-    if problem.loss.is_worst_case or problem.penalty is not None:
+    if problem.has_kinks:
         return worst_case_certificate(problem, w, b, dual)
     scores, t = problem.rows.dot(w), problem.bound.support(w)
     if problem.loss.has_dual:
@@ -108,22 +108,27 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
     """
     c, y, loss = problem.weights, problem.signs, problem.loss
     scores, t = problem.rows.dot(w), problem.bound.support(w)
-    objective = float(c @ loss.value(1.0 - y * (scores + b), t)) + 0.5 * problem.alpha * float(w @ w)
+    pushed = problem.push_of(w)
+    objective = float(c @ loss.value(1.0 - y * (scores + b) + problem.kappa * pushed, t))
+    objective += (1 - problem.kappa) * float(np.sum(c * pushed)) + 0.5 * problem.alpha * float(w @ w)
     if problem.penalty is not None:
         objective += problem.penalty.value(w)
     if guess is None:
         near = problem.eased(UNGUESSED)
         if problem.fit_intercept:
-            b = best_intercept(near, scores, near.bound.support(w), b)
+            b = best_intercept(near, w, scores, near.bound.support(w), b)
         guess = near.dual_guess(problem.join(w, b))
     if loss.has_dual:
         lines = dual_lines(loss, np.clip(guess.slopes, 0.0, loss.dual_limit))
     else:
         if problem.fit_intercept:
-            b = best_intercept(problem, scores, guess.scale, b)
-        u = 1.0 - y * (scores + b)
+            b = best_intercept(problem, w, scores, guess.scale, b)
+        u = 1.0 - y * (scores + b) + problem.kappa * pushed
         value, slope, scale_slope = loss.evaluate(u, guess.scale)
         lines = Proof(slope, value + slope * (1.0 - u) - scale_slope * guess.scale, scale_slope)
+    if problem.push is not None and problem.alpha == 0 and problem.penalty is None:
+        # nothing is known that covers to the last digit what rows pull
+        return certified(objective, -np.inf, problem.floor, np.inf)
     bound, pull, dual = _bound_of_lines(problem, lines, guess)
     return certified(objective, bound, problem.floor, problem.norm_bound(pull), dual)
 
@@ -155,11 +160,11 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
         return value(share), pull, share * c * lines.a
 
     penalty = problem.penalty
-    if penalty is None:
-        lefts = [left]
-    else:
-        # the nearest point of the sets need not be the one that leaves the cheapest pull
-        lefts = [left, bound.left_along(V, budgets, guess.scale, guess.direction)]
+    # the nearest point of the sets need not be the one that leaves the cheapest pull
+    lefts = [left, bound.left_along(V, budgets, guess.scale, guess.direction)]
+    if problem.push is not None:
+        own = problem.push_budgets(lines.a), problem.push.support(guess.direction), guess.direction
+        lefts = [problem.push.remainder(lefts[0], *own), problem.push.left_along(lefts[1], *own)]
 
     def priced(share: float, left: Array) -> float:
         ridge = float(left @ left) * share**2 / (2 * problem.alpha) if problem.alpha > 0 else 0.0
@@ -468,7 +473,7 @@ def _strong_convexity_bound(
     losses = problem.loss.value(1.0 - y * (scores + b), problem.bound.support(w))
     objective = float(c @ losses) + 0.5 * alpha * float(w @ w)
     if problem.fit_intercept:
-        b = best_intercept(problem, scores, t, b)
+        b = best_intercept(problem, w, scores, t, b)
     u = 1.0 - y * (scores + b)
     value, slope, scale_slope = problem.loss.evaluate(u, t)
     V, pull = problem.rows.transpose_dot(np.column_stack([c * y * slope, problem.pull_per_class()])).T
@@ -487,12 +492,13 @@ def _strong_convexity_bound(
     return objective, tangents - float(missed @ missed) / (2 * alpha) - leftover, pull
 
 
-def best_intercept(problem: MarginScaleProblem, scores: Array, t: Array, b: float) -> float:
+def best_intercept(problem: MarginScaleProblem, w: Array, scores: Array, t: Array, b: float) -> float:
     """Return the b at which the slope in b vanishes to rounding: Newton inside a bracket."""
     y, c = problem.signs, problem.weights
+    pushed = problem.kappa * problem.push_of(w)
 
     def slope(b: float) -> tuple[float, float]:
-        _, slopes, _, bends, *_ = problem.loss.derivatives(1.0 - y * (scores + b), t)
+        _, slopes, _, bends, *_ = problem.loss.derivatives(1.0 - y * (scores + b) + pushed, t)
         return -float(np.sum(c * y * slopes)), float(np.sum(c * bends))
 
     low, high = -np.inf, np.inf

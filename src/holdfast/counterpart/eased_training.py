@@ -167,7 +167,7 @@ class EasedTraining:
         if float(np.median(problem.bound.support(w))) <= 100 * delta:
             near = problem.eased(delta)
             b = (
-                best_intercept(near, np.zeros(problem.rows.n_samples), np.zeros(()), b)
+                best_intercept(near, np.zeros_like(w), np.zeros(problem.rows.n_samples), np.zeros(()), b)
                 if problem.fit_intercept
                 else 0.0
             )

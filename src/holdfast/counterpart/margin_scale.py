@@ -42,6 +42,9 @@ class MarginScaleProblem(LinearProblem):
         A linear term added to the objective.
     penalty : Penalty or None
         A penalty on w besides the ridge.
+    push : BoundSet or None
+        Further sets, over which the loss is maximised: its deficits become u + kappa * h, h their support, and
+        (1 - kappa) * h is added to each row's loss. See :class:`PushedProblem`.
     """
 
     rows: Rows
@@ -54,6 +57,8 @@ class MarginScaleProblem(LinearProblem):
     target: float = 1.0
     tilt: Array | None = None
     penalty: Penalty | None = None
+    push: BoundSet | None = None
+    kappa: float = 1.0
     _stiffness: float = field(default=0.0, init=False, repr=False)
 
     @property
@@ -253,6 +258,14 @@ class MarginScaleProblem(LinearProblem):
         w, b = self.split(parameters)
         t = self.bound.support(w)
         return DualGuess(self.loss.evaluate(self.target - self.signs * (self.rows.dot(w) + b), t)[1], w, t)
+
+    def push_of(self, w: Array) -> Array:
+        """Return the support of the pushing sets, 0 where there are none."""
+        return np.zeros(()) if self.push is None else self.push.support(w)
+
+    def push_budgets(self, slopes: Array) -> Array:
+        """Return how much of each pushing set rows with these slopes in u use."""
+        return np.asarray(self.weights * (self.kappa * slopes + (1 - self.kappa)))
 
     def class_weights(self) -> tuple[float, float]:
         """Return the total weight of the negative and of the positive class."""

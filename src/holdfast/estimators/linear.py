@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from numbers import Integral
 from typing import Any
@@ -141,7 +141,7 @@ def predicted_codes(scores: Array) -> NDArray[np.intp]:
     return (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)
 
 
-def check_columns(X: Any, metadata: dict[str, Any]) -> None:
+def check_columns(X: Any, metadata: Mapping[str, Any]) -> None:
     """Raise if frames of values and of errors name their columns differently: they would be matched by position."""
     for name, value in metadata.items():
         if hasattr(X, "columns") and hasattr(value, "columns") and list(X.columns) != list(value.columns):

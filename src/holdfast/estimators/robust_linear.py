@@ -19,7 +19,7 @@ from holdfast._core.loss import Array, Loss
 from holdfast._core.parameters import resolve
 from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
-from holdfast.counterpart import Certificate, Lasso, Limits, MarginScaleProblem
+from holdfast.counterpart import Certificate, Lasso, Limits, MarginScaleProblem, PushedProblem
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.inputs import class_codes, number, row_weights
@@ -232,9 +232,7 @@ class RobustLinearClassifier(LinearClassifier):
         finished()
         return self
 
-    def _problems(
-        self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
-    ) -> list[MarginScaleProblem]:
+    def _problems(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> list[MarginScaleProblem]:
         """Return the problem that `fit` has to solve, or one a class, all input having been checked."""
         if self.ambiguity is not None:
             raise ValueError(f"{NAME}(ambiguity={self.ambiguity!r}): no ambiguity of labels is known. Leave it None.")
@@ -250,7 +248,9 @@ class RobustLinearClassifier(LinearClassifier):
         for k in positives:
             signs = np.where(codes == k, 1.0, -1.0)
             faced = None if worst is None else worst.facing(signs)
-            problems.append(_problem(rows, signs, weights, loss, kappa, faced, cloud, bool(self.fit_intercept), options))
+            problems.append(
+                _problem(rows, signs, weights, loss, kappa, faced, cloud, bool(self.fit_intercept), options)
+            )
         return problems
 
     def _loss(self) -> Loss:
@@ -279,7 +279,11 @@ class RobustLinearClassifier(LinearClassifier):
         alpha = number(self.alpha, f"{NAME}(alpha")
         if alpha == 0:
             return {}
-        return {"alpha": alpha} if self.penalty == "l2" else {"penalty": Lasso(alpha) if self.penalty == "l1" else Limits(1 / alpha)}
+        return (
+            {"alpha": alpha}
+            if self.penalty == "l2"
+            else {"penalty": Lasso(alpha) if self.penalty == "l1" else Limits(1 / alpha)}
+        )
 
     def _bound(self, X: Any, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
         """Return the sets over which losses are maximised and those over which they are averaged, bound to rows."""
@@ -438,7 +442,9 @@ class RobustLinearClassifier(LinearClassifier):
         """Return scores and the sets of the rows, after checking that the question makes sense."""
         check_is_fitted(self)
         if unknown := sorted(set(metadata) - set(METADATA)):
-            raise TypeError(f"{NAME}: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}.")
+            raise TypeError(
+                f"{NAME}: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}."
+            )
         check_columns(X, metadata)
         scores = self.decision_function(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
@@ -472,13 +478,10 @@ def _problem(
     options: dict[str, Any],
 ) -> MarginScaleProblem:
     """Return the problem of two classes for sets over which the loss is maximised, averaged, or both."""
-    if worst is None:
-        assert cloud is not None
-        loss, bound = loss.averaged(), cloud
-    elif cloud is None:
-        bound = worst
-    else:
-        raise NotImplementedError
-    if kappa < 1:
-        loss = Mixture(loss, kappa)
-    return MarginScaleProblem(rows, signs, weights, loss, bound, fit_intercept=fit_intercept, **options)
+    options |= {"fit_intercept": fit_intercept}
+    if worst is not None and cloud is not None:
+        return PushedProblem(rows, signs, weights, loss.averaged(), cloud, push=worst, kappa=kappa, **options)
+    bound = cloud if worst is None else worst
+    assert bound is not None
+    loss = loss.averaged() if worst is None else loss
+    return MarginScaleProblem(rows, signs, weights, loss if kappa == 1 else Mixture(loss, kappa), bound, **options)
