@@ -12,12 +12,13 @@ from holdfast._core.problem import Problem
 from holdfast._core.solution import Solution
 from holdfast._core.solver import Report, Solver, silent
 from holdfast.solvers.clarabel import Clarabel
+from holdfast.solvers.interior_point import InteriorPoint
 from holdfast.solvers.newton import Newton
 from holdfast.solvers.newton_cg import NewtonCG
 from holdfast.solvers.quasi_newton import QuasiNewton
 from holdfast.solvers.stochastic import SGD
 
-BUILT_IN: dict[str, type[Solver]] = {cls.name: cls for cls in (Newton, QuasiNewton, NewtonCG, Clarabel, SGD)}
+BUILT_IN: dict[str, type[Solver]] = {cls.name: cls for cls in (Newton, QuasiNewton, NewtonCG, Clarabel, SGD, InteriorPoint)}
 
 
 def missing(problem: Problem, solver: Solver) -> list[str]:
