@@ -24,15 +24,15 @@ SPARE = 0.3
 FEASIBLE = 1e-10
 """Share of a sum's terms up to which its excess is put down to rounding."""
 FREE = 1e-10
-"""Curvature lent to weights that nothing else holds, as a share of the rows' own; refinement takes it back."""
+"""Curvature lent to weights that nothing else holds, as a share of what typical rows give; refinement takes it back."""
 JITTER = 1e-14
 """Added to the unit diagonal of a matrix before its factorisation."""
 PATIENCE = 6
 """Steps without a better gap after which there is no progress."""
 CONTENT = 1e-9
 """Relative gap that counts as solved where all that floating point allows is asked for."""
-CENTRED = 0.1
-"""Share of the mean product below which a product of the corrector is lifted."""
+SMALLEST = 1e-60
+"""Slacks and multipliers stay above it: quotients of them, squared, do not overflow."""
 
 
 class InteriorPoint(Solver):
@@ -72,7 +72,7 @@ class InteriorPoint(Solver):
             state = _State.of(scaled, point)
             best.see(state)
             report(f"interior point {n_iter}: objective {best.value:.10g}, estimated gap {best.gap:.2e}")
-            if best.gap <= SPARE * tol:
+            if best.gap <= max(SPARE * tol, ROUNDING) or best.is_at_rounding:
                 status = Status.SOLVED
                 break
             if best.age >= PATIENCE:
@@ -312,6 +312,10 @@ class _Point:
         """The mean product of slack and multiplier."""
         return float(self.slacks @ self.multipliers) / max(1, np.count_nonzero(self.held))
 
+    def by_slack(self, x: Array) -> Array:
+        """Return x over the slacks, 0 where there is no bound."""
+        return np.divide(x, self.slacks, out=np.zeros(len(x)), where=self.held)
+
     def moved(self, step: _Step, primal: float, dual: float) -> _Point:
         """Return the point so far along the step."""
         n = 3 * self.n_features
@@ -320,10 +324,8 @@ class _Point:
         slacks[n:] += dual * step.slacks[n:]
         multipliers[:n] += dual * step.multipliers[:n]
         multipliers[n:] += primal * step.multipliers[n:]
-        # rounding must not touch a bound
-        tiny = np.finfo(float).tiny
-        slacks = np.where(self.held, np.maximum(slacks, tiny), slacks)
-        multipliers = np.where(self.held, np.maximum(multipliers, tiny), 0.0)
+        slacks = np.where(self.held, np.maximum(slacks, SMALLEST), slacks)
+        multipliers = np.where(self.held, np.maximum(multipliers, SMALLEST), 0.0)
         return _Point(slacks, multipliers, self.held, self.b + primal * step.b, self.n_features)
 
     def lengths(self, step: _Step) -> tuple[float, float]:
@@ -337,8 +339,8 @@ class _Point:
 
 
 def _ratios(x: Array, step: Array, held: Any) -> Array:
-    """Return how far each entry can go along its step before it is 0."""
-    return np.divide(-x, step, out=np.full(len(x), np.inf), where=held & (step < 0))
+    """Return how many steps each entry can take before it is 0, inf where more than two."""
+    return np.divide(-x, step, out=np.full(len(x), np.inf), where=held & (step < -0.5 * x))
 
 
 class _Step(NamedTuple):
@@ -418,14 +420,24 @@ class _Best:
             self.lowest, self.primal = state.value, state
         if state.bound > self.bound:
             self.bound, self.dual = state.bound, state
-        is_better = self.gap < 0.9 * before or state.mu < 0.9 * self.mu
+        is_better = self.gap < 0.9 * before or ROUNDING * self.scale < state.mu < 0.9 * self.mu
         self.mu = min(self.mu, state.mu)
         self.age = 0 if is_better else self.age + 1
 
     @property
     def gap(self) -> float:
         """The relative gap."""
-        return (self.lowest - self.bound) / max(abs(self.lowest), self.floor)
+        return (self.lowest - self.bound) / self.scale
+
+    @property
+    def scale(self) -> float:
+        """What the gap is measured against."""
+        return max(abs(self.lowest), self.floor)
+
+    @property
+    def is_at_rounding(self) -> bool:
+        """Whether the gap is 1e-15 of the weight."""
+        return self.lowest - self.bound <= 1e-6 * self.floor
 
     @property
     def value(self) -> float:
@@ -467,7 +479,7 @@ class _Curves:
     """
 
     def __init__(self, scaled: _Scaled, point: _Point):
-        self.ratios = point.multipliers / point.slacks
+        self.ratios = point.by_slack(point.multipliers)
         self.tp, self.tq, tl, t0, t1 = point.parts(self.ratios)
         # a weight without a price has no v: it is pinned
         self.tl = np.where(scaled.is_exact, 1.0, tl)
@@ -475,7 +487,7 @@ class _Curves:
         alpha = point.parts(point.slacks)[3]
         bend = -scaled.program.dual_bend(alpha / scaled.weights) / scaled.weights
         self.by_row = bend + t0 + t1
-        lent = FREE * len(scaled.signs)
+        lent = FREE * len(scaled.signs) * float(np.exp(-np.mean(np.log(self.by_row))))
         self.ridge = np.where(scaled.is_exact, np.maximum(scaled.ridge, lent), scaled.ridge)
         self.of_v = self.tp + self.tq + self.tl
         self.det = 4 * self.tp * self.tq + self.ridge * self.of_v + self.tl * (self.tp + self.tq)
@@ -602,7 +614,9 @@ class _RowSystem(_System):
         K.flat[:: len(K) + 1] += curves.by_row
         self.factor = _Factor(K)
         self.border = self.factor.solve(scaled.signs)
-        self.corner = scaled.bias * float(scaled.signs @ self.border) + 1 - scaled.bias
+        self.corner = scaled.bias * float(scaled.signs @ self.border) + (1 - scaled.bias)
+        if not self.corner > 0:
+            raise LinAlgError("The intercept is not determined in floating point.")
 
     def once(self, r: _Direction) -> _Direction:
         scaled, curves = self.scaled, self.curves
@@ -649,7 +663,7 @@ class _CommonSystem(_FeatureSystem):
         M.flat[: n * (n + 2) : n + 3] += curves.of_w
         M[n, :n] = M[:n, n] = bias * scaled.transpose_dot(D)
         M[n + 1, :n] = M[:n, n + 1] = self.lean - self.root * self.cross
-        M[n, n], M[n + 1, n + 1] = bias * self.total + 1 - bias, 1 + self.root**2 * self.total
+        M[n, n], M[n + 1, n + 1] = bias * self.total + (1 - bias), 1 + self.root**2 * self.total
         M[n + 1, n] = M[n, n + 1] = -self.root * self.skew
         self.factor = _Factor(M)
 
@@ -685,7 +699,7 @@ class _PairSystem(_FeatureSystem):
         pull, budget = bias * scaled.transpose_dot(D), -bias * widths.transpose_dot(y * D)
         M[2 * n, :n] = M[:n, 2 * n] = 0.5 * (budget + pull)
         M[2 * n, n : 2 * n] = M[n : 2 * n, 2 * n] = 0.5 * (budget - pull)
-        M[2 * n, 2 * n] = bias * float(D.sum()) + 1 - bias
+        M[2 * n, 2 * n] = bias * float(D.sum()) + (1 - bias)
         self.factor = _Factor(M)
 
     def reduced(self, rp: Array, rq: Array, rb: float) -> tuple[Array, Array, float]:
@@ -704,7 +718,7 @@ def _step(scaled: _Scaled, point: _Point, state: _State) -> _Point | None:
     mu = point.mu
 
     def direction(target: float, correction: Array | float) -> _Step:
-        change = np.where(point.held, target - point.slacks * point.multipliers - correction, 0.0) / point.slacks
+        change = point.by_slack(target - point.slacks * point.multipliers - correction)
         kp, kq, kl, k0, k1 = point.parts(change)
         rp, rq, rb = state.residuals
         d = system.solve(_Direction(rp + kp - 0.5 * kl, rq + kq - 0.5 * kl, rb, state.gap - k0 + k1))
