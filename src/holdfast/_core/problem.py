@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from holdfast._core.rows import Elementwise, RowArrays
+from holdfast._core.rows import Elementwise, RowArrays, Rows
 
 Array = NDArray[np.float64]
 View = TypeVar("View")
@@ -208,6 +208,58 @@ class FiniteSum:
         G = np.sqrt(rows * slopes * (K * (K - 1) if K > 1 else 1)) / weight
         spread = (np.sqrt(squares / entries) if entries > 0 else 0.0) + self.largest_deviation
         return float(min(norm_bound, 2 / spread if spread > 0 else np.inf)), float(G)
+
+
+@dataclass
+class IntervalProgram:
+    r"""A linear classifier whose features lie in intervals, in saddle form.
+
+    Minimise over w and b
+
+    .. math::
+        \sum_i c_i \psi(1 - y_i (x_i^\top w + b) + s_i^\top |w|) + cost^\top |w| + tilt^\top w + \tfrac12 ridge\, |w|^2
+        \quad \text{subject to } |w_j| \le limit, \qquad \psi(x) = \max_{0 \le a \le cap} a (x - 1) + v(a).
+
+    Parameters are w, then b where `fit_intercept`.
+
+    Attributes
+    ----------
+    rows : Rows
+    signs : ndarray of shape (n_samples,)
+        y, each -1 or 1.
+    weights : ndarray of shape (n_samples,)
+        c >= 0; rows of weight 0 do not count.
+    widths : ndarray of shape (n_features,), or ndarray or csr_array of shape (n_samples, n_features)
+        s >= 0, common to all rows or one for each entry.
+    cost : ndarray of shape (n_features,)
+        Price of \|w\|, >= 0.
+    tilt : ndarray of shape (n_features,)
+    ridge : float
+    limit : float
+        inf for none.
+    fit_intercept : bool
+    cap : float
+        Largest slope of psi, inf for none.
+    value : callable
+        psi, elementwise.
+    dual_value, dual_slope, dual_bend : callable
+        v, its derivative and its second derivative <= 0, elementwise on 0 < a < cap; `dual_value` also at the ends.
+    """
+
+    rows: Rows
+    signs: Array
+    weights: Array
+    widths: Any
+    cost: Array
+    tilt: Array
+    ridge: float
+    limit: float
+    fit_intercept: bool
+    cap: float
+    value: Callable[[Array], Array]
+    dual_value: Callable[[Array], Array]
+    dual_slope: Callable[[Array], Array]
+    dual_bend: Callable[[Array], Array]
 
 
 class Problem:

@@ -117,6 +117,10 @@ class Rows(ABC):
         """Return sum_i weights_i x_i x_i', shape (n_features, n_features), for weights >= 0."""
 
     @abstractmethod
+    def outer(self, columns: Array) -> Array:
+        """Return X diag(columns) X', shape (n_samples, n_samples), for columns >= 0."""
+
+    @abstractmethod
     def square_sums(self, weights: Array) -> Array:
         """Return sum_i weights_i x_ij**2, shape (n_features,)."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import ConeProgram
+from holdfast._core.problem import ConeProgram, IntervalProgram
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver
 from holdfast.counterpart.certificate import Certificate, best_intercept, certificate
@@ -57,14 +57,17 @@ class EasedTraining:
 
     def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
         """Return a solution with its proof."""
-        if ConeProgram in self.solver.needs:
+        if ConeProgram in self.solver.needs or IntervalProgram in self.solver.needs:
             found = self.solver.minimise(
-                self.problem, self.parameters, tol=self.tol, max_iter=self.max_iter, report=self.report
+                self._trained_for, self.parameters, tol=self.tol, max_iter=self.max_iter, report=self.report
             )
             proof = self._proof(found)
-            if proof.gap <= self.tol or not self.is_free:
+            self.report(f"certified gap {proof.gap:.2e}")
+            self.n_iter = found.n_iter
+            if proof.gap <= self.tol or not self.is_free or self.n_iter >= self.max_iter:
                 return found, proof
             start = found.parameters
+            self.lowest, self.parameters, self.highest, self.dual = proof.objective, start, proof.lower_bound, found.dual
         self.follow(start)
         found = Solution(self.parameters, self.status, self.lowest, self.n_iter, self.solver.name, dual=self.dual)
         return found, self._proof(found)
@@ -135,7 +138,7 @@ class EasedTraining:
         return 0.05 * STAGE * gap if self.problem.alpha > 0 else 0.01 * np.square(STAGE * gap)
 
     def _minimise(self, eased: MarginScaleProblem, start: Array, goal: float) -> Solution:
-        solver = pick(eased) if self.is_free else self.solver
+        solver = pick(eased.stepwise) if self.is_free else self.solver
         limit = min(STAGE_STEPS if self.is_free else self.max_iter, max(1, self.max_iter - self.n_iter))
         found = solver.minimise(eased, start, tol=goal, max_iter=limit, rough=True, report=self.report)
         self.n_iter += found.n_iter

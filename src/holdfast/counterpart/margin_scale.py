@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import ConeProgram
+from holdfast._core.problem import ConeProgram, IntervalProgram
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.cones import cone_program, is_conic
+from holdfast.counterpart.intervals import interval_program, is_interval
 from holdfast.counterpart.linear import WIDEST_METRIC, LinearProblem, View
 from holdfast.counterpart.penalty import Penalty
 from holdfast.counterpart.place import MarginPlace
@@ -167,9 +168,13 @@ class MarginScaleProblem(LinearProblem):
     def view(self, kind: type[View]) -> View | None:
         if kind is ConeProgram:
             return cast(View, cone_program(self)) if is_conic(self) else None
+        if kind is IntervalProgram:
+            return cast(View, interval_program(self)) if is_interval(self) else None
         return super().view(kind)
 
     def offers(self, kind: type) -> bool:
+        if kind is IntervalProgram:
+            return is_interval(self)
         return is_conic(self) if kind is ConeProgram else super().offers(kind)
 
     @property

@@ -77,6 +77,17 @@ class DenseRows(BlockRows):
             out += scaled.T @ scaled
         return out
 
+    def outer(self, columns: Array) -> Array:
+        out = np.zeros((self.n_samples, self.n_samples))
+        root = np.sqrt(columns)
+        size = max(256, BLOCK_BYTES // max(1, self.n_samples))
+        for start in range(0, self.n_features, size):
+            part = slice(start, start + size)
+            scaled = self.X[:, part] if self.shift is None else self.X[:, part] - self.shift[part]
+            scaled = scaled * root[part]
+            out += scaled @ scaled.T
+        return out
+
     def margin_pass(
         self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float
     ) -> MarginPass:

@@ -72,3 +72,15 @@ class SparseRows(BlockRows):
         scaled = self.X.astype(np.float64).copy()
         scaled.data *= np.repeat(np.sqrt(weights), np.diff(scaled.indptr))
         return np.asarray((scaled.T @ scaled).toarray())
+
+    def outer(self, columns: Array) -> Array:
+        scaled = self.X.astype(np.float64).copy()
+        scaled.data *= np.sqrt(columns)[scaled.indices]
+        if self.X.nnz <= CROWDED * self.n_samples * self.n_features:
+            return np.asarray((scaled @ scaled.T).toarray())
+        by_column, out = scaled.tocsc(), np.zeros((self.n_samples, self.n_samples))
+        size = max(256, (1 << 20) // max(1, self.n_samples))
+        for start in range(0, self.n_features, size):
+            part = by_column[:, start : start + size].toarray()
+            out += part @ part.T
+        return out

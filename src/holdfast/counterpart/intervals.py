@@ -1,0 +1,52 @@
+"""The same problem as an interval program, where sets are boxes and the loss is a worst case."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from holdfast._core.problem import IntervalProgram
+from holdfast.data import rows_of
+
+if TYPE_CHECKING:
+    from holdfast.counterpart.margin_scale import MarginScaleProblem
+
+
+def is_interval(problem: MarginScaleProblem) -> bool:
+    """Return whether the sets are boxes and the loss is known through its dual."""
+    loss = problem.loss
+    is_plain = problem.tilt is None and problem.push is None and loss.is_worst_case and loss.has_dual and loss.is_plain
+    return is_plain and problem.bound.interval_form(problem.rows.n_features) is not None
+
+
+def interval_program(problem: MarginScaleProblem) -> IntervalProgram:
+    """Return the problem with rows in the middle of their boxes; what kappa leaves outside of the loss becomes a price."""
+    form = problem.bound.interval_form(problem.rows.n_features)
+    assert form is not None
+    half, centre = form
+    loss, c, n = problem.loss, problem.weights, problem.rows.n_features
+    outside = float(loss.dual_scale(np.zeros(1))[0])
+    inside, rows, tilt = 1 - outside, problem.rows, np.zeros(n)
+    total = float(c.sum()) * half if half.ndim == 1 else np.asarray(half.T @ c)
+    if centre is not None:
+        tilt = outside * (float(c.sum()) * centre if centre.ndim == 1 else np.asarray(centre.T @ c))
+        X = np.concatenate([block for _, block in problem.rows.dense_blocks()])
+        rows = rows_of(X - problem.signs[:, None] * (inside * centre))
+    penalty = problem.penalty
+    return IntervalProgram(
+        rows,
+        problem.signs,
+        c,
+        inside * half,
+        outside * total + (0.0 if penalty is None else penalty.absolute),
+        tilt,
+        problem.alpha,
+        np.inf if penalty is None else penalty.limit,
+        problem.fit_intercept,
+        loss.dual_limit,
+        lambda x: loss.value(x, np.zeros(())),
+        loss.dual_value,
+        loss.dual_slope,
+        loss.dual_bend,
+    )
