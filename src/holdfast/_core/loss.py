@@ -35,6 +35,8 @@ class Loss(Parameters, ABC):
         Whether the slope in u at u = 1 + f is the probability of the positive class at score f.
     is_worst_case : bool
         Whether it is a loss at the worst point of a set, a function of u + t: it then rises with t even at t = 0.
+    has_affine_scale : bool
+        Whether p(a) is affine, that is, whether it is a function of u and a multiple of t together, plus a multiple of t.
     is_smooth : bool
         Whether its slopes are continuous for t > 0.
     reaches_zero : bool
@@ -48,6 +50,7 @@ class Loss(Parameters, ABC):
     is_rowwise = True
     is_proper = False
     is_worst_case = False
+    has_affine_scale = False
     is_smooth = True
     reaches_zero = False
     dual_limit = 1.0
@@ -77,11 +80,11 @@ class Loss(Parameters, ABC):
         raise NotImplementedError(f"{type(self).__name__} has no known dual form.")
 
     def dual_slope(self, a: Array) -> Array:
-        """Return v'(a) for 0 < a < `dual_limit`; only for worst cases, where p(a) is linear."""
+        """Return v'(a) for 0 < a < `dual_limit`; only with `has_affine_scale`."""
         raise NotImplementedError(f"{type(self).__name__} has no known dual form.")
 
     def dual_bend(self, a: Array) -> Array:
-        """Return v''(a) for 0 < a < `dual_limit`; only for worst cases, where p(a) is linear."""
+        """Return v''(a) for 0 < a < `dual_limit`; only with `has_affine_scale`."""
         raise NotImplementedError(f"{type(self).__name__} has no known dual form.")
 
     def eased(self, delta: float) -> Loss:

@@ -138,7 +138,7 @@ class EasedTraining:
         return 0.05 * STAGE * gap if self.problem.alpha > 0 else 0.01 * np.square(STAGE * gap)
 
     def _minimise(self, eased: MarginScaleProblem, start: Array, goal: float) -> Solution:
-        solver = pick(eased.stepwise) if self.is_free else self.solver
+        solver = pick(eased) if self.is_free else self.solver
         limit = min(STAGE_STEPS if self.is_free else self.max_iter, max(1, self.max_iter - self.n_iter))
         found = solver.minimise(eased, start, tol=goal, max_iter=limit, rough=True, report=self.report)
         self.n_iter += found.n_iter

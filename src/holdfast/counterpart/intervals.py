@@ -16,21 +16,22 @@ if TYPE_CHECKING:
 def is_interval(problem: MarginScaleProblem) -> bool:
     """Return whether the sets are boxes and the loss is known through its dual."""
     loss = problem.loss
-    is_plain = problem.tilt is None and problem.push is None and loss.is_worst_case and loss.has_dual and loss.is_plain
-    return is_plain and problem.bound.interval_form(problem.rows.n_features) is not None
+    is_plain = problem.tilt is None and problem.push is None and loss.has_affine_scale
+    return is_plain and problem.bound.interval_form() is not None
 
 
 def interval_program(problem: MarginScaleProblem) -> IntervalProgram:
     """Return the problem with rows in the middle of their boxes; what kappa leaves outside of the loss becomes a price."""
-    form = problem.bound.interval_form(problem.rows.n_features)
+    form = problem.bound.interval_form()
     assert form is not None
-    half, centre = form
     loss, c, n = problem.loss, problem.weights, problem.rows.n_features
+    half, centre = form
+    half = np.broadcast_to(half, n) if half.ndim == 0 else half
     outside = float(loss.dual_scale(np.zeros(1))[0])
     inside, rows, tilt = 1 - outside, problem.rows, np.zeros(n)
     total = float(c.sum()) * half if half.ndim == 1 else np.asarray(half.T @ c)
     if centre is not None:
-        tilt = outside * (float(c.sum()) * centre if centre.ndim == 1 else np.asarray(centre.T @ c))
+        tilt = outside * np.asarray(centre.T @ c)
         X = np.concatenate([block for _, block in problem.rows.dense_blocks()])
         rows = rows_of(X - problem.signs[:, None] * (inside * centre))
     penalty = problem.penalty

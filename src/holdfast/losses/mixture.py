@@ -45,6 +45,10 @@ class Mixture(Loss):
         return self.loss.has_dual
 
     @property
+    def has_affine_scale(self) -> bool:  # type: ignore[override]
+        return self.loss.has_affine_scale
+
+    @property
     def is_rowwise(self) -> bool:  # type: ignore[override]
         return self.loss.is_rowwise
 

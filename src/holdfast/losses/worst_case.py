@@ -18,6 +18,7 @@ class WorstCaseLoss(Loss):
 
     is_worst_case = True
     has_dual = True
+    has_affine_scale = True
 
     @abstractmethod
     def psi(self, x: Array) -> tuple[Array, Array]:
