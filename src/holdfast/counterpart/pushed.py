@@ -24,7 +24,7 @@ class PushedProblem(MarginScaleProblem):
     sets over which it is maximised.
     """
 
-    has_kinks = True  # type: ignore[assignment]
+    has_kinks = True
 
     @property
     def pushing(self) -> BoundSet:

@@ -449,12 +449,12 @@ class RobustLinearClassifier(LinearClassifier):
         scores = self.decision_function(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         stated = {name: value for name, value in metadata.items() if value is not None}
+        uncertainty = Ball(0.0) if self.uncertainty is None else self.uncertainty
         if self.row_uncertainty_ and not stated:
             raise ValueError(
                 f"{NAME}: this model was fitted with the uncertainty of each row, so it needs theirs here too. "
-                f"Pass {' or '.join(self.uncertainty.metadata)} (zeros for exact rows)."
+                f"Pass {' or '.join(uncertainty.metadata)} (zeros for exact rows)."
             )
-        uncertainty = Ball(0.0) if self.uncertainty is None else self.uncertainty
         worst, cloud = (uncertainty.as_stated(stated) if stated else uncertainty).split(X, stated)
         if cloud is not None:
             raise ValueError(
