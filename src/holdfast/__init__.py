@@ -2,11 +2,18 @@
 
 from holdfast._core.exceptions import CollapseWarning as CollapseWarning
 from holdfast._core.version import __version__ as __version__
+from holdfast.datasets import intervals_from_replicates as intervals_from_replicates
 from holdfast.estimators import GaussianRobustClassifier as GaussianRobustClassifier
 from holdfast.estimators import GaussianRobustClassifierCV as GaussianRobustClassifierCV
 from holdfast.estimators import NoisePath as NoisePath
+from holdfast.estimators import RobustLinearClassifier as RobustLinearClassifier
 from holdfast.estimators import critical_noise as critical_noise
 from holdfast.estimators import noise_path as noise_path
 from holdfast.estimators import recover_from_dual as recover_from_dual
 from holdfast.solvers import SGD as SGD
+from holdfast.uncertainty import Ball as Ball
+from holdfast.uncertainty import Box as Box
+from holdfast.uncertainty import ChanceConstraint as ChanceConstraint
+from holdfast.uncertainty import Ellipsoid as Ellipsoid
 from holdfast.uncertainty import GaussianNoise as GaussianNoise
+from holdfast.uncertainty import IntervalBox as IntervalBox

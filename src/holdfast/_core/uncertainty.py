@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from holdfast._core.parameters import Parameters
 
 Array = NDArray[np.float64]
+BLOCK = 1024
+"""Rows whose maximizers are formed at a time."""
 
 
 class UncertaintySet(Parameters, ABC):
@@ -19,6 +21,31 @@ class UncertaintySet(Parameters, ABC):
 
     metadata: tuple[str, ...] = ()
     """Names of the per-row arguments of ``fit`` that this set understands."""
+    is_expectation = False
+    """Whether the loss is averaged over it rather than maximised."""
+    sum_of: ClassVar[Callable[[UncertaintySet, UncertaintySet], UncertaintySet]]
+    """What ``+`` makes; the class of sums puts itself here."""
+
+    def __add__(self, other: UncertaintySet) -> UncertaintySet:
+        if not isinstance(other, UncertaintySet):
+            return NotImplemented
+        return UncertaintySet.sum_of(self, other)
+
+    def as_stated(self, metadata: Mapping[str, Any]) -> UncertaintySet:
+        """Return the set without the number that multiplies `metadata` at training, for rows whose metadata is taken as it is."""
+        return self
+
+    @abstractmethod
+    def times(self, factor: float) -> UncertaintySet:
+        """Return the set of `factor` times the size."""
+
+    def split(self, X: Any, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
+        """Return the part over which the loss is maximised and the part over which it is averaged, bound to the rows of X.
+
+        One of them is None but for a sum of both kinds.
+        """
+        bound = self.at(X, metadata)
+        return (None, bound) if self.is_expectation else (bound, None)
 
     @abstractmethod
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
@@ -106,6 +133,30 @@ class BoundSet(ABC):
         )
         return target - self.adjoint(direction, shares * self.support(direction))
 
+    def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
+        """Return sum_i r_i maximizer_i(w) p_i', p_i being the maximizers of another set of the same rows, (n, n)."""
+        out = np.zeros((len(w), len(w)))
+        for start in range(0, len(r), BLOCK):
+            rows = slice(start, start + BLOCK)
+            out += self.maximizer(w, rows).T @ (r[rows, None] * other.maximizer(w, rows))
+        return out
+
+    def facing(self, signs: Array) -> BoundSet:
+        """Return the sets -y_i S_i, y = `signs` in {-1, +1}: their support at w is how far row i can be pushed to its wrong
+        side. Symmetric sets look the same from both sides.
+        """
+        if not self.is_symmetric:
+            raise NotImplementedError(f"{type(self).__name__} is not symmetric, and does not say how it is turned.")
+        return self
+
+    def interval_form(self) -> tuple[Any, Any | None] | None:
+        """Return (half, centre) with t_i(w) = half_i'|w| + centre_i'w, where the sets are boxes; None where they are not.
+
+        `half` is one number, (n_features,), or a matrix (n_samples, n_features), an array or CSR; `centre` such a matrix,
+        or None for boxes around 0.
+        """
+        return None
+
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         """Return which features no row's set moves, shape (n_features,)."""
         return np.zeros(n_features, dtype=bool)
@@ -175,6 +226,9 @@ class CommonSet(BoundSet):
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return np.outer(rows.transpose_dot(r), self._point(w))
 
+    def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
+        return np.outer(self._point(w), other.adjoint(w, r))
+
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         return np.array([self.gauge(point) <= 1 + slack for point in np.atleast_2d(points)])
 
@@ -232,6 +286,12 @@ class EasedSet(BoundSet):
 
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return self.base.cross(w, rows, r * self._parts(w)[1])
+
+    def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
+        return self.base.cross_with(other, w, r * self._parts(w)[1])
+
+    def facing(self, signs: Array) -> BoundSet:
+        return self.base.facing(signs).eased(self.delta)
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         return self.base.contains(points, slack=slack)

@@ -67,7 +67,12 @@ class EasedTraining:
             if proof.gap <= self.tol or not self.is_free or self.n_iter >= self.max_iter:
                 return found, proof
             start = found.parameters
-            self.lowest, self.parameters, self.highest, self.dual = proof.objective, start, proof.lower_bound, found.dual
+            self.lowest, self.parameters, self.highest, self.dual = (
+                proof.objective,
+                start,
+                proof.lower_bound,
+                found.dual,
+            )
         self.follow(start)
         found = Solution(self.parameters, self.status, self.lowest, self.n_iter, self.solver.name, dual=self.dual)
         return found, self._proof(found)

@@ -3,7 +3,7 @@
 from holdfast.estimators.dual_view import recover_from_dual as recover_from_dual
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier as GaussianRobustClassifier
 from holdfast.estimators.gaussian_robust import critical_noise as critical_noise
-from holdfast.estimators.robust_linear import RobustLinearClassifier as RobustLinearClassifier
 from holdfast.estimators.gaussian_robust_cv import GaussianRobustClassifierCV as GaussianRobustClassifierCV
 from holdfast.estimators.gaussian_robust_cv import NoisePath as NoisePath
 from holdfast.estimators.gaussian_robust_cv import noise_path as noise_path
+from holdfast.estimators.robust_linear import RobustLinearClassifier as RobustLinearClassifier

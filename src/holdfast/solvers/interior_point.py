@@ -384,7 +384,11 @@ class _State:
         along_w, along_v = pull + scaled.ridge * w, budget + zl
         residuals = (zp - 0.5 * (along_v + along_w), zq - 0.5 * (along_v - along_w), -balance)
         share = _covered_share(scaled, pull - scaled.tilt, budget - scaled.cost, float(alpha.sum()))
-        a, pull, budget = share * a, share * (pull - scaled.tilt) + scaled.tilt, share * (budget - scaled.cost) + scaled.cost
+        a, pull, budget = (
+            share * a,
+            share * (pull - scaled.tilt) + scaled.tilt,
+            share * (budget - scaled.cost) + scaled.cost,
+        )
         # what the budgets do not cover is borne by the ridge up to the limit; with neither it is rounding
         over = np.maximum(np.abs(pull) - budget, 0.0)
         held = np.divide(over, scaled.ridge, out=np.full(len(w), np.inf), where=scaled.ridge > 0)

@@ -146,9 +146,9 @@ class DiagonalClouds(RowClouds):
     @classmethod
     def of(cls, stds: Any) -> DiagonalClouds:
         """Return the clouds of these standard deviations, an array or a CSR array of shape (n_samples, n_features)."""
-        largest = np.ravel(_dense(stds.max(axis=0)))
+        largest = np.ravel(dense(stds.max(axis=0)))
         units = np.where(largest > 0, np.maximum(np.ldexp(0.5, np.frexp(largest)[1]), np.finfo(float).tiny), 0.0)
-        shares = _scaled(stds, np.ones(stds.shape[0]), ratio(1.0, units))
+        shares = rescaled(stds, np.ones(stds.shape[0]), ratio(1.0, units))
         return cls(shares * shares, units)
 
     def _levels(self, w: Array) -> tuple[float, Array, Array]:
@@ -161,14 +161,14 @@ class DiagonalClouds(RowClouds):
     def _points(self, w: Array) -> Any:
         """Return the maximizers in units of their columns, as a matrix of the same kind."""
         _, weights, levels = self._levels(w)
-        return _scaled(self.squares, ratio(1.0, levels), weights)
+        return rescaled(self.squares, ratio(1.0, levels), weights)
 
     def support(self, w: Array) -> Array:
         unit, _, levels = self._levels(w)
         return unit * levels
 
     def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
-        return _dense(self.take(rows)._points(w)) * self.units
+        return dense(self.take(rows)._points(w)) * self.units
 
     def adjoint(self, w: Array, r: Array) -> Array:
         _, weights, levels = self._levels(w)
@@ -178,7 +178,7 @@ class DiagonalClouds(RowClouds):
         unit, _, levels = self._levels(w)
         bend = ratio(first, levels) / unit
         points = self._points(w)
-        out = _dense(_scaled(points, second - bend).T @ points)
+        out = dense(rescaled(points, second - bend).T @ points)
         out[np.diag_indices_from(out)] += self.squares.T @ bend
         return out * np.outer(self.units, self.units)
 
@@ -193,8 +193,8 @@ class DiagonalClouds(RowClouds):
         return self.units * ((self.squares.T @ bend) * (self.units * v) - (self.squares.T @ along) * weights)
 
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
-        points = _scaled(self._points(w), r)
-        return _dense(sum(block.T @ points[part] for part, block in rows.blocks())) * self.units
+        points = rescaled(self._points(w), r)
+        return dense(sum(block.T @ points[part] for part, block in rows.blocks())) * self.units
 
     def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         # q_i = shares_i C_i v with the v that makes them add up to the target
@@ -207,10 +207,10 @@ class DiagonalClouds(RowClouds):
         return shares * DiagonalClouds(self.squares, np.ones(len(v))).support(v)
 
     def deviations(self) -> Any:
-        return _scaled(np.sqrt(self.squares), np.ones(self.squares.shape[0]), self.units)
+        return rescaled(np.sqrt(self.squares), np.ones(self.squares.shape[0]), self.units)
 
     def factors_of_support(self, n_features: int) -> list[Array]:
-        return [np.diag(self.units * np.sqrt(_dense(self.squares[[i]])[0])) for i in range(self.squares.shape[0])]
+        return [np.diag(self.units * np.sqrt(dense(self.squares[[i]])[0])) for i in range(self.squares.shape[0])]
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return np.asarray(self.units * (self.squares.T @ np.ones(self.squares.shape[0])) == 0)
@@ -222,7 +222,7 @@ class DiagonalClouds(RowClouds):
         return DiagonalClouds(self.squares[rows], self.units)
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
-        stds = self.units * np.sqrt(_dense(self.squares))
+        stds = self.units * np.sqrt(dense(self.squares))
         return stds * _ball(rng, (n_draws, *stds.shape))
 
 
@@ -301,7 +301,7 @@ class FactorClouds(RowClouds):
         return np.einsum("nij,dnj->dni", self.factors, v)
 
 
-def _scaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:
+def rescaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:
     """Return diag(rows) matrix diag(columns), an array or a CSR array like `matrix`."""
     if not sparse.issparse(matrix):
         return (matrix if columns is None else matrix * columns) * rows[:, None]
@@ -309,7 +309,7 @@ def _scaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:
     return sparse.csr_array((matrix.data * factors, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def _dense(matrix: Any) -> Array:
+def dense(matrix: Any) -> Array:
     """Return an array, or a small sparse one, as an array."""
     return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix)
 

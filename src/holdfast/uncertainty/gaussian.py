@@ -9,11 +9,10 @@ import numpy as np
 from scipy import sparse
 
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
-from holdfast.uncertainty.clouds import CommonCloud, DiagonalClouds, FactorClouds, RowClouds
+from holdfast.uncertainty.checks import at_most_one, nonnegative, numbers, root, row_clouds, stated
+from holdfast.uncertainty.clouds import CommonCloud
 from holdfast.uncertainty.polytopes import CommonBox, CommonDiamond
 
-INDEFINITE = -1e-8
-"""An eigenvalue of the correlations below this is no rounding error."""
 ADVERSARIES: dict[str, Callable[[Array], BoundSet]] = {
     "trace": CommonCloud,
     "diagonal": CommonDiamond,
@@ -57,6 +56,7 @@ class GaussianNoise(UncertaintySet):
     """
 
     metadata = ("X_std", "X_cov", "X_factor")
+    is_expectation = True
 
     def __init__(self, std: Any = None, cov: Any = None, factor: Any = None, adversary: str = "trace"):
         self.std = std
@@ -67,10 +67,9 @@ class GaussianNoise(UncertaintySet):
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         n_samples, n_features = X.shape
         common = {name: getattr(self, name) for name in ("std", "cov", "factor") if getattr(self, name) is not None}
-        own = {name: value for name, value in metadata.items() if value is not None}
-        for stated in (common, own):
-            if len(stated) > 1:
-                raise ValueError(f"{' and '.join(stated)} say the same thing twice. Give one of them.")
+        own = stated(self, metadata)
+        for once in (common, own):
+            at_most_one(once)
         if not common and not own:
             raise ValueError(
                 "GaussianNoise(): states no noise. Give std, cov or factor, or pass X_std, X_cov or X_factor."
@@ -78,31 +77,31 @@ class GaussianNoise(UncertaintySet):
         self._check_adversary({**common, **own})
         if not own:
             return ADVERSARIES[self.adversary](self._common_factor(n_features))
+        home = f"noise=GaussianNoise({next(iter(own)).removeprefix('X_')}=...)"
         if not common:
-            return _row_clouds(1.0, n_samples, n_features, own)
+            return row_clouds(1.0, n_samples, n_features, own, home)
         if self.std is None or np.ndim(self.std) > 0:
             raise ValueError(
                 f"{self!r} together with {next(iter(own))}: the noise is stated twice. "
                 "With metadata, let std be a single number that multiplies it (1.0: as stated)."
             )
-        return _row_clouds(float(self._common_factor(n_features)), n_samples, n_features, own)
+        return row_clouds(float(self._common_factor(n_features)), n_samples, n_features, own, home)
 
     def times(self, factor: float) -> GaussianNoise:
-        """Return noise of `factor` times the size."""
         scaled = {"std": factor, "cov": factor**2, "factor": factor}
-        stated = {
+        larger = {
             name: np.multiply(value, scaled[name])
             for name, value in self.get_params(deep=False).items()
             if name in scaled and value is not None
         }
-        return type(self)(**(self.get_params(deep=False) | stated))
+        return type(self)(**(self.get_params(deep=False) | larger))
 
-    def _check_adversary(self, stated: Mapping[str, Any]) -> None:
+    def _check_adversary(self, given: Mapping[str, Any]) -> None:
         if not isinstance(self.adversary, str) or self.adversary not in ADVERSARIES:
             raise ValueError(f"{self!r}: no such adversary. Choose one of {', '.join(map(repr, ADVERSARIES))}.")
         if self.adversary == "trace":
             return
-        if others := [name for name in stated if name != "std"]:
+        if others := [name for name in given if name != "std"]:
             raise ValueError(
                 f"{self!r} together with {others[0]}: an adversary who chooses the covariance leaves no place for one that is "
                 "known. Give std alone, or leave adversary='trace'."
@@ -115,22 +114,22 @@ class GaussianNoise(UncertaintySet):
 
     def _common_factor(self, n_features: int) -> Array:
         if self.std is not None:
-            std = _numbers(self.std, "GaussianNoise(std=...)", "std")
+            std = numbers(self.std, "GaussianNoise(std=...)", "std")
             if std.ndim and std.shape != (n_features,):
                 raise ValueError(
                     f"GaussianNoise(std=...): std has shape {std.shape}; give one number, or one per feature, ({n_features},). "
                     "Noise that differs by row goes to fit as X_std."
                 )
-            return _nonnegative(std, "GaussianNoise(std=...)", "std")
+            return nonnegative(std, "GaussianNoise(std=...)", "std")
         if self.cov is not None:
-            cov = _numbers(self.cov, "GaussianNoise(cov=...)", "cov")
+            cov = numbers(self.cov, "GaussianNoise(cov=...)", "cov")
             if cov.shape != (n_features, n_features):
                 raise ValueError(
                     f"GaussianNoise(cov=...): cov has shape {cov.shape}, not ({n_features}, {n_features}). "
                     "Covariances that differ by row go to fit as X_cov."
                 )
-            return _root(cov, "GaussianNoise(cov=...)", "cov")
-        factor = _numbers(self.factor, "GaussianNoise(factor=...)", "factor")
+            return root(cov, "GaussianNoise(cov=...)", "cov")
+        factor = numbers(self.factor, "GaussianNoise(factor=...)", "factor")
         if factor.ndim != 2 or len(factor) != n_features:
             raise ValueError(
                 f"GaussianNoise(factor=...): factor has shape {factor.shape}, not ({n_features}, r). "
@@ -155,83 +154,3 @@ class GaussianNoise(UncertaintySet):
             (cls(0.7, adversary="marginals"), {}),
             (cls([0.5, 0.1, 2.0], adversary="marginals"), {}),
         ]
-
-
-def _row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping[str, Any]) -> RowClouds:
-    """Return each row's own noise, checked."""
-    name, value = next(iter(own.items()))
-    value = _numbers(value, f"{name}=...", name)
-    shapes = {
-        "X_std": "(n_samples, n_features)",
-        "X_cov": "(n_samples, n_features, n_features)",
-        "X_factor": "(n_samples, n_features, r)",
-    }
-    wanted = {
-        "X_std": (n_samples, n_features),
-        "X_cov": (n_samples, n_features, n_features),
-        "X_factor": (n_samples, n_features, *value.shape[2:3]),
-    }[name]
-    if value.shape != wanted or value.ndim != shapes[name].count(",") + 1:
-        raise ValueError(
-            f"{name} has shape {value.shape}; it states the noise of each row and must have shape {shapes[name]}, here with "
-            f"n_samples={n_samples} and n_features={n_features}. Noise common to all rows belongs in the constructor: "
-            f"noise=GaussianNoise({name.removeprefix('X_')}=...)."
-        )
-    if name == "X_std":
-        return DiagonalClouds.of(multiplier * _nonnegative(value, f"{name}=...", name))
-    return FactorClouds(multiplier * (_root(value, f"{name}=...", name) if name == "X_cov" else value))
-
-
-def _numbers(value: Any, call: str, name: str) -> Any:
-    """Return an array of finite numbers, a CSR array of a sparse matrix."""
-    try:
-        out = _canonical(value) if sparse.issparse(value) else np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{call}: {name} must be numbers, got {value!r:.80}.") from None
-    if not np.all(np.isfinite(_stored(out))):
-        raise ValueError(
-            f"{call}: {name} contains NaN or infinity. Give every row and feature a finite number; 0 means exact."
-        )
-    return out
-
-
-def _canonical(value: Any) -> sparse.csr_array:
-    """Return a sparse matrix as a CSR array in which no entry is stored in parts."""
-    out = sparse.csr_array(value, dtype=np.float64)
-    if not out.has_canonical_format:
-        out = out.copy()
-        out.sum_duplicates()
-    return out
-
-
-def _stored(value: Any) -> Array:
-    """Return the numbers that an array or a sparse one holds."""
-    return np.asarray(value.data if sparse.issparse(value) else value)
-
-
-def _nonnegative(value: Any, call: str, name: str) -> Any:
-    if np.any(_stored(value) < 0):
-        raise ValueError(
-            f"{call.replace('...', f'{np.min(value):g}') if value.ndim == 0 else call}: {name} must be >= 0."
-        )
-    return value
-
-
-def _root(cov: Array, call: str, name: str) -> Array:
-    """Return factors F with F F' = cov, for one matrix or a stack of them."""
-    if not np.allclose(cov, np.swapaxes(cov, -1, -2), rtol=1e-8, atol=1e-12 * np.abs(cov).max(initial=0.0)):
-        raise ValueError(f"{call}: {name} is not symmetric. A covariance is.")
-    variances = np.diagonal(cov, axis1=-2, axis2=-1)
-    # features of very different scales are judged by their correlations
-    scale = np.sqrt(np.where(variances > 0, variances, 1.0))
-    values, vectors = np.linalg.eigh(cov / (scale[..., :, None] * scale[..., None, :]))
-    smallest = np.minimum(values.min(axis=-1), np.where(variances < 0, -1.0, 0.0).min(axis=-1))
-    if np.any(smallest < INDEFINITE):
-        worst = np.unravel_index(np.argmin(smallest), smallest.shape)
-        where = f" (row {worst[0]})" if worst else ""
-        raise ValueError(
-            f"{call}: {name} is indefinite{where}: its smallest eigenvalue is below 0. A covariance has none."
-        )
-    # what rounding left of a zero eigenvalue is no noise
-    values = np.where(values > 1e-14, values, 0.0)
-    return scale[..., :, None] * vectors * np.sqrt(values)[..., None, :]

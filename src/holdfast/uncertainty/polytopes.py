@@ -1,4 +1,4 @@
-"""Worst covariances of noise that is known in part only: sets that are boxes or diamonds."""
+"""Boxes and diamonds, common to all rows: worst cases themselves, and worst covariances of noise known in part only."""
 
 from __future__ import annotations
 
@@ -45,6 +45,9 @@ class CommonBox(CommonSet):
 
     def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return np.copysign(np.maximum(np.abs(target) - np.sum(budgets) * self.widths, 0.0), target)
+
+    def interval_form(self) -> tuple[Array, None]:
+        return self.widths, None
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return np.broadcast_to(self.widths == 0, n_features)
@@ -123,8 +126,8 @@ class CommonDiamond(CommonSet):
         return self.radius * shares * rng.choice([-1.0, 1.0], size=shares.shape) * rng.uniform(0.5, 1, (n_draws, 1, 1))
 
 
-class _EasedPolytope(CommonSet, EasedSet):
-    """A polytope's support made smooth in its own way."""
+class EasedCommonSet(CommonSet, EasedSet):
+    """A support with kinks, common to all rows, made smooth in its own way."""
 
     base: CommonSet
 
@@ -136,7 +139,7 @@ class _EasedPolytope(CommonSet, EasedSet):
         return self.base.gauge(target, sizes)
 
 
-class EasedBox(_EasedPolytope):
+class EasedBox(EasedCommonSet):
     r"""A box with support :math:`T = \sum_j \sqrt{s_j^2 w_j^2 + (\delta/d)^2}`, d the number of features."""
 
     base: CommonBox
@@ -167,7 +170,7 @@ class EasedBox(_EasedPolytope):
         return float(np.sum(first)) * self._bends(w) * v
 
 
-class EasedDiamond(_EasedPolytope):
+class EasedDiamond(EasedCommonSet):
     r"""A diamond with support :math:`T = \epsilon \log \sum_j 2\cosh(\sigma w_j/\epsilon)`,
     :math:`\epsilon = \delta / \log 2d`, d the number of features.
     """

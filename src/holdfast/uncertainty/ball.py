@@ -1,0 +1,83 @@
+"""Balls around each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+
+from holdfast._core.uncertainty import Array, BoundSet
+from holdfast.uncertainty.checks import nonnegative, numbers, stated
+from holdfast.uncertainty.clouds import CommonCloud
+from holdfast.uncertainty.multiples import Multiples
+from holdfast.uncertainty.norm_balls import CommonNormBall
+from holdfast.uncertainty.polytopes import CommonBox, CommonDiamond
+from holdfast.uncertainty.sized import SizedSet
+
+BALLS: dict[float, Callable[[Any], BoundSet]] = {1.0: CommonDiamond, 2.0: CommonCloud, np.inf: CommonBox}
+
+
+class Ball(SizedSet):
+    r"""The ball :math:`\|\delta_i\|_p \le r_i`: an error of any direction and limited length.
+
+    It pushes a score by at most :math:`r_i \|w\|_q`, :math:`1/p + 1/q = 1`.
+
+    Parameters
+    ----------
+    radius : float, default=1.0
+        In the units of the features, which should be alike. Where ``fit`` is given ``X_radius``, one number >= 0 a row, it
+        multiplies that.
+    norm : float, default=2
+        p >= 1: 2 for the usual length, ``np.inf`` for features that each move by up to the radius, 1 for a budget that they
+        share.
+
+    Examples
+    --------
+    >>> X, w = np.zeros((2, 2)), np.array([3.0, -4.0])
+    >>> [round(float(Ball(0.5, norm=p).at(X, {}).support(w)), 6) for p in (1, 2, np.inf)]
+    [2.0, 2.5, 3.5]
+    >>> Ball(0.5).at(X, {"X_radius": [1.0, 0.0]}).support(w)
+    array([2.5, 0. ])
+    """
+
+    metadata = ("X_radius",)
+
+    def __init__(self, radius: Any = 1.0, norm: Any = 2):
+        self.radius = radius
+        self.norm = norm
+
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+        n_samples, n_features = X.shape
+        own, p = stated(self, metadata), self._norm()
+        size: Any = self._radius()
+        base = BALLS.get(p, partial(CommonNormBall, p=p))(np.full(n_features, size) if p == np.inf else size)
+        return Multiples(base, _radii(own["X_radius"], n_samples)) if own else base
+
+    def _norm(self) -> float:
+        try:
+            p = float(self.norm)
+        except (TypeError, ValueError):
+            p = np.nan
+        if not p >= 1:
+            raise ValueError(f"{self!r}: norm must be a number >= 1 or np.inf; 1, 2 and np.inf are the usual ones.")
+        return p
+
+    @classmethod
+    def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
+        radii = np.array([0.3, 1.0, 0.5, 0.8, 0.7])
+        return [
+            *((cls(0.4, p), {}) for p in (1, 1.5, 2, 3.0, np.inf)),
+            *((cls(0.5, p), {"X_radius": radii}) for p in (1, 2, 3.0, np.inf)),
+        ]
+
+
+def _radii(value: Any, n_samples: int) -> Array:
+    radii = numbers(value, "X_radius=...", "X_radius")
+    if radii.shape != (n_samples,):
+        raise ValueError(
+            f"X_radius has shape {radii.shape}; it is one number a row, here ({n_samples},). "
+            "A radius common to all rows belongs in the constructor: Ball(radius=...)."
+        )
+    return np.asarray(nonnegative(radii, "X_radius=...", "X_radius"))

@@ -1,0 +1,86 @@
+"""Boxes around each row: features that are each off by a limited amount."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+
+from holdfast._core.uncertainty import BoundSet
+from holdfast.uncertainty.checks import at_most_one, nonnegative, per_entry, per_feature, stated
+from holdfast.uncertainty.clouds import rescaled
+from holdfast.uncertainty.polytopes import CommonBox
+from holdfast.uncertainty.row_boxes import RowBoxes
+from holdfast.uncertainty.sized import SizedSet
+
+
+class Box(SizedSet):
+    r"""The box :math:`|\delta_{ij}| \le r\, s_{ij}`: each feature is off by a limited amount, whatever the others do.
+
+    It pushes a score by at most :math:`r \sum_j s_{ij} |w_j|`.
+
+    Parameters
+    ----------
+    radius : float, default=1.0
+        r, which multiplies the half-widths, however they are stated.
+    half_widths : float or array-like of shape (n_features,), default=None
+        s, common to all rows, in the units of the features.
+    relative : float or array-like of shape (n_features,), default=None
+        :math:`s_{ij} = \mathrm{relative}_j |x_{ij}|`: 0.05 for values that are right to 5 percent. Zeros are then exact,
+        and a sparse X has sparse half-widths.
+
+    Notes
+    -----
+    Half-widths that differ by row go to ``fit`` as ``X_std``, an array or a sparse matrix of shape (n_samples,
+    n_features). At most one of the three is given; without any, s = 1.
+
+    Examples
+    --------
+    >>> X, w = np.array([[10.0, 0.0], [20.0, 5.0]]), np.array([3.0, -1.0])
+    >>> float(Box(0.5).at(X, {}).support(w))
+    2.0
+    >>> Box(relative=0.1).at(X, {}).support(w)
+    array([3. , 6.5])
+    """
+
+    metadata = ("X_std",)
+
+    def __init__(self, radius: Any = 1.0, *, half_widths: Any = None, relative: Any = None):
+        self.radius = radius
+        self.half_widths = half_widths
+        self.relative = relative
+
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+        n_features, size, own = X.shape[1], self._radius(), stated(self, metadata)
+        common = {name: getattr(self, name) for name in ("half_widths", "relative")}
+        common = {name: value for name, value in common.items() if value is not None}
+        at_most_one([*common, *own])
+        if own:
+            widths = nonnegative(
+                per_entry(own["X_std"], X.shape, "X_std", "Box(half_widths=...)"), "X_std=...", "X_std"
+            )
+            return RowBoxes(size * widths)
+        if not common:
+            return CommonBox(np.full(n_features, size))
+        [(name, value)] = common.items()
+        call = f"Box({name}=...)"
+        widths = np.broadcast_to(nonnegative(per_feature(value, n_features, call, name), call, name), n_features)
+        return CommonBox(size * widths) if name == "half_widths" else RowBoxes(_shares(X, size * widths))
+
+    @classmethod
+    def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
+        widths = sparse.csr_array([[1.0, 0, 2], [0, 0.5, 0], [3, 0, 1], [0.2, 0.7, 0], [0, 0, 1]])
+        return [
+            (cls(0.4), {}),
+            (cls(0.5, half_widths=[1.0, 0.6, 4.0]), {}),
+            (cls(0.2), {"X_std": widths.toarray() + 0.1}),
+            (cls(0.2), {"X_std": widths}),
+        ]
+
+
+def _shares(X: Any, columns: Any) -> Any:
+    """Return \\|x_ij\\| * columns_j, an array or a CSR array."""
+    size = abs(sparse.csr_array(X, dtype=np.float64)) if sparse.issparse(X) else np.abs(np.asarray(X, dtype=np.float64))
+    return rescaled(size, np.ones(X.shape[0]), columns)

@@ -1,0 +1,149 @@
+"""What the numbers of a set must be like, and what is said where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from holdfast._core.uncertainty import Array, UncertaintySet
+from holdfast.uncertainty.clouds import DiagonalClouds, FactorClouds, RowClouds
+
+INDEFINITE = -1e-8
+"""An eigenvalue of the correlations below this is no rounding error."""
+
+
+def stated(uncertainty: UncertaintySet, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the metadata state, all of which the set must understand."""
+    own = {name: value for name, value in metadata.items() if value is not None}
+    for name in own:
+        if name not in uncertainty.metadata:
+            raise ValueError(f"{uncertainty!r}: does not take {name}. It takes {', '.join(uncertainty.metadata)}.")
+    return own
+
+
+def at_most_one(given: Collection[str]) -> None:
+    """Raise if there is more than one name."""
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} say the same thing twice. Give one of them.")
+
+
+def one_number(value: Any, call: str, name: str) -> float:
+    """Return a finite number >= 0."""
+    out = numbers(value, call, name)
+    if out.ndim > 0:
+        raise ValueError(f"{call}: {name} has shape {out.shape}; it is one number.")
+    return float(nonnegative(out, call, name))
+
+
+def per_feature(value: Any, n_features: int, call: str, name: str) -> Array:
+    """Return finite numbers, one or one a feature."""
+    out = numbers(value, call, name)
+    if out.shape not in ((), (n_features,)):
+        raise ValueError(f"{call}: {name} has shape {out.shape}; give one number, or one per feature, ({n_features},).")
+    return np.asarray(out)
+
+
+def per_entry(value: Any, shape: tuple[int, ...], name: str, home: str) -> Any:
+    """Return finite numbers, one for each entry of X; `home` is where numbers common to all rows belong."""
+    out = numbers(value, f"{name}=...", name)
+    if out.shape != shape:
+        raise ValueError(
+            f"{name} has shape {out.shape}; it must have the shape of X, {shape}. "
+            f"What is common to all rows belongs in the constructor: {home}."
+        )
+    return out
+
+
+def matrix_root(value: Any, n_features: int, call: str, name: str) -> Array:
+    """Return a factor of a covariance stated as a matrix, as its diagonal, or as one number for every feature."""
+    cov = numbers(value, call, name)
+    if cov.shape not in ((), (n_features,), (n_features, n_features)):
+        raise ValueError(
+            f"{call}: {name} has shape {cov.shape}, not ({n_features}, {n_features}); its diagonal, ({n_features},), will do. "
+            "What differs by row goes to fit as X_std, X_cov or X_factor."
+        )
+    return root(cov, call, name) if cov.ndim == 2 else np.asarray(np.sqrt(nonnegative(cov, call, name)))
+
+
+def row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping[str, Any], home: str) -> RowClouds:
+    """Return each row's own ellipsoid, as X_std, X_cov or X_factor states it; `home` is where a common one belongs."""
+    name, value = next(iter(own.items()))
+    value = numbers(value, f"{name}=...", name)
+    shapes = {
+        "X_std": "(n_samples, n_features)",
+        "X_cov": "(n_samples, n_features, n_features)",
+        "X_factor": "(n_samples, n_features, r)",
+    }
+    wanted = {
+        "X_std": (n_samples, n_features),
+        "X_cov": (n_samples, n_features, n_features),
+        "X_factor": (n_samples, n_features, *value.shape[2:3]),
+    }[name]
+    if value.shape != wanted or value.ndim != shapes[name].count(",") + 1:
+        raise ValueError(
+            f"{name} has shape {value.shape}; it states the noise of each row and must have shape {shapes[name]}, here with "
+            f"n_samples={n_samples} and n_features={n_features}. Noise common to all rows belongs in the constructor: "
+            f"{home}."
+        )
+    if name == "X_std":
+        return DiagonalClouds.of(multiplier * nonnegative(value, f"{name}=...", name))
+    return FactorClouds(multiplier * (root(value, f"{name}=...", name) if name == "X_cov" else value))
+
+
+def numbers(value: Any, call: str, name: str) -> Any:
+    """Return an array of finite numbers, a CSR array of a sparse matrix."""
+    try:
+        out = _canonical(value) if sparse.issparse(value) else np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{call}: {name} must be numbers, got {value!r:.80}.") from None
+    if not np.all(np.isfinite(_stored(out))):
+        raise ValueError(
+            f"{call}: {name} contains NaN or infinity. Give every row and feature a finite number; 0 means exact."
+        )
+    return out
+
+
+def _canonical(value: Any) -> sparse.csr_array:
+    """Return a sparse matrix as a CSR array in which no entry is stored in parts."""
+    out = sparse.csr_array(value, dtype=np.float64)
+    if not out.has_canonical_format:
+        out = out.copy()
+        out.sum_duplicates()
+    return out
+
+
+def _stored(value: Any) -> Array:
+    """Return the numbers that an array or a sparse one holds."""
+    return np.asarray(value.data if sparse.issparse(value) else value)
+
+
+def nonnegative(value: Any, call: str, name: str) -> Any:
+    """Return an array that has no entry below 0."""
+    if np.any(_stored(value) < 0):
+        raise ValueError(
+            f"{call.replace('...', f'{np.min(value):g}') if value.ndim == 0 else call}: {name} must be >= 0."
+        )
+    return value
+
+
+def root(cov: Array, call: str, name: str) -> Array:
+    """Return factors F with F F' = cov, for one matrix or a stack of them."""
+    if not np.allclose(cov, np.swapaxes(cov, -1, -2), rtol=1e-8, atol=1e-12 * np.abs(cov).max(initial=0.0)):
+        raise ValueError(f"{call}: {name} is not symmetric. A covariance is.")
+    variances = np.diagonal(cov, axis1=-2, axis2=-1)
+    # features of very different scales are judged by their correlations
+    scale = np.sqrt(np.where(variances > 0, variances, 1.0))
+    values, vectors = np.linalg.eigh(cov / (scale[..., :, None] * scale[..., None, :]))
+    smallest = np.minimum(values.min(axis=-1), np.where(variances < 0, -1.0, 0.0).min(axis=-1))
+    if np.any(smallest < INDEFINITE):
+        worst = np.unravel_index(np.argmin(smallest), smallest.shape)
+        where = f" (row {worst[0]})" if worst else ""
+        raise ValueError(
+            f"{call}: {name} is indefinite{where}: its smallest eigenvalue is below 0. A covariance has none."
+        )
+    # what rounding left of a zero eigenvalue is no noise
+    values = np.where(values > 1e-14, values, 0.0)
+    return scale[..., :, None] * vectors * np.sqrt(values)[..., None, :]

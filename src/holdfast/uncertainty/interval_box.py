@@ -1,0 +1,111 @@
+"""Intervals that the features lie in, not necessarily in their middle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+
+from holdfast._core.uncertainty import Array, BoundSet
+from holdfast.uncertainty.checks import numbers, per_entry, per_feature, stated
+from holdfast.uncertainty.clouds import dense
+from holdfast.uncertainty.polytopes import CommonBox
+from holdfast.uncertainty.row_boxes import RowBoxes
+from holdfast.uncertainty.sized import SizedSet
+
+
+class IntervalBox(SizedSet):
+    r"""The box :math:`r\,l_{ij} \le \delta_{ij} \le r\,u_{ij}`, :math:`l \le 0 \le u`: errors that may be larger one way.
+
+    It pushes a score up by at most :math:`r \sum_j \max(l_{ij} w_j, u_{ij} w_j)`.
+
+    Parameters
+    ----------
+    lower, upper : float or array-like of shape (n_features,), default=None
+        How far below (<= 0) and above (>= 0) its value each feature may be, common to all rows, in its units.
+    radius : float, default=1.0
+        r, which multiplies both.
+
+    Notes
+    -----
+    Intervals that differ by row go to ``fit`` as ``X_lower`` and ``X_upper``, arrays or sparse matrices of shape
+    (n_samples, n_features) with X_lower <= X <= X_upper: the interval itself, not its distance from X.
+
+    Examples
+    --------
+    >>> X = np.array([[1.0, 5.0]])
+    >>> box = IntervalBox(lower=-1.0, upper=[0.0, 2.0]).at(X, {})
+    >>> box.support(np.array([3.0, 1.0])), box.support(np.array([-3.0, -1.0]))
+    (array([2.]), array([4.]))
+    >>> IntervalBox().at(X, {"X_lower": [[0.0, 4.0]], "X_upper": [[1.0, 7.0]]}).support(np.array([3.0, 1.0]))
+    array([2.])
+    """
+
+    metadata = ("X_lower", "X_upper")
+
+    def __init__(self, lower: Any = None, upper: Any = None, *, radius: Any = 1.0):
+        self.lower = lower
+        self.upper = upper
+        self.radius = radius
+
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+        size, own = self._radius(), stated(self, metadata)
+        common = [name for name in ("lower", "upper") if getattr(self, name) is not None]
+        if common and own:
+            raise ValueError(
+                f"{self!r} together with {next(iter(own))}: the intervals are stated twice. Give one of them."
+            )
+        if len(common or own) < 2:
+            raise ValueError(
+                f"{self!r}: an interval has two ends. Give lower and upper (0 for errors that go one way only), or pass X_lower "
+                "and X_upper."
+            )
+        lower, upper = _row_offsets(X, own) if own else self._offsets(X.shape[1])
+        half, centre = 0.5 * size * (upper - lower), 0.5 * size * (upper + lower)
+        is_around_zero = not np.any(centre.data if sparse.issparse(centre) else centre)
+        if common and is_around_zero:
+            return CommonBox(half[0])
+        return RowBoxes(half, None if is_around_zero else centre, np.ones(X.shape[0]))
+
+    def _offsets(self, n_features: int) -> tuple[Array, Array]:
+        lower, upper = (
+            np.broadcast_to(
+                per_feature(getattr(self, name), n_features, f"IntervalBox({name}=...)", name), (1, n_features)
+            )
+            for name in ("lower", "upper")
+        )
+        if np.any(lower > 0) or np.any(upper < 0):
+            raise ValueError(f"{self!r}: lower must be <= 0 and upper >= 0; they are distances from a feature's value.")
+        return lower, upper
+
+    @classmethod
+    def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
+        rng = np.random.default_rng(0)
+        lower, upper = -rng.uniform(0.1, 1, size=(5, 3)), rng.uniform(0.1, 2, size=(5, 3))
+        thin = sparse.csr_array([[1.0, 0, 2], [0, 0.5, 0], [3, 0, 1], [0.2, 0.7, 0], [0, 0, 1]])
+        return [
+            (cls(-0.5, [0.1, 2.0, 0.5]), {}),
+            (cls(-0.5, 0.5), {}),
+            (cls(radius=0.5), {"X_lower": lower, "X_upper": upper}),
+            (cls(radius=0.2), {"X_lower": -0.3 * thin, "X_upper": thin}),
+        ]
+
+
+def _row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return how far the ends of the intervals are from X, all sparse or all arrays."""
+    home = "IntervalBox(lower=..., upper=...)"
+    ends = [per_entry(own[name], X.shape, name, home) for name in ("X_lower", "X_upper")]
+    values = numbers(X, "X=...", "X")
+    is_sparse = all(sparse.issparse(end) for end in [values, *ends])
+    below, above = ((end if is_sparse else dense(end)) - (values if is_sparse else dense(values)) for end in ends)
+    for name, offset, is_wrong in (("X_lower", below, below > 0), ("X_upper", above, above < 0)):
+        rows, columns = is_wrong.nonzero()
+        if len(rows):
+            i, j = int(rows[0]), int(columns[0])
+            raise ValueError(
+                f"{name}[{i}, {j}] is {'above' if name == 'X_lower' else 'below'} X[{i}, {j}] by {abs(offset[i, j]):g}. An "
+                "interval contains its value: widen it, or move X into it with np.clip(X, X_lower, X_upper)."
+            )
+    return below, above

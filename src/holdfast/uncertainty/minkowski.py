@@ -1,0 +1,260 @@
+"""Sums of sets: each row's point is one of the first set plus one of the second, and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.tolerances import ROUNDING
+from holdfast._core.uncertainty import Array, BoundSet
+from holdfast.uncertainty.clouds import norm, ratio, solve_scaled
+
+EASINGS = 10.0 ** -np.arange(1.0, 13.0)
+"""Shares of the support by which it is eased, one after the other, on the way to a split of a target."""
+SPLIT = 1e-7
+"""Relative accuracy of the test of whether a point is in a sum."""
+NEWTON_STEPS, SHORTEST = 30, 1e-8
+"""Steps at one easing, and the shortest that is tried."""
+SWEEPS = 50
+"""Rounds in which each part in turn takes what it can of a target."""
+
+
+class _Split(NamedTuple):
+    """A target as a sum of one share a part, nearly."""
+
+    w: Array
+    """Where the shares are what the parts give."""
+    shares: list[Array]
+    least: float
+    """A multiple of the budgets that is needed at least, whatever the split."""
+
+
+class BoundSum(BoundSet):
+    r"""The sums :math:`A_i + B_i + \dots` of several sets of the same rows; their supports add up."""
+
+    def __init__(self, parts: Sequence[BoundSet]):
+        # a common set makes products with another one cheap if it comes first
+        self.parts = sorted(parts, key=lambda part: not part.is_common)
+        self.is_common = all(part.is_common for part in parts)
+        self.is_isotropic = all(part.is_isotropic for part in parts)
+        self.is_symmetric = all(part.is_symmetric for part in parts)
+        self.is_sublinear = all(part.is_sublinear for part in parts)
+        self.is_smooth = all(part.is_smooth for part in parts)
+
+    def support(self, w: Array) -> Array:
+        return np.asarray(sum(part.support(w) for part in self.parts))
+
+    def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
+        return np.asarray(sum(part.maximizer(w, rows) for part in self.parts))
+
+    def adjoint(self, w: Array, r: Array) -> Array:
+        return np.asarray(sum(part.adjoint(w, r) for part in self.parts))
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        rows = [self if self.is_common else self.take(slice(i, i + 1)) for i in range(len(points))]
+        return np.array([row._reaches(point, 1 + slack) for row, point in zip(rows, points, strict=True)])
+
+    def _reaches(self, target: Array, size: float) -> bool:
+        """Return whether `size` times the one set there is contains the target, as soon as either is proved."""
+        least = np.inf
+        for split in self._splits(target, np.ones(1)):
+            least = min(least, float(np.max(self._demand_of(split, target, np.ones(1)))))
+            if least <= size * (1 + SPLIT) or split.least > size:
+                break
+        return least <= size * (1 + SPLIT)
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        out = np.asarray(sum(part.curvature(w, first, second) for part in self.parts))
+        for one, other in combinations(self.parts, 2):
+            cross = one.cross_with(other, w, second)
+            out += cross + cross.T
+        return out
+
+    def directional(self, w: Array, v: Array) -> Array:
+        return np.asarray(sum(part.directional(w, v) for part in self.parts))
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        return np.asarray(sum(part.curvature_product(w, first, v) for part in self.parts))
+
+    def cross(self, w: Array, rows: Any, r: Array) -> Array:
+        return np.asarray(sum(part.cross(w, rows, r) for part in self.parts))
+
+    def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
+        return np.asarray(sum(part.cross_with(other, w, r) for part in self.parts))
+
+    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+        best, least = np.full(np.shape(self.support(target)), np.inf), np.inf
+        for split in self._splits(target, budgets):
+            found = self._demand_of(split, target, budgets, sizes)
+            level = float(np.max(ratio(found, np.sum(budgets) if self.is_common else budgets)))
+            if level < least:
+                best, least = found, level
+            if least <= split.least * (1 + ROUNDING):
+                break
+        return best
+
+    def _demand_of(self, split: _Split, target: Array, budgets: Array, sizes: Array | None = None) -> Array:
+        """Return what a split asks of the rows; what it has missed goes to the part that needs least for it."""
+        missed = target - np.sum(split.shares, axis=0)
+        options = []
+        for chosen in range(len(self.parts)):
+            demands = [
+                part.demand(share + missed * (number == chosen), budgets, part.support(split.w), sizes)
+                for number, (part, share) in enumerate(zip(self.parts, split.shares, strict=True))
+            ]
+            options.append(np.max(np.broadcast_arrays(*self._per_row(demands, budgets)), axis=0))
+        return min(options, key=np.max)
+
+    def _per_row(self, demands: Sequence[Array], budgets: Array) -> list[Array]:
+        """Return demands by row, also of common parts, which do not mind which rows bear them; one number where all are."""
+        if self.is_common:
+            return list(demands)
+        shares = ratio(budgets, np.sum(budgets))
+        return [
+            demand * shares if part.is_common and np.isfinite(demand) else demand
+            for part, demand in zip(self.parts, demands, strict=True)
+        ]
+
+    def _splits(self, target: Array, budgets: Array) -> Iterator[_Split]:
+        r"""Yield ever better splits of the target over the parts.
+
+        The smallest k with the target in :math:`k \sum_i \beta_i S_i` is the dual norm of the support
+        :math:`t(w) = \sum_i \beta_i t_i(w)`. At the minimum of :math:`t(w)^2/2 - target^\top w` the target is
+        :math:`t \nabla t`, and each part's share is its own part of that. Newton's method, with ever less easing.
+        """
+        beta = np.asarray(budgets / (float(np.sum(budgets)) or 1.0))
+        size = float(norm(target)) or 1.0
+        w = target / size
+        reach = float(np.sum(beta * self.support(w)))
+        if reach == 0 or not np.any(budgets):
+            yield _Split(w, [np.zeros(len(w)) for _ in self.parts], 0.0)
+            return
+        # the minimum along the target itself
+        w = w / reach**2
+        last = EASINGS[0]
+        for easing in EASINGS:
+            eased = self.eased(easing / reach)
+            starts = [w, self.drawn_in(w, last / reach, easing / last)]
+            w = _newton(_Pooled(eased, target / size, beta), starts)
+            last = easing
+            t = float(np.sum(beta * eased.support(w)))
+            least = size * float(target / size @ w) / float(np.sum(budgets * self.support(w)))
+            yield _Split(w, [size * t * part.adjoint(w, beta) for part in eased.parts], least)
+
+    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        t = self.support(direction)
+        # each part's share of the scale, so that none gives less at the direction than the sum does
+        scales = [ratio(scale * part.support(direction), t) for part in self.parts]
+        given = [part.adjoint(direction, budgets * ratio(t, scale)) for part in self.parts]
+        rest = target - np.sum(given, axis=0)
+        for _ in range(SWEEPS):
+            before = norm(rest)
+            for number, part in enumerate(self.parts):
+                left = part.remainder(rest + given[number], budgets, scales[number], direction)
+                if norm(left) < norm(rest):
+                    given[number], rest = rest + given[number] - left, left
+            if norm(rest) >= 0.99 * before:
+                break
+        return rest
+
+    def interval_form(self) -> tuple[Any, Any | None] | None:
+        forms = [part.interval_form() for part in self.parts]
+        halves, centres = (
+            [form[0] for form in forms if form is not None],
+            [form[1] for form in forms if form is not None],
+        )
+        if len(halves) < len(forms):
+            return None
+        stated = [centre for centre in centres if centre is not None]
+        return sum(halves[1:], halves[0]), sum(stated[1:], stated[0]) if stated else None
+
+    def _of(self, change: Callable[[BoundSet], BoundSet]) -> BoundSum:
+        """Return the sum of changed parts."""
+        return BoundSum([change(part) for part in self.parts])
+
+    def facing(self, signs: Array) -> BoundSum:
+        return self._of(lambda part: part.facing(signs))
+
+    def exact_features(self, n_features: int) -> NDArray[np.bool_]:
+        return np.all([part.exact_features(n_features) for part in self.parts], axis=0)
+
+    def scaled(self, factor: float) -> BoundSum:
+        return self._of(lambda part: part.scaled(factor))
+
+    def eased(self, delta: float) -> BoundSum:
+        return EasedSum(self, [part.eased(delta / len(self.parts)) for part in self.parts])
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        drawn = np.array([part.drawn_in(w, delta / len(self.parts), factor) for part in self.parts])
+        return np.take_along_axis(drawn, np.argmax(np.abs(drawn - w), axis=0)[None], axis=0)[0]
+
+    def take(self, rows: Any) -> BoundSum:
+        return self._of(lambda part: part.take(rows))
+
+    def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
+        # points of all parts that lie the same way, or else hardly any draw would come near the border
+        border = np.array([self.maximizer(v) for v in rng.normal(size=(n_draws // 2, n_features))])
+        anywhere = sum(part.sample(rng, n_draws - len(border), n_features) for part in self.parts)
+        return np.concatenate([border.reshape(len(border), *np.shape(anywhere)[1:]), anywhere])
+
+
+class EasedSum(BoundSum):
+    """A sum of sets that are each eased by their part."""
+
+    def __init__(self, base: BoundSum, parts: Sequence[BoundSet]):
+        super().__init__(parts)
+        self.base = base
+
+    def _of(self, change: Callable[[BoundSet], BoundSet]) -> BoundSum:
+        return EasedSum(self.base._of(change), [change(part) for part in self.parts])
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        return self.base.contains(points, slack=slack)
+
+    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+        return self.base.demand(target, budgets, scale, sizes)
+
+    def interval_form(self) -> None:
+        return None
+
+
+class _Pooled(NamedTuple):
+    """The function t(w)^2 / 2 - target'w, t being the mean support."""
+
+    bound: BoundSet
+    target: Array
+    beta: Array
+
+    def at(self, w: Array) -> tuple[float, float, Array, Array]:
+        """Return its value, t, the gradient of t, and its own gradient."""
+        t, point = float(np.sum(self.beta * self.bound.support(w))), self.bound.adjoint(w, self.beta)
+        return 0.5 * t**2 - float(self.target @ w), t, point, t * point - self.target
+
+    def hessian(self, w: Array, t: float, point: Array) -> Array:
+        """Return its Hessian."""
+        return self.bound.curvature(w, t * self.beta, np.zeros_like(self.beta)) + np.outer(point, point)
+
+
+def _newton(pooled: _Pooled, starts: Sequence[Array]) -> Array:
+    """Return w near the minimum, from the best of some starts."""
+    w = min(starts, key=lambda start: pooled.at(start)[0])
+    value, t, point, gradient = pooled.at(w)
+    for _ in range(NEWTON_STEPS):
+        step = -solve_scaled(pooled.hessian(w, t, point), gradient)
+        slope, length = float(gradient @ step), 1.0
+        there = pooled.at(w + step)
+        while not there[0] <= value + 1e-4 * length * slope:
+            # at rounding the value says nothing any more, the gradient does
+            if -slope <= ROUNDING * abs(value) or length < SHORTEST:
+                break
+            length *= 0.5
+            there = pooled.at(w + length * step)
+        if norm(there[3]) > 0.5 * norm(gradient) and not there[0] < value - ROUNDING * abs(value):
+            return w
+        w = w + length * step
+        value, t, point, gradient = there
+    return w

@@ -1,0 +1,101 @@
+"""One set in a size of its own for each row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.uncertainty import Array, BoundSet
+from holdfast.uncertainty.clouds import ratio
+
+
+class Multiples(BoundSet):
+    r"""The sets :math:`f_i U` with supports :math:`t_i(w) = f_i\, t_U(w)`, U common to all rows and :math:`f_i \ge 0`.
+
+    Together they are one set: :math:`\sum_i \beta_i f_i U = (\sum_i \beta_i f_i)\, U`. Eased, U is eased by
+    :math:`\delta / \max f` and what a row lacks of :math:`\delta` at w = 0 is added as a constant, `slack`.
+    """
+
+    def __init__(self, base: BoundSet, factors: Array, slack: Array | float = 0.0):
+        self.base, self.factors = base, factors
+        self.slack = np.broadcast_to(np.asarray(slack, dtype=np.float64), factors.shape)
+        self.is_isotropic, self.is_conic, self.is_smooth = base.is_isotropic, base.is_conic, base.is_smooth
+        self.is_symmetric, self.is_sublinear = base.is_symmetric, base.is_sublinear
+
+    @property
+    def _largest(self) -> float:
+        return float(np.max(self.factors, initial=0.0)) or 1.0
+
+    def support(self, w: Array) -> Array:
+        return self.factors * self.base.support(w) + self.slack
+
+    def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
+        return self.factors[rows, None] * self.base.maximizer(w)
+
+    def adjoint(self, w: Array, r: Array) -> Array:
+        return self.base.adjoint(w, self.factors * r)
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        one = np.ones(())
+        gauges = np.array([float(self.base.demand(point, one, one)) for point in points])
+        return np.asarray(gauges <= self.factors * (1 + slack))
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        return self.base.curvature(w, self.factors * first, self.factors**2 * second)
+
+    def directional(self, w: Array, v: Array) -> Array:
+        return self.factors * self.base.directional(w, v)
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        return self.base.curvature_product(w, self.factors * first, v)
+
+    def cross(self, w: Array, rows: Any, r: Array) -> Array:
+        return self.base.cross(w, rows, self.factors * r)
+
+    def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
+        return self.base.cross_with(other, w, self.factors * r)
+
+    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+        pooled = self.factors * budgets
+        needed, offered = float(self.base.demand(target, pooled, scale, sizes)), float(np.sum(pooled))
+        share = float(ratio(needed, offered)) if offered > 0 or needed == 0 else np.inf
+        return budgets * share if np.isfinite(share) else np.full(len(pooled), np.inf)
+
+    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        scale = ratio(scale * self.base.support(direction), self.support(direction))
+        return self.base.remainder(target, self.factors * budgets, scale, direction)
+
+    def interval_form(self) -> tuple[Any, Any | None] | None:
+        form = self.base.interval_form()
+        return None if form is None else (self.factors[:, None] * form[0], None)
+
+    def exact_features(self, n_features: int) -> NDArray[np.bool_]:
+        return self.base.exact_features(n_features) | (not np.any(self.factors))
+
+    def scaled(self, factor: float) -> Multiples:
+        return Multiples(self.base.scaled(factor), self.factors, factor * self.slack)
+
+    def eased(self, delta: float) -> Multiples:
+        slack = delta * (1 - self.factors / self._largest)
+        return Multiples(self.base.eased(delta / self._largest), self.factors, slack)
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        return self.base.drawn_in(w, delta / self._largest, factor)
+
+    def deviations(self) -> Any | None:
+        s = self.base.deviations()
+        return None if s is None or np.ndim(s) == 0 else np.outer(self.factors, s)
+
+    def factors_of_support(self, n_features: int) -> list[Array]:
+        [F] = self.base.factors_of_support(n_features)
+        return [factor * F for factor in self.factors]
+
+    def take(self, rows: Any) -> Multiples:
+        return Multiples(self.base, self.factors[rows], self.slack[rows])
+
+    def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
+        return self.factors[:, None] * self.base.sample(rng, n_draws * len(self.factors), n_features).reshape(
+            n_draws, -1, n_features
+        )

@@ -1,0 +1,141 @@
+"""Balls of any norm."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.uncertainty import Array, BoundSet, CommonSet
+from holdfast.uncertainty.clouds import MISSED, norm, ratio
+from holdfast.uncertainty.polytopes import EasedCommonSet
+
+HALVINGS = 60
+"""Steps of a bisection down to rounding."""
+
+
+class CommonNormBall(CommonSet):
+    r"""The ball :math:`\|\delta\|_p \le r` with support :math:`r \|w\|_q`, q = p / (p - 1), 1 < p < inf.
+
+    For q < 2 the gradient changes infinitely fast where some :math:`w_j = 0`, so it does not count as smooth.
+    """
+
+    def __init__(self, radius: float, p: float):
+        self.radius, self.p, self.q = float(radius), p, p / (p - 1)
+        self.is_smooth = self.q >= 2
+
+    def support(self, w: Array) -> Array:
+        return np.asarray(_derivatives(w, self.radius, self.q).value)
+
+    def _point(self, w: Array) -> Array:
+        return _derivatives(w, self.radius, self.q).gradient
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        return _derivatives(w, self.radius, self.q).curvature(first, second)
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        return _derivatives(w, self.radius, self.q).curvature_product(first, v)
+
+    def gauge(self, target: Array, sizes: Array | None = None) -> float:
+        if self.radius == 0:
+            sizes = np.full(len(target), norm(target)) if sizes is None else sizes
+            return np.inf if np.any(np.abs(target) > MISSED * sizes) else 0.0
+        return _p_norm(np.abs(target), self.p) / self.radius
+
+    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        return self.left_along(target, budgets, scale, direction)
+
+    def exact_features(self, n_features: int) -> NDArray[np.bool_]:
+        return np.full(n_features, self.radius == 0)
+
+    def scaled(self, factor: float) -> CommonNormBall:
+        return CommonNormBall(factor * self.radius, self.p)
+
+    def eased(self, delta: float) -> BoundSet:
+        return EasedNormBall(self, delta)
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        if self.is_smooth or self.radius == 0:
+            return w
+        # the gradient follows x (x^2 + e^2)^(q/2 - 1), which rises in x: solve for x at the smaller e
+        wide = delta * len(w) ** (-1 / self.q) / self.radius
+
+        def pull(x: Array, e: float) -> Array:
+            return x * np.power(np.hypot(x, e), self.q - 2, out=np.zeros(len(w)), where=x > 0)
+
+        size = np.abs(w)
+        wanted, low, high = pull(size, wide), np.zeros(len(w)), size
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            is_low = pull(middle, factor * wide) < wanted
+            low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
+        return np.copysign(high, w)
+
+    def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
+        v = rng.normal(size=(n_draws, 1, n_features))
+        sizes = np.minimum(rng.uniform(0, 2, size=(n_draws, 1, 1)), 1.0)
+        return self.radius * sizes * v / np.sum(np.abs(v) ** self.p, axis=-1, keepdims=True) ** (1 / self.p)
+
+
+class EasedNormBall(EasedCommonSet):
+    r"""A ball with support :math:`T = \left(\sum_j (r^2 w_j^2 + e^2)^{q/2}\right)^{1/q}`, :math:`e = \delta\, d^{-1/q}`, d the
+    number of features.
+
+    With :math:`h_j = \sqrt{r^2 w_j^2 + e^2}` its gradient is :math:`r (h_j/T)^{q-1} (r w_j/h_j)`, a point of the ball since
+    :math:`\|(h/T)^{q-1}\|_p = 1`; and :math:`T \le \|r|w| + e\|_q \le t + \delta`.
+    """
+
+    base: CommonNormBall
+
+    def _derivatives(self, w: Array) -> _Derivatives:
+        ease = self.delta * len(w) ** (-1 / self.base.q)
+        return _derivatives(w, self.base.radius, self.base.q, ease)
+
+    def support(self, w: Array) -> Array:
+        return np.asarray(self._derivatives(w).value)
+
+    def _point(self, w: Array) -> Array:
+        return self._derivatives(w).gradient
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        return self._derivatives(w).curvature(first, second)
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        return self._derivatives(w).curvature_product(first, v)
+
+    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        return self.left_along(target, budgets, scale, direction)
+
+
+class _Derivatives(NamedTuple):
+    """T, its gradient, and its Hessian as diag(bends) - fall * gradient gradient'."""
+
+    value: float
+    gradient: Array
+    bends: Array
+    fall: float
+
+    def curvature(self, first: Array, second: Array) -> Array:
+        total = float(np.sum(first))
+        out = (float(np.sum(second)) - total * self.fall) * np.outer(self.gradient, self.gradient)
+        out[np.diag_indices_from(out)] += total * self.bends
+        return out
+
+    def curvature_product(self, first: Array, v: Array) -> Array:
+        return float(np.sum(first)) * (self.bends * v - self.fall * float(self.gradient @ v) * self.gradient)
+
+
+def _derivatives(w: Array, radius: float, q: float, ease: float = 0.0) -> _Derivatives:
+    reach = radius * w
+    roots = np.hypot(reach, ease)
+    value = _p_norm(roots, q)
+    shares, slopes = ratio(roots, value), ratio(reach, roots)
+    powers = np.power(shares, q - 2, out=np.zeros(len(w)), where=shares > 0)
+    bends = radius**2 * float(ratio(1.0, value)) * powers * (1 + (q - 2) * slopes**2)
+    return _Derivatives(value, radius * powers * shares * slopes, bends, (q - 1) * float(ratio(1.0, value)))
+
+
+def _p_norm(sizes: Array, p: float) -> float:
+    top = float(np.max(sizes, initial=0.0))
+    return top * float(np.sum((sizes / top) ** p)) ** (1 / p) if top > 0 else 0.0

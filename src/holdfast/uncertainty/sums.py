@@ -1,0 +1,104 @@
+"""Errors of several kinds at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast.uncertainty.ball import Ball
+from holdfast.uncertainty.box import Box
+from holdfast.uncertainty.checks import stated
+from holdfast.uncertainty.ellipsoid import Ellipsoid
+from holdfast.uncertainty.interval_box import IntervalBox
+from holdfast.uncertainty.minkowski import BoundSum
+
+
+class SetSum(UncertaintySet):
+    """The sum of two sets, ``first + second``: an error of either kind, at the same time. Their supports add up.
+
+    Parameters
+    ----------
+    first, second : UncertaintySet
+        Sets, or sums themselves. Metadata of ``fit`` goes to the one that takes it. One of all summands may be a noise over
+        which the loss is averaged (`GaussianNoise`); the others are then a worst case around each of its values.
+
+    Examples
+    --------
+    >>> both = Ball(0.5) + Box(0.1)
+    >>> both
+    Ball(radius=0.5) + Box(radius=0.1)
+    >>> round(float(both.at(np.zeros((4, 2)), {}).support(np.array([3.0, -4.0]))), 6)
+    3.2
+    >>> both.set_params(first__radius=0.7)
+    Ball(radius=0.7) + Box(radius=0.1)
+    """
+
+    def __init__(self, first: UncertaintySet, second: UncertaintySet):
+        self.first = first
+        self.second = second
+
+    @property
+    def metadata(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names that one of the summands takes."""
+        return tuple(dict.fromkeys((*self.first.metadata, *self.second.metadata)))
+
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+        worst, cloud = self.split(X, metadata)
+        if worst is None or cloud is not None:
+            raise ValueError(
+                f"{self!r}: the loss is maximised over one summand and averaged over the other; no one set does both. "
+                "Use a classifier that takes such a sum."
+            )
+        return worst
+
+    def split(self, X: Any, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
+        own = stated(self, metadata)
+        summands = (self.first, self.second)
+        for name in own:
+            if all(name in summand.metadata for summand in summands):
+                raise ValueError(
+                    f"{self!r}: both summands take {name}. Let one of them be stated by its constructor's arguments alone, as "
+                    "a set that does not take it."
+                )
+        pairs = [
+            summand.split(X, {name: value for name, value in own.items() if name in summand.metadata})
+            for summand in summands
+        ]
+        worst = [bound for bound, _ in pairs if bound is not None]
+        clouds = [bound for _, bound in pairs if bound is not None]
+        if len(clouds) > 1:
+            raise ValueError(f"{self!r}: two noises. State them as one, whose covariance is the sum of theirs.")
+        return (BoundSum(worst) if len(worst) > 1 else next(iter(worst), None)), next(iter(clouds), None)
+
+    def as_stated(self, metadata: Mapping[str, Any]) -> SetSum:
+        return SetSum(
+            *(
+                part.as_stated(metadata) if any(name in part.metadata for name in metadata) else part
+                for part in (self.first, self.second)
+            )
+        )
+
+    def times(self, factor: float) -> SetSum:
+        return SetSum(self.first.times(factor), self.second.times(factor))
+
+    def __repr__(self) -> str:
+        return f"{self.first!r} + {self.second!r}"
+
+    @classmethod
+    def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
+        rng = np.random.default_rng(0)
+        return [
+            (cls(Ball(0.4), Box(0.2)), {}),
+            (cls(Ball(0.3), Ellipsoid(0.5, shape=[0.5, 0.1, 2.0])), {}),
+            (cls(Ball(0.3, 1), Box(0.2)), {"X_std": rng.uniform(0.1, 1.0, size=(5, 3))}),
+            (
+                cls(cls(Ball(0.1), IntervalBox(-0.1, 0.3)), Ellipsoid(0.2)),
+                {"X_std": rng.uniform(0.1, 1.0, size=(5, 3))},
+            ),
+        ]
+
+
+UncertaintySet.sum_of = SetSum
