@@ -32,7 +32,7 @@ class UncertaintySet(Parameters, ABC):
         return UncertaintySet.sum_of(self, other)
 
     def as_stated(self, metadata: Mapping[str, Any]) -> UncertaintySet:
-        """Return the set without the number that multiplies `metadata` at training, for rows whose metadata is taken as it is."""
+        """Return the set for rows whose `metadata` is taken as it is, without the number that multiplies it at training."""
         return self
 
     @abstractmethod

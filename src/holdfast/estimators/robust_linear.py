@@ -96,8 +96,8 @@ class RobustLinearClassifier(LinearClassifier):
     fit_intercept : bool, default=True
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes.
-    solver : {"interior_point", "semismooth", "newton", "quasi_newton", "newton_cg", "clarabel", "highs"} or Solver, default=None
-        None picks by kind and size.
+    solver : str or Solver, default=None
+        "interior_point", "semismooth", "newton", "quasi_newton", "newton_cg", "clarabel" or "highs"; None picks by kind and size.
     tol : float, default=1e-6
         Largest certified relative gap to accept.
     max_iter : int, default=1000
@@ -314,9 +314,10 @@ class RobustLinearClassifier(LinearClassifier):
             clear = problem.signs * (problem.rows.dot(w) + b) > problem.bound.support(w)
             if self.kappa == 1 and np.all(clear[problem.weights > 0]):
                 raise ValueError(
-                    f"{NAME}(loss={self.loss!r}, penalty=None, kappa=1): at this uncertainty the training rows can be separated "
-                    "whatever happens, so the loss falls towards 0 as the weights grow, and there is no best model. Use a "
-                    "penalty (penalty='l2'), kappa < 1, loss='hinge', or a larger radius (separability_radius says which)."
+                    f"{NAME}(loss={self.loss!r}, penalty=None, kappa=1): at this uncertainty the training rows can be "
+                    "separated whatever happens, so the loss falls towards 0 as the weights grow, and there is no best model. "
+                    "Use a penalty (penalty='l2'), kappa < 1, loss='hinge', or a larger radius (separability_radius says "
+                    "which)."
                 )
 
     def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
@@ -393,8 +394,8 @@ class RobustLinearClassifier(LinearClassifier):
     def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Array:
         r"""Return the admissible rows that hurt this model the most, given their labels.
 
-        Two classes: :math:`x_i + \arg\max_{d \in S_i} (-y_i w)^\top d`, for a `Box` :math:`x - y\,\rho\,s\,\mathrm{sign}(w)`. More:
-        the rows at which the lead of the label's class over the most dangerous other class is smallest. The loss of the model
+        Two classes: :math:`x_i + \arg\max_{d \in S_i} (-y_i w)^\top d`, for a `Box` :math:`x - y\,\rho\,s\,\mathrm{sign}(w)`.
+        More: the rows at which the lead of the label's class over the most dangerous other class is smallest. The loss of the model
         there is the worst case that it was trained for (at kappa = 1). Takes sets as `certify` does.
 
         Returns

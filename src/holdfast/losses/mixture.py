@@ -26,6 +26,7 @@ class Mixture(Loss):
 
     Examples
     --------
+    >>> import numpy as np
     >>> Mixture(Hinge(), 0.5).value(np.array([-1.0, 0.5]), np.array([0.4, 0.4]))
     array([0.2, 0.9])
     """
