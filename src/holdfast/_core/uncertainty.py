@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.memory import remembered
 from holdfast._core.parameters import Parameters
 
 Array = NDArray[np.float64]
@@ -252,6 +253,7 @@ class EasedSet(BoundSet):
         self.base, self.delta = base, delta
         self.is_common, self.is_symmetric, self.is_smooth = base.is_common, base.is_symmetric, base.is_smooth
 
+    @remembered
     def _parts(self, w: Array) -> tuple[Array, Array]:
         """Return T and t / T."""
         t = self.base.support(w)

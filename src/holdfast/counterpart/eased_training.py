@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,8 @@ STAGE, ROUGH = 0.02, 1e-2
 """What the next step of a stage must promise, as a share of the gap that its easing leaves, and at most."""
 LAGGING, CARE, LEAST_CARE = 3.0, 1e-3, 1e-9
 """How much larger than in proportion to the easing a gap may be before stages are solved with more care, and how much more."""
+SAMPLE_ROWS, ROWS_PER_PARAMETER, FEW = 2000, 30, 5
+"""Rows, at least and by the parameter, from whose solution that of FEW times as many is started."""
 BACK_OFF = 0.1
 """How much smaller sets are trained for where nothing else gives dual weights room, as a share of `tol`."""
 
@@ -73,9 +75,20 @@ class EasedTraining:
                 proof.lower_bound,
                 found.dual,
             )
-        self.follow(start)
+        self.follow(self._start_on_fewer_rows() if start is None else start)
         found = Solution(self.parameters, self.status, self.lowest, self.n_iter, self.solver.name, dual=self.dual)
         return found, self._proof(found)
+
+    def _start_on_fewer_rows(self) -> Array | None:
+        """Return a rough solution for some of the rows, None where there are too few for that to pay."""
+        n_rows = max(SAMPLE_ROWS, ROWS_PER_PARAMETER * self.problem.n_parameters)
+        if self.problem.rows.n_samples < FEW * n_rows:
+            return None
+        self.report(f"a rough solution for {n_rows} of {self.problem.rows.n_samples} rows")
+        sample = replace(self, problem=self.problem.thinned(n_rows), tol=ROUGH)
+        sample.follow(sample._start_on_fewer_rows())
+        self.n_iter = sample.n_iter
+        return sample.parameters
 
     def _proof(self, found: Solution) -> Certificate:
         w, b = self.problem.split(found.parameters)
@@ -121,7 +134,9 @@ class EasedTraining:
                 goal *= CARE
                 last = delta
                 continue
-            wanted = AIM * self.tol / self.gap if np.isfinite(self.gap) else 0.0
+            # the gap falls like a power of the easing between 1, where few rows bend, and 2, where they are dense
+            order = np.log(before / self.gap) / np.log(last / delta) if delta < last and np.isfinite(before) else 1.0
+            wanted = float((AIM * self.tol / self.gap) ** (1 / np.clip(order, 1.0, 2.0)))
             last, shrink = delta, max(SHRINK, shrink**2)
             delta = max(delta * min(max(wanted, shrink), 0.5), SMALLEST)
             goal = min(ROUGH, care * self._goal(max(self.gap * delta / last, AIM * self.tol)))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._core.memory import remembered
 from holdfast._core.uncertainty import Array, BoundSet, CommonSet
 
 MISSED = 1e-13
@@ -151,6 +152,7 @@ class DiagonalClouds(RowClouds):
         shares = rescaled(stds, np.ones(stds.shape[0]), ratio(1.0, units))
         return cls(shares * shares, units)
 
+    @remembered
     def _levels(self, w: Array) -> tuple[float, Array, Array]:
         """Return a unit for scores, and in it the weights w_j * units_j and the supports."""
         weights = self.units * w
@@ -232,6 +234,7 @@ class FactorClouds(RowClouds):
     def __init__(self, factors: Array):
         self.factors = factors
 
+    @remembered
     def root(self, w: Array) -> Array:
         """Return F_i'w for each row."""
         return np.einsum("nij,i->nj", self.factors, w)
