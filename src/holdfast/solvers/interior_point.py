@@ -31,6 +31,8 @@ PATIENCE = 6
 """Steps without a better gap after which there is no progress."""
 CONTENT = 1e-9
 """Relative gap that counts as solved where all that floating point allows is asked for."""
+HINDERED = 0.3
+"""A corrected step so much shorter than the predictor's yields to one that is centred instead."""
 SMALLEST = 1e-60
 """Slacks and multipliers stay above it: quotients of them, squared, do not overflow."""
 
@@ -287,17 +289,18 @@ class _Point:
         pull_w, pull_v, _ = scaled.adjoint(alpha)
         pull, budget = pull_w + scaled.tilt, pull_v + scaled.cost
         is_bounded, is_free = scaled.limit < np.inf, scaled.is_exact
-        level = max(float(np.mean(np.maximum(budget, np.abs(pull)))), 1e-3)
+        level = np.maximum(budget, np.abs(pull))
+        level = np.maximum(level, max(float(np.median(level)), 1e-3 * float(alpha.sum())))
         v = np.where(is_free, 0.0, np.minimum(0.5 * middle / level, 0.5 * scaled.limit))
         room = np.where(is_bounded, scaled.limit - v, 1.0)
-        zl = np.where(is_bounded, 0.1 * level, 0.0)
-        floor = 0.1 * level
-        zp = np.where(is_free, 0.0, np.maximum(0.5 * (budget + zl + pull), floor))
-        zq = np.where(is_free, 0.0, np.maximum(0.5 * (budget + zl - pull), floor))
+        zl = np.where(is_bounded, 0.5 * middle / room, 0.0)
+        zp = np.where(is_free, 0.0, np.maximum(0.5 * (budget + zl + pull), 0.1 * level))
+        zq = np.where(is_free, 0.0, np.maximum(0.5 * (budget + zl - pull), 0.1 * level))
         rest = scaled.widths.dot(v) + program.dual_slope(alpha / scaled.weights)
-        xi0 = np.maximum(-rest, 0.0) + 1.0
+        ease = 1 / scaled.weights
+        xi0 = np.maximum(-rest, 0.0) + ease
         is_capped = np.full(len(alpha), program.cap < np.inf)
-        xi1 = np.where(is_capped, np.maximum(rest, 0.0) + 1.0, 0.0)
+        xi1 = np.where(is_capped, np.maximum(rest, 0.0) + ease, 0.0)
         beta = program.cap * scaled.weights - alpha if program.cap < np.inf else np.ones_like(alpha)
         held = np.concatenate([~is_free, ~is_free, is_bounded, np.ones(len(alpha), dtype=bool), is_capped])
         return cls(np.concatenate([v, v, room, alpha, beta]), np.concatenate([zp, zq, zl, xi0, xi1]), held, 0.0, n)
@@ -366,6 +369,12 @@ class _State:
     complements: Array
     """v - |w|: 0 where w is not."""
 
+    @property
+    def lack(self) -> float:
+        """The largest residual of the weights' conditions, as a share of the rows' weight."""
+        rp, rq, rb = self.residuals
+        return float(max(np.max(np.abs(rp)), np.max(np.abs(rq)), abs(rb)) / len(self.gap))
+
     @classmethod
     def of(cls, scaled: _Scaled, point: _Point) -> _State:
         program = scaled.program
@@ -410,19 +419,21 @@ class _Best:
     """The best primal and the best dual point seen so far."""
 
     def __init__(self, scaled: _Scaled):
-        self.scaled, self.age, self.lowest, self.bound, self.mu = scaled, 0, np.inf, -np.inf, np.inf
+        self.scaled, self.age, self.lowest, self.bound = scaled, 0, np.inf, -np.inf
+        self.mu = self.lack = np.inf
         self.floor = GAP_FLOOR * len(scaled.signs)
 
     def see(self, state: _State) -> None:
         """Take note of a point."""
-        before = self.gap
+        lowest, gap = self.lowest, self.gap
         if state.value < self.lowest:
             self.lowest, self.primal = state.value, state
         if state.bound > self.bound:
             self.bound, self.dual = state.bound, state
-        is_better = self.gap < 0.9 * before or ROUNDING * self.scale < state.mu < 0.9 * self.mu
-        self.mu = min(self.mu, state.mu)
-        self.age = 0 if is_better else self.age + 1
+        is_on_the_way = ROUNDING * self.scale < state.mu < 0.9 * self.mu or 1e-12 < state.lack < 0.9 * self.lack
+        is_better = self.gap < 0.9 * gap or (self.bound <= 0 and self.lowest < 0.99 * lowest)
+        self.mu, self.lack = min(self.mu, state.mu), min(self.lack, state.lack)
+        self.age = 0 if is_better or is_on_the_way else self.age + 1
 
     @property
     def gap(self) -> float:
@@ -734,7 +745,11 @@ def _step(scaled: _Scaled, point: _Point, state: _State) -> _Point | None:
     predictor = direction(0.0, 0.0)
     reached = point.moved(predictor, *lengths(predictor, 1.0)).mu
     centring = (reached / mu) ** 3
-    corrector = direction(centring * mu, predictor.slacks * predictor.multipliers)
-    if not (np.all(np.isfinite(corrector.slacks)) and np.all(np.isfinite(corrector.multipliers))):
+    step = direction(centring * mu, predictor.slacks * predictor.multipliers)
+    share = 0.99 if mu > 1e-6 else 0.9995
+    if min(lengths(step, 1.0)) < HINDERED * min(lengths(predictor, 1.0)):
+        plain = direction(max(centring, HINDERED) * mu, 0.0)
+        step = max(step, plain, key=lambda tried: min(lengths(tried, 1.0)))
+    if not (np.all(np.isfinite(step.slacks)) and np.all(np.isfinite(step.multipliers))):
         return None
-    return point.moved(corrector, *lengths(corrector, 0.99 if mu > 1e-6 else 0.9995))
+    return point.moved(step, *lengths(step, share))
