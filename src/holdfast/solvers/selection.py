@@ -18,7 +18,9 @@ from holdfast.solvers.newton_cg import NewtonCG
 from holdfast.solvers.quasi_newton import QuasiNewton
 from holdfast.solvers.stochastic import SGD
 
-BUILT_IN: dict[str, type[Solver]] = {cls.name: cls for cls in (Newton, QuasiNewton, NewtonCG, Clarabel, SGD, InteriorPoint)}
+BUILT_IN: dict[str, type[Solver]] = {
+    cls.name: cls for cls in (Newton, QuasiNewton, NewtonCG, Clarabel, SGD, InteriorPoint)
+}
 
 
 def missing(problem: Problem, solver: Solver) -> list[str]:
