@@ -278,14 +278,19 @@ def test_separable_rows_without_a_penalty_cost_nothing(loss, shape, scale, rng):
     assert found.objective <= 1e-14 * N
 
 
+@pytest.mark.parametrize("limit", [np.inf, 3.0])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_features_without_a_price_are_fitted_freely(loss, rng):
-    """Without widths and cost a weight's \\|w\\| is not bounded by anything: no interior, were it treated like others."""
+def test_features_without_a_price_are_fitted_freely_and_the_others_can_be_0(loss, limit, rng):
+    """Where neither widths nor cost hold it the stand-in for \\|w\\| can be anything."""
     for N, n, priced in ((60, 6, 3), (15, 40, 38)):
         X, y = rng.normal(size=(N, n)), np.where(np.arange(N) % 2, 1.0, -1.0)
-        program = _program(X, y, loss, widths=np.where(np.arange(n) < priced, 0.6, 0.0))
-        program.cost = np.where(np.arange(n) < priced, 1.0, 0.0)
-        _assert_proved(program, _solve(program), 1e-8)
+        is_priced = np.arange(n) < priced
+        program = _program(X, y, loss, widths=np.where(is_priced, 0.6, 0.0), limit=limit)
+        program.cost = np.where(is_priced, 1.0, 0.0)
+        found = _solve(program, tol=1e-7)
+        _assert_proved(program, found, 1e-7)
+        assert np.all(found.parameters[:n][~is_priced])
+        assert np.count_nonzero(found.parameters[:n][is_priced]) < priced
 
 
 @pytest.mark.parametrize("widths", [np.full(6, 9.0), np.full((50, 6), 9.0)], ids=["common", "by row"])

@@ -24,8 +24,6 @@ SPARE = 0.3
 """Share of the tolerated gap at which to stop: the certificate must not fail for a trifle."""
 FEASIBLE = 1e-10
 """Share of a sum's terms up to which its excess is put down to rounding."""
-FREE = 1e-10
-"""Curvature lent to weights that nothing else holds, as a share of what typical rows give; refinement takes it back."""
 JITTER = 1e-14
 """Added to the unit diagonal of a matrix before its factorisation."""
 PATIENCE = 10
@@ -242,12 +240,6 @@ class _Scaled:
         return float(self.program.fit_intercept)
 
     @cached_property
-    def is_exact(self) -> Any:
-        """Which weights are held by nothing but the rows and the ridge: \\|w\\| has no price there."""
-        reach = self.widths.transpose_dot(np.ones(len(self.signs))) + self.cost
-        return (reach == 0) & (self.limit == np.inf)
-
-    @cached_property
     def is_linear(self) -> bool:
         """Whether it is a linear program, where primal and dual may take steps of different lengths."""
         middle = np.full(1, 0.5 * min(self.program.cap, 1.0))
@@ -294,21 +286,22 @@ class _Point:
         alpha = balanced if program.fit_intercept and np.any(balanced) else alpha
         pull_w, pull_v, _ = scaled.adjoint(alpha)
         pull, budget = pull_w + scaled.tilt, pull_v + scaled.cost
-        is_bounded, is_free = scaled.limit < np.inf, scaled.is_exact
+        is_bounded = scaled.limit < np.inf
         level = np.maximum(budget, np.abs(pull))
         level = np.maximum(level, max(float(np.median(level)), 1e-3 * float(alpha.sum())))
-        v = np.where(is_free, 0.0, np.minimum(5 * middle / level, 0.5 * scaled.limit))
+        v = np.minimum(5 * middle / level, 0.5 * scaled.limit)
         room = np.where(is_bounded, scaled.limit - v, 1.0)
         zl = np.where(is_bounded, 0.5 * middle / room, 0.0)
-        zp = np.where(is_free, 0.0, np.maximum(0.5 * (budget + zl + pull), 0.1 * level))
-        zq = np.where(is_free, 0.0, np.maximum(0.5 * (budget + zl - pull), 0.1 * level))
+        zp = np.maximum(0.5 * (budget + zl + pull), 0.1 * level)
+        zq = np.maximum(0.5 * (budget + zl - pull), 0.1 * level)
         rest = scaled.widths.dot(v) + program.dual_slope(scaled.slopes(alpha))
         ease = 1 / scaled.weights
         xi0 = np.maximum(-rest, 0.0) + ease
         is_capped = np.full(len(alpha), program.cap < np.inf)
         xi1 = np.where(is_capped, np.maximum(rest, 0.0) + ease, 0.0)
         beta = program.cap * scaled.weights - alpha if program.cap < np.inf else np.ones_like(alpha)
-        held = np.concatenate([~is_free, ~is_free, is_bounded, np.ones(len(alpha), dtype=bool), is_capped])
+        exists = np.ones(2 * n + len(alpha), dtype=bool)
+        held = np.concatenate([exists[: 2 * n], is_bounded, exists[2 * n :], is_capped])
         return cls(np.concatenate([v, v, room, alpha, beta]), np.concatenate([zp, zq, zl, xi0, xi1]), held, 0.0, n)
 
     def parts(self, stacked: Array) -> list[Array]:
@@ -374,8 +367,8 @@ class _State:
     value: float
     bound: float
     mu: float
-    complements: Array
-    """v - |w|: 0 where w is not."""
+    room: Array
+    """v - |w|, which goes to 0 faster than w where w is not 0; -1 where |w| has no price."""
 
     @property
     def lack(self) -> float:
@@ -399,9 +392,11 @@ class _State:
         pull, budget, balance = scaled.adjoint(alpha)
         along_w, along_v = pull + scaled.tilt + scaled.ridge * w, budget + scaled.cost + zl
         residuals = (zp - 0.5 * (along_v + along_w), zq - 0.5 * (along_v - along_w), -balance)
+        # only a price can hold a weight at 0
+        room = np.where(budget + scaled.cost > FEASIBLE * alpha.sum(), v - size, -1.0)
         share, penalty = _dual_penalty(scaled, pull, budget, float(alpha.sum()), size)
         bound = float(scaled.weights @ program.dual_value(share * a)) - penalty - share * abs(balance * point.b)
-        return cls(w, point.b, share * a, residuals, lacking, value, bound, point.mu, v - size)
+        return cls(w, point.b, share * a, residuals, lacking, value, bound, point.mu, room)
 
 
 def _dual_penalty(scaled: _Scaled, pull: Array, budget: Array, total: float, size: Array) -> tuple[float, float]:
@@ -467,17 +462,15 @@ class _Best:
 
     @property
     def slopes(self) -> Array:
-        """Balanced dual weights of the kept rows, each from 0 to cap."""
-        scaled = self.scaled
-        a = self.dual.slopes
-        return scaled.slopes(_balanced(scaled.signs, a * scaled.weights)) if scaled.bias else a
+        """Dual weights of the kept rows, each from 0 to cap; those of the two classes weigh the same."""
+        return self.dual.slopes
 
     def tidied(self, allowed: float) -> tuple[Array, float, float]:
         """Return w, b and the objective, with as many entries of w made 0 as a share `allowed` of it permits."""
         scaled, w, b, value = self.scaled, self.primal.w, self.primal.b, self.lowest
         most = value + max(allowed, ROUNDING) * max(abs(value), self.floor)
         for share in (1e-3, 1.0, 1e3):
-            tidy = np.where(np.abs(w) <= self.primal.complements / share, 0.0, w)
+            tidy = np.where(np.abs(w) <= self.primal.room / share, 0.0, w)
             moved_b = _best_intercept(scaled, tidy, b)
             found = scaled.value(tidy, moved_b)
             if found <= most:
@@ -523,15 +516,11 @@ class _Curves:
 
     def __init__(self, scaled: _Scaled, point: _Point):
         self.ratios = point.by_slack(point.multipliers)
-        self.tp, self.tq, tl, t0, t1 = point.parts(self.ratios)
-        # a weight without a price has no v: it is pinned
-        self.tl = np.where(scaled.is_exact, 1.0, tl)
-        self.true_ridge = scaled.ridge
+        self.tp, self.tq, self.tl, t0, t1 = point.parts(self.ratios)
+        self.ridge = scaled.ridge
         alpha = point.parts(point.slacks)[3]
         bend = -scaled.program.dual_bend(scaled.slopes(alpha)) / scaled.weights
         self.by_row = bend + t0 + t1
-        lent = FREE * len(scaled.signs) * float(np.exp(-np.mean(np.log(self.by_row))))
-        self.ridge = np.where(scaled.is_exact, np.maximum(scaled.ridge, lent), scaled.ridge)
         self.of_v = self.tp + self.tq + self.tl
         self.det = 4 * self.tp * self.tq + self.ridge * self.of_v + self.tl * (self.tp + self.tq)
 
@@ -558,8 +547,8 @@ class _Curves:
         return (4 * self.tq * rp + held + bent) / self.det, (4 * self.tp * rq - held + bent) / self.det
 
     def dot(self, dp: Array, dq: Array) -> tuple[Array, Array]:
-        """Return Q (dp, dq) with the ridge that there really is."""
-        bent, held = 0.25 * self.true_ridge * (dp - dq), 0.25 * self.tl * (dp + dq)
+        """Return Q (dp, dq)."""
+        bent, held = 0.25 * self.ridge * (dp - dq), 0.25 * self.tl * (dp + dq)
         return self.tp * dp + bent + held, self.tq * dq - bent + held
 
 
@@ -607,7 +596,7 @@ class _System(ABC):
 
     @abstractmethod
     def once(self, r: _Direction) -> _Direction:
-        """Return a solution up to rounding and regularisation."""
+        """Return a solution up to rounding."""
 
     def solve(self, r: _Direction) -> _Direction:
         """Return a solution, refined while that helps."""
