@@ -50,10 +50,12 @@ def test_rows_know_their_shape(rows, values):
 
 def test_products_are_the_plain_ones_in_float64(rows, exact, row_numbers, rng):
     w, r = rng.normal(size=5), rng.normal(size=700)
+    column_numbers = np.array([0.0, 1.0, 0.3, 2.0, 0.1])
     for found, plain in (
         (rows.dot(w), exact @ w),
         (rows.transpose_dot(r), exact.T @ r),
         (rows.gram(row_numbers), (exact * row_numbers[:, None]).T @ exact),
+        (rows.outer(column_numbers), (exact * column_numbers) @ exact.T),
         (rows.square_sums(row_numbers), row_numbers @ exact**2),
     ):
         assert found.dtype == np.float64
@@ -201,6 +203,16 @@ def test_gram_does_not_depend_on_how_many_entries_are_zero(rng, monkeypatch):
     crowded = rows_of(X).gram(weights)
     monkeypatch.setattr("holdfast.data.sparse.CROWDED", 2.0)
     assert_allclose(rows_of(X).gram(weights), crowded, rtol=1e-12, atol=1e-13)
+
+
+def test_outer_product_of_crowded_and_of_shifted_rows_is_the_plain_one(rng, monkeypatch):
+    X, columns = rng.normal(size=(6, 900)) * (rng.uniform(size=(6, 900)) > 0.5), rng.uniform(size=900)
+    shift = rng.normal(size=900)
+    for share in (0.0, 2.0):
+        monkeypatch.setattr("holdfast.data.sparse.CROWDED", share)
+        assert_allclose(rows_of(sparse.csr_array(X)).outer(columns), (X * columns) @ X.T, rtol=1e-12, atol=1e-12)
+    moved = X - shift
+    assert_allclose(rows_of(X).shifted(shift).outer(columns), (moved * columns) @ moved.T, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", DENSE)

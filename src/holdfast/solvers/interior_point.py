@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.optimize import minimize_scalar
 
 from holdfast._core.problem import IntervalProgram, Problem
 from holdfast._core.rows import Rows
@@ -23,14 +24,14 @@ SPARE = 0.3
 """Share of the tolerated gap at which to stop: the certificate must not fail for a trifle."""
 FEASIBLE = 1e-10
 """Share of a sum's terms up to which its excess is put down to rounding."""
-FREE = 1e-10
-"""Curvature lent to weights that nothing else holds, as a share of what typical rows give; refinement takes it back."""
 JITTER = 1e-14
 """Added to the unit diagonal of a matrix before its factorisation."""
-PATIENCE = 6
+PATIENCE = 10
 """Steps without a better gap after which there is no progress."""
 CONTENT = 1e-9
 """Relative gap that counts as solved where all that floating point allows is asked for."""
+HINDERED = 0.3
+"""A corrected step so much shorter than the predictor's yields to one that is centred instead."""
 SMALLEST = 1e-60
 """Slacks and multipliers stay above it: quotients of them, squared, do not overflow."""
 
@@ -42,12 +43,14 @@ class InteriorPoint(Solver):
     :math:`\zeta, \xi`, each step solves the optimality conditions
 
     .. math::
-        ridge\, w + tilt - X^\top (y \alpha) = \zeta_p - \zeta_q, \quad S^\top \alpha + cost + \zeta_l = \zeta_p + \zeta_q, \quad
+        ridge\, w + tilt - X^\top (y \alpha) = \zeta_p - \zeta_q, \quad S^\top \alpha + cost + \zeta_l = \zeta_p + \zeta_q,
+
         y^\top \alpha = 0, \quad S v - y (X w + b) + v'(a) + \xi_0 - \xi_1 = 0
 
-    with products :math:`p \zeta_p, q \zeta_q, (limit - v) \zeta_l, \alpha \xi_0, (c\,cap - \alpha) \xi_1` driven to 0 together, by one
-    Cholesky factorisation of the smaller of two matrices: one row and column a feature, or one a row of X. The start is not
-    used. An entry of w whose complement says that it is 0 becomes exactly 0 where that costs no more than a tenth of `tol`.
+    with the products of slacks and multipliers, :math:`p \zeta_p, q \zeta_q, (limit - v) \zeta_l, \alpha \xi_0` and
+    :math:`(c\,cap - \alpha) \xi_1`, driven to 0 together, by one Cholesky factorisation of the smaller of two matrices: that of
+    the features, or that of the rows. The start is not used. An entry of w whose complement says that it is 0 becomes exactly 0
+    where that costs no more than a tenth of `tol`.
     """
 
     name = "interior_point"
@@ -75,16 +78,15 @@ class InteriorPoint(Solver):
             if best.gap <= max(SPARE * tol, ROUNDING) or best.is_at_rounding:
                 status = Status.SOLVED
                 break
-            if best.age >= PATIENCE:
-                break
-            moved = _step(scaled, point, state)
+            moved = None if best.age >= PATIENCE else _step(scaled, point, state)
             if moved is None:
+                status = Status.STALLED
                 break
             point = moved
         else:
             best.see(_State.of(scaled, point))
-        if status is not Status.SOLVED and (n_iter < max_iter or best.gap <= max(tol, CONTENT)):
-            status = Status.SOLVED if best.gap <= max(tol, CONTENT) else Status.STALLED
+        if best.gap <= max(tol, CONTENT):
+            status = Status.SOLVED
         w, b, value = best.tidied(0.1 * tol)
         parameters = np.append(w, b) if program.fit_intercept else w
         slopes = np.zeros(len(program.signs))
@@ -154,19 +156,19 @@ class _RowWidths(_Widths):
 
     def add_outer(self, K: Array, scaled: _Scaled, curves: _Curves) -> None:
         wv, vv = curves.inverse_wv / self.scale**2, curves.inverse_vv / self.scale**2
-        right = (self.S * wv).T
+        right = (self.S @ sparse.diags_array(wv)).T
         for rows, block in scaled.rows.blocks():
             cross = scaled.signs[rows, None] * _dense(_exact(block) @ right)
             K[rows] -= cross
             K[:, rows] -= cross.T
-        K += _dense((self.S * vv) @ self.S.T)
+        K += _dense(self.S @ sparse.diags_array(vv) @ self.S.T)
 
     def grams(self, scaled: _Scaled, weights: Array) -> tuple[Array, Array]:
         """Return X'(y weights)S and S'(weights)S, each (n_features, n_features)."""
-        left = (self.S.T * weights) if not sparse.issparse(self.S) else (self.S.T * weights).tocsr()
+        left, signed = (self.S.T @ sparse.diags_array(each) for each in (weights, weights * scaled.signs))
         cross = np.zeros((len(self.scale), len(self.scale)))
         for rows, block in scaled.rows.blocks():
-            cross += _dense((left[:, rows] * scaled.signs[rows]) @ _exact(block)).T
+            cross += _dense(signed[:, rows] @ _exact(block)).T
         scales = np.outer(self.scale, self.scale)
         return cross / scales, _dense(left @ self.S) / scales
 
@@ -238,16 +240,14 @@ class _Scaled:
         return float(self.program.fit_intercept)
 
     @cached_property
-    def is_exact(self) -> Any:
-        """Which weights are held by nothing but the rows and the ridge: \\|w\\| has no price there."""
-        reach = self.widths.transpose_dot(np.ones(len(self.signs))) + self.cost
-        return (reach == 0) & (self.limit == np.inf)
-
-    @cached_property
     def is_linear(self) -> bool:
         """Whether it is a linear program, where primal and dual may take steps of different lengths."""
         middle = np.full(1, 0.5 * min(self.program.cap, 1.0))
         return self.program.ridge == 0 and not np.any(self.program.dual_bend(middle))
+
+    def slopes(self, alpha: Array) -> Array:
+        """Return a = alpha / c, below the cap whatever rounding does: v may be infinitely steep there."""
+        return np.minimum(alpha / self.weights, np.nextafter(self.program.cap, 0.0))
 
     def forward(self, w: Array, v: Array, b: float) -> Array:
         """Return J (w, v, b) = S v - y (X w + b)."""
@@ -282,24 +282,26 @@ class _Point:
         program, n = scaled.program, len(scaled.scale)
         middle = 0.5 * program.cap if program.cap < np.inf else 1.0
         alpha = middle * scaled.weights
-        if program.fit_intercept:
-            alpha = _balanced(scaled.signs, alpha)
+        balanced = _balanced(scaled.signs, alpha)
+        alpha = balanced if program.fit_intercept and np.any(balanced) else alpha
         pull_w, pull_v, _ = scaled.adjoint(alpha)
         pull, budget = pull_w + scaled.tilt, pull_v + scaled.cost
-        is_bounded, is_free = scaled.limit < np.inf, scaled.is_exact
-        level = max(float(np.mean(np.maximum(budget, np.abs(pull)))), 1e-3)
-        v = np.where(is_free, 0.0, np.minimum(0.5 * middle / level, 0.5 * scaled.limit))
+        is_bounded = scaled.limit < np.inf
+        level = np.maximum(budget, np.abs(pull))
+        level = np.maximum(level, max(float(np.median(level)), 1e-3 * float(alpha.sum())))
+        v = np.minimum(5 * middle / level, 0.5 * scaled.limit)
         room = np.where(is_bounded, scaled.limit - v, 1.0)
-        zl = np.where(is_bounded, 0.1 * level, 0.0)
-        floor = 0.1 * level
-        zp = np.where(is_free, 0.0, np.maximum(0.5 * (budget + zl + pull), floor))
-        zq = np.where(is_free, 0.0, np.maximum(0.5 * (budget + zl - pull), floor))
-        rest = scaled.widths.dot(v) + program.dual_slope(alpha / scaled.weights)
-        xi0 = np.maximum(-rest, 0.0) + 1.0
+        zl = np.where(is_bounded, 0.5 * middle / room, 0.0)
+        zp = np.maximum(0.5 * (budget + zl + pull), 0.1 * level)
+        zq = np.maximum(0.5 * (budget + zl - pull), 0.1 * level)
+        rest = scaled.widths.dot(v) + program.dual_slope(scaled.slopes(alpha))
+        ease = 1 / scaled.weights
+        xi0 = np.maximum(-rest, 0.0) + ease
         is_capped = np.full(len(alpha), program.cap < np.inf)
-        xi1 = np.where(is_capped, np.maximum(rest, 0.0) + 1.0, 0.0)
+        xi1 = np.where(is_capped, np.maximum(rest, 0.0) + ease, 0.0)
         beta = program.cap * scaled.weights - alpha if program.cap < np.inf else np.ones_like(alpha)
-        held = np.concatenate([~is_free, ~is_free, is_bounded, np.ones(len(alpha), dtype=bool), is_capped])
+        exists = np.ones(2 * n + len(alpha), dtype=bool)
+        held = np.concatenate([exists[: 2 * n], is_bounded, exists[2 * n :], is_capped])
         return cls(np.concatenate([v, v, room, alpha, beta]), np.concatenate([zp, zq, zl, xi0, xi1]), held, 0.0, n)
 
     def parts(self, stacked: Array) -> list[Array]:
@@ -310,7 +312,7 @@ class _Point:
     @property
     def mu(self) -> float:
         """The mean product of slack and multiplier."""
-        return float(self.slacks @ self.multipliers) / max(1, np.count_nonzero(self.held))
+        return float(self.slacks @ self.multipliers) / max(1, int(np.count_nonzero(self.held)))
 
     def by_slack(self, x: Array) -> Array:
         """Return x over the slacks, 0 where there is no bound."""
@@ -344,6 +346,8 @@ def _ratios(x: Array, step: Array, held: Any) -> Array:
 
 
 class _Step(NamedTuple):
+    """Changes of a point."""
+
     slacks: Array
     multipliers: Array
     b: float
@@ -358,20 +362,26 @@ class _State:
     slopes: Array
     residuals: tuple[Array, Array, float]
     """What the conditions of p, q and b lack."""
-    gap: Array
+    deficits: Array
     """What those of alpha lack."""
     value: float
     bound: float
     mu: float
-    complements: Array
-    """v - |w|: 0 where w is not."""
+    room: Array
+    """v - |w|, which goes to 0 faster than w where w is not 0; -1 where |w| has no price."""
+
+    @property
+    def lack(self) -> float:
+        """The largest residual of the weights' conditions, as a share of the rows' weight."""
+        rp, rq, rb = self.residuals
+        return float(np.max(np.abs(np.concatenate([rp, rq, [rb]])))) / len(self.deficits)
 
     @classmethod
     def of(cls, scaled: _Scaled, point: _Point) -> _State:
         program = scaled.program
         p, q, _, alpha, _ = point.parts(point.slacks)
         zp, zq, zl, xi0, xi1 = point.parts(point.multipliers)
-        w, v, a = 0.5 * (p - q), 0.5 * (p + q), alpha / scaled.weights
+        w, v, a = 0.5 * (p - q), 0.5 * (p + q), scaled.slopes(alpha)
         size = np.abs(w)
         scores = scaled.dot(w) + scaled.bias * point.b
         spread = scaled.widths.dot(v)
@@ -380,53 +390,55 @@ class _State:
         linear = scaled.cost @ size + scaled.tilt @ w + 0.5 * scaled.ridge @ w**2
         value = float(scaled.weights @ losses + linear)
         pull, budget, balance = scaled.adjoint(alpha)
-        pull, budget = pull + scaled.tilt, budget + scaled.cost
-        along_w, along_v = pull + scaled.ridge * w, budget + zl
+        along_w, along_v = pull + scaled.tilt + scaled.ridge * w, budget + scaled.cost + zl
         residuals = (zp - 0.5 * (along_v + along_w), zq - 0.5 * (along_v - along_w), -balance)
-        share = _covered_share(scaled, pull - scaled.tilt, budget - scaled.cost, float(alpha.sum()))
-        a, pull, budget = (
-            share * a,
-            share * (pull - scaled.tilt) + scaled.tilt,
-            share * (budget - scaled.cost) + scaled.cost,
-        )
-        # what the budgets do not cover is borne by the ridge up to the limit; with neither it is rounding
-        over = np.maximum(np.abs(pull) - budget, 0.0)
-        held = np.divide(over, scaled.ridge, out=np.full(len(w), np.inf), where=scaled.ridge > 0)
-        longest = np.minimum(held, scaled.limit)
-        longest = np.where(longest < np.inf, longest, size)
-        earned = float(np.sum(longest * (over - 0.5 * np.minimum(scaled.ridge * longest, over))))
-        bound = float(scaled.weights @ program.dual_value(a)) - earned - share * abs(balance * point.b)
-        return cls(w, point.b, a, residuals, lacking, value, bound, point.mu, v - size)
+        # only a price can hold a weight at 0
+        room = np.where(budget + scaled.cost > FEASIBLE * alpha.sum(), v - size, -1.0)
+        share, penalty = _dual_penalty(scaled, pull, budget, float(alpha.sum()), size)
+        bound = float(scaled.weights @ program.dual_value(share * a)) - penalty - share * abs(balance * point.b)
+        return cls(w, point.b, share * a, residuals, lacking, value, bound, point.mu, room)
 
 
-def _covered_share(scaled: _Scaled, pull: Array, budget: Array, size: float) -> float:
-    """Return the largest share of alpha, 1 at most, whose pull is covered wherever no ridge and no limit help."""
-    is_free = (scaled.ridge == 0) & (scaled.limit == np.inf)
-    shares = [np.ones(1)]
+def _dual_penalty(scaled: _Scaled, pull: Array, budget: Array, total: float, size: Array) -> tuple[float, float]:
+    """Return the largest share of alpha, 1 at most, that is dual feasible, and what |pull| > budget costs it.
+
+    An excess is borne by the ridge up to the limit. With neither there must be none but for rounding, which is charged with
+    weights of this `size`; inf where no share will do.
+    """
+    is_unbounded = (scaled.ridge == 0) & (scaled.limit == np.inf)
+    rounding = FEASIBLE * (np.abs(pull) + budget + 1e-3 * total)
+    share = 1.0
     for sign in (-1.0, 1.0):
         over, allowed = sign * pull - budget, scaled.cost - sign * scaled.tilt
-        is_over = is_free & (over > allowed + FEASIBLE * (np.abs(pull) + budget + 1e-3 * size))
-        shares.append(np.maximum(allowed[is_over], 0.0) / over[is_over])
-    return float(np.concatenate(shares).min())
+        is_over = is_unbounded & (over > np.maximum(allowed + rounding, 0.0))
+        share = min(share, float(np.min(np.maximum(allowed[is_over], 0.0) / over[is_over], initial=1.0)))
+    excess = np.maximum(np.abs(share * pull + scaled.tilt) - share * budget - scaled.cost, 0.0)
+    if np.any(is_unbounded & (excess > rounding)):
+        return share, np.inf
+    held = np.divide(excess, scaled.ridge, out=np.full(len(pull), np.inf), where=scaled.ridge > 0)
+    longest = np.where(is_unbounded, size, np.minimum(held, scaled.limit))
+    return share, float(np.sum(longest * (excess - 0.5 * scaled.ridge * longest)))
 
 
 class _Best:
     """The best primal and the best dual point seen so far."""
 
     def __init__(self, scaled: _Scaled):
-        self.scaled, self.age, self.lowest, self.bound, self.mu = scaled, 0, np.inf, -np.inf, np.inf
+        self.scaled, self.age, self.lowest, self.bound = scaled, 0, np.inf, -np.inf
+        self.mu = self.lack = np.inf
         self.floor = GAP_FLOOR * len(scaled.signs)
 
     def see(self, state: _State) -> None:
         """Take note of a point."""
-        before = self.gap
+        lowest, gap = self.lowest, self.gap
         if state.value < self.lowest:
             self.lowest, self.primal = state.value, state
-        if state.bound > self.bound:
+        if state.bound > self.bound or self.bound == -np.inf:
             self.bound, self.dual = state.bound, state
-        is_better = self.gap < 0.9 * before or ROUNDING * self.scale < state.mu < 0.9 * self.mu
-        self.mu = min(self.mu, state.mu)
-        self.age = 0 if is_better else self.age + 1
+        is_on_the_way = ROUNDING * self.scale < state.mu < 0.9 * self.mu or 1e-12 < state.lack < 0.9 * self.lack
+        is_better = self.gap < 0.9 * gap or (self.bound <= 0 and self.lowest < 0.99 * lowest)
+        self.mu, self.lack = min(self.mu, state.mu), min(self.lack, state.lack)
+        self.age = 0 if is_better or is_on_the_way else self.age + 1
 
     @property
     def gap(self) -> float:
@@ -450,49 +462,65 @@ class _Best:
 
     @property
     def slopes(self) -> Array:
-        """Balanced dual weights of the kept rows, each from 0 to cap."""
-        scaled = self.scaled
-        a = self.dual.slopes
-        return _balanced(scaled.signs, a * scaled.weights) / scaled.weights if scaled.bias else a
+        """Dual weights of the kept rows, each from 0 to cap; those of the two classes weigh the same."""
+        return self.dual.slopes
 
     def tidied(self, allowed: float) -> tuple[Array, float, float]:
         """Return w, b and the objective, with as many entries of w made 0 as a share `allowed` of it permits."""
         scaled, w, b, value = self.scaled, self.primal.w, self.primal.b, self.lowest
         most = value + max(allowed, ROUNDING) * max(abs(value), self.floor)
         for share in (1e-3, 1.0, 1e3):
-            tidy = np.where(np.abs(w) <= self.primal.complements / share, 0.0, w)
-            found = scaled.value(tidy, b)
+            tidy = np.where(np.abs(w) <= self.primal.room / share, 0.0, w)
+            moved_b = _best_intercept(scaled, tidy, b)
+            found = scaled.value(tidy, moved_b)
             if found <= most:
-                w, value = tidy, found
+                w, b, value = tidy, moved_b, found
                 break
         return w / scaled.scale, b, value * scaled.unit
 
 
+def _best_intercept(scaled: _Scaled, w: Array, b: float) -> float:
+    """Return the best intercept near b: a minimum, or the kink of a row next to it."""
+    if not scaled.program.fit_intercept:
+        return b
+    deficits = 1 + scaled.forward(w, np.abs(w), 0.0)
+
+    def cost(x: float) -> float:
+        return float(scaled.weights @ scaled.program.value(deficits - scaled.signs * x))
+
+    reach = 1e-3 * (1 + abs(b))
+    low = float(minimize_scalar(cost, bounds=(b - reach, b + reach), options={"xatol": 1e-6 * reach}).x)
+    kinks = scaled.signs * deficits
+    return min((b, low, float(kinks[np.argmin(np.abs(kinks - low))])), key=cost)
+
+
 def _balanced(signs: Array, alpha: Array) -> Array:
     """Return alpha with the larger of the two class sums shrunk to the smaller."""
-    sums = {sign: float(alpha[signs == sign].sum()) for sign in (-1.0, 1.0)}
-    least = min(sums.values())
-    return alpha * np.where(signs > 0, least / (sums[1.0] or 1.0), least / (sums[-1.0] or 1.0))
+    of_plus, of_minus = float(alpha[signs > 0].sum()), float(alpha[signs < 0].sum())
+    least = min(of_plus, of_minus)
+    return alpha * np.where(signs > 0, least / (of_plus or 1.0), least / (of_minus or 1.0))
 
 
 class _Curves:
-    """The diagonal parts of a Newton step: Q over (w, v) of each feature, and 1/D of each row.
+    r"""The diagonal parts of a Newton step: Q over (p, q) of each feature, and 1/D of each row.
 
-    Over (p, q), :math:`Q = diag(t_p, t_q) + \\tfrac14 ridge [[1, -1], [-1, 1]] + \\tfrac14 t_l [[1, 1], [1, 1]]`; entries of its inverse are
-    written without cancellation.
+    With ratios t of multipliers to slacks :math:`1/D = t_0 + t_1 - v''(a)/c` and
+
+    .. math::
+        Q = \begin{pmatrix} t_p & 0 \\ 0 & t_q \end{pmatrix}
+        + \tfrac14 ridge \begin{pmatrix} 1 & -1 \\ -1 & 1 \end{pmatrix}
+        + \tfrac14 t_l \begin{pmatrix} 1 & 1 \\ 1 & 1 \end{pmatrix}.
+
+    What is wanted of its inverse is written without cancellation.
     """
 
     def __init__(self, scaled: _Scaled, point: _Point):
         self.ratios = point.by_slack(point.multipliers)
-        self.tp, self.tq, tl, t0, t1 = point.parts(self.ratios)
-        # a weight without a price has no v: it is pinned
-        self.tl = np.where(scaled.is_exact, 1.0, tl)
-        self.true_ridge = scaled.ridge
+        self.tp, self.tq, self.tl, t0, t1 = point.parts(self.ratios)
+        self.ridge = scaled.ridge
         alpha = point.parts(point.slacks)[3]
-        bend = -scaled.program.dual_bend(alpha / scaled.weights) / scaled.weights
+        bend = -scaled.program.dual_bend(scaled.slopes(alpha)) / scaled.weights
         self.by_row = bend + t0 + t1
-        lent = FREE * len(scaled.signs) * float(np.exp(-np.mean(np.log(self.by_row))))
-        self.ridge = np.where(scaled.is_exact, np.maximum(scaled.ridge, lent), scaled.ridge)
         self.of_v = self.tp + self.tq + self.tl
         self.det = 4 * self.tp * self.tq + self.ridge * self.of_v + self.tl * (self.tp + self.tq)
 
@@ -519,8 +547,8 @@ class _Curves:
         return (4 * self.tq * rp + held + bent) / self.det, (4 * self.tp * rq - held + bent) / self.det
 
     def dot(self, dp: Array, dq: Array) -> tuple[Array, Array]:
-        """Return Q (dp, dq) with the ridge that there really is."""
-        bent, held = 0.25 * self.true_ridge * (dp - dq), 0.25 * self.tl * (dp + dq)
+        """Return Q (dp, dq)."""
+        bent, held = 0.25 * self.ridge * (dp - dq), 0.25 * self.tl * (dp + dq)
         return self.tp * dp + bent + held, self.tq * dq - bent + held
 
 
@@ -568,7 +596,7 @@ class _System(ABC):
 
     @abstractmethod
     def once(self, r: _Direction) -> _Direction:
-        """Return a solution up to rounding and regularisation."""
+        """Return a solution up to rounding."""
 
     def solve(self, r: _Direction) -> _Direction:
         """Return a solution, refined while that helps."""
@@ -599,11 +627,10 @@ class _System(ABC):
         )
 
     def _size(self, rest: _Direction, r: _Direction) -> float:
-        theta = max(np.max(np.abs(rest.p), initial=0.0), np.max(np.abs(rest.q), initial=0.0), abs(rest.b))
-        of_theta = max(np.max(np.abs(r.p), initial=0.0), np.max(np.abs(r.q), initial=0.0), abs(r.b), 1e-300)
-        alpha = np.max(np.abs(rest.alpha)) / max(np.max(np.abs(r.alpha)), 1e-300)
-        size = max(theta / of_theta, alpha)
-        return float(size) if np.isfinite(size) else np.inf
+        """Return the largest residual, of either equation as a share of its own right-hand side."""
+        of_features = [np.max(np.abs(np.concatenate([each.p, each.q, [each.b]]))) for each in (rest, r)]
+        of_rows = [np.max(np.abs(each.alpha)) for each in (rest, r)]
+        return float(max(part / max(whole, SMALLEST) for part, whole in (of_features, of_rows)))
 
 
 class _RowSystem(_System):
@@ -653,7 +680,10 @@ class _FeatureSystem(_System):
 
 
 class _CommonSystem(_FeatureSystem):
-    r"""For common widths: unknowns w, b and :math:`s^\top v / \sqrt\rho`, :math:`\rho = s^\top Q_{vv}^{-1} s`; v is eliminated."""
+    r"""For common widths: v is eliminated, up to :math:`s^\top v`, which joins w and b.
+
+    It is measured in units of `root`, the square root of :math:`s^\top Q_{vv}^{-1} s`.
+    """
 
     def __init__(self, scaled: _Scaled, curves: _Curves, s: Array):
         super().__init__(scaled, curves)
@@ -725,7 +755,7 @@ def _step(scaled: _Scaled, point: _Point, state: _State) -> _Point | None:
         change = point.by_slack(target - point.slacks * point.multipliers - correction)
         kp, kq, kl, k0, k1 = point.parts(change)
         rp, rq, rb = state.residuals
-        d = system.solve(_Direction(rp + kp - 0.5 * kl, rq + kq - 0.5 * kl, rb, state.gap - k0 + k1))
+        d = system.solve(_Direction(rp + kp - 0.5 * kl, rq + kq - 0.5 * kl, rb, state.deficits - k0 + k1))
         slacks = np.concatenate([d.p, d.q, -0.5 * (d.p + d.q), d.alpha, -d.alpha])
         return _Step(slacks, change - curves.ratios * slacks, d.b)
 
@@ -738,7 +768,11 @@ def _step(scaled: _Scaled, point: _Point, state: _State) -> _Point | None:
     predictor = direction(0.0, 0.0)
     reached = point.moved(predictor, *lengths(predictor, 1.0)).mu
     centring = (reached / mu) ** 3
-    corrector = direction(centring * mu, predictor.slacks * predictor.multipliers)
-    if not (np.all(np.isfinite(corrector.slacks)) and np.all(np.isfinite(corrector.multipliers))):
+    step = direction(centring * mu, predictor.slacks * predictor.multipliers)
+    share = 0.99 if mu > 1e-6 else 0.9995
+    if min(lengths(step, 1.0)) < HINDERED * min(lengths(predictor, 1.0)):
+        plain = direction(max(centring, HINDERED) * mu, 0.0)
+        step = max(step, plain, key=lambda tried: min(lengths(tried, 1.0)))
+    if not (np.all(np.isfinite(step.slacks)) and np.all(np.isfinite(step.multipliers))):
         return None
-    return point.moved(corrector, *lengths(corrector, 0.99 if mu > 1e-6 else 0.9995))
+    return point.moved(step, *lengths(step, share))
