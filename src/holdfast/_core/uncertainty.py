@@ -129,6 +129,10 @@ class BoundSet(ABC):
             out += self.maximizer(w, rows).T @ (r[rows, None] * other.maximizer(w, rows))
         return out
 
+    def summands(self) -> list[BoundSet]:
+        """Return the sets whose sum it is: itself, but for a sum."""
+        return [self]
+
     def facing(self, signs: Array) -> BoundSet:
         """Return the sets -y_i S_i, y = `signs` in {-1, +1}: their support at w is how far row i can be pushed to its wrong
         side. Symmetric sets look the same from both sides.

@@ -234,7 +234,7 @@ class MarginScaleProblem(LinearProblem):
         # strong convexity: P(0, 0) >= P(w, b) + alpha / 2 |w|^2 at the optimum, where P(w, b) >= alpha / 2 |w|^2
         at_zero = float(self.weights.sum() * self.loss.value(np.array([self.target]), np.array(0.0))[0])
         ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf
-        if not self.bound.is_isotropic:
+        if not (self.bound.is_isotropic and self.bound.is_common):
             return ridge
         sigma = float(self.bound.support(np.eye(1, self.rows.n_features)[0]))
         classes = self.class_weights()

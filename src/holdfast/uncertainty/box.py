@@ -58,7 +58,9 @@ class Box(SizedSet):
         common = {name: value for name, value in common.items() if value is not None}
         at_most_one([*common, *own])
         if own:
-            widths = nonnegative(per_entry(own["X_std"], X.shape, "X_std", "Box(half_widths=...)"), "X_std=...", "X_std")
+            widths = nonnegative(
+                per_entry(own["X_std"], X.shape, "X_std", "Box(half_widths=...)"), "X_std=...", "X_std"
+            )
             return RowBoxes(size * widths)
         if not common:
             return CommonBox(np.full(n_features, size))

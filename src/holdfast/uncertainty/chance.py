@@ -102,7 +102,9 @@ class ChanceConstraint(SizedSet):
         call = "ChanceConstraint(cov=...)"
         cov = numbers(self.cov, call, "cov")
         if self.assumption == "bounded" and cov.ndim == 2 and np.any(cov - np.diag(np.diagonal(cov))):
-            raise ValueError(f"{self!r}: with assumption='bounded' cov is diagonal, the squares of the entries' bounds.")
+            raise ValueError(
+                f"{self!r}: with assumption='bounded' cov is diagonal, the squares of the entries' bounds."
+            )
         return matrix_root(cov, n_features, call, "cov")
 
     @classmethod

@@ -54,11 +54,13 @@ class IntervalBox(SizedSet):
         size, own = self._radius(), stated(self, metadata)
         common = [name for name in ("lower", "upper") if getattr(self, name) is not None]
         if common and own:
-            raise ValueError(f"{self!r} together with {next(iter(own))}: the intervals are stated twice. Give one of them.")
+            raise ValueError(
+                f"{self!r} together with {next(iter(own))}: the intervals are stated twice. Give one of them."
+            )
         if len(common or own) < 2:
             raise ValueError(
-                f"{self!r}: an interval has two ends. Give lower and upper (0 for errors that go one way only), or pass X_lower "
-                "and X_upper."
+                f"{self!r}: an interval has two ends. Give lower and upper (0 for errors that go one way only), or pass "
+                "X_lower and X_upper."
             )
         lower, upper = _row_offsets(X, own) if own else self._offsets(X.shape[1])
         half, centre = 0.5 * size * (upper - lower), 0.5 * size * (upper + lower)

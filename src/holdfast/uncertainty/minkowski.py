@@ -37,6 +37,7 @@ class BoundSum(BoundSet):
     r"""The sums :math:`A_i + B_i + \dots` of several sets of the same rows; their supports add up."""
 
     def __init__(self, parts: Sequence[BoundSet]):
+        parts = [summand for part in parts for summand in part.summands()]
         # a common set makes products with another one cheap if it comes first
         self.parts = sorted(parts, key=lambda part: not part.is_common)
         self.is_common = all(part.is_common for part in parts)
@@ -44,6 +45,9 @@ class BoundSum(BoundSet):
         self.is_symmetric = all(part.is_symmetric for part in parts)
         self.is_sublinear = all(part.is_sublinear for part in parts)
         self.is_smooth = all(part.is_smooth for part in parts)
+
+    def summands(self) -> list[BoundSet]:
+        return self.parts
 
     def support(self, w: Array) -> Array:
         return np.asarray(sum(part.support(w) for part in self.parts))
@@ -163,7 +167,10 @@ class BoundSum(BoundSet):
 
     def interval_form(self) -> tuple[Any, Any | None] | None:
         forms = [part.interval_form() for part in self.parts]
-        halves, centres = [form[0] for form in forms if form is not None], [form[1] for form in forms if form is not None]
+        halves, centres = (
+            [form[0] for form in forms if form is not None],
+            [form[1] for form in forms if form is not None],
+        )
         if len(halves) < len(forms):
             return None
         stated = [centre for centre in centres if centre is not None]
@@ -206,6 +213,9 @@ class EasedSum(BoundSum):
         super().__init__(parts)
         self.base = base
 
+    def summands(self) -> list[BoundSet]:
+        return [self]
+
     def _of(self, change: Callable[[BoundSet], BoundSet]) -> BoundSum:
         return EasedSum(self.base._of(change), [change(part) for part in self.parts])
 
@@ -241,6 +251,8 @@ def _newton(pooled: _Pooled, starts: Sequence[Array]) -> Array:
     w = min(starts, key=lambda start: pooled.at(start)[0])
     value, t, point, gradient = pooled.at(w)
     for _ in range(NEWTON_STEPS):
+        if norm(gradient) <= ROUNDING * norm(pooled.target):
+            break
         step = -solve_scaled(pooled.hessian(w, t, point), gradient)
         slope, length = float(gradient @ step), 1.0
         there = pooled.at(w + step)
