@@ -8,7 +8,9 @@ from scipy import sparse
 from sklearn.base import clone
 
 from holdfast import GaussianNoise
+from holdfast.counterpart import train
 from holdfast.data import rows_of
+from holdfast.losses import ExpectedLogistic, TwoPointHinge
 from holdfast.uncertainty.clouds import CommonCloud
 from holdfast.uncertainty.minkowski import BoundSum
 from holdfast.uncertainty.multiples import Multiples
@@ -402,3 +404,23 @@ def test_no_covariance_of_given_trace_or_norm_makes_a_score_noisier_than_its_mul
     for size in sizes:
         assert size(worst) == pytest.approx(sigma**2)
     assert w @ worst @ w == pytest.approx(support**2)
+
+
+@pytest.mark.parametrize("loss", [TwoPointHinge(), ExpectedLogistic()], ids=repr)
+def test_fit_with_a_ridge_is_certified_against_any_set(loss, bound, make_problem, rng):
+    _check_certificate(loss, 0.8, bound, make_problem, rng)
+
+
+def test_fit_without_a_ridge_is_certified_against_sets_that_are_no_clouds(bound, make_problem, rng):
+    if not bound.is_conic:
+        _check_certificate(TwoPointHinge(), 0.0, bound, make_problem, rng)
+
+
+def _check_certificate(loss, alpha, bound, make_problem, rng):
+    y = np.array([1.0, -1, 1, -1, 1])
+    X = rng.normal(size=(5, 3)) + 2 * y[:, None]
+    problem = make_problem(X, y, loss, bound.facing(y), alpha=alpha)
+    found, proof = train(problem, tol=1e-6, max_iter=1000)
+    assert proof.gap <= 1e-6
+    for step in rng.normal(size=(100, 4)) * 10 ** rng.uniform(-4, 0, size=(100, 1)):
+        assert problem.value_and_gradient(found.parameters + step)[0] >= proof.lower_bound * (1 - 1e-12)

@@ -234,13 +234,13 @@ def test_epsilon_out_of_range_is_refused_with_the_range(assumption, wrong, words
 
 
 def test_chance_constraint_asks_for_what_it_needs():
-    with pytest.raises(ValueError, match="states no covariance. Give cov, or pass X_std"):
+    with pytest.raises(ValueError, match=r"states no covariance. Give cov, or pass X_std"):
         ChanceConstraint(0.1).at(X, {})
-    with pytest.raises(ValueError, match="no such assumption. Choose one of 'none'"):
+    with pytest.raises(ValueError, match=r"no such assumption. Choose one of 'none'"):
         ChanceConstraint(0.1, "normal", 1.0).at(X, {})
     with pytest.raises(ValueError, match="cov is diagonal"):
         ChanceConstraint(0.1, "bounded", np.eye(3) + 0.1).at(X, {})
-    with pytest.raises(ValueError, match="together with X_cov.*passed as X_std"):
+    with pytest.raises(ValueError, match=r"together with X_cov.*passed as X_std"):
         ChanceConstraint(0.1, "bounded").at(X, {"X_cov": np.tile(np.eye(3), (4, 1, 1))})
 
 

@@ -50,7 +50,7 @@ def test_sum_with_something_else_is_a_type_error():
 def test_metadata_that_two_summands_take_is_refused():
     with pytest.raises(ValueError, match="both summands take X_std"):
         (Box(0.1) + Ellipsoid(0.2)).at(X, {"X_std": np.ones((5, 3))})
-    with pytest.raises(ValueError, match="does not take X_lower. It takes X_radius, X_std"):
+    with pytest.raises(ValueError, match=r"does not take X_lower. It takes X_radius, X_std"):
         (Ball(0.1) + Box(0.2)).at(X, {"X_lower": X})
 
 
