@@ -7,6 +7,8 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from sklearn.base import clone
 
+from holdfast.counterpart import train
+from holdfast.losses import TwoPointHinge
 from holdfast.uncertainty import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox, SetSum
 
 X = np.zeros((5, 3))
@@ -112,3 +114,13 @@ def test_remainder_of_a_sum_of_projectable_sets_is_its_distance(rng):
 def _excess(v, bound, target, budgets):
     unit = v / max(np.linalg.norm(v), 1e-12)
     return float(np.sum(budgets * bound.support(unit)) - target @ unit)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_flat_ellipsoid_keeps_its_kink_in_a_sum_and_the_fit_its_certificate(alpha, two_classes, make_problem):
+    X, y = two_classes(60, 4)
+    bound = (Ball(0.05) + Ellipsoid(20.0, shape=[1.0, 0, 0, 0])).at(X, {})
+    assert not bound.is_smooth
+    found, proof = train(make_problem(X, y, TwoPointHinge(), bound, alpha=alpha), tol=1e-6, max_iter=1000)
+    assert proof.gap <= 1e-6
+    assert abs(found.parameters[0]) < 1e-6 < np.linalg.norm(found.parameters[1:4])

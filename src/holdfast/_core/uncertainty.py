@@ -60,6 +60,7 @@ class BoundSet(ABC):
     all rows (`is_common`), `support` is a 0-d array and methods that take or give one number a row are content with one
     for all. `is_isotropic`: the support depends on the l2 norm of w alone. `is_symmetric`: t(-w) = t(w). `is_conic`: the
     support is the l2 norm of a linear function of w. `is_smooth`: it has a gradient wherever it is not 0.
+    `is_full`: it is 0 at w = 0 only, as far as is known.
     """
 
     is_common = False
@@ -68,6 +69,7 @@ class BoundSet(ABC):
     is_symmetric = True
     is_sublinear = True
     is_smooth = True
+    is_full = False
 
     @abstractmethod
     def support(self, w: Array) -> Array:
