@@ -5,9 +5,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from sklearn.base import clone
 
 from holdfast import GaussianNoise
+from holdfast.counterpart import train
 from holdfast.data import rows_of
+from holdfast.losses import ExpectedLogistic, TwoPointHinge
+from holdfast.uncertainty.clouds import CommonCloud
 from holdfast.uncertainty.minkowski import BoundSum
 from holdfast.uncertainty.multiples import Multiples
 from holdfast.uncertainty.norm_balls import CommonNormBall
@@ -40,7 +44,7 @@ def _reach(bound, budgets):
     """Return any point of sum_i budgets_i S_i as an expression, and the conditions on it."""
     if isinstance(bound, BoundSum):
         points, conditions = zip(*(_reach(part, budgets) for part in bound.parts), strict=True)
-        return sum(points), sum(conditions, [])
+        return sum(points), [condition for group in conditions for condition in group]
     if isinstance(bound, Multiples):
         return _reach(bound.base, np.array([budgets @ bound.factors]))
     if bound.is_conic:
@@ -321,6 +325,72 @@ def test_scaling_a_set_scales_its_support(smooth_bound, rng):
     assert_allclose(smooth_bound.scaled(2.5).support(w), 2.5 * smooth_bound.support(w), rtol=1e-13)
 
 
+def test_sets_facing_the_wrong_side_have_the_supports_of_signed_weights(smooth_bound, rng):
+    w, y = rng.normal(size=3), np.array([1.0, -1, -1, 1, -1])
+    facing = smooth_bound.facing(y)
+    expected = [_supports(smooth_bound, -sign * w)[i] for i, sign in enumerate(y)]
+    assert_allclose(_supports(facing, w), expected, rtol=1e-13)
+    assert_allclose(np.sum(_by_row(facing.maximizer(w)) * w, axis=1), facing.directional(w, w), rtol=1e-12)
+    assert_allclose(facing.take(slice(1, 3)).support(w), _supports(facing, w)[1:3], rtol=1e-13)
+    assert_allclose(_supports(facing.facing(y), w), _supports(smooth_bound, w), rtol=1e-13)
+
+
+def test_cross_with_another_set_is_the_sum_over_rows(smooth_bound, rng):
+    w, r = rng.normal(size=3), rng.normal(size=5)
+    stds = {"X_std": rng.uniform(0.1, 2, size=(5, 3))}
+    for other in (CommonCloud(np.array(0.7)), GaussianNoise().at(np.zeros((5, 3)), stds)):
+        explicit = np.einsum("n,ni,nj->ij", r, _by_row(smooth_bound.maximizer(w)), _by_row(other.maximizer(w)))
+        assert_allclose(smooth_bound.cross_with(other, w, r), explicit, rtol=1e-11, atol=1e-13)
+        assert_allclose(other.cross_with(smooth_bound, w, r), explicit.T, rtol=1e-11, atol=1e-13)
+
+
+def test_interval_form_is_the_support_of_boxes(smooth_bound, directions):
+    form = smooth_bound.interval_form()
+    if form is None:
+        # the corner that a box has where all weights are positive does not attain other supports
+        corner = _by_row(smooth_bound.maximizer(np.ones(3))) - _by_row(smooth_bound.maximizer(-np.ones(3)))
+        boxes = [0.5 * corner @ np.abs(w) for w in directions]
+        symmetric = [0.5 * (_supports(smooth_bound, w) + _supports(smooth_bound, -w)) for w in directions]
+        assert not np.allclose(symmetric, boxes, rtol=1e-6)
+        return
+    half, centre = form
+    for w in directions:
+        level = half @ np.abs(w) if np.ndim(half) or sparse.issparse(half) else half * np.abs(w).sum()
+        assert_allclose(level + (0.0 if centre is None else centre @ w), smooth_bound.support(w), rtol=1e-12)
+
+
+def test_set_times_a_factor_is_that_much_larger(uncertainty, rng):
+    chosen, metadata = uncertainty
+    X, w = np.zeros((5, 3)), rng.normal(size=3)
+    larger = chosen.times(2.5)
+    assert type(larger) is type(chosen)
+    assert_allclose(larger.at(X, metadata).support(w), 2.5 * chosen.at(X, metadata).support(w), rtol=1e-12)
+
+
+def test_set_splits_into_what_is_maximised_and_what_is_averaged(uncertainty, rng):
+    chosen, metadata = uncertainty
+    worst, cloud = chosen.split(np.zeros((5, 3)), metadata)
+    w = rng.normal(size=3)
+    assert (worst is None) == chosen.is_expectation
+    assert (cloud is None) != chosen.is_expectation
+    found = cloud if chosen.is_expectation else worst
+    assert_allclose(found.support(w), chosen.at(np.zeros((5, 3)), metadata).support(w), rtol=1e-14)
+
+
+def test_set_is_bound_to_sparse_rows_as_to_dense_ones(uncertainty, rng):
+    chosen, metadata = uncertainty
+    w = rng.normal(size=3)
+    thin = chosen.at(sparse.csr_array((5, 3)), metadata)
+    assert_allclose(thin.support(w), chosen.at(np.zeros((5, 3)), metadata).support(w), rtol=1e-14)
+
+
+def test_set_can_be_cloned_and_printed(uncertainty):
+    chosen, _ = uncertainty
+    again = clone(chosen)
+    assert again == chosen
+    assert repr(again) == repr(chosen)
+
+
 def test_no_covariance_of_given_trace_or_norm_makes_a_score_noisier_than_its_multiple_of_the_identity(rng):
     sigma, w = 0.7, rng.normal(size=4)
     support = GaussianNoise(std=sigma).at(np.zeros((6, 4)), {}).support(w)
@@ -334,3 +404,23 @@ def test_no_covariance_of_given_trace_or_norm_makes_a_score_noisier_than_its_mul
     for size in sizes:
         assert size(worst) == pytest.approx(sigma**2)
     assert w @ worst @ w == pytest.approx(support**2)
+
+
+@pytest.mark.parametrize("loss", [TwoPointHinge(), ExpectedLogistic()], ids=repr)
+def test_fit_with_a_ridge_is_certified_against_any_set(loss, bound, make_problem, rng):
+    _check_certificate(loss, 0.8, bound, make_problem, rng)
+
+
+def test_fit_without_a_ridge_is_certified_against_sets_that_are_no_clouds(bound, make_problem, rng):
+    if not bound.is_conic:
+        _check_certificate(TwoPointHinge(), 0.0, bound, make_problem, rng)
+
+
+def _check_certificate(loss, alpha, bound, make_problem, rng):
+    y = np.array([1.0, -1, 1, -1, 1])
+    X = rng.normal(size=(5, 3)) + 2 * y[:, None]
+    problem = make_problem(X, y, loss, bound.facing(y), alpha=alpha)
+    found, proof = train(problem, tol=1e-6, max_iter=1000)
+    assert proof.gap <= 1e-6
+    for step in rng.normal(size=(100, 4)) * 10 ** rng.uniform(-4, 0, size=(100, 1)):
+        assert problem.value_and_gradient(found.parameters + step)[0] >= proof.lower_bound * (1 - 1e-12)

@@ -65,6 +65,7 @@ class BoundSet(ABC):
     all rows (`is_common`), `support` is a 0-d array and methods that take or give one number a row are content with one
     for all. `is_isotropic`: the support depends on the l2 norm of w alone. `is_symmetric`: t(-w) = t(w). `is_conic`: the
     support is the l2 norm of a linear function of w. `is_smooth`: it has a gradient wherever it is not 0.
+    `is_full`: it is 0 at w = 0 only, as far as is known.
     """
 
     is_common = False
@@ -73,6 +74,7 @@ class BoundSet(ABC):
     is_symmetric = True
     is_sublinear = True
     is_smooth = True
+    is_full = False
 
     @abstractmethod
     def support(self, w: Array) -> Array:
@@ -141,6 +143,10 @@ class BoundSet(ABC):
             rows = slice(start, start + BLOCK)
             out += self.maximizer(w, rows).T @ (r[rows, None] * other.maximizer(w, rows))
         return out
+
+    def summands(self) -> list[BoundSet]:
+        """Return the sets whose sum it is: itself, but for a sum."""
+        return [self]
 
     def facing(self, signs: Array) -> BoundSet:
         """Return the sets -y_i S_i, y = `signs` in {-1, +1}: their support at w is how far row i can be pushed to its wrong

@@ -294,7 +294,7 @@ class MarginScaleProblem(LinearProblem):
         ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf
         if self.penalty is not None:
             ridge = min(ridge, self.penalty.norm_bound(at_zero, self.rows.n_features))
-        if not self.bound.is_isotropic or self.loss.is_worst_case:
+        if not (self.bound.is_isotropic and self.bound.is_common) or self.loss.is_worst_case:
             return ridge
         sigma = float(self.bound.support(np.eye(1, self.rows.n_features)[0]))
         classes = self.class_weights()

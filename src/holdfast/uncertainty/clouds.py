@@ -44,6 +44,7 @@ class CommonCloud(CommonSet):
     def __init__(self, factor: Array):
         self.factor = np.asarray(factor, dtype=np.float64)
         self.is_isotropic = self.factor.ndim == 0
+        self.is_full = bool(np.all(self.factor > 0)) if self.factor.ndim < 2 else _has_full_rank(self.factor)
 
     def root(self, w: Array) -> Array:
         """Return F'w, whose norm is the support."""
@@ -143,6 +144,7 @@ class DiagonalClouds(RowClouds):
 
     def __init__(self, squares: Any, units: Array):
         self.squares, self.units = squares, units
+        self.is_full = not sparse.issparse(squares) and bool(np.all(squares * units > 0))
 
     @classmethod
     def of(cls, stds: Any) -> DiagonalClouds:
@@ -302,6 +304,10 @@ class FactorClouds(RowClouds):
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         v = _ball(rng, (n_draws, len(self.factors), self.factors.shape[-1]))
         return np.einsum("nij,dnj->dni", self.factors, v)
+
+
+def _has_full_rank(factor: Array) -> bool:
+    return int(np.linalg.matrix_rank(factor)) == len(factor)
 
 
 def rescaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:

@@ -94,7 +94,8 @@ class GaussianNoise(UncertaintySet):
             for name, value in self.get_params(deep=False).items()
             if name in scaled and value is not None
         }
-        return type(self)(**(self.get_params(deep=False) | larger))
+        # where nothing is stated here, std multiplies what is stated by row
+        return type(self)(**(self.get_params(deep=False) | (larger or {"std": factor})))
 
     def _check_adversary(self, given: Mapping[str, Any]) -> None:
         if not isinstance(self.adversary, str) or self.adversary not in ADVERSARIES:

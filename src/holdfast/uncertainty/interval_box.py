@@ -59,8 +59,8 @@ class IntervalBox(SizedSet):
             )
         if len(common or own) < 2:
             raise ValueError(
-                f"{self!r}: an interval has two ends. Give lower and upper (0 for errors that go one way only), or pass X_lower "
-                "and X_upper."
+                f"{self!r}: an interval has two ends. Give lower and upper (0 for errors that go one way only), or pass "
+                "X_lower and X_upper."
             )
         lower, upper = _row_offsets(X, own) if own else self._offsets(X.shape[1])
         half, centre = 0.5 * size * (upper - lower), 0.5 * size * (upper + lower)

@@ -15,7 +15,7 @@ from holdfast.uncertainty.clouds import norm, ratio, solve_scaled
 
 EASINGS = 10.0 ** -np.arange(1.0, 13.0)
 """Shares of the support by which it is eased, one after the other, on the way to a split of a target."""
-SPLIT = 1e-7
+SPLIT = 1e-6
 """Relative accuracy of the test of whether a point is in a sum."""
 NEWTON_STEPS, SHORTEST = 30, 1e-8
 """Steps at one easing, and the shortest that is tried."""
@@ -37,13 +37,19 @@ class BoundSum(BoundSet):
     r"""The sums :math:`A_i + B_i + \dots` of several sets of the same rows; their supports add up."""
 
     def __init__(self, parts: Sequence[BoundSet]):
+        parts = [summand for part in parts for summand in part.summands()]
         # a common set makes products with another one cheap if it comes first
         self.parts = sorted(parts, key=lambda part: not part.is_common)
         self.is_common = all(part.is_common for part in parts)
         self.is_isotropic = all(part.is_isotropic for part in parts)
         self.is_symmetric = all(part.is_symmetric for part in parts)
         self.is_sublinear = all(part.is_sublinear for part in parts)
-        self.is_smooth = all(part.is_smooth for part in parts)
+        self.is_full = any(part.is_full for part in parts)
+        # where one summand's support is 0 and another's is not, the first one's kink remains
+        self.is_smooth = all(part.is_smooth and part.is_full for part in parts)
+
+    def summands(self) -> list[BoundSet]:
+        return self.parts
 
     def support(self, w: Array) -> Array:
         return np.asarray(sum(part.support(w) for part in self.parts))
@@ -151,12 +157,20 @@ class BoundSum(BoundSet):
         scales = [ratio(scale * part.support(direction), t) for part in self.parts]
         given = [part.adjoint(direction, budgets * ratio(t, scale)) for part in self.parts]
         rest = target - np.sum(given, axis=0)
+        # where a part has a kink at the direction it may give far too much there: first things first
+        order = np.argsort([-norm(point) for point in given])
         for _ in range(SWEEPS):
             before = norm(rest)
-            for number, part in enumerate(self.parts):
-                left = part.remainder(rest + given[number], budgets, scales[number], direction)
-                if norm(left) < norm(rest):
-                    given[number], rest = rest + given[number] - left, left
+            for number in order:
+                part = self.parts[number]
+                wanted = rest + given[number]
+                points = [
+                    wanted - part.remainder(wanted, budgets, scales[number], direction),
+                    _nearest_multiple(part.adjoint(direction, budgets), wanted),
+                    given[number],
+                ]
+                given[number] = min(points, key=lambda point: float(norm(wanted - point)))
+                rest = wanted - given[number]
             if norm(rest) >= 0.99 * before:
                 break
         return rest
@@ -202,12 +216,20 @@ class BoundSum(BoundSet):
         return np.concatenate([border.reshape(len(border), *np.shape(anywhere)[1:]), anywhere])
 
 
+def _nearest_multiple(point: Array, target: Array) -> Array:
+    """Return k * point as near to the target as a k in [0, 1] makes it: a point of every set that has `point` and 0."""
+    return point * np.clip(ratio(point @ target, point @ point), 0.0, 1.0)
+
+
 class EasedSum(BoundSum):
     """A sum of sets that are each eased by their part."""
 
     def __init__(self, base: BoundSum, parts: Sequence[BoundSet]):
         super().__init__(parts)
-        self.base = base
+        self.base, self.is_smooth = base, True
+
+    def summands(self) -> list[BoundSet]:
+        return [self]
 
     def _of(self, change: Callable[[BoundSet], BoundSet]) -> BoundSum:
         return EasedSum(self.base._of(change), [change(part) for part in self.parts])
@@ -244,6 +266,8 @@ def _newton(pooled: _Pooled, starts: Sequence[Array]) -> Array:
     w = min(starts, key=lambda start: pooled.at(start)[0])
     value, t, point, gradient = pooled.at(w)
     for _ in range(NEWTON_STEPS):
+        if norm(gradient) <= ROUNDING * norm(pooled.target):
+            break
         step = -solve_scaled(pooled.hessian(w, t, point), gradient)
         slope, length = float(gradient @ step), 1.0
         there = pooled.at(w + step)

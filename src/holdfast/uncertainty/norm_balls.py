@@ -24,6 +24,7 @@ class CommonNormBall(CommonSet):
     def __init__(self, radius: float, p: float):
         self.radius, self.p, self.q = float(radius), p, p / (p - 1)
         self.is_smooth = self.q >= 2
+        self.is_full = self.radius > 0
 
     def support(self, w: Array) -> Array:
         return np.asarray(_derivatives(w, self.radius, self.q).value)

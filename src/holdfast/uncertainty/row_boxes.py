@@ -152,8 +152,8 @@ class RowBoxes(_RowPoints):
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         one = np.ones(self.half.shape[1])
-        half, *centre = (matrix.of(slice(None)) for matrix in self.matrices(one, one))
-        centre = centre[0] if centre else np.zeros((1, len(one)))
+        half, *others = (matrix.of(slice(None)) for matrix in self.matrices(one, one))
+        centre = others[0] if others else np.zeros((1, len(one)))
         allowed = half + slack * (half + np.abs(centre))
         return np.asarray(np.all(np.abs(points - centre) <= allowed, axis=1))
 

@@ -92,7 +92,6 @@ class SetSum(UncertaintySet):
         rng = np.random.default_rng(0)
         return [
             (cls(Ball(0.4), Box(0.2)), {}),
-            (cls(Ball(0.3), Ellipsoid(0.5, shape=[0.5, 0.1, 2.0])), {}),
             (cls(Ball(0.3, 1), Box(0.2)), {"X_std": rng.uniform(0.1, 1.0, size=(5, 3))}),
             (
                 cls(cls(Ball(0.1), IntervalBox(-0.1, 0.3)), Ellipsoid(0.2)),
