@@ -97,7 +97,7 @@ class RobustLinearClassifier(LinearClassifier):
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes.
     solver : str or Solver, default=None
-        "interior_point", "semismooth", "newton", "quasi_newton", "newton_cg", "clarabel" or "highs"; None picks by kind and size.
+        "interior_point", "semismooth", "newton", "quasi_newton", "newton_cg", "clarabel" or "highs"; None picks one.
     tol : float, default=1e-6
         Largest certified relative gap to accept.
     max_iter : int, default=1000
@@ -395,8 +395,8 @@ class RobustLinearClassifier(LinearClassifier):
         r"""Return the admissible rows that hurt this model the most, given their labels.
 
         Two classes: :math:`x_i + \arg\max_{d \in S_i} (-y_i w)^\top d`, for a `Box` :math:`x - y\,\rho\,s\,\mathrm{sign}(w)`.
-        More: the rows at which the lead of the label's class over the most dangerous other class is smallest. The loss of the model
-        there is the worst case that it was trained for (at kappa = 1). Takes sets as `certify` does.
+        More: the rows at which the lead of the label's class over the most dangerous other class is smallest. The loss of the
+        model there is the worst case that it was trained for (at kappa = 1). Takes sets as `certify` does.
 
         Returns
         -------
