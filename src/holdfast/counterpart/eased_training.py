@@ -30,6 +30,8 @@ LAGGING, CARE, LEAST_CARE = 3.0, 1e-3, 1e-9
 """How much larger than in proportion to the easing a gap may be before stages are solved with more care, and how much more."""
 SAMPLE_ROWS, ROWS_PER_PARAMETER, FEW = 2000, 30, 5
 """Rows, at least and by the parameter, from whose solution that of FEW times as many is started."""
+VANISHING = 30.0
+"""Supports up to so many times the easing make w = 0 worth a try."""
 BACK_OFF = 0.1
 """How much smaller sets are trained for where nothing else gives dual weights room, as a share of `tol`."""
 
@@ -105,7 +107,7 @@ class EasedTraining:
         has_kinks = not (problem.loss.is_smooth and problem.bound.is_smooth and problem.penalty is None)
         delta = (FIRST if has_kinks else FIRST_SMOOTH) if start is None else FIRST_WARM
         theta = self._admitted(np.zeros(problem.n_parameters) if start is None else start)
-        last, shrink, goal, care = delta, SHRINK, ROUGH, 1.0
+        last, shrink, goal, care = delta, SHRINK, ROUGH * delta, 1.0
         while True:
             eased = trained.eased(delta)
             begin = self._better(eased, theta, self._admitted(problem.drawn_in(theta, last, delta / last)))
@@ -187,7 +189,7 @@ class EasedTraining:
         tidy = problem.tidied(theta, delta)
         if not np.array_equal(tidy, theta):
             self._note(tidy, problem.value_and_gradient(tidy)[0], slack=0.1 * self.tol)
-        if float(np.median(problem.bound.support(w))) <= 100 * delta:
+        if delta < FIRST and float(np.median(problem.bound.support(w))) <= VANISHING * delta:
             near = problem.eased(delta)
             b = (
                 best_intercept(near, np.zeros_like(w), np.zeros(problem.rows.n_samples), np.zeros(()), b)
