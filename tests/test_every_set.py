@@ -48,9 +48,9 @@ def _reach(bound, budgets):
     if isinstance(bound, Multiples):
         return _reach(bound.base, np.array([budgets @ bound.factors]))
     if bound.is_conic:
-        factors, limits = bound.factors_of_support(3), [np.sum(budgets)] if bound.is_common else budgets
+        factors = bound.factors_of_support(3) * (len(budgets) if bound.is_common else 1)
         parts = [cp.Variable(F.shape[1]) for F in factors]
-        conditions = [cp.norm(v) <= limit for v, limit in zip(parts, limits, strict=True)]
+        conditions = [cp.norm(v) <= limit for v, limit in zip(parts, budgets, strict=True)]
         return sum(F @ v for F, v in zip(factors, parts, strict=True)), conditions
     point = cp.Variable(3)
     if isinstance(bound, CommonDiamond | CommonNormBall):
