@@ -125,16 +125,14 @@ class BoundSet(ABC):
         r"""Return `target` less some point of :math:`\sum_i` budgets_i :math:`S_i` close to it.
 
         Unless a better one is known that point is :math:`\sum_i` budgets_i * t_i(direction) / scale_i * maximizer_i(direction);
-        the caller sees to t_i(direction) <= scale_i.
+        no more of it than budgets_i where t_i(direction) > scale_i.
         """
 
     def left_along(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         """Return what maximizers along a direction, as `remainder` says, leave of the target."""
-        scale = np.asarray(scale)
-        shares = np.divide(
-            budgets, scale, out=np.zeros(np.broadcast_shapes(np.shape(budgets), scale.shape)), where=scale > 0
-        )
-        return target - self.adjoint(direction, shares * self.support(direction))
+        t, scale = self.support(direction), np.asarray(scale)
+        used = np.divide(t, scale, out=np.zeros(np.broadcast_shapes(t.shape, scale.shape)), where=scale > 0)
+        return target - self.adjoint(direction, budgets * np.minimum(used, 1.0))
 
     def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
         """Return sum_i r_i maximizer_i(w) p_i', p_i being the maximizers of another set of the same rows, (n, n)."""
