@@ -10,6 +10,7 @@ from holdfast._core.loss import Array
 from holdfast._core.problem import ConeProgram, IntervalProgram
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver
+from holdfast._core.tolerances import ROUNDING, SMALL_WORK
 from holdfast.counterpart.certificate import Certificate, best_intercept, certificate
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.solvers import pick
@@ -32,8 +33,10 @@ SAMPLE_ROWS, ROWS_PER_PARAMETER, FEW = 2000, 30, 5
 """Rows, at least and by the parameter, from whose solution that of FEW times as many is started."""
 VANISHING = 30.0
 """Supports up to so many times the easing make w = 0 worth a try."""
+PROVED = 1e-9
+"""Gap to aim at where it costs little, and to prove that w = 0 is optimal."""
 BACK_OFF = 0.1
-"""How much smaller sets are trained for where nothing else gives dual weights room, as a share of `tol`."""
+"""How much smaller sets are trained for where nothing else gives dual weights room, as a share of the gap aimed at."""
 
 
 @dataclass
@@ -50,6 +53,8 @@ class EasedTraining:
     n_iter: int = 0
 
     def __post_init__(self) -> None:
+        n, d = self.problem.rows.n_samples, self.problem.rows.n_features
+        self.fine = min(self.tol, PROVED) if n * d * d <= SMALL_WORK else self.tol
         self.lowest, self.highest = np.inf, -np.inf
         self.parameters = np.zeros(self.problem.n_parameters)
         self.dual: DualGuess | None = None
@@ -62,24 +67,30 @@ class EasedTraining:
     def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
         """Return a solution with its proof."""
         if ConeProgram in self.solver.needs or IntervalProgram in self.solver.needs:
-            found = self.solver.minimise(
-                self._trained_for, self.parameters, tol=self.tol, max_iter=self.max_iter, report=self.report
-            )
-            proof = self._proof(found)
-            self.report(f"certified gap {proof.gap:.2e}")
-            self.n_iter = found.n_iter
+            found, proof = self._taken_whole()
             if proof.gap <= self.tol or not self.is_free or self.n_iter >= self.max_iter:
                 return found, proof
-            start = found.parameters
-            self.lowest, self.parameters, self.highest, self.dual = (
-                proof.objective,
-                start,
-                proof.lower_bound,
-                found.dual,
-            )
+            start, self.dual = found.parameters, found.dual
+            self.lowest, self.parameters, self.highest = proof.objective, start, proof.lower_bound
         self.follow(self._start_on_fewer_rows() if start is None else start)
         found = Solution(self.parameters, self.status, self.lowest, self.n_iter, self.solver.name, dual=self.dual)
         return found, self._proof(found)
+
+    def _taken_whole(self) -> tuple[Solution, Certificate]:
+        """Return what a solver finds that has no use for starts and easings; w = 0 is to be proved with more care."""
+        found = self.solver.minimise(
+            self._trained_for, self.parameters, tol=self.fine, max_iter=self.max_iter, report=self.report
+        )
+        proof = self._proof(found)
+        self.report(f"certified gap {proof.gap:.2e}")
+        self.n_iter = found.n_iter
+        if self.fine > PROVED and proof.gap > PROVED and self._is_flat(found.parameters):
+            self.fine = PROVED
+            return self._taken_whole()
+        return found, proof
+
+    def _is_flat(self, parameters: Array) -> bool:
+        return not np.any(self.problem.split(parameters)[0])
 
     def _start_on_fewer_rows(self) -> Array | None:
         """Return a rough solution for some of the rows, None where there are too few for that to pay."""
@@ -122,7 +133,8 @@ class EasedTraining:
             before = self.gap
             self._judge(eased, theta, delta)
             self.report(f"certified gap {self.gap:.2e}")
-            if self.gap <= self.tol:
+            goal_gap = min(self.fine, PROVED) if self._is_flat(self.parameters) else self.fine
+            if self.gap <= goal_gap or (self.gap <= self.tol and (is_out or delta <= SMALLEST)):
                 self.status = Status.SOLVED
                 return
             if is_out:
@@ -138,17 +150,17 @@ class EasedTraining:
                 continue
             # the gap falls like a power of the easing between 1, where few rows bend, and 2, where they are dense
             order = np.log(before / self.gap) / np.log(last / delta) if delta < last and np.isfinite(before) else 1.0
-            wanted = float((AIM * self.tol / self.gap) ** (1 / np.clip(order, 1.0, 2.0)))
+            wanted = float((AIM * goal_gap / self.gap) ** (1 / np.clip(order, 1.0, 2.0)))
             last, shrink = delta, max(SHRINK, shrink**2)
             delta = max(delta * min(max(wanted, shrink), 0.5), SMALLEST)
-            goal = min(ROUGH, care * self._goal(max(self.gap * delta / last, AIM * self.tol)))
+            goal = min(ROUGH, care * self._goal(max(self.gap * delta / last, AIM * goal_gap)))
 
     @property
     def _trained_for(self) -> MarginScaleProblem:
         """The problem, with sets a trace smaller where dual weights have nothing else to make up for rounding."""
         if not self._is_hard:
             return self.problem
-        return self.problem.having(bound=self.problem.bound.scaled(1 - BACK_OFF * self.tol))
+        return self.problem.having(bound=self.problem.bound.scaled(1 - BACK_OFF * self.fine))
 
     @property
     def _is_hard(self) -> bool:
@@ -188,7 +200,7 @@ class EasedTraining:
         self._note(theta, proof.objective)
         tidy = problem.tidied(theta, delta)
         if not np.array_equal(tidy, theta):
-            self._note(tidy, problem.value_and_gradient(tidy)[0], slack=0.1 * self.tol)
+            self._note(tidy, problem.value_and_gradient(tidy)[0], slack=0.1 * self.fine)
         if delta < FIRST and float(np.median(problem.bound.support(w))) <= VANISHING * delta:
             near = problem.eased(delta)
             b = (
@@ -197,7 +209,7 @@ class EasedTraining:
                 else 0.0
             )
             flat = problem.join(np.zeros_like(w), b)
-            self._note(flat, problem.value_and_gradient(flat)[0], slack=0.1 * self.tol)
+            self._note(flat, problem.value_and_gradient(flat)[0], slack=ROUNDING)
 
     def _note(self, parameters: Array, objective: float, slack: float = 0.0) -> None:
         if objective < self.lowest or objective <= self.lowest + slack * max(self.lowest, self.problem.floor):

@@ -35,6 +35,8 @@ LOSSES: dict[str, type[Loss]] = {
 }
 PENALTIES = ("l2", "l1", "box", None)
 NAME = "RobustLinearClassifier"
+COLLAPSED = 1e-7
+"""Gap up to which w = 0 counts as optimal."""
 METADATA = ("X_std", "X_cov", "X_factor", "X_lower", "X_upper", "X_radius")
 
 
@@ -322,15 +324,15 @@ class RobustLinearClassifier(LinearClassifier):
 
     def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
         worst = super()._unpack(problems, fits)
-        self.collapsed_ = worst.status is Status.SOLVED and not np.any(self.coef_)
+        self.collapsed_ = worst.status is Status.SOLVED and not np.any(self.coef_) and self.gap_ <= COLLAPSED
         return worst
 
     def _warn(self, problems: Sequence[Any]) -> None:
         """Say what collapsed, and what is not certified, with the cure, at the line that called `fit` through its wrapper."""
         if self.collapsed_:
             warnings.warn(
-                "w = 0 is the best model under this uncertainty, certified: every prediction is the same. Use smaller sets "
-                "(critical_radius says from where on), class_weight='balanced', or a weaker penalty.",
+                f"w = 0 is the best model under this uncertainty, certified to a gap of {self.gap_:.1g}: every prediction is the "
+                "same. Use smaller sets (critical_radius says from where on), class_weight='balanced', or a weaker penalty.",
                 CollapseWarning,
                 stacklevel=4,
             )
