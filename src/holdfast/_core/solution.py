@@ -45,7 +45,8 @@ class DualGuess(NamedTuple):
     direction: NDArray[np.float64]
     scale: NDArray[np.float64]
     sets: BoundSet | None = None
-    """Sets whose maximizers along the direction bear the pull, where the problem's own are not meant."""
+    """Sets whose maximizers along the direction bear the pull, where the problem's own are not meant: the problem's own, eased,
+    whose maximizers are points of the sets themselves."""
 
 
 @dataclass

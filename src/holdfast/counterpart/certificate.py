@@ -62,6 +62,9 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     minimum lies :math:`|\nabla_w P|^2 / (2\alpha)` below it where the sets are smooth; to be deducted is what the
     remaining slope in b can earn over the range that the optimal intercept must lie in.
     """
+    if dual is not None:
+        # sets bear no more along a direction than their support there, whatever a guess says
+        dual = dual._replace(scale=np.maximum(dual.scale, problem.bound.support(dual.direction)))
     if problem.has_kinks:
         return worst_case_certificate(problem, w, b, dual)
     scores, t = problem.rows.dot(w), problem.bound.support(w)
@@ -162,9 +165,11 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
     penalty = problem.penalty
     # the nearest point of the sets need not be the one that leaves the cheapest pull
     lefts = [left, bound.left_along(V, budgets, guess.scale, guess.direction)]
+    if guess.sets is not None:
+        lefts.append(V - guess.sets.adjoint(guess.direction, budgets))
     if problem.push is not None:
         own = problem.push_budgets(lines.a), problem.push.support(guess.direction), guess.direction
-        lefts = [problem.push.remainder(lefts[0], *own), problem.push.left_along(lefts[1], *own)]
+        lefts = [problem.push.remainder(lefts[0], *own), *(problem.push.left_along(left, *own) for left in lefts[1:])]
 
     def priced(share: float, left: Array) -> float:
         ridge = float(left @ left) * share**2 / (2 * problem.alpha) if problem.alpha > 0 else 0.0

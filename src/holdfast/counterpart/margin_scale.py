@@ -262,7 +262,8 @@ class MarginScaleProblem(LinearProblem):
         """Return the slopes in u at these parameters as dual weights."""
         w, b = self.split(parameters)
         t = self.bound.support(w)
-        return DualGuess(self.loss.evaluate(self.target - self.signs * (self.rows.dot(w) + b), t)[1], w, t)
+        slopes = self.loss.evaluate(self.target - self.signs * (self.rows.dot(w) + b), t)[1]
+        return DualGuess(slopes, w, t, self.bound)
 
     def push_of(self, w: Array) -> Array:
         """Return the support of the pushing sets, 0 where there are none."""
