@@ -124,9 +124,11 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
     if loss.has_dual:
         lines = dual_lines(loss, np.clip(guess.slopes, 0.0, loss.dual_limit))
     else:
+        v, near = guess.direction, problem if guess.push is None else problem.having(push=guess.push)
+        scores = scores if v is w else problem.rows.dot(v)
         if problem.fit_intercept:
-            b = best_intercept(problem, w, scores, guess.scale, b)
-        u = 1.0 - y * (scores + b) + problem.kappa * pushed
+            b = best_intercept(near, v, scores, guess.scale, b)
+        u = 1.0 - y * (scores + b) + problem.kappa * near.push_of(v)
         value, slope, scale_slope = loss.evaluate(u, guess.scale)
         lines = Proof(slope, value + slope * (1.0 - u) - scale_slope * guess.scale, scale_slope)
     if problem.push is not None and problem.alpha == 0 and problem.penalty is None:
@@ -165,11 +167,13 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
     penalty = problem.penalty
     # the nearest point of the sets need not be the one that leaves the cheapest pull
     lefts = [left, bound.left_along(V, budgets, guess.scale, guess.direction)]
-    if guess.sets is not None:
-        lefts.append(V - guess.sets.adjoint(guess.direction, budgets))
     if problem.push is not None:
         own = problem.push_budgets(lines.a), problem.push.support(guess.direction), guess.direction
-        lefts = [problem.push.remainder(lefts[0], *own), *(problem.push.left_along(left, *own) for left in lefts[1:])]
+        lefts = [problem.push.remainder(lefts[0], *own), problem.push.left_along(lefts[1], *own)]
+    if guess.sets is not None:
+        eased = V - guess.sets.adjoint(guess.direction, budgets)
+        pushed = 0.0 if guess.push is None else guess.push.adjoint(guess.direction, problem.push_budgets(lines.a))
+        lefts.append(eased - pushed)
 
     def priced(share: float, left: Array) -> float:
         ridge = float(left @ left) * share**2 / (2 * problem.alpha) if problem.alpha > 0 else 0.0

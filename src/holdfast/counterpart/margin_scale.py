@@ -295,9 +295,11 @@ class MarginScaleProblem(LinearProblem):
         ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf
         if self.penalty is not None:
             ridge = min(ridge, self.penalty.norm_bound(at_zero, self.rows.n_features))
-        if not self.bound.is_isotropic or self.loss.is_worst_case:
+        if not self.bound.is_isotropic or self.loss.is_worst_case or self.push is not None:
             return ridge
         sigma = float(self.bound.support(np.eye(1, self.rows.n_features)[0]))
+        if sigma == 0:
+            return ridge
         classes = self.class_weights()
         imbalance = 2 * max(classes) / sum(classes) if self.fit_intercept else None
         return min(ridge, self.loss.largest_norm(float(np.linalg.norm(pull)), sigma, imbalance))
