@@ -88,7 +88,7 @@ class Loss(Parameters, ABC):
         raise NotImplementedError(f"{type(self).__name__} has no known dual form.")
 
     def eased(self, delta: float) -> Loss:
-        r"""Return a smooth loss above this one, by :math:`\delta/4` at most; itself where it is smooth.
+        r"""Return a smooth loss above this one, by :math:`\delta/2` at most; itself where it is smooth.
 
         The slopes of an eased loss are slopes of the loss itself at points nearby, and so fit for its dual.
         """

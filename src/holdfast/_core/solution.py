@@ -45,7 +45,10 @@ class DualGuess(NamedTuple):
     direction: NDArray[np.float64]
     scale: NDArray[np.float64]
     sets: BoundSet | None = None
-    """Sets whose maximizers along the direction bear the pull, where the problem's own are not meant."""
+    """Sets whose maximizers along the direction bear the pull, where the problem's own are not meant: the problem's own, eased,
+    whose maximizers are points of the sets themselves."""
+    push: BoundSet | None = None
+    """The same for sets that push deficits, besides a noise that losses are averaged over."""
 
 
 @dataclass

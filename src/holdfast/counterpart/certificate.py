@@ -62,6 +62,9 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     minimum lies :math:`|\nabla_w P|^2 / (2\alpha)` below it where the sets are smooth; to be deducted is what the
     remaining slope in b can earn over the range that the optimal intercept must lie in.
     """
+    if dual is not None:
+        # sets bear no more along a direction than their support there, whatever a guess says
+        dual = dual._replace(scale=np.maximum(dual.scale, problem.bound.support(dual.direction)))
     if problem.has_kinks:
         return worst_case_certificate(problem, w, b, dual)
     scores, t = problem.rows.dot(w), problem.bound.support(w)
@@ -121,9 +124,11 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
     if loss.has_dual:
         lines = dual_lines(loss, np.clip(guess.slopes, 0.0, loss.dual_limit))
     else:
+        v, near = guess.direction, problem if guess.push is None else problem.having(push=guess.push)
+        scores = scores if v is w else problem.rows.dot(v)
         if problem.fit_intercept:
-            b = best_intercept(problem, w, scores, guess.scale, b)
-        u = 1.0 - y * (scores + b) + problem.kappa * pushed
+            b = best_intercept(near, v, scores, guess.scale, b)
+        u = 1.0 - y * (scores + b) + problem.kappa * near.push_of(v)
         value, slope, scale_slope = loss.evaluate(u, guess.scale)
         lines = Proof(slope, value + slope * (1.0 - u) - scale_slope * guess.scale, scale_slope)
     if problem.push is not None and problem.alpha == 0 and problem.penalty is None:
@@ -165,6 +170,10 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
     if problem.push is not None:
         own = problem.push_budgets(lines.a), problem.push.support(guess.direction), guess.direction
         lefts = [problem.push.remainder(lefts[0], *own), problem.push.left_along(lefts[1], *own)]
+    if guess.sets is not None:
+        eased = V - guess.sets.adjoint(guess.direction, budgets)
+        pushed = 0.0 if guess.push is None else guess.push.adjoint(guess.direction, problem.push_budgets(lines.a))
+        lefts.append(eased - pushed)
 
     def priced(share: float, left: Array) -> float:
         ridge = float(left @ left) * share**2 / (2 * problem.alpha) if problem.alpha > 0 else 0.0

@@ -262,7 +262,8 @@ class MarginScaleProblem(LinearProblem):
         """Return the slopes in u at these parameters as dual weights."""
         w, b = self.split(parameters)
         t = self.bound.support(w)
-        return DualGuess(self.loss.evaluate(self.target - self.signs * (self.rows.dot(w) + b), t)[1], w, t)
+        slopes = self.loss.evaluate(self.target - self.signs * (self.rows.dot(w) + b), t)[1]
+        return DualGuess(slopes, w, t, self.bound)
 
     def push_of(self, w: Array) -> Array:
         """Return the support of the pushing sets, 0 where there are none."""
@@ -294,9 +295,12 @@ class MarginScaleProblem(LinearProblem):
         ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf
         if self.penalty is not None:
             ridge = min(ridge, self.penalty.norm_bound(at_zero, self.rows.n_features))
-        if not (self.bound.is_isotropic and self.bound.is_common) or self.loss.is_worst_case:
+        is_one_ball = self.bound.is_isotropic and self.bound.is_common
+        if not is_one_ball or self.loss.is_worst_case or self.push is not None:
             return ridge
         sigma = float(self.bound.support(np.eye(1, self.rows.n_features)[0]))
+        if sigma == 0:
+            return ridge
         classes = self.class_weights()
         imbalance = 2 * max(classes) / sum(classes) if self.fit_intercept else None
         return min(ridge, self.loss.largest_norm(float(np.linalg.norm(pull)), sigma, imbalance))

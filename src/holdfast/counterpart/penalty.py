@@ -85,7 +85,9 @@ class Lasso(Penalty):
         return 0.0 if self.largest_share(pull) == 1.0 else np.inf
 
     def largest_share(self, pull: Array) -> float:
-        return float(min(1.0, self.absolute / max(np.max(np.abs(pull), initial=0.0), np.finfo(float).tiny)))
+        share = self.absolute / max(float(np.max(np.abs(pull), initial=0.0)), np.finfo(float).tiny)
+        # a few bits less, lest rounding takes the product beyond the edge
+        return 1.0 if share >= 1 else share * (1 - 4 * np.finfo(float).eps)
 
     def eased(self, delta: float) -> Penalty:
         return Lasso(self.absolute, delta)

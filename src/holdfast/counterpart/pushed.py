@@ -73,7 +73,7 @@ class PushedProblem(MarginScaleProblem):
     def dual_guess(self, parameters: Array) -> DualGuess:
         w, b = self.split(parameters)
         t = self.bound.support(w)
-        return DualGuess(self.loss.evaluate(self._deficit(w, b), t)[1], w, t)
+        return DualGuess(self.loss.evaluate(self._deficit(w, b), t)[1], w, t, self.bound, self.pushing)
 
     def drawn_in(self, parameters: Array, delta: float, factor: float) -> Array:
         w, b = self.split(super().drawn_in(parameters, delta, factor))
