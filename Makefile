@@ -7,6 +7,7 @@ export PYTHONWARNDEFAULTENCODING =
 
 demo: .venv/demo
 	$(BIN)/python examples/plot_do_error_bars_help.py build/demo
+	$(BIN)/python examples/plot_certified_intervals.py build/demo
 
 test: .venv/dev
 	$(BIN)/python -m pytest -n 2 -q
@@ -26,7 +27,8 @@ mutants: .venv/dev
 	$(BIN)/python tests/mutants.py
 
 bench: .venv/dev
-	for name in dense sparse multiclass path sgd; do $(BIN)/python benchmarks/gaussian_$$name.py || exit 1; done
+	for name in gaussian_dense gaussian_sparse gaussian_multiclass gaussian_path gaussian_sgd robust_sets; do \
+		$(BIN)/python benchmarks/$$name.py || exit 1; done
 
 format: .venv/dev
 	$(BIN)/ruff format .
