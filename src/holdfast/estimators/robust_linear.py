@@ -331,8 +331,8 @@ class RobustLinearClassifier(LinearClassifier):
         """Say what collapsed, and what is not certified, with the cure, at the line that called `fit` through its wrapper."""
         if self.collapsed_:
             warnings.warn(
-                f"w = 0 is the best model under this uncertainty, certified to a gap of {self.gap_:.1g}: every prediction is the "
-                "same. Use smaller sets (critical_radius says from where on), class_weight='balanced', or a weaker penalty.",
+                f"w = 0 is the best model under this uncertainty, certified to a gap of {self.gap_:.1g}: every prediction is "
+                "the same. Use smaller sets (critical_radius says from where on), class_weight='balanced', or a weaker penalty.",
                 CollapseWarning,
                 stacklevel=4,
             )
