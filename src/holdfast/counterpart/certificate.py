@@ -149,6 +149,8 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
     V, pull = problem.rows.transpose_dot(np.column_stack([c * lines.a * y, problem.pull_per_class()])).T
     sizes = float(np.sum(c * lines.a)) * np.sqrt(problem.rows.column_squares)
     budgets = c * lines.p
+    # whoever made the guess may have had smaller sets in mind
+    guess = guess._replace(scale=np.maximum(guess.scale, bound.support(guess.direction)))
     left = bound.remainder(V, budgets, guess.scale, guess.direction)
 
     def value(share: float) -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import ConeProgram, IntervalProgram
+from holdfast._core.problem import ConeProgram, IntervalProgram, LinearProgram
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver
 from holdfast.counterpart.certificate import Certificate, best_intercept, certificate
@@ -57,10 +57,14 @@ class EasedTraining:
 
     def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
         """Return a solution with its proof."""
-        if ConeProgram in self.solver.needs or IntervalProgram in self.solver.needs:
+        if {ConeProgram, LinearProgram, IntervalProgram}.intersection(self.solver.needs):
             found = self.solver.minimise(
                 self._trained_for, self.parameters, tol=self.tol, max_iter=self.max_iter, report=self.report
             )
+            if self.problem.penalty is not None:
+                # solvers meet limits up to rounding only
+                w, b = self.problem.split(found.parameters)
+                found = replace(found, parameters=self.problem.join(self.problem.penalty.admitted(w), b))
             proof = self._proof(found)
             self.report(f"certified gap {proof.gap:.2e}")
             self.n_iter = found.n_iter

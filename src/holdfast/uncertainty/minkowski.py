@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import ROUNDING
 from holdfast._core.uncertainty import Array, BoundSet
 from holdfast.uncertainty.clouds import norm, ratio, solve_scaled
@@ -171,6 +173,28 @@ class BoundSum(BoundSet):
             return None
         stated = [centre for centre in centres if centre is not None]
         return sum(halves[1:], halves[0]), sum(stated[1:], stated[0]) if stated else None
+
+    def support_program(self, n_features: int) -> SupportProgram | None:
+        programs = [part.support_program(n_features) for part in self.parts]
+        stated = [program for program in programs if program is not None]
+        if len(stated) < len(programs):
+            return None
+        n_sets = max(program.T.shape[0] for program in stated)
+        ends = np.cumsum([program.T.shape[1] - n_features for program in stated])
+
+        def moved(matrix: sparse.csr_array, end: int) -> sparse.csr_array:
+            """Return the matrix with the columns of its own extra variables among those of all, up to number `end`."""
+            own = matrix.shape[1] - n_features
+            columns = np.append(np.arange(n_features), n_features + end - own + np.arange(own))
+            at = sparse.csr_array((np.ones(len(columns)), (np.arange(len(columns)), columns)), (len(columns), size))
+            return sparse.csr_array(matrix @ at)
+
+        size, cones, T = n_features + int(ends[-1]), [], sparse.csr_array((n_sets, n_features + int(ends[-1])))
+        for program, end in zip(stated, ends, strict=True):
+            each = slice(None) if program.T.shape[0] == n_sets else np.zeros(n_sets, dtype=int)
+            T = T + moved(program.T, end)[each]
+            cones += [(kind, sizes, moved(G, end)) for kind, sizes, G in program.cones]
+        return SupportProgram(T, cones)
 
     def _of(self, change: Callable[[BoundSet], BoundSet]) -> BoundSum:
         """Return the sum of changed parts."""
