@@ -136,10 +136,14 @@ class SupportProgram:
         One row for each distinct set: one where the set is common to all rows, else n_samples.
     cones : list of (kind, sizes, G)
         The lines of G (w, z), `sizes` at a time, lie in cones of that kind, "nonnegative" or "second_order".
+    points : callable
+        From how much of each distinct set is used, beta, and the multipliers of all lines of the cones to points q of the sets
+        with sum_i beta_i q_i = T_w' beta - G_w' multipliers, as `BoundSet.borne` takes them.
     """
 
     T: sparse.csr_array
     cones: Sequence[tuple[str, Sequence[int], sparse.csr_array]]
+    points: Callable[[Array, Array], Any]
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,8 @@ class DualGuess(NamedTuple):
     scale: NDArray[np.float64]
     sets: BoundSet | None = None
     """Sets whose maximizers along the direction bear the pull, where the problem's own are not meant."""
+    points: Any = None
+    """Points of the sets that bear it, as `BoundSet.borne` takes them, where better ones than maximizers are known."""
 
 
 @dataclass

@@ -14,6 +14,8 @@ from holdfast._core.parameters import Parameters
 from holdfast._core.problem import SupportProgram
 
 Array = NDArray[np.float64]
+BELIEVED = 1e-12
+"""Share by which a point may lie outside of a set, to be drawn in by as much."""
 BLOCK = 1024
 """Rows whose maximizers are formed at a time."""
 
@@ -198,10 +200,26 @@ class BoundSet(ABC):
         half = half if half.ndim == 2 else np.broadcast_to(half, (1, n_features))
         centre = sparse.csr_array(half.shape) if centre is None else sparse.csr_array(centre)
         half = sparse.csr_array(half)[np.zeros(centre.shape[0], dtype=int) if half.shape[0] == 1 else slice(None)]
+
+        def points(budgets: Array, multipliers: Array) -> Array:
+            up, down = multipliers.reshape(2, n_features)
+            total = up + down
+            sides = np.clip(np.divide(up - down, total, out=np.zeros(n_features), where=total > 0), -1.0, 1.0)
+            return np.asarray(centre.toarray() + half.toarray() * sides)
+
         one = sparse.eye_array(n_features)
         above = sparse.csr_array(sparse.block_array([[-one, one], [one, one]]))
         T = sparse.csr_array(sparse.hstack([centre, half]))
-        return SupportProgram(T, [("nonnegative", [2 * n_features], above)])
+        return SupportProgram(T, [("nonnegative", [2 * n_features], above)], points)
+
+    def borne(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
+        r"""Return :math:`\sum_i` budgets_i q_i for those `points` q_i that are in `size` times their sets, shape (n_features,).
+
+        `points` are of shape (n_samples, n_features), or (1, n_features) where the set is common; for sums a list, one a part.
+        """
+        inside = self.contains(points / size, slack=BELIEVED)
+        kept = np.where(inside[:, None], points, 0.0) / (1 + BELIEVED)
+        return np.asarray(kept.T @ (np.sum(budgets, keepdims=True) if self.is_common else budgets))
 
     @abstractmethod
     def take(self, rows: NDArray[np.intp] | slice) -> BoundSet:

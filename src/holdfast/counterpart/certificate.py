@@ -19,6 +19,8 @@ from holdfast.uncertainty.clouds import MISSED, solve_scaled
 
 UNGUESSED = 1e-6
 """Easing whose slopes are taken for dual weights where nobody has a better guess."""
+ROOMS = 0.5 * 10.0 ** -np.arange(3.0, 10.0)
+"""Shares of the sets that are tried to be kept free for what guessed points leave."""
 LARGEST_EXACT = 5e7
 """Entries of the features without noise up to which a pull on them is corrected (400 MB)."""
 
@@ -157,6 +159,8 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
         return float(np.sum(c * lines.shrunk(loss, np.full(len(c), share)).v))
 
     if is_hard:
+        if guess.points is not None:
+            left = min(left, V - bound.borne(guess.points, budgets), key=lambda rest: float(rest @ rest))
         left = np.where(np.abs(left) <= MISSED * sizes, 0.0, left)
         share = _covered_share(problem, V, left, budgets, guess, sizes)
         return value(share), pull, share * c * lines.a
@@ -167,6 +171,8 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
     if problem.push is not None:
         own = problem.push_budgets(lines.a), problem.push.support(guess.direction), guess.direction
         lefts = [problem.push.remainder(lefts[0], *own), problem.push.left_along(lefts[1], *own)]
+    elif guess.points is not None:
+        lefts.append(V - bound.borne(guess.points, budgets))
 
     def priced(share: float, left: Array) -> float:
         ridge = float(left @ left) * share**2 / (2 * problem.alpha) if problem.alpha > 0 else 0.0
@@ -195,6 +201,11 @@ def _covered_share(
     demand = bound.demand(V, budgets, guess.scale, sizes)
     if np.all(demand <= (np.sum(budgets) if bound.is_common else budgets)):
         return 1.0
+    for room in ROOMS if guess.points is not None else ():
+        rest = V - bound.borne(guess.points, budgets, 1 - room)
+        demand = bound.demand(rest, room * budgets, guess.scale, sizes)
+        if np.all(demand <= room * (np.sum(budgets) if bound.is_common else budgets)):
+            return 1.0
     spare = float(problem.loss.dual_scale(np.zeros(1))[0]) if problem.loss.has_dual else 0.0
     if spare == 0:
         return 0.0

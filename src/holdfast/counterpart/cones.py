@@ -62,7 +62,7 @@ def cone_program(problem: MarginScaleProblem, kind: type[ConeProgram] = ConeProg
     parts = [deficit, scale, *(pick(first_extra + k * np.arange(n) + j) for j in range(k))]
     cost = sum(price * (part.T @ problem.weights) for price, part in zip(shape.cost, parts, strict=True))
 
-    slabs, offsets, cones, by_deficit = [], [], [], []
+    slabs, offsets, cones, by_deficit, by_scale = [], [], [], [], []
     constants = shape.constants or [[0.0] * len(G) for _, G in shape.cones]
     for (name, G), shift in zip(shape.cones, constants, strict=True):
         lines = [
@@ -74,6 +74,7 @@ def cone_program(problem: MarginScaleProblem, kind: type[ConeProgram] = ConeProg
         offsets.append(np.tile([line[0] * problem.target + g for line, g in zip(G, shift, strict=True)], n))
         cones += [(name, len(G))] * n if name not in LINEAR else [(name, len(G) * n)]
         by_deficit.append(sparse.kron(sparse.eye_array(n), np.array([[float(line[0]) for line in G]])))
+        by_scale.append(sparse.kron(sparse.eye_array(n), np.array([[float(line[1]) for line in G]])))
     for name, sizes, G in supports.cones:
         slabs.append(placed(G, first_support))
         offsets.append(np.zeros(G.shape[0]))
@@ -91,12 +92,16 @@ def cone_program(problem: MarginScaleProblem, kind: type[ConeProgram] = ConeProg
             cones.append(("nonnegative", d))
     ridge = np.zeros(size)
     ridge[:d] = problem.alpha
-    slopes_of = sparse.csr_array(sparse.hstack(by_deficit))
+    in_u, in_t = sparse.hstack(by_deficit), sparse.hstack(by_scale)
+    stops = np.cumsum([in_u.shape[1], sum(G.shape[0] for _, _, G in supports.cones)])
 
     def dual_guess(parameters: Array, multipliers: Array) -> DualGuess:
-        slopes = shape.cost[0] - ratio(slopes_of @ multipliers[: slopes_of.shape[1]], problem.weights)
+        of_losses, of_supports, _ = np.split(multipliers, stops)
         w, _ = problem.split(parameters)
-        return DualGuess(slopes, w, problem.bound.support(w))
+        used = problem.weights * shape.cost[1] - in_t @ of_losses
+        points = supports.points(np.sum(used, keepdims=True) if supports.T.shape[0] == 1 else used, of_supports)
+        slopes = shape.cost[0] - ratio(in_u @ of_losses, problem.weights)
+        return DualGuess(slopes, w, problem.bound.support(w), points=points)
 
     return kind(
         P=sparse.csc_matrix(sparse.diags_array(ridge)),

@@ -321,7 +321,17 @@ def norm_program(lines: sparse.csr_array, counts: NDArray[np.intp]) -> SupportPr
     # before the lines of each set comes the variable that bounds their norm
     order = np.insert(np.arange(n_lines), np.cumsum(counts) - counts, n_lines + np.arange(n_sets))
     T = sparse.hstack([sparse.csr_array((n_sets, n_features)), sparse.eye_array(n_sets)])
-    return SupportProgram(sparse.csr_array(T), [("second_order", (counts + 1).tolist(), G[order])])
+    owner = sparse.csr_array(
+        (np.ones(n_lines), (np.repeat(np.arange(n_sets), counts), np.arange(n_lines))), (n_sets, n_lines)
+    )
+
+    def points(budgets: Array, multipliers: Array) -> Array:
+        tails = multipliers[order < n_lines]
+        lengths = np.sqrt(owner @ np.square(tails))
+        pulls = rescaled(owner, ratio(-1.0, np.maximum(budgets, lengths)), tails) @ lines
+        return dense(pulls)
+
+    return SupportProgram(sparse.csr_array(T), [("second_order", (counts + 1).tolist(), G[order])], points)
 
 
 def rescaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:

@@ -194,7 +194,18 @@ class BoundSum(BoundSet):
             each = slice(None) if program.T.shape[0] == n_sets else np.zeros(n_sets, dtype=int)
             T = T + moved(program.T, end)[each]
             cones += [(kind, sizes, moved(G, end)) for kind, sizes, G in program.cones]
-        return SupportProgram(T, cones)
+        stops = np.cumsum([sum(G.shape[0] for _, _, G in program.cones) for program in stated])[:-1]
+
+        def points(budgets: Array, multipliers: Array) -> list[Any]:
+            parts = zip(stated, np.split(multipliers, stops), strict=True)
+            pooled = np.atleast_1d(np.sum(budgets))
+            return [one.points(pooled if one.T.shape[0] == 1 else budgets, own) for one, own in parts]
+
+        return SupportProgram(T, cones, points)
+
+    def borne(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
+        pairs = zip(self.parts, points, strict=True)
+        return np.asarray(sum(part.borne(own, budgets, size) for part, own in pairs))
 
     def _of(self, change: Callable[[BoundSet], BoundSet]) -> BoundSum:
         """Return the sum of changed parts."""

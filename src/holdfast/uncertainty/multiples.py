@@ -92,7 +92,13 @@ class Multiples(BoundSet):
 
     def support_program(self, n_features: int) -> SupportProgram | None:
         one = self.base.support_program(n_features)
-        return None if one is None else SupportProgram(sparse.csr_array(self.factors[:, None]) @ one.T, one.cones)
+        if one is None:
+            return None
+
+        def points(budgets: Array, multipliers: Array) -> Array:
+            return self.factors[:, None] * one.points(np.array([self.factors @ budgets]), multipliers)
+
+        return SupportProgram(sparse.csr_array(self.factors[:, None]) @ one.T, one.cones, points)
 
     def take(self, rows: Any) -> Multiples:
         return Multiples(self.base, self.factors[rows], self.slack[rows])

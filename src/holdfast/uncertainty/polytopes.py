@@ -113,7 +113,12 @@ class CommonDiamond(CommonSet):
         reach, one = self.radius * sparse.eye_array(n_features), np.ones((n_features, 1))
         above = sparse.csr_array(sparse.block_array([[-reach, one], [reach, one]]))
         T = sparse.csr_array(np.eye(1, n_features + 1, n_features))
-        return SupportProgram(T, [("nonnegative", [2 * n_features], above)])
+
+        def points(budgets: Array, multipliers: Array) -> Array:
+            up, down = multipliers.reshape(2, 1, n_features)
+            return self.radius * ratio(up - down, np.sum(np.abs(multipliers)))
+
+        return SupportProgram(T, [("nonnegative", [2 * n_features], above)], points)
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return np.full(n_features, self.radius == 0)
