@@ -112,8 +112,8 @@ def test_misfit_names_the_missing_view_and_the_solvers_that_fit(make_problem, tw
         pick(problem, "clarabel")
     message = str(caught.value)
     assert "'clarabel'" in message
-    for name in BUILT_IN:
-        assert (repr(name) in message.split("fit:")[1]) == (name != "clarabel")
+    for name, cls in BUILT_IN.items():
+        assert (repr(name) in message.split("fit:")[1]) == (not missing(problem, cls()))
 
 
 def test_misfit_surfaces_in_fit(two_classes):
@@ -130,4 +130,8 @@ def test_unknown_solver_is_refused_with_the_known_ones(name, make_problem, two_c
 
 def test_every_solver_can_be_asked_for_by_name(solver, make_problem, two_classes):
     problem = make_problem(*two_classes(20, 2), GaussianRobustClassifier(loss="two_point")._loss())
-    assert type(pick(problem, solver.name)) is type(solver)
+    if missing(problem, solver):
+        with pytest.raises(ValueError, match=f"solver='{solver.name}' needs the view"):
+            pick(problem, solver.name)
+    else:
+        assert type(pick(problem, solver.name)) is type(solver)
