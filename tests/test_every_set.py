@@ -11,7 +11,7 @@ from holdfast import GaussianNoise
 from holdfast.counterpart import train
 from holdfast.data import rows_of
 from holdfast.losses import ExpectedLogistic, TwoPointHinge
-from holdfast.uncertainty.clouds import CommonCloud
+from holdfast.uncertainty.clouds import CommonCloud, RowClouds
 from holdfast.uncertainty.minkowski import BoundSum
 from holdfast.uncertainty.multiples import Multiples
 from holdfast.uncertainty.norm_balls import CommonNormBall
@@ -34,12 +34,6 @@ def _supports(bound, w):
     return np.broadcast_to(bound.support(w), 5)
 
 
-def _factors(bound):
-    """Return a factor for each row."""
-    factors = bound.factors_of_support(3)
-    return factors * 5 if len(factors) == 1 else factors
-
-
 def _reach(bound, budgets):
     """Return any point of sum_i budgets_i S_i as an expression, and the conditions on it."""
     if isinstance(bound, BoundSum):
@@ -47,8 +41,9 @@ def _reach(bound, budgets):
         return sum(points), [condition for group in conditions for condition in group]
     if isinstance(bound, Multiples):
         return _reach(bound.base, np.array([budgets @ bound.factors]))
-    if bound.is_conic:
-        factors = bound.factors_of_support(3) * (len(budgets) if bound.is_common else 1)
+    if isinstance(bound, CommonCloud | RowClouds):
+        factors = [bound.matrix(3)] if bound.is_common else list(bound.factor_matrices())
+        budgets = [np.sum(budgets)] if bound.is_common else budgets
         parts = [cp.Variable(F.shape[1]) for F in factors]
         conditions = [cp.norm(v) <= limit for v, limit in zip(parts, budgets, strict=True)]
         return sum(F @ v for F, v in zip(factors, parts, strict=True)), conditions
@@ -255,14 +250,30 @@ def test_cross_is_the_sum_over_rows(smooth_bound, rng):
     assert_allclose(smooth_bound.cross(w, rows_of(X), r), explicit, rtol=1e-12, atol=1e-13)
 
 
-def test_norm_of_the_factors_is_the_support_of_a_conic_set(bound, directions):
-    if not bound.is_conic:
-        with pytest.raises(NotImplementedError, match="conic"):
-            bound.factors_of_support(3)
+def test_minimum_of_the_support_program_is_the_support(bound, directions):
+    program = bound.support_program(3)
+    if program is None:  # no cone is known, and no conic solver will be offered the problem
         return
-    for w in directions:
-        norms = [np.linalg.norm(F.T @ w) for F in _factors(bound)]
-        assert_allclose(norms, _supports(bound, w), rtol=1e-12)
+    assert program.T.shape[0] == (1 if bound.is_common else 5)
+    w, z = cp.Parameter(3), cp.Variable(program.T.shape[1] - 3)
+    v = cp.hstack([w, z])
+    conditions = []
+    for kind, sizes, G in program.cones:
+        assert G.shape == (sum(sizes), program.T.shape[1])
+        for end, size in zip(np.cumsum(sizes), sizes, strict=True):
+            part = G.toarray()[end - size : end] @ v
+            conditions += [part >= 0] if kind == "nonnegative" else [cp.SOC(part[0], part[1:])]
+    # supports compete for nothing, so that their sum is least where each of them is
+    problem = cp.Problem(cp.Minimize(cp.sum(program.T.toarray() @ v)), conditions)
+    for direction in directions[:4]:
+        w.value = direction / np.linalg.norm(direction)
+        problem.solve(solver=cp.CLARABEL)
+        found = np.broadcast_to(program.T @ np.append(w.value, z.value), 5)
+        assert_allclose(found, _supports(bound, w.value), rtol=1e-6, atol=1e-6)
+
+
+def test_eased_sets_have_no_support_program(bound):
+    assert bound.eased(0.1).support_program(3) is None
 
 
 def test_demand_is_enough_for_a_split_of_the_target(bound, rng):

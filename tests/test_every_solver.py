@@ -131,5 +131,8 @@ def test_unknown_solver_is_refused_with_the_known_ones(name, make_problem, two_c
 def test_every_solver_can_be_asked_for_by_name(solver, make_problem, two_classes):
     problem = make_problem(*two_classes(20, 2), GaussianRobustClassifier(loss="two_point")._loss())
     assert BUILT_IN[solver.name] is type(solver)
-    if not missing(problem, solver):
+    if missing(problem, solver):
+        with pytest.raises(ValueError, match=f"solver='{solver.name}' needs the view"):
+            pick(problem, solver.name)
+    else:
         assert type(pick(problem, solver.name)) is type(solver)

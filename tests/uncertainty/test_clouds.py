@@ -38,7 +38,8 @@ def _everything(bound, w, X, rng):
         "scaled": bound.scaled(3.0).support(w),
         "taken": bound.take(np.array([9, 7, 0])).support(w),
         "contains": bound.contains(0.7 * bound.maximizer(w) + 1e-12 * (bound.maximizer(w) != 0)),
-        "factors": np.array(bound.factors_of_support(6)),
+        "factors": np.array(list(bound.factor_matrices())),
+        "lines": bound.support_program(6).cones[0][2].toarray().sum(axis=0),
         "sample": bound.sample(np.random.default_rng(1), 3, 6),
     }
 

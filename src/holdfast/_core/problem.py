@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.rows import Elementwise, RowArrays, Rows
+
+if TYPE_CHECKING:
+    from holdfast._core.solution import DualGuess
 
 Array = NDArray[np.float64]
 View = TypeVar("View")
@@ -124,11 +127,32 @@ class Epigraph:
 
 
 @dataclass
+class SupportProgram:
+    """How a conic solver sees the supports of sets: the least T (w, z) over extra variables z that cones allow.
+
+    Attributes
+    ----------
+    T : csr_array of shape (n_sets, n_features + n_extra)
+        One row for each distinct set: one where the set is common to all rows, else n_samples.
+    cones : list of (kind, sizes, G)
+        The lines of G (w, z), `sizes` at a time, lie in cones of that kind, "nonnegative" or "second_order".
+    points : callable
+        From how much of each distinct set is used, beta, and the multipliers of all lines of the cones to points q of the sets
+        with sum_i beta_i q_i = T_w' beta - G_w' multipliers, as `BoundSet.borne` takes them.
+    """
+
+    T: sparse.csr_array
+    cones: Sequence[tuple[str, Sequence[int], sparse.csr_array]]
+    points: Callable[[Array, Array], Any]
+
+
+@dataclass
 class ConeProgram:
     """Minimise ``q'v + v'P v / 2 + constant`` subject to ``b - A v`` in a product of cones.
 
     `cones` lists (kind, size) with kinds "zero", "nonnegative", "second_order" and "exponential";
-    the first `n_parameters` entries of v are the problem's parameters.
+    the first `n_parameters` entries of v are the problem's parameters. `dual_guess` makes dual weights of the parameters and
+    the constraints' multipliers, one for each line of A; None where the slopes at the parameters are as good.
     """
 
     P: sparse.csc_matrix
@@ -138,6 +162,18 @@ class ConeProgram:
     cones: list[tuple[str, int]]
     n_parameters: int
     constant: float = 0.0
+    dual_guess: Callable[[Array, Array], DualGuess] | None = None
+
+    def parameters_and_dual(self, v: Array, multipliers: Array) -> tuple[Array, DualGuess | None]:
+        """Return the problem's parameters, and the dual weights that the multipliers amount to; 0 for what is not finite."""
+        parameters = v[: self.n_parameters]
+        if not (np.all(np.isfinite(parameters)) and np.all(np.isfinite(multipliers))):
+            return np.zeros(self.n_parameters), None
+        return parameters, None if self.dual_guess is None else self.dual_guess(parameters, multipliers)
+
+
+class LinearProgram(ConeProgram):
+    """A cone program without a quadratic term whose cones are "zero" and "nonnegative" only."""
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,8 @@ class DualGuess(NamedTuple):
     whose maximizers are points of the sets themselves."""
     push: BoundSet | None = None
     """The same for sets that push deficits, besides a noise that losses are averaged over."""
+    points: Any = None
+    """Points of the sets that bear it, as `BoundSet.borne` takes them, where better ones than maximizers are known."""
 
 
 @dataclass

@@ -8,11 +8,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from holdfast._core.memory import remembered
 from holdfast._core.parameters import Parameters
+from holdfast._core.problem import SupportProgram
 
 Array = NDArray[np.float64]
+BELIEVED = 1e-12
+"""Share by which a point may lie outside of a set, to be drawn in by as much."""
 BLOCK = 1024
 """Rows whose maximizers are formed at a time."""
 
@@ -63,14 +67,12 @@ class BoundSet(ABC):
 
     :math:`t_i(w) = \max_{\delta \in S_i} w^\top \delta` is how far row i's score can be pushed. Where the set is the same for
     all rows (`is_common`), `support` is a 0-d array and methods that take or give one number a row are content with one
-    for all. `is_isotropic`: the support depends on the l2 norm of w alone. `is_symmetric`: t(-w) = t(w). `is_conic`: the
-    support is the l2 norm of a linear function of w. `is_smooth`: it has a gradient wherever it is not 0.
-    `is_full`: it is 0 at w = 0 only, as far as is known.
+    for all. `is_isotropic`: the support depends on the l2 norm of w alone. `is_symmetric`: t(-w) = t(w). `is_smooth`:
+    it has a gradient wherever it is not 0. `is_full`: it is 0 at w = 0 only, as far as is known.
     """
 
     is_common = False
     is_isotropic = False
-    is_conic = False
     is_symmetric = True
     is_sublinear = True
     is_smooth = True
@@ -193,9 +195,35 @@ class BoundSet(ABC):
         """
         return None
 
-    def factors_of_support(self, n_features: int) -> list[Array]:
-        """Return F with t(w) = |F'w|, one (n, r) matrix for each distinct set; only where `is_conic`."""
-        raise NotImplementedError(f"{type(self).__name__} has no conic form.")
+    def support_program(self, n_features: int) -> SupportProgram | None:
+        """Return how a conic solver sees the supports, or None where no cone is known. Boxes: centre'w + half'z, z >= |w|."""
+        form = self.interval_form()
+        if form is None:
+            return None
+        half, centre = form
+        half = half if half.ndim == 2 else np.broadcast_to(half, (1, n_features))
+        centre = sparse.csr_array(half.shape) if centre is None else sparse.csr_array(centre)
+        half = sparse.csr_array(half)[np.zeros(centre.shape[0], dtype=int) if half.shape[0] == 1 else slice(None)]
+
+        def points(budgets: Array, multipliers: Array) -> Array:
+            up, down = multipliers.reshape(2, n_features)
+            total = up + down
+            sides = np.clip(np.divide(up - down, total, out=np.zeros(n_features), where=total > 0), -1.0, 1.0)
+            return np.asarray(centre.toarray() + half.toarray() * sides)
+
+        one = sparse.eye_array(n_features)
+        above = sparse.csr_array(sparse.block_array([[-one, one], [one, one]]))
+        T = sparse.csr_array(sparse.hstack([centre, half]))
+        return SupportProgram(T, [("nonnegative", [2 * n_features], above)], points)
+
+    def borne(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
+        r"""Return :math:`\sum_i` budgets_i q_i for those `points` q_i that are in `size` times their sets, shape (n_features,).
+
+        `points` are of shape (n_samples, n_features), or (1, n_features) where the set is common; for sums a list, one a part.
+        """
+        inside = self.contains(points / size, slack=BELIEVED)
+        kept = np.where(inside[:, None], points, 0.0) / (1 + BELIEVED)
+        return np.asarray(kept.T @ (np.sum(budgets, keepdims=True) if self.is_common else budgets))
 
     @abstractmethod
     def take(self, rows: NDArray[np.intp] | slice) -> BoundSet:

@@ -19,6 +19,8 @@ from holdfast.uncertainty.clouds import MISSED, solve_scaled
 
 UNGUESSED = 1e-6
 """Easing whose slopes are taken for dual weights where nobody has a better guess."""
+ROOMS = 0.5 * 10.0 ** -np.arange(3.0, 10.0)
+"""Shares of the sets that are tried to be kept free for what guessed points leave."""
 LARGEST_EXACT = 5e7
 """Entries of the features without noise up to which a pull on them is corrected (400 MB)."""
 
@@ -154,12 +156,16 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
     V, pull = problem.rows.transpose_dot(np.column_stack([c * lines.a * y, problem.pull_per_class()])).T
     sizes = float(np.sum(c * lines.a)) * np.sqrt(problem.rows.column_squares)
     budgets = c * lines.p
+    # whoever made the guess may have had smaller sets in mind
+    guess = guess._replace(scale=np.maximum(guess.scale, bound.support(guess.direction)))
     left = bound.remainder(V, budgets, guess.scale, guess.direction)
 
     def value(share: float) -> float:
         return float(np.sum(c * lines.shrunk(loss, np.full(len(c), share)).v))
 
     if is_hard:
+        if guess.points is not None:
+            left = min(left, V - bound.borne(guess.points, budgets), key=lambda rest: float(rest @ rest))
         left = np.where(np.abs(left) <= MISSED * sizes, 0.0, left)
         share = _covered_share(problem, V, left, budgets, guess, sizes)
         return value(share), pull, share * c * lines.a
@@ -174,6 +180,8 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
         eased = V - guess.sets.adjoint(guess.direction, budgets)
         pushed = 0.0 if guess.push is None else guess.push.adjoint(guess.direction, problem.push_budgets(lines.a))
         lefts.append(eased - pushed)
+    if guess.points is not None and problem.push is None:
+        lefts.append(V - bound.borne(guess.points, budgets))
 
     def priced(share: float, left: Array) -> float:
         ridge = float(left @ left) * share**2 / (2 * problem.alpha) if problem.alpha > 0 else 0.0
@@ -202,6 +210,11 @@ def _covered_share(
     demand = bound.demand(V, budgets, guess.scale, sizes)
     if np.all(demand <= (np.sum(budgets) if bound.is_common else budgets)):
         return 1.0
+    for room in ROOMS if guess.points is not None else ():
+        rest = V - bound.borne(guess.points, budgets, 1 - room)
+        demand = bound.demand(rest, room * budgets, guess.scale, sizes)
+        if np.all(demand <= room * (np.sum(budgets) if bound.is_common else budgets)):
+            return 1.0
     spare = float(problem.loss.dual_scale(np.zeros(1))[0]) if problem.loss.has_dual else 0.0
     if spare == 0:
         return 0.0

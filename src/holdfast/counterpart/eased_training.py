@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import ConeProgram, IntervalProgram
+from holdfast._core.problem import ConeProgram, IntervalProgram, LinearProgram
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver
 from holdfast._core.tolerances import ROUNDING, SMALL_WORK
@@ -66,7 +66,7 @@ class EasedTraining:
 
     def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
         """Return a solution with its proof."""
-        if ConeProgram in self.solver.needs or IntervalProgram in self.solver.needs:
+        if {ConeProgram, LinearProgram, IntervalProgram}.intersection(self.solver.needs):
             found, proof = self._taken_whole()
             if proof.gap <= self.tol or not self.is_free or self.n_iter >= self.max_iter:
                 return found, proof
@@ -81,6 +81,10 @@ class EasedTraining:
         found = self.solver.minimise(
             self._trained_for, self.parameters, tol=self.fine, max_iter=self.max_iter, report=self.report
         )
+        if self.problem.penalty is not None:
+            # solvers meet limits up to rounding only
+            w, b = self.problem.split(found.parameters)
+            found = replace(found, parameters=self.problem.join(self.problem.penalty.admitted(w), b))
         proof = self._proof(found)
         self.report(f"certified gap {proof.gap:.2e}")
         self.n_iter = found.n_iter

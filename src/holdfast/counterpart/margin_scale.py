@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import ConeProgram, IntervalProgram
+from holdfast._core.problem import ConeProgram, IntervalProgram, LinearProgram
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
@@ -166,8 +166,9 @@ class MarginScaleProblem(LinearProblem):
         return min(inside, 0.9 * here / there) if there > 0 else inside
 
     def view(self, kind: type[View]) -> View | None:
-        if kind is ConeProgram:
-            return cast(View, cone_program(self)) if is_conic(self) else None
+        for cones in (ConeProgram, LinearProgram):
+            if kind is cones:
+                return cast(View, cone_program(self, cones)) if is_conic(self, cones) else None
         if kind is IntervalProgram:
             return cast(View, interval_program(self)) if is_interval(self) else None
         return super().view(kind)
@@ -175,7 +176,7 @@ class MarginScaleProblem(LinearProblem):
     def offers(self, kind: type) -> bool:
         if kind is IntervalProgram:
             return is_interval(self)
-        return is_conic(self) if kind is ConeProgram else super().offers(kind)
+        return is_conic(self, kind) if kind in (ConeProgram, LinearProgram) else super().offers(kind)
 
     @property
     def offers_steps(self) -> bool:

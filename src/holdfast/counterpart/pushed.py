@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import Composite, ConeProgram, FiniteSum
+from holdfast._core.problem import Composite, FiniteSum
 from holdfast._core.solution import DualGuess
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.linear import View
@@ -83,7 +83,7 @@ class PushedProblem(MarginScaleProblem):
         return replace(cast(PushedProblem, super().restricted(rows, weights)), push=self.pushing.take(rows))
 
     def view(self, kind: type[View]) -> View | None:
-        return None if kind in (Composite, ConeProgram, FiniteSum) else super().view(kind)
+        return None if kind in (Composite, FiniteSum) else super().view(kind)
 
     def offers(self, kind: type) -> bool:
         return self.view(cast(Any, kind)) is not None

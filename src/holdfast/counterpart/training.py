@@ -80,7 +80,7 @@ def train(
     found, proof = training.warm(start) if start is not None else training.solved(None)
     if span is not None:
         w, b = smaller.split(found.parameters)
-        dual = found.dual and found.dual._replace(direction=span.lift(found.dual.direction.T).T)
+        dual = found.dual and found.dual._replace(direction=span.lift(found.dual.direction.T).T, points=None)
         found = replace(found, parameters=centred.join(span.lift(w.T).T, b), dual=dual)
         proof = _proof(centred, found)
     if centred is not problem:

@@ -332,7 +332,7 @@ class RobustLinearClassifier(LinearClassifier):
         if self.collapsed_:
             warnings.warn(
                 f"w = 0 is the best model under this uncertainty, certified to a gap of {self.gap_:.1g}: every prediction is "
-                "the same. Use smaller sets (critical_radius says from where on), class_weight='balanced', or a weaker penalty.",
+                "the same. Use smaller sets (critical_radius says from where on), class_weight='balanced', or less penalty.",
                 CollapseWarning,
                 stacklevel=4,
             )

@@ -44,7 +44,6 @@ class Clarabel(Solver):
         status = {"Solved": Status.SOLVED, "MaxIterations": Status.ITERATION_LIMIT}.get(
             str(found.status), Status.STALLED
         )
-        parameters = np.array(found.x)[: program.n_parameters]
-        if not np.all(np.isfinite(parameters)):
-            parameters = np.zeros(program.n_parameters)
-        return Solution(parameters, status, found.obj_val + program.constant, max(1, found.iterations), self.name)
+        parameters, dual = program.parameters_and_dual(np.array(found.x), np.array(found.z))
+        value = found.obj_val + program.constant
+        return Solution(parameters, status, value, max(1, found.iterations), self.name, dual=dual)

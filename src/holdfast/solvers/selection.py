@@ -12,6 +12,7 @@ from holdfast._core.problem import Problem
 from holdfast._core.solution import Solution
 from holdfast._core.solver import Report, Solver, silent
 from holdfast.solvers.clarabel import Clarabel
+from holdfast.solvers.highs import Highs
 from holdfast.solvers.interior_point import InteriorPoint
 from holdfast.solvers.newton import Newton
 from holdfast.solvers.newton_cg import NewtonCG
@@ -20,7 +21,7 @@ from holdfast.solvers.semismooth import Semismooth
 from holdfast.solvers.stochastic import SGD
 
 BUILT_IN: dict[str, type[Solver]] = {
-    cls.name: cls for cls in (Newton, QuasiNewton, NewtonCG, Semismooth, InteriorPoint, Clarabel, SGD)
+    cls.name: cls for cls in (Newton, QuasiNewton, NewtonCG, Semismooth, InteriorPoint, Clarabel, Highs, SGD)
 }
 
 

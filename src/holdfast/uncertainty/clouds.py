@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.memory import remembered
+from holdfast._core.problem import SupportProgram
 from holdfast._core.uncertainty import Array, BoundSet, CommonSet
 
 MISSED = 1e-13
@@ -38,8 +41,6 @@ def solve_scaled(matrix: Array, target: Array) -> Array:
 
 class CommonCloud(CommonSet):
     r"""One ellipsoid :math:`\{F v : |v|_2 \le 1\}` for all rows; F a number, a diagonal or a matrix."""
-
-    is_conic = True
 
     def __init__(self, factor: Array):
         self.factor = np.asarray(factor, dtype=np.float64)
@@ -97,8 +98,9 @@ class CommonCloud(CommonSet):
     def deviations(self) -> Array | None:
         return self.factor if self.factor.ndim < 2 else None
 
-    def factors_of_support(self, n_features: int) -> list[Array]:
-        return [self.matrix(n_features)]
+    def support_program(self, n_features: int) -> SupportProgram:
+        lines = self.matrix(n_features).T
+        return norm_program(sparse.csr_array(lines), np.array([len(lines)]))
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         if self.factor.ndim == 2:
@@ -116,16 +118,16 @@ class CommonCloud(CommonSet):
 class RowClouds(BoundSet):
     """An ellipsoid for each row."""
 
-    is_conic = True
+    @abstractmethod
+    def factor_matrices(self) -> Iterable[Array]:
+        """Return F_i of each row, a matrix."""
 
     def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return self.left_along(target, budgets, scale, direction)
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
-        factors = self.factors_of_support(np.shape(points)[-1])
-        return np.array(
-            [CommonCloud(factor).gauge(point) <= 1 + slack for factor, point in zip(factors, points, strict=True)]
-        )
+        pairs = zip(self.factor_matrices(), points, strict=True)
+        return np.array([CommonCloud(factor).gauge(point) <= 1 + slack for factor, point in pairs])
 
 
 class DiagonalClouds(RowClouds):
@@ -213,8 +215,14 @@ class DiagonalClouds(RowClouds):
     def deviations(self) -> Any:
         return rescaled(np.sqrt(self.squares), np.ones(self.squares.shape[0]), self.units)
 
-    def factors_of_support(self, n_features: int) -> list[Array]:
-        return [np.diag(self.units * np.sqrt(dense(self.squares[[i]])[0])) for i in range(self.squares.shape[0])]
+    def factor_matrices(self) -> Iterable[Array]:
+        return (np.diag(self.units * np.sqrt(dense(self.squares[[i]])[0])) for i in range(self.squares.shape[0]))
+
+    def support_program(self, n_features: int) -> SupportProgram:
+        stds = sparse.csr_array(self.deviations())
+        stds.eliminate_zeros()
+        lines = sparse.csr_array((stds.data, stds.indices, np.arange(stds.nnz + 1)), shape=(stds.nnz, n_features))
+        return norm_program(lines, np.diff(stds.indptr))
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return np.asarray(self.units * (self.squares.T @ np.ones(self.squares.shape[0])) == 0)
@@ -235,6 +243,9 @@ class FactorClouds(RowClouds):
 
     def __init__(self, factors: Array):
         self.factors = factors
+
+    def factor_matrices(self) -> Iterable[Array]:
+        return self.factors
 
     @remembered
     def root(self, w: Array) -> Array:
@@ -289,8 +300,10 @@ class FactorClouds(RowClouds):
             return np.full(len(shares), np.inf)
         return shares * norm(self.root(v), axis=1)
 
-    def factors_of_support(self, n_features: int) -> list[Array]:
-        return list(self.factors)
+    def support_program(self, n_features: int) -> SupportProgram:
+        n_samples, _, rank = self.factors.shape
+        lines = sparse.csr_array(self.factors.transpose(0, 2, 1).reshape(-1, n_features))
+        return norm_program(lines, np.full(n_samples, rank))
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return ~np.any(self.factors, axis=(0, 2))
@@ -308,6 +321,26 @@ class FactorClouds(RowClouds):
 
 def _has_full_rank(factor: Array) -> bool:
     return int(np.linalg.matrix_rank(factor)) == len(factor)
+
+
+def norm_program(lines: sparse.csr_array, counts: NDArray[np.intp]) -> SupportProgram:
+    """Return the program of supports :math:`t_i(w) = |L_i w|_2`, L_i the next `counts[i]` of some lines."""
+    n_sets, (n_lines, n_features) = len(counts), lines.shape
+    G = sparse.csr_array(sparse.block_diag([lines, sparse.eye_array(n_sets)]))
+    # before the lines of each set comes the variable that bounds their norm
+    order = np.insert(np.arange(n_lines), np.cumsum(counts) - counts, n_lines + np.arange(n_sets))
+    T = sparse.hstack([sparse.csr_array((n_sets, n_features)), sparse.eye_array(n_sets)])
+    owner = sparse.csr_array(
+        (np.ones(n_lines), (np.repeat(np.arange(n_sets), counts), np.arange(n_lines))), (n_sets, n_lines)
+    )
+
+    def points(budgets: Array, multipliers: Array) -> Array:
+        tails = multipliers[order < n_lines]
+        lengths = np.sqrt(owner @ np.square(tails))
+        pulls = rescaled(owner, ratio(-1.0, np.maximum(budgets, lengths)), tails) @ lines
+        return dense(pulls)
+
+    return SupportProgram(sparse.csr_array(T), [("second_order", (counts + 1).tolist(), G[order])], points)
 
 
 def rescaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import ROUNDING
 from holdfast._core.uncertainty import Array, BoundSet
 from holdfast.uncertainty.clouds import norm, ratio, solve_scaled
@@ -185,6 +187,39 @@ class BoundSum(BoundSet):
             return None
         stated = [centre for centre in centres if centre is not None]
         return sum(halves[1:], halves[0]), sum(stated[1:], stated[0]) if stated else None
+
+    def support_program(self, n_features: int) -> SupportProgram | None:
+        programs = [part.support_program(n_features) for part in self.parts]
+        stated = [program for program in programs if program is not None]
+        if len(stated) < len(programs):
+            return None
+        n_sets = max(program.T.shape[0] for program in stated)
+        ends = np.cumsum([program.T.shape[1] - n_features for program in stated])
+
+        def moved(matrix: sparse.csr_array, end: int) -> sparse.csr_array:
+            """Return the matrix with the columns of its own extra variables among those of all, up to number `end`."""
+            own = matrix.shape[1] - n_features
+            columns = np.append(np.arange(n_features), n_features + end - own + np.arange(own))
+            at = sparse.csr_array((np.ones(len(columns)), (np.arange(len(columns)), columns)), (len(columns), size))
+            return sparse.csr_array(matrix @ at)
+
+        size, cones, T = n_features + int(ends[-1]), [], sparse.csr_array((n_sets, n_features + int(ends[-1])))
+        for program, end in zip(stated, ends, strict=True):
+            each = slice(None) if program.T.shape[0] == n_sets else np.zeros(n_sets, dtype=int)
+            T = T + moved(program.T, end)[each]
+            cones += [(kind, sizes, moved(G, end)) for kind, sizes, G in program.cones]
+        stops = np.cumsum([sum(G.shape[0] for _, _, G in program.cones) for program in stated])[:-1]
+
+        def points(budgets: Array, multipliers: Array) -> list[Any]:
+            parts = zip(stated, np.split(multipliers, stops), strict=True)
+            pooled = np.atleast_1d(np.sum(budgets))
+            return [one.points(pooled if one.T.shape[0] == 1 else budgets, own) for one, own in parts]
+
+        return SupportProgram(T, cones, points)
+
+    def borne(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
+        pairs = zip(self.parts, points, strict=True)
+        return np.asarray(sum(part.borne(own, budgets, size) for part, own in pairs))
 
     def _of(self, change: Callable[[BoundSet], BoundSet]) -> BoundSum:
         """Return the sum of changed parts."""

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from holdfast._core.problem import SupportProgram
 from holdfast._core.uncertainty import Array, BoundSet
 from holdfast.uncertainty.clouds import ratio
 
@@ -21,7 +23,7 @@ class Multiples(BoundSet):
     def __init__(self, base: BoundSet, factors: Array, slack: Array | float = 0.0):
         self.base, self.factors = base, factors
         self.slack = np.broadcast_to(np.asarray(slack, dtype=np.float64), factors.shape)
-        self.is_isotropic, self.is_conic, self.is_smooth = base.is_isotropic, base.is_conic, base.is_smooth
+        self.is_isotropic, self.is_smooth = base.is_isotropic, base.is_smooth
         self.is_symmetric, self.is_sublinear = base.is_symmetric, base.is_sublinear
         # a row without a set of its own adds no kinks to a sum
         self.is_full = base.is_full
@@ -90,9 +92,15 @@ class Multiples(BoundSet):
         s = self.base.deviations()
         return None if s is None or np.ndim(s) == 0 else np.outer(self.factors, s)
 
-    def factors_of_support(self, n_features: int) -> list[Array]:
-        [F] = self.base.factors_of_support(n_features)
-        return [factor * F for factor in self.factors]
+    def support_program(self, n_features: int) -> SupportProgram | None:
+        one = self.base.support_program(n_features)
+        if one is None:
+            return None
+
+        def points(budgets: Array, multipliers: Array) -> Array:
+            return self.factors[:, None] * one.points(np.array([self.factors @ budgets]), multipliers)
+
+        return SupportProgram(sparse.csr_array(self.factors[:, None]) @ one.T, one.cones, points)
 
     def take(self, rows: Any) -> Multiples:
         return Multiples(self.base, self.factors[rows], self.slack[rows])

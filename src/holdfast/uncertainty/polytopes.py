@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from holdfast._core.problem import SupportProgram
 from holdfast._core.uncertainty import Array, BoundSet, CommonSet, EasedSet
 from holdfast.uncertainty.clouds import MISSED, norm, ratio
 
@@ -105,6 +107,18 @@ class CommonDiamond(CommonSet):
         size, falling = self.radius * float(np.sum(budgets)), np.sort(np.abs(target))[::-1]
         cut = np.max((np.cumsum(falling) - size) / np.arange(1, len(target) + 1))
         return np.clip(target, -max(cut, 0.0), max(cut, 0.0))
+
+    def support_program(self, n_features: int) -> SupportProgram:
+        # z with -z <= radius w_j <= z
+        reach, one = self.radius * sparse.eye_array(n_features), np.ones((n_features, 1))
+        above = sparse.csr_array(sparse.block_array([[-reach, one], [reach, one]]))
+        T = sparse.csr_array(np.eye(1, n_features + 1, n_features))
+
+        def points(budgets: Array, multipliers: Array) -> Array:
+            up, down = multipliers.reshape(2, 1, n_features)
+            return self.radius * ratio(up - down, np.sum(np.abs(multipliers)))
+
+        return SupportProgram(T, [("nonnegative", [2 * n_features], above)], points)
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return np.full(n_features, self.radius == 0)
