@@ -51,6 +51,10 @@ class Penalty(ABC):
     def admitted(self, w: Array) -> Array:
         """Return the point of its domain nearest to w."""
 
+    @abstractmethod
+    def proximal(self, w: Array, step: float) -> Array:
+        """Return the v that minimises |v - w|^2 / 2 + step * value(v), easing left aside."""
+
     def longest_step(self, w: Array, move: Array) -> float:
         """Return the largest factor of `move` that stays inside its domain."""
         return np.inf
@@ -92,6 +96,9 @@ class Lasso(Penalty):
 
     def admitted(self, w: Array) -> Array:
         return w
+
+    def proximal(self, w: Array, step: float) -> Array:
+        return np.copysign(np.maximum(np.abs(w) - step * self.absolute, 0.0), w)
 
     def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
         return self.box.drawn_in(w, delta, factor)
@@ -141,6 +148,9 @@ class Limits(Penalty):
         # strictly inside where there is a barrier
         edge = self.limit * (1 - 1e-9 if self.delta > 0 else 1.0)
         return np.clip(w, -edge, edge)
+
+    def proximal(self, w: Array, step: float) -> Array:
+        return np.clip(w, -self.limit, self.limit)
 
     def longest_step(self, w: Array, move: Array) -> float:
         if self.delta == 0:

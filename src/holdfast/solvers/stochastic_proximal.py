@@ -1,0 +1,204 @@
+"""Stochastic proximal gradient descent: steps on batches of rows, for any loss, set and penalty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.problem import Problem, ProximalSum
+from holdfast._core.solution import Solution, Status
+from holdfast._core.solver import Array, Report, Solver, silent
+from holdfast.solvers.stochastic import generator
+
+
+class StochasticProximal(Solver):
+    r"""Averaged stochastic proximal gradient descent, the method of Couellan & Jan with its scaling corrected.
+
+    On the *averaged* objective, :math:`\frac1C (\sum_i c_i f_i + g)` with C the total weight, n rows and
+    :math:`\lambda' = \alpha / C`. Step t takes a batch M of m rows, moves against the gradient of their losses at their worst
+    points, and takes the proximal step of ridge and penalty in closed form:
+
+    .. math:: \theta \leftarrow \mathrm{prox}_{\eta_t g / C}\Bigl(\theta -
+              \eta_t \frac{n}{m\,C} \sum_{i \in M} c_i \nabla f_i(\theta)\Bigr), \qquad
+              \eta_t = \min\Bigl(\frac1{\lambda' t}, \frac{B}{\sqrt{\sum_{s \le t} |\gamma_s|^2}}\Bigr),
+
+    :math:`\gamma` being the batches' gradients: :math:`w / (1 + \eta\lambda')` for the ridge, a soft threshold for l1, clipping
+    for limits. (A single row's term in the *sum* of losses would count for the ridge like all n of them.) The two lengths are
+    those of the bounds :math:`G^2 / (\lambda' t)` and :math:`B G / \sqrt t` on the excess, G the quadratic mean of
+    :math:`|\gamma|`; the smaller length belongs to the smaller bound, so a weak ridge does no harm, and neither does the free
+    intercept. B = 2 / r, r the quadratic mean of the nonzero entries of X: weights so long give uncorrelated features scores
+    of about 2.
+
+    The result is the average of all points with weights t. Averages of points with zeros, as l1 gives them, are not sparse:
+    use ``average=False`` for zeros. After each epoch the certified gap is evaluated, reported and compared to ``tol``; the epoch
+    with the lowest objective is returned. On features that are centred and of similar scale it comes within 1e-2 to 1e-4 of the
+    optimum, and with losses that have kinks the gap that can be proved there is far larger than that: for a certified 1e-6 use
+    the batch solvers. An epoch costs what a pass over the rows and n/m evaluations of d features do (with sparse rows, too).
+
+    Parameters
+    ----------
+    epochs : int, default=20
+        Passes over the rows.
+    batch_size : int, default=32
+        Rows a step; 1 is the published method.
+    eta0 : float, default=None
+        Replaces the second length by :math:`\eta_0 / \sqrt t`.
+    average : bool, default=True
+        Return the average; otherwise the last point.
+    shuffle : bool, default=True
+        Visit the rows in a new random order every epoch; otherwise as they stand.
+    random_state : int, RandomState, Generator or None, default=None
+        Source of the order. None: that of the estimator.
+
+    References
+    ----------
+    N. Couellan, S. Jan, "Feature uncertainty bounds for explicit feature maps and large robust nonlinear SVM classifiers"
+    (2020).
+
+    Examples
+    --------
+    >>> from holdfast import Box, RobustLinearClassifier
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> best = RobustLinearClassifier(Box(0.1)).fit(X, y)
+    >>> rough = RobustLinearClassifier(Box(0.1), solver=StochasticProximal(), tol=1.0, random_state=0).fit(X, y)
+    >>> 1 <= rough.objective_ / best.objective_ < 1.01
+    True
+    """
+
+    name = "stochastic_proximal"
+    needs = (ProximalSum,)
+    takes = "StochasticProximal takes two classes, or one class against the rest, not several at once. "
+    accuracy = 2e-2
+
+    def __init__(
+        self,
+        epochs: int = 20,
+        batch_size: int = 32,
+        eta0: float | None = None,
+        average: bool = True,
+        shuffle: bool = True,
+        random_state: Any = None,
+    ):
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.eta0 = eta0
+        self.average = average
+        self.shuffle = shuffle
+        self.random_state = random_state
+
+    def preference(self, work: dict[str, Any]) -> float:
+        return -np.inf  # no certified accuracy: only where it is asked for
+
+    def seeded(self, random_state: Any) -> StochasticProximal:
+        return (
+            self
+            if self.random_state is not None
+            else StochasticProximal(**self.get_params(deep=False) | {"random_state": random_state})
+        )
+
+    def minimise(
+        self, problem: Problem, start: Array, *, tol: float, max_iter: int, rough: bool = False, report: Report = silent
+    ) -> Solution:
+        view = problem.view(ProximalSum)
+        assert view is not None
+        self.check()
+        rng = generator(self.random_state)
+        iterate = ProximalIterate.at(start)
+        used = np.flatnonzero(view.weights > 0)
+        total, reach = float(view.weights.sum()), typical_norm(view.entry_sums())
+        status, n_iter, best = Status.ROUGH, 0, (np.inf, np.inf, iterate.point)
+        for n_iter in range(1, min(self.epochs, max_iter) + 1):
+            for batch in self.batches(rng.permutation(used) if self.shuffle else used):
+                iterate.step(view, self, batch, total, len(used), reach)
+            parameters = iterate.mean.copy() if self.average else iterate.point
+            objective, gap = view.certify(parameters)
+            report(f"stochastic proximal epoch {n_iter}: objective {objective:.10g}, certified gap {gap:.2e}")
+            if gap <= tol:
+                status, best = Status.SOLVED, (objective, gap, parameters)
+                break
+            if (objective, gap) < best[:2]:
+                best = objective, gap, parameters
+        if status is Status.ROUGH and n_iter < self.epochs:
+            status = Status.ITERATION_LIMIT
+        return Solution(best[2], status, best[0], n_iter, self.name)
+
+    def check(self) -> None:
+        """Raise if a setting makes no sense."""
+        name = type(self).__name__
+        if self.eta0 is not None and not (isinstance(self.eta0, Real) and 0 < float(self.eta0) < np.inf):
+            raise ValueError(f"{name}(eta0={self.eta0!r}): must be a finite number > 0, or None.")
+        for setting in ("epochs", "batch_size"):
+            value = getattr(self, setting)
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name}({setting}={value!r}): must be an integer >= 1.")
+
+    def batches(self, rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+        """Return the rows in batches, the last of which may be smaller."""
+        return [rows[k : k + self.batch_size] for k in range(0, len(rows), self.batch_size)]
+
+    def length(self, n_steps: int, squares: float, ridge: float, reach: float) -> float:
+        """Return the length of a step, given those so far, the squares of their gradients, and the averaged ridge."""
+        if self.eta0 is None:
+            length = reach / np.sqrt(squares) if squares > 0 else 0.0
+        else:
+            length = self.eta0 / np.sqrt(n_steps)
+        return float(min(length, 1 / (ridge * n_steps)) if ridge > 0 else length)
+
+    @classmethod
+    def examples(cls) -> list[StochasticProximal]:
+        return [cls(epochs=60, batch_size=4, random_state=0)]
+
+
+@dataclass
+class ProximalIterate:
+    """Where the descent stands: all that it needs to go on.
+
+    Attributes
+    ----------
+    point, mean : ndarray of shape (n_parameters,)
+        The last point, and the average of all with weights 1, 2, ...
+    n_steps : int
+    squares : float
+        Sum of the squares of the gradients' norms.
+    """
+
+    point: Array
+    mean: Array
+    n_steps: int = 0
+    squares: float = 0.0
+
+    @classmethod
+    def at(cls, parameters: Array) -> ProximalIterate:
+        """Return the beginning of a descent from these parameters."""
+        point = np.array(parameters, dtype=np.float64)
+        return cls(point, point.copy())
+
+    def step(
+        self,
+        view: ProximalSum,
+        solver: StochasticProximal,
+        batch: NDArray[np.intp],
+        weight: float,
+        n_rows: int,
+        reach: float,
+    ) -> None:
+        """Take a step for these rows on the objective over `weight`, the total of `n_rows` rows."""
+        gains = view.weights[batch] * (n_rows / (weight * len(batch)))
+        gradient = view.gradient(batch, gains, self.point)
+        self.n_steps += 1
+        self.squares += float(gradient @ gradient)
+        eta = solver.length(self.n_steps, self.squares, view.ridge / weight, reach)
+        self.point = view.proximal(self.point - eta * gradient, eta / weight)
+        self.mean += (self.point - self.mean) * (2 / (self.n_steps + 1))
+
+
+def typical_norm(entry_sums: Array) -> float:
+    """Return 2 / r, r the quadratic mean of the nonzero entries, 1 where there are none."""
+    squares, entries = entry_sums
+    return float(2 * np.sqrt(entries / squares)) if squares > 0 else 1.0
