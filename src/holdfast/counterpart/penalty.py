@@ -89,7 +89,8 @@ class Lasso(Penalty):
         return 0.0 if self.largest_share(pull) == 1.0 else np.inf
 
     def largest_share(self, pull: Array) -> float:
-        return float(min(1.0, self.absolute / max(np.max(np.abs(pull), initial=0.0), np.finfo(float).tiny)))
+        largest = float(np.max(np.abs(pull), initial=0.0))
+        return 1.0 if largest <= self.absolute else self.absolute / largest
 
     def eased(self, delta: float) -> Penalty:
         return Lasso(self.absolute, delta)
