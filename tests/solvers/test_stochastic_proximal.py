@@ -59,7 +59,7 @@ def test_mean_over_single_rows_is_the_gradient_of_the_averaged_objective(
     moves = []
     for row in range(60):
         iterate = ProximalIterate.at(theta)
-        iterate.step(view, solver, np.array([row]), weights.sum(), 60, 1.0)
+        iterate.step(view, solver, np.array([row]), weights.sum(), 60, solver.pace(view, view.entry_sums()))
         moves.append((theta - iterate.point) / eta)
     gradient = problem.value_and_gradient(theta)[1] / weights.sum()
     assert_allclose(np.mean(moves, axis=0), gradient, rtol=0, atol=1e-6 * np.abs(gradient).max())
@@ -93,7 +93,7 @@ def test_proximal_steps_are_minima_by_brute_force(step, fit_intercept, options, 
         assert end == pytest.approx(sought.x, abs=1e-5)
 
 
-def test_lengths_are_the_shorter_of_the_two_bounds(make_problem, two_classes):
+def test_lengths_are_the_shorter_of_the_two_bounds():
     solver = StochasticProximal()
     assert solver.length(4, 16.0, 0.0, 3.0) == 3.0 / 4.0
     assert solver.length(4, 16.0, 10.0, 3.0) == 1 / 40.0
@@ -204,10 +204,11 @@ def test_unit_of_features_and_weights_does_not_matter(two_classes):
     """Without a penalty: weights scale with 1 / unit of X, and not at all with that of c."""
     X, y = two_classes(60, 3)
     solver = StochasticProximal(3, random_state=0)
-    options = {"penalty": None, "solver": solver, "fit_intercept": False}
+    options = {"penalty": None, "solver": solver}
     one = RobustLinearClassifier(Ball(0.1), **options).fit(X, y)
     far = RobustLinearClassifier(Ball(1e5), **options).fit(1e6 * X, y, sample_weight=np.full(60, 1e3))
     assert_allclose(1e6 * far.coef_, one.coef_, rtol=1e-9)
+    assert_allclose(far.intercept_, one.intercept_, rtol=1e-9)
 
 
 @pytest.mark.parametrize("scales", [[1e-9, 1.0, 1e9], [1e80, 1e-80, 1.0], [0.0, 0.0, 0.0]])

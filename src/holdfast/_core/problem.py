@@ -228,6 +228,7 @@ class ProximalSum:
         :math:`g(\vartheta)`.
     ridge : float
         g less this multiple of :math:`\tfrac12 |w|^2` is convex too, w being all parameters but intercepts.
+    is_intercept : ndarray of shape (n_parameters,), bool
     entry_sums : callable
         Returns the sums over the rows of :math:`c_i |x_i|^2` and of c times the number of nonzeros, shape (2,).
     certify : callable
@@ -238,6 +239,7 @@ class ProximalSum:
     gradient: Callable[[NDArray[np.intp], Array, Array], Array]
     proximal: Callable[[Array, float], Array]
     ridge: float
+    is_intercept: NDArray[np.bool_]
     entry_sums: Callable[[], Array]
     certify: Callable[[Array], tuple[float, float]]
 

@@ -41,4 +41,5 @@ def proximal_sum(problem: MarginScaleProblem) -> ProximalSum:
         proof = certificate(problem, *problem.split(parameters))
         return proof.objective, proof.gap
 
-    return ProximalSum(problem.weights, gradient, proximal, problem.alpha, entry_sums, certify)
+    is_intercept = np.arange(problem.n_parameters) >= problem.rows.n_features
+    return ProximalSum(problem.weights, gradient, proximal, problem.alpha, is_intercept, entry_sums, certify)

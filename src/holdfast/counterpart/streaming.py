@@ -13,7 +13,7 @@ from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.data import rows_of
 from holdfast.solvers import SGD, StochasticProximal
 from holdfast.solvers.stochastic import Iterate
-from holdfast.solvers.stochastic_proximal import ProximalIterate, typical_norm
+from holdfast.solvers.stochastic_proximal import ProximalIterate
 
 
 @dataclass
@@ -158,11 +158,11 @@ class ProximalStream:
         assert view is not None
         solver.check()
         sums = self.entry_sums + view.entry_sums()
-        n_rows, weight, reach = self.n_rows, self.weight, typical_norm(sums)
+        n_rows, weight, pace = self.n_rows, self.weight, solver.pace(view, sums)
         at, mean = (problem.join(theta[:-1], float(theta[-1])) for theta in (self.parameters, self.mean_parameters))
         iterate = ProximalIterate(at, mean.copy(), self.n_steps, self.squares)
         for batch in solver.batches(np.flatnonzero(view.weights > 0)):
             n_rows, weight = n_rows + len(batch), weight + float(view.weights[batch].sum())
-            iterate.step(view, solver, batch, weight, n_rows, reach)
+            iterate.step(view, solver, batch, weight, n_rows, pace)
         end, mean = (np.append(*problem.split(theta)) for theta in (iterate.point, iterate.mean))
         return ProximalStream(end, mean, iterate.n_steps, iterate.squares, n_rows, weight, sums)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ class StochasticProximal(Solver):
     those of the bounds :math:`G^2 / (\lambda' t)` and :math:`B G / \sqrt t` on the excess, G the quadratic mean of
     :math:`|\gamma|`; the smaller length belongs to the smaller bound, so a weak ridge does no harm, and neither does the free
     intercept. B = 1 / r, r the quadratic mean of the nonzero entries of X: weights so long give uncorrelated features scores
-    of about 1.
+    of about 1. The intercept is the weight of a feature that is r for all rows, so that the unit of X does not matter.
 
     The result is the average of all points with weights t. Averages of points with zeros, as l1 gives them, are not sparse:
     use ``average=False`` for zeros. After each epoch the certified gap is evaluated, reported and compared to ``tol``; if it is
@@ -47,7 +47,7 @@ class StochasticProximal(Solver):
     batch_size : int, default=32
         Rows a step; 1 is the published method.
     eta0 : float, default=None
-        Replaces the second length by :math:`\eta_0 / \sqrt t`.
+        Replaces the second length by :math:`\eta_0 / \sqrt t`, for weights and intercept alike.
     average : bool, default=True
         Return the average; otherwise the last point.
     shuffle : bool, default=True
@@ -112,11 +112,11 @@ class StochasticProximal(Solver):
         rng = generator(self.random_state)
         iterate = ProximalIterate.at(start)
         used = np.flatnonzero(view.weights > 0)
-        total, reach = float(view.weights.sum()), typical_norm(view.entry_sums())
+        total, pace = float(view.weights.sum()), self.pace(view, view.entry_sums())
         status, n_iter, best = Status.ROUGH, 0, (np.inf, np.inf, iterate.point)
         for n_iter in range(1, min(self.epochs, max_iter) + 1):
             for batch in self.batches(rng.permutation(used) if self.shuffle else used):
-                iterate.step(view, self, batch, total, len(used), reach)
+                iterate.step(view, self, batch, total, len(used), pace)
             parameters = iterate.mean.copy() if self.average else iterate.point
             objective, gap = view.certify(parameters)
             report(f"stochastic proximal epoch {n_iter}: objective {objective:.10g}, certified gap {gap:.2e}")
@@ -143,6 +143,14 @@ class StochasticProximal(Solver):
         """Return the rows in batches, the last of which may be smaller."""
         return [rows[k : k + self.batch_size] for k in range(0, len(rows), self.batch_size)]
 
+    def pace(self, view: ProximalSum, entry_sums: Array) -> Pace:
+        """Return how far steps are to go, from sums over the rows where it is not stated."""
+        squares, entries = entry_sums
+        if self.eta0 is not None or not squares > 0:
+            return Pace(1.0, np.ones(len(view.is_intercept)))
+        size = float(np.sqrt(squares / entries))
+        return Pace(1 / size, np.where(view.is_intercept, size, 1.0))
+
     def length(self, n_steps: int, squares: float, ridge: float, reach: float) -> float:
         """Return the length of a step, given those so far, the squares of their gradients, and the averaged ridge."""
         if self.eta0 is None:
@@ -156,6 +164,13 @@ class StochasticProximal(Solver):
         return [cls(epochs=60, batch_size=4, random_state=0)]
 
 
+class Pace(NamedTuple):
+    """How far steps go: where the optimum is expected, and in which units parameters are measured for that."""
+
+    reach: float
+    units: Array
+
+
 @dataclass
 class ProximalIterate:
     """Where the descent stands: all that it needs to go on.
@@ -166,7 +181,7 @@ class ProximalIterate:
         The last point, and the average of all with weights 1, 2, ...
     n_steps : int
     squares : float
-        Sum of the squares of the gradients' norms.
+        Sum of the squares of the gradients' norms, in the units of the pace.
     """
 
     point: Array
@@ -187,19 +202,13 @@ class ProximalIterate:
         batch: NDArray[np.intp],
         weight: float,
         n_rows: int,
-        reach: float,
+        pace: Pace,
     ) -> None:
         """Take a step for these rows on the objective over `weight`, the total of `n_rows` rows."""
         gains = view.weights[batch] * (n_rows / (weight * len(batch)))
-        gradient = view.gradient(batch, gains, self.point)
+        gradient = pace.units * view.gradient(batch, gains, self.point)
         self.n_steps += 1
         self.squares += float(gradient @ gradient)
-        eta = solver.length(self.n_steps, self.squares, view.ridge / weight, reach)
-        self.point = view.proximal(self.point - eta * gradient, eta / weight)
+        eta = solver.length(self.n_steps, self.squares, view.ridge / weight, pace.reach)
+        self.point = view.proximal(self.point - eta * pace.units * gradient, eta / weight)
         self.mean += (self.point - self.mean) * (2 / (self.n_steps + 1))
-
-
-def typical_norm(entry_sums: Array) -> float:
-    """Return 1 / r, r the quadratic mean of the nonzero entries, 1 where there are none."""
-    squares, entries = entry_sums
-    return float(np.sqrt(entries / squares)) if squares > 0 else 1.0
