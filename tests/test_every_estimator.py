@@ -3,7 +3,8 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from holdfast import GaussianNoise, GaussianRobustClassifier, GaussianRobustClassifierCV
+from holdfast import Ball, GaussianNoise, GaussianRobustClassifier, GaussianRobustClassifierCV, RobustLinearClassifier
+from holdfast.solvers import StochasticProximal
 
 SETTINGS = [
     GaussianRobustClassifier(),
@@ -15,6 +16,7 @@ SETTINGS = [
     GaussianRobustClassifier(0.5, solver="quasi_newton"),
     GaussianRobustClassifierCV(noises=3, cv=2),
     GaussianRobustClassifierCV(noises=[0.3, 0.1], alphas=[0.1, 1e-3], loss="hinge", cv=2),
+    RobustLinearClassifier(Ball(0.1), solver=StochasticProximal(5)),
 ]
 
 

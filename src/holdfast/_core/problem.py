@@ -247,6 +247,40 @@ class FiniteSum:
 
 
 @dataclass
+class ProximalSum:
+    r"""A weighted sum of losses over rows plus terms of the parameters alone, for steps on batches of rows.
+
+    Minimise :math:`\sum_i c_i f_i(\theta) + g(\theta)`, f and g convex with or without kinks.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n_samples,)
+        c >= 0.
+    gradient : callable
+        From (rows, gains, parameters) to :math:`\sum_i` gains_i :math:`\nabla f_i` over these rows, a subgradient where f has
+        kinks, shape (n_parameters,).
+    proximal : callable
+        From (parameters, step) to the :math:`\vartheta` that minimises :math:`\tfrac12 |\vartheta - \theta|^2 +` step
+        :math:`g(\vartheta)`.
+    ridge : float
+        g less this multiple of :math:`\tfrac12 |w|^2` is convex too, w being all parameters but intercepts.
+    is_intercept : ndarray of shape (n_parameters,), bool
+    entry_sums : callable
+        Returns the sums over the rows of :math:`c_i |x_i|^2` and of c times the number of nonzeros, shape (2,).
+    certify : callable
+        From parameters to (objective, certified relative gap).
+    """
+
+    weights: Array
+    gradient: Callable[[NDArray[np.intp], Array, Array], Array]
+    proximal: Callable[[Array, float], Array]
+    ridge: float
+    is_intercept: NDArray[np.bool_]
+    entry_sums: Callable[[], Array]
+    certify: Callable[[Array], tuple[float, float]]
+
+
+@dataclass
 class IntervalProgram:
     r"""A linear classifier whose features lie in intervals, in saddle form.
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import ConeProgram, IntervalProgram, LinearProgram
+from holdfast._core.problem import ConeProgram, IntervalProgram, LinearProgram, ProximalSum
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
@@ -20,6 +20,7 @@ from holdfast.counterpart.intervals import interval_program, is_interval
 from holdfast.counterpart.linear import WIDEST_METRIC, LinearProblem, View
 from holdfast.counterpart.penalty import Penalty
 from holdfast.counterpart.place import MarginPlace
+from holdfast.counterpart.proximal_sum import proximal_sum
 
 SOME = 0.5
 """Share of rows that bend up to which these are gathered before they are multiplied."""
@@ -171,16 +172,25 @@ class MarginScaleProblem(LinearProblem):
                 return cast(View, cone_program(self, cones)) if is_conic(self, cones) else None
         if kind is IntervalProgram:
             return cast(View, interval_program(self)) if is_interval(self) else None
+        if kind is ProximalSum:
+            return cast(View, proximal_sum(self)) if self.is_plain else None
         return super().view(kind)
 
     def offers(self, kind: type) -> bool:
         if kind is IntervalProgram:
             return is_interval(self)
+        if kind is ProximalSum:
+            return self.is_plain
         return is_conic(self, kind) if kind in (ConeProgram, LinearProgram) else super().offers(kind)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is a sum over rows with the margin 1, nothing tilted."""
+        return self.tilt is None and self.target == 1.0
+
+    @property
     def offers_steps(self) -> bool:
-        return self.tilt is None and self.target == 1.0 and super().offers_steps
+        return self.is_plain and super().offers_steps
 
     def work(self) -> dict[str, Any]:
         n, d = self.rows.n_samples, self.rows.n_features

@@ -51,6 +51,10 @@ class Penalty(ABC):
     def admitted(self, w: Array) -> Array:
         """Return the point of its domain nearest to w."""
 
+    @abstractmethod
+    def proximal(self, w: Array, step: float) -> Array:
+        """Return the v that minimises |v - w|^2 / 2 + step * value(v), easing left aside."""
+
     def longest_step(self, w: Array, move: Array) -> float:
         """Return the largest factor of `move` that stays inside its domain."""
         return np.inf
@@ -85,15 +89,18 @@ class Lasso(Penalty):
         return 0.0 if self.largest_share(pull) == 1.0 else np.inf
 
     def largest_share(self, pull: Array) -> float:
-        share = self.absolute / max(float(np.max(np.abs(pull), initial=0.0)), np.finfo(float).tiny)
+        largest = float(np.max(np.abs(pull), initial=0.0))
         # a few bits less, lest rounding takes the product beyond the edge
-        return 1.0 if share >= 1 else share * (1 - 4 * np.finfo(float).eps)
+        return 1.0 if largest <= self.absolute else self.absolute / largest * (1 - 4 * np.finfo(float).eps)
 
     def eased(self, delta: float) -> Penalty:
         return Lasso(self.absolute, delta)
 
     def admitted(self, w: Array) -> Array:
         return w
+
+    def proximal(self, w: Array, step: float) -> Array:
+        return np.copysign(np.maximum(np.abs(w) - step * self.absolute, 0.0), w)
 
     def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
         return self.box.drawn_in(w, delta, factor)
@@ -143,6 +150,9 @@ class Limits(Penalty):
         # strictly inside where there is a barrier
         edge = self.limit * (1 - 1e-9 if self.delta > 0 else 1.0)
         return np.clip(w, -edge, edge)
+
+    def proximal(self, w: Array, step: float) -> Array:
+        return np.clip(w, -self.limit, self.limit)
 
     def longest_step(self, w: Array, move: Array) -> float:
         if self.delta == 0:

@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import FiniteSum
+from holdfast._core.problem import FiniteSum, ProximalSum
 from holdfast.counterpart.linear import LinearProblem
+from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.data import rows_of
-from holdfast.solvers import SGD
+from holdfast.solvers import SGD, StochasticProximal
 from holdfast.solvers.stochastic import Iterate
+from holdfast.solvers.stochastic_proximal import ProximalIterate
 
 
 @dataclass
@@ -44,8 +46,9 @@ class Stream:
     class_sums: Array
 
     @classmethod
-    def start(cls, n_features: int, n_vectors: int = 1) -> Stream:
+    def start(cls, problem: LinearProblem) -> Stream:
         """Return the beginning, w = 0."""
+        n_features, n_vectors = problem.rows.n_features, problem.n_vectors
         shape, n_classes = (n_vectors, n_features), max(2, n_vectors)
         return cls(
             weights=np.zeros(shape),
@@ -100,3 +103,66 @@ class Stream:
             return np.inf
         means = rows_of(self.class_sums / self.class_weights[:, None])
         return problem.of_classes(means, self.class_weights).known_norm_bound()
+
+
+@dataclass
+class ProximalStream:
+    """Where a proximal descent over parts of the rows stands: arrays and numbers, all that it needs to go on.
+
+    Attributes
+    ----------
+    parameters, mean_parameters : ndarray of shape (n_features + 1,)
+        The point and its average, the intercept last.
+    n_steps : int
+    squares : float
+        Sum of the squares of the gradients' norms.
+    n_rows : int
+        Rows so far, those of weight 0 left out.
+    weight : float
+        Their total weight.
+    entry_sums : ndarray of shape (2,)
+        Sums over the rows so far, as of ``ProximalSum.entry_sums``.
+    """
+
+    parameters: Array
+    mean_parameters: Array
+    n_steps: int
+    squares: float
+    n_rows: int
+    weight: float
+    entry_sums: Array
+
+    @classmethod
+    def start(cls, problem: MarginScaleProblem) -> ProximalStream:
+        """Return the beginning, w = 0."""
+        size = problem.rows.n_features + 1
+        return cls(np.zeros(size), np.zeros(size), 0, 0.0, 0, 0.0, np.zeros(2))
+
+    @property
+    def point(self) -> tuple[Array, Array]:
+        """Weights and intercepts after the last step."""
+        return self.parameters[None, :-1], self.parameters[-1:]
+
+    @property
+    def mean_point(self) -> tuple[Array, Array]:
+        """Their average over the steps."""
+        return self.mean_parameters[None, :-1], self.mean_parameters[-1:]
+
+    def advanced(self, problem: MarginScaleProblem, solver: StochasticProximal) -> ProximalStream:
+        """Return the stream after one pass over the rows of `problem`, in their order.
+
+        A step is one on the averaged objective of all rows up to the end of its batch. What the solver does not state is
+        estimated anew from all rows so far.
+        """
+        view = problem.view(ProximalSum)
+        assert view is not None
+        solver.check()
+        sums = self.entry_sums + view.entry_sums()
+        n_rows, weight, pace = self.n_rows, self.weight, solver.pace(view, sums)
+        at, mean = (problem.join(theta[:-1], float(theta[-1])) for theta in (self.parameters, self.mean_parameters))
+        iterate = ProximalIterate(at, mean.copy(), self.n_steps, self.squares)
+        for batch in solver.batches(np.flatnonzero(view.weights > 0)):
+            n_rows, weight = n_rows + len(batch), weight + float(view.weights[batch].sum())
+            iterate.step(view, solver, batch, weight, n_rows, pace)
+        end, mean = (np.append(*problem.split(theta)) for theta in (iterate.point, iterate.mean))
+        return ProximalStream(end, mean, iterate.n_steps, iterate.squares, n_rows, weight, sums)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import ConeProgram, Curved, FiniteSum
+from holdfast._core.problem import ConeProgram, Curved, FiniteSum, ProximalSum
 from holdfast._core.rows import Span
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, Solver, silent
@@ -62,7 +62,7 @@ def train(
 ) -> tuple[Solution, Certificate]:
     """Return a solution and what is proved about it; its status is SOLVED only if the certified gap is within `tol`."""
     chosen = None if solver is None else pick(problem, solver).seeded(random_state)
-    if chosen is not None and FiniteSum in chosen.needs:
+    if chosen is not None and not {FiniteSum, ProximalSum}.isdisjoint(chosen.needs):
         # it visits the rows as they are given, and nobody improves on what it finds
         begin = np.zeros(problem.n_parameters) if start is None else start
         found = chosen.minimise(problem, begin, tol=tol, max_iter=max_iter, report=report)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import combinations
 from typing import Any, Self, cast
 
@@ -20,7 +19,6 @@ from holdfast._core.loss import Array, Loss
 from holdfast._core.parameters import resolve
 from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
-from holdfast._core.version import __version__
 from holdfast.counterpart import (
     Certificate,
     MarginScaleProblem,
@@ -31,18 +29,16 @@ from holdfast.counterpart import (
 )
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import with_callbacks
+from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
 from holdfast.estimators.inputs import (
     class_codes,
-    known_codes,
     number,
     one_blas_thread,
-    part_weights,
     row_weights,
-    stated_classes,
 )
-from holdfast.estimators.linear import LinearClassifier, check_columns, predicted_codes
+from holdfast.estimators.linear import check_columns, predicted_codes
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
-from holdfast.solvers import SGD, pick
+from holdfast.solvers import SGD
 from holdfast.uncertainty import GaussianNoise
 
 LOSSES: dict[str, type[Loss]] = {
@@ -65,23 +61,7 @@ def _is_proper(estimator: GaussianRobustClassifier) -> bool:
     return True
 
 
-def _is_incremental(estimator: GaussianRobustClassifier) -> bool:
-    if not estimator._takes_streams:
-        raise AttributeError(f"{type(estimator).__name__} has no partial_fit: cross-validation needs all rows at once.")
-    if isinstance(estimator.class_weight, str):
-        raise AttributeError(
-            f"{NAME}(class_weight={estimator.class_weight!r}) has no partial_fit: it does not know the weights of classes "
-            "in rows to come. Give a dict from class to weight, or sample_weight."
-        )
-    if not (estimator.solver in (None, SGD.name) or isinstance(estimator.solver, SGD)):
-        raise AttributeError(
-            f"{NAME}(solver={estimator.solver!r}) has no partial_fit: a batch solver needs all rows at once. "
-            "Give solver=None, 'sgd' or SGD(...), or call fit."
-        )
-    return True
-
-
-class GaussianRobustClassifier(LinearClassifier):
+class GaussianRobustClassifier(IncrementalClassifier):
     r"""Linear classifier trained for the loss that Gaussian noise on the features makes it expect.
 
     Minimises over w and b
@@ -202,8 +182,7 @@ class GaussianRobustClassifier(LinearClassifier):
     array([0.05, 0.02, 0.01, 0.24])
     """
 
-    stream_: list[dict[str, Any]]
-    _takes_streams = True
+    _steps, _stream = SGD, Stream
 
     def __init__(
         self,
@@ -255,12 +234,11 @@ class GaussianRobustClassifier(LinearClassifier):
         self.row_noise_ = any(value is not None for value in (X_std, X_cov, X_factor))
         fits, finished = self._trained(problems, X, y)
         self._unpack(problems, fits)
-        self.__dict__.pop("stream_", None)
         self._warn(problems)
         finished()
         return self
 
-    @available_if(_is_incremental)
+    @available_if(is_incremental)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, X_std: Any = None) -> Self:
         """Take one stochastic step for each of these rows, in their order, going on where the last call ended.
 
@@ -281,39 +259,13 @@ class GaussianRobustClassifier(LinearClassifier):
         X_std : array-like of shape (n_samples, n_features), default=None
             Standard deviation of each entry's own, independent error; in all calls or in none.
         """
-        loss, going_on = self._loss(), hasattr(self, "stream_")
+        loss = self._loss()
         alpha = number(self._alpha(loss), f"{NAME}(alpha")
-        if going_on and self.row_noise_ != (X_std is not None):
-            raise ValueError(
-                f"{NAME}.partial_fit: earlier calls were {'with' if self.row_noise_ else 'without'} X_std. "
-                "Give it in all calls or in none (zeros for exact rows)."
-            )
-        fresh = classes is not None or not hasattr(self, "classes_")
-        known = stated_classes(classes, NAME) if fresh else self.classes_
-        if going_on and not np.array_equal(known, self.classes_):
-            raise ValueError(
-                f"{NAME}.partial_fit(classes={known.tolist()!r}): earlier calls had {self.classes_.tolist()!r}. Leave it out."
-            )
-        check_columns(X, {"X_std": X_std})
-        options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": not going_on}
-        X, y = validate_data(self, X, y, **options)
-        codes = known_codes(y, known, NAME)
-        weights = part_weights(sample_weight, self.class_weight, X, codes, known, NAME)
-        bound = self._bound(loss, X, {"X_std": X_std})
-        problems = self._made(X, codes, weights, loss, bound, alpha, len(known))
-        solver: SGD = SGD() if self.solver in (None, SGD.name) else self.solver
-        pick(problems[0], solver)
-        states = self.stream_ if going_on else [asdict(Stream.start(X.shape[1], p.n_vectors)) for p in problems]
-        streams = [Stream(**state).advanced(p, solver) for state, p in zip(states, problems, strict=True)]
-        self.classes_, self.stream_, self.row_noise_ = known, [asdict(stream) for stream in streams], X_std is not None
-        points = [s.mean_point if solver.average else s.point for s in streams]
-        coef, intercept = (np.concatenate(part) for part in zip(*points, strict=True))
-        self._set_coefficients(coef, intercept, joint=len(problems) < len(coef))
-        self.objective_, self.lower_bound_, self.gap_, self.norm_bound_ = np.nan, -np.inf, np.inf, np.inf
-        self.collapsed_, self.collapsed_pairs_, self.n_iter_ = False, known[np.zeros((0, 2), dtype=np.intp)], 1
-        self.solution_ = Solution(coef.ravel(), Status.STREAMED, np.nan, 1, solver.name).summary()
-        self.__dict__.pop("dual_coef_", None)
-        self.holdfast_version_ = __version__
+        metadata, before = {"X_std": X_std}, getattr(self, "row_noise_", None)
+        X, codes, weights, known = self._part(X, y, classes, sample_weight, metadata, before)
+        problems = self._made(X, codes, weights, loss, self._bound(loss, X, metadata), alpha, len(known))
+        self._advance(problems, known)
+        self.row_noise_, self.collapsed_pairs_ = X_std is not None, known[np.zeros((0, 2), dtype=np.intp)]
         return self
 
     def _problems(

@@ -19,12 +19,14 @@ from holdfast._core.loss import Array, Loss
 from holdfast._core.parameters import resolve
 from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
-from holdfast.counterpart import Certificate, Lasso, Limits, MarginScaleProblem, PushedProblem
+from holdfast.counterpart import Certificate, Lasso, Limits, MarginScaleProblem, ProximalStream, PushedProblem
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import with_callbacks
+from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
 from holdfast.estimators.inputs import class_codes, number, row_weights
-from holdfast.estimators.linear import LinearClassifier, check_columns, predicted_codes
+from holdfast.estimators.linear import check_columns, predicted_codes
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
+from holdfast.solvers import StochasticProximal
 from holdfast.uncertainty import Ball
 
 LOSSES: dict[str, type[Loss]] = {
@@ -48,7 +50,7 @@ def _is_proper(estimator: RobustLinearClassifier) -> bool:
     return True
 
 
-class RobustLinearClassifier(LinearClassifier):
+class RobustLinearClassifier(IncrementalClassifier):
     r"""Linear classifier trained for the worst rows that the uncertainty of the data admits.
 
     Each row i is known up to a set: it is x_i + d for some d in :math:`S_i`. With the support function
@@ -100,6 +102,7 @@ class RobustLinearClassifier(LinearClassifier):
         Factors on the weights of the classes.
     solver : str or Solver, default=None
         "interior_point", "semismooth", "newton", "quasi_newton", "newton_cg", "clarabel" or "highs"; None picks one.
+        "stochastic_proximal" or :class:`StochasticProximal` is the stochastic descent of Couellan & Jan: rough, and never picked.
     tol : float, default=1e-6
         Largest certified relative gap to accept.
     max_iter : int, default=1000
@@ -132,6 +135,8 @@ class RobustLinearClassifier(LinearClassifier):
     n_iter_ : int
     solution_ : dict
         How the solver ended: status, advice, solver, n_iter, objective, lower_bound.
+    stream_ : list of dict
+        Where `partial_fit` stands; only after it.
     row_uncertainty_ : bool
         Whether the sets were stated row by row in fit; `certify` then asks for them too.
     holdfast_version_ : str
@@ -157,6 +162,8 @@ class RobustLinearClassifier(LinearClassifier):
     >>> bool(model.certify(X, X_std=0.5 * S).mean() > 0.8)
     True
     """
+
+    _steps, _stream = StochasticProximal, ProximalStream
 
     def __init__(
         self,
@@ -234,18 +241,71 @@ class RobustLinearClassifier(LinearClassifier):
         finished()
         return self
 
+    @available_if(is_incremental)
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        X_std: Any = None,
+        X_cov: Any = None,
+        X_factor: Any = None,
+        X_lower: Any = None,
+        X_upper: Any = None,
+        X_radius: Any = None,
+    ) -> Self:
+        """Take one pass of stochastic proximal steps over these rows, in their order, going on where the last call ended.
+
+        The coefficients are the average over the steps so far; see :class:`StochasticProximal`. A batch never spans two
+        calls: with ``solver=StochasticProximal(eta0=...)``, parts that hold multiples of ``batch_size`` rows of positive weight
+        (the last one may be shorter) give what one call on all rows gives, and without a penalty and with equal weights what
+        ``fit`` gives with ``epochs=1, shuffle=False``. A step that is not stated is estimated at each call from all rows so
+        far. Nothing is proved: ``gap_`` is inf, ``objective_`` nan. `fit` starts afresh, and so does the first `partial_fit`
+        after it.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        classes : array-like of shape (n_classes,), default=None
+            All classes; needed at the first call, unless there was a `fit`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Relative to the mean weight so far: twice as much makes a row's share of a step twice as long. The penalty's share
+            of a step is over the total weight so far.
+        X_std, X_cov, X_factor, X_lower, X_upper, X_radius : array-like, default=None
+            The sets of these rows as in `fit`; in all calls or in none.
+        """
+        metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
+        self._check_settings()
+        before = getattr(self, "row_uncertainty_", None)
+        X, codes, weights, known = self._part(X, y, classes, sample_weight, metadata, before)
+        self._advance(self._made(X, codes, weights, metadata, len(known)), known)
+        self.row_uncertainty_ = any(value is not None for value in metadata.values())
+        return self
+
     def _problems(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> list[MarginScaleProblem]:
         """Return the problem that `fit` has to solve, or one a class, all input having been checked."""
-        if self.ambiguity is not None:
-            raise ValueError(f"{NAME}(ambiguity={self.ambiguity!r}): no ambiguity of labels is known. Leave it None.")
-        loss, options = self._loss(), self._penalty()
-        kappa = self._kappa()
+        self._check_settings()
         check_columns(X, metadata)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         self.classes_, codes = class_codes(y, type(self).__name__)
         weights = row_weights(sample_weight, self.class_weight, X, codes, self.classes_, type(self).__name__)
+        return self._made(X, codes, weights, metadata, len(self.classes_))
+
+    def _check_settings(self) -> None:
+        """Raise if a setting makes no sense, before rows are looked at."""
+        if self.ambiguity is not None:
+            raise ValueError(f"{NAME}(ambiguity={self.ambiguity!r}): no ambiguity of labels is known. Leave it None.")
+        self._loss(), self._penalty(), self._kappa()
+
+    def _made(
+        self, X: Any, codes: NDArray[np.intp], weights: Array, metadata: Mapping[str, Any], n_classes: int
+    ) -> list[MarginScaleProblem]:
+        """Return one problem a class, or one for two."""
+        loss, options, kappa = self._loss(), self._penalty(), self._kappa()
         worst, cloud = self._bound(X, metadata)
-        rows, positives = rows_of(X), [1] if len(self.classes_) == 2 else range(len(self.classes_))
+        rows, positives = rows_of(X), [1] if n_classes == 2 else range(n_classes)
         problems = []
         for k in positives:
             signs = np.where(codes == k, 1.0, -1.0)

@@ -10,3 +10,4 @@ from holdfast.solvers.selection import pick as pick
 from holdfast.solvers.selection import solve as solve
 from holdfast.solvers.semismooth import Semismooth as Semismooth
 from holdfast.solvers.stochastic import SGD as SGD
+from holdfast.solvers.stochastic_proximal import StochasticProximal as StochasticProximal

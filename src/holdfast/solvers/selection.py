@@ -19,9 +19,11 @@ from holdfast.solvers.newton_cg import NewtonCG
 from holdfast.solvers.quasi_newton import QuasiNewton
 from holdfast.solvers.semismooth import Semismooth
 from holdfast.solvers.stochastic import SGD
+from holdfast.solvers.stochastic_proximal import StochasticProximal
 
 BUILT_IN: dict[str, type[Solver]] = {
-    cls.name: cls for cls in (Newton, QuasiNewton, NewtonCG, Semismooth, InteriorPoint, Clarabel, Highs, SGD)
+    cls.name: cls
+    for cls in (Newton, QuasiNewton, NewtonCG, Semismooth, InteriorPoint, Clarabel, Highs, SGD, StochasticProximal)
 }
 
 

@@ -107,7 +107,7 @@ class SGD(Solver):
         view = problem.view(FiniteSum)
         assert view is not None
         self.check(view.n_vectors)
-        rng = _generator(self.random_state)
+        rng = generator(self.random_state)
         iterate = Iterate.at(start, view)
         used = np.flatnonzero(view.weights > 0)
         total = float(view.weights.sum())
@@ -238,6 +238,6 @@ def _interpreted(loss: Elementwise) -> Any:
     return kernel
 
 
-def _generator(random_state: Any) -> Any:
+def generator(random_state: Any) -> Any:
     """Return a generator of permutations: the one given, or a new one of this seed."""
     return random_state if hasattr(random_state, "permutation") else np.random.default_rng(random_state)
