@@ -19,7 +19,6 @@ from holdfast._core.loss import Array, Loss
 from holdfast._core.parameters import resolve
 from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
-from holdfast._core.version import __version__
 from holdfast.counterpart import (
     Certificate,
     MarginScaleProblem,
@@ -39,7 +38,7 @@ from holdfast.estimators.inputs import (
 )
 from holdfast.estimators.linear import check_columns, predicted_codes
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
-from holdfast.solvers import SGD, pick
+from holdfast.solvers import SGD
 from holdfast.uncertainty import GaussianNoise
 
 LOSSES: dict[str, type[Loss]] = {

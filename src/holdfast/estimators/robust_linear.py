@@ -100,7 +100,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         Factors on the weights of the classes.
     solver : str or Solver, default=None
         "interior_point", "semismooth", "newton", "quasi_newton", "newton_cg", "clarabel" or "highs"; None picks by kind and size.
-        "stochastic_proximal" or :class:`StochasticProximal` is the stochastic descent of Couellan & Jan: rough, and never picked.
+        "stochastic_proximal" or :class:`StochasticProximal` is the stochastic descent of Couellan & Jan: rough, never picked.
     tol : float, default=1e-6
         Largest certified relative gap to accept.
     max_iter : int, default=1000
