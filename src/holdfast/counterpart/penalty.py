@@ -23,6 +23,9 @@ class Penalty(ABC):
     limit = np.inf
     """What no weight may exceed in size."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.absolute or self.limit:g})"
+
     @abstractmethod
     def value(self, w: Array) -> float:
         """Return the penalty, inf outside its domain."""

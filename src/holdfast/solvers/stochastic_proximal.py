@@ -36,9 +36,11 @@ class StochasticProximal(Solver):
     The result is the average of all points with weights t. Averages of points with zeros, as l1 gives them, are not sparse:
     use ``average=False`` for zeros. After each epoch the certified gap is evaluated, reported and compared to ``tol``; if it is
     never within that, the epoch with the lowest objective is returned. On features that are centred and of similar scale that
-    is within some 1e-2 of the optimum, 1e-3 with more epochs, and where losses have kinks the gap that can be proved there is
-    far larger: for a certified 1e-6 use the batch solvers. An epoch costs O(nonzeros + d n / m) and what the sets of all rows
-    cost, in n / m calls of NumPy functions; sparse rows stay sparse, so large batches suit many features.
+    is within some 1e-2 of the optimum, 1e-3 with more epochs; on strongly correlated ones such as pixels within some 1e-1.
+    Where losses have kinks the gap that can be proved there is far larger: for a certified 1e-6 use the batch solvers.
+
+    An epoch costs O(nonzeros + d n / m) and what the sets of all rows cost, in n / m calls of NumPy functions; sparse rows stay
+    sparse, so large batches suit many features.
 
     Parameters
     ----------
