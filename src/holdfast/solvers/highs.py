@@ -29,8 +29,8 @@ class Highs(Solver):
     --------
     >>> from holdfast import Box, RobustLinearClassifier
     >>> model = RobustLinearClassifier(Box(0.1), penalty="l1", solver=Highs())
-    >>> model.fit([[0.0, 1.0], [2.0, 1.0]], [0, 1]).coef_.round(6)
-    array([[0.5, 0. ]])
+    >>> model.fit([[0.0, 1.0], [2.0, 1.0]], [0, 1]).coef_.round(2) + 0.0
+    array([[1.11, 0.  ]])
     """
 
     name = "highs"
