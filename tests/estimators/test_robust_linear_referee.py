@@ -86,7 +86,12 @@ def _optimum(X, y, weights, loss, support, kappa, penalty, alpha, fit_intercept)
     problem = cp.Problem(cp.Minimize(total), conditions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # cvxpy remarks on its own power cones
-        return problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
+        for accuracy in (1e-9, 1e-8, 1e-7):  # the best that it can do
+            try:
+                return problem.solve(solver=cp.CLARABEL, tol_gap_abs=accuracy, tol_gap_rel=accuracy, tol_feas=accuracy)
+            except cp.SolverError:
+                continue
+    raise AssertionError("The conic solver fails at every accuracy.")
 
 
 def _check(draw, name, seed):
