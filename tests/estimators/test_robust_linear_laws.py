@@ -241,19 +241,19 @@ def test_without_uncertainty_it_is_scikit_learns_classifier(alpha):
     assert_allclose(svm.coef_, SVC(kernel="linear", C=1 / alpha, tol=1e-9).fit(X, y).coef_, atol=1e-5)
     logistic = _fit(RobustLinearClassifier(None, loss="logistic", **options), X, y)
     other = LogisticRegression(C=1 / alpha, solver="newton-cholesky", tol=1e-12).fit(X, y)
-    assert_allclose(logistic.coef_, other.coef_, atol=1e-5)
-    assert_allclose(logistic.intercept_, other.intercept_, atol=1e-5)
+    assert_allclose(logistic.coef_, other.coef_, rtol=1e-5, atol=1e-5)
+    assert_allclose(logistic.intercept_, other.intercept_, rtol=1e-5, atol=1e-5)
     # LinearSVC penalises the intercept, so both go without; its loss is 1/2 |w|^2 + C sum (1 - m)_+^2
     square = _fit(RobustLinearClassifier(None, loss="squared_hinge", fit_intercept=False, **options), X, y)
     other = LinearSVC(C=1 / alpha, fit_intercept=False, tol=1e-10, max_iter=100000).fit(X, y)
-    assert_allclose(square.coef_, other.coef_, atol=1e-5)
+    assert_allclose(square.coef_, other.coef_, rtol=1e-5, atol=1e-5)
     sparse_model = _fit(
         RobustLinearClassifier(None, loss="logistic", penalty="l1", fit_intercept=False, **options), X, y
     )
     other = LogisticRegression(
         l1_ratio=1.0, C=1 / alpha, solver="liblinear", fit_intercept=False, tol=1e-10, max_iter=10000
     ).fit(X, y)
-    assert_allclose(sparse_model.coef_, other.coef_, atol=1e-5)
+    assert_allclose(sparse_model.coef_, other.coef_, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow
