@@ -145,7 +145,8 @@ def name(request):
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_no_guess_proves_more_than_the_optimum_and_a_fit_proves_all_but_a_millionth(name, loss, draw_classes):
-    for number, penalty in enumerate(PENALTIES):
+    # two of the four penalties for each, every pair of a set and a penalty with two of the losses
+    for number, penalty in list(enumerate(PENALTIES))[(list(LOSSES).index(loss) + SETS.index(name)) % 2 :: 2]:
         seed = 100 * list(LOSSES).index(loss) + 11 * SETS.index(name) + number
         _check(draw_classes, name, loss, penalty, (0.0, 0.4, 1.0)[seed % 3], bool(seed % 2), seed)
 

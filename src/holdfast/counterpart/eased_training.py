@@ -88,6 +88,8 @@ class EasedTraining:
         proof = self._proof(found)
         self.report(f"certified gap {proof.gap:.2e}")
         self.n_iter = found.n_iter
+        if proof.gap <= self.tol:
+            found, proof = self._flattened(found, proof)
         if self.fine > PROVED and proof.gap > PROVED and self._is_flat(found.parameters):
             self.fine = PROVED
             return self._taken_whole()
@@ -206,14 +208,25 @@ class EasedTraining:
         if not np.array_equal(tidy, theta):
             self._note(tidy, problem.value_and_gradient(tidy)[0], slack=0.1 * self.fine)
         if delta < FIRST and float(np.median(problem.bound.support(w))) <= VANISHING * delta:
-            near = problem.eased(delta)
-            b = (
-                best_intercept(near, np.zeros_like(w), np.zeros(problem.rows.n_samples), np.zeros(()), b)
-                if problem.fit_intercept
-                else 0.0
-            )
-            flat = problem.join(np.zeros_like(w), b)
+            flat = self._flat(b, delta)
             self._note(flat, problem.value_and_gradient(flat)[0], slack=ROUNDING)
+
+    def _flat(self, b: float, delta: float) -> Array:
+        """Return w = 0 with the best intercept of the problem eased by `delta`."""
+        problem, w = self.problem, np.zeros(self.problem.rows.n_features)
+        if problem.fit_intercept:
+            b = best_intercept(problem.eased(delta), w, np.zeros(problem.rows.n_samples), np.zeros(()), b)
+        return problem.join(w, b)
+
+    def _flattened(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
+        """Return w = 0 where it is as good as what was found, and proved by the same dual weights; else that."""
+        flat = self._flat(self.problem.split(found.parameters)[1], 0.01 * self.fine)
+        slack = 0.1 * self.fine * max(proof.objective, self.problem.floor)
+        if self.problem.value_and_gradient(flat)[0] > proof.objective + slack:
+            return found, proof
+        tidy = replace(found, parameters=flat)
+        again = self._proof(tidy)
+        return (tidy, again) if again.gap <= self.tol else (found, proof)
 
     def _note(self, parameters: Array, objective: float, slack: float = 0.0) -> None:
         if objective < self.lowest or objective <= self.lowest + slack * max(self.lowest, self.problem.floor):

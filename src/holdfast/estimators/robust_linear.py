@@ -369,17 +369,21 @@ class RobustLinearClassifier(IncrementalClassifier):
         self, problems: Sequence[MarginScaleProblem], fits: Sequence[tuple[Solution, Certificate]]
     ) -> None:
         """Raise if some problem has no minimum: a loss that never vanishes, no penalty, and rows that can be separated."""
+        loss, kappa = self._loss(), self._kappa()
         for problem, (found, _) in zip(problems, fits, strict=True):
-            if problem.loss.reaches_zero or problem.alpha > 0 or problem.penalty is not None:
+            if loss.reaches_zero or problem.alpha > 0 or problem.penalty is not None:
                 continue
             w, b = problem.split(found.parameters)
-            clear = problem.signs * (problem.rows.dot(w) + b) > problem.bound.support(w)
-            if self.kappa == 1 and np.all(clear[problem.weights > 0]):
+            t, pushed = problem.bound.support(w), problem.push_of(w)
+            # noise that is averaged over costs more and more as weights grow, and so does what is outside of the loss
+            grows = (1 - kappa) * (t + pushed) if problem.loss.is_worst_case else t + (1 - kappa) * pushed
+            clear = (problem.signs * (problem.rows.dot(w) + b) > t + pushed) & (grows == 0)
+            if np.all(clear[problem.weights > 0]):
                 raise ValueError(
-                    f"{NAME}(loss={self.loss!r}, penalty=None, kappa=1): at this uncertainty the training rows can be "
-                    "separated whatever happens, so the loss falls towards 0 as the weights grow, and there is no best model. "
-                    "Use a penalty (penalty='l2'), kappa < 1, loss='hinge', or a larger radius (separability_radius says "
-                    "which)."
+                    f"{NAME}(loss={self.loss!r}, penalty=None, kappa={self.kappa!r}): at this uncertainty the training rows "
+                    "can be separated whatever happens, so the loss falls towards 0 as the weights grow, and there is no best "
+                    "model. Use a penalty (penalty='l2'), kappa < 1 with some uncertainty, loss='hinge', or a larger radius "
+                    "(separability_radius says which)."
                 )
 
     def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
