@@ -322,6 +322,8 @@ class GaussianRobustClassifier(IncrementalClassifier):
         loss = resolve(self.loss, LOSSES, f"{NAME}(loss=%s)")
         if not isinstance(loss, Loss):
             raise ValueError(f"{NAME}(loss={loss!r}): give one of {', '.join(map(repr, LOSSES))}, or a holdfast loss.")
+        if loss.is_worst_case:
+            raise ValueError(f"{NAME}(loss={loss!r}): a loss at worst points goes with RobustLinearClassifier.")
         return loss
 
     def _alpha(self, loss: Loss) -> Any:
