@@ -352,3 +352,11 @@ def test_mixture_says_of_itself_what_its_loss_says(mixed, rng):
     t = rng.uniform(0.1, 3, 50)
     far = np.full(50, -100.0)
     assert_allclose(mixture.value(far, t), 0.6 * t, rtol=1e-12)
+
+
+def test_mixture_bends_as_its_loss_does_with_the_share_of_the_scale(mixed, points):
+    u, t = points
+    mixture = Mixture(mixed, 0.4)
+    assert np.any(mixture.curvature(u, t)[2] > 0) or not mixed.is_smooth
+    test_slopes_are_derivatives_of_the_value(mixture, points)
+    test_curvature_is_the_derivative_of_the_slopes(mixture, points)
