@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import minimize
 
 from holdfast import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox, RobustLinearClassifier
 from holdfast._core.solution import DualGuess
@@ -162,3 +163,19 @@ def test_no_noise_leaves_the_worst_case_and_no_set_leaves_the_average(plain, two
         for sets in (GaussianNoise(0.3) + Ball(0.0), GaussianNoise(0.3))
     )
     assert both.objective_ == pytest.approx(alone.objective_, rel=3e-6)
+
+
+@pytest.mark.parametrize("separation", [0.7, 3.0])
+def test_without_any_penalty_the_optimum_is_that_of_a_general_optimiser(plain, separation, draw_classes):
+    X, y = draw_classes(np.random.default_rng(8), 30, 3, separation=separation, offset=0.0)
+    problem = PushedProblem(
+        rows_of(X),
+        y,
+        np.ones(30),
+        plain[0].averaged(),
+        GaussianNoise(0.1).at(X, {}),
+        push=Ball(0.1).at(X, {}),
+    )
+    found, _ = train(problem, tol=1e-6, max_iter=1000)
+    best = minimize(problem.value_and_gradient, np.array([0.1, 0.1, 0.1, 0.0]), jac=True, method="BFGS", tol=1e-9)
+    assert problem.value_and_gradient(found.parameters)[0] <= best.fun * (1 + 1e-5) + 1e-9

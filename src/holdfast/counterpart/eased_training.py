@@ -121,7 +121,8 @@ class EasedTraining:
     def follow(self, start: Array | None) -> None:
         """Follow the path until the gap is within `tol` or nothing is to be gained."""
         problem, trained = self.problem, self._trained_for
-        has_kinks = not (problem.loss.is_smooth and problem.bound.is_smooth and problem.penalty is None)
+        is_plain = problem.penalty is None and problem.push is None
+        has_kinks = not (is_plain and problem.loss.is_smooth and problem.bound.is_smooth)
         delta = (FIRST if has_kinks else FIRST_SMOOTH) if start is None else FIRST_WARM
         theta = self._admitted(np.zeros(problem.n_parameters) if start is None else start)
         last, shrink, goal, care = delta, SHRINK, ROUGH * delta, 1.0
