@@ -42,7 +42,7 @@ class CommonCloud(CommonSet):
 
     def __init__(self, factor: Array):
         self.factor = np.asarray(factor, dtype=np.float64)
-        self.is_isotropic = self.factor.ndim == 0
+        self.is_isotropic, self.is_aligned = self.factor.ndim == 0, self.factor.ndim < 2
 
     def root(self, w: Array) -> Array:
         """Return F'w, whose norm is the support."""

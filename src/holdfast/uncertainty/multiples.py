@@ -23,6 +23,7 @@ class Multiples(BoundSet):
         self.slack = np.broadcast_to(np.asarray(slack, dtype=np.float64), factors.shape)
         self.is_isotropic, self.is_conic, self.is_smooth = base.is_isotropic, base.is_conic, base.is_smooth
         self.is_symmetric, self.is_sublinear = base.is_symmetric, base.is_sublinear
+        self.has_gauge, self.is_aligned = base.has_gauge, base.is_aligned
 
     @property
     def _largest(self) -> float:

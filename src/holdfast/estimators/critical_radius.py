@@ -1,0 +1,91 @@
+"""Sizes of sets at which something happens: from where on nothing is learned, and up to where rows can be separated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast._core.loss import Loss
+from holdfast._core.uncertainty import UncertaintySet
+from holdfast.counterpart import MarginScaleProblem, critical_size
+from holdfast.estimators.inputs import one_blas_thread
+from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier
+from holdfast.uncertainty import Ball
+
+
+def critical_radius(
+    X: Any,
+    y: Any,
+    uncertainty: UncertaintySet | None = None,
+    *,
+    loss: str | Loss = "hinge",
+    penalty: str | None = "l2",
+    alpha: float = 1.0,
+    kappa: float = 1.0,
+    fit_intercept: bool = True,
+    class_weight: Any = None,
+    sample_weight: Any = None,
+    **metadata: Any,
+) -> float:
+    r"""Return the size of the sets from which on :class:`RobustLinearClassifier` collapses to w = 0.
+
+    Where the losses' slopes at w = 0 are known, as for all smooth losses and for the hinge with classes of equal weight, it
+    is :math:`\min\{k : \sum_i c_i a_i y_i x_i \in k \sum_i c_i (\kappa a_i + 1 - \kappa) S_i\}`: with two classes of equal
+    weight and the hinge, :math:`\frac12 |\mu_+ - \mu_-|` for a common `Ball` and
+    :math:`\max_j |\sum_i y_i x_{ij}| / \sum_i s_{ij}` for a `Box`. Otherwise the smallest over all slopes is enclosed by
+    certified fits. A ridge or a box on the weights do not change it; what an l1 penalty takes is deducted first.
+
+    Parameters
+    ----------
+    X, y, loss, penalty, alpha, kappa, fit_intercept, class_weight, sample_weight
+        As for :class:`RobustLinearClassifier` and its `fit`. Two classes.
+    uncertainty : UncertaintySet, default=None
+        The shape of the sets; None means ``Ball(1.0)``.
+    **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+        The rows' own sets, as in `fit`.
+
+    Returns
+    -------
+    float
+        The smallest factor of `uncertainty` (with the default: the smallest radius) at which w = 0 is optimal, to a relative
+        accuracy of 1e-6. inf if that never happens, 0 if it always does.
+
+    Examples
+    --------
+    >>> from holdfast import Box
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = X / X.std(axis=0)
+    >>> round(critical_radius(X, y, class_weight="balanced"), 3)
+    3.173
+    >>> round(critical_radius(X, y, Box(), loss="logistic"), 3)
+    0.821
+    """
+    model = RobustLinearClassifier(
+        Ball(1.0) if uncertainty is None else uncertainty,
+        loss=loss,
+        penalty=penalty,
+        alpha=alpha,
+        kappa=kappa,
+        fit_intercept=fit_intercept,
+        class_weight=class_weight,
+    )
+    problem = _problem_of_two_classes("critical_radius", model, X, y, sample_weight, metadata)
+    if problem.push is not None:
+        raise ValueError(
+            f"critical_radius(..., uncertainty={uncertainty!r}): not known for the sum of a noise and a set. Ask for one of them."
+        )
+    with one_blas_thread:
+        return critical_size(problem)
+
+
+def _problem_of_two_classes(
+    name: str, model: RobustLinearClassifier, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]
+) -> MarginScaleProblem:
+    if unknown := sorted(set(metadata) - set(METADATA)):
+        raise TypeError(f"{name}: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}.")
+    problems = model._problems(X, y, sample_weight, metadata)
+    if len(problems) > 1:
+        raise ValueError(
+            f"{name}(X, y): y has {len(problems)} classes. It is defined for two: call it on one class against the rest."
+        )
+    return problems[0]
