@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from holdfast._core.loss import Array
 from holdfast._core.rows import Rows
-from holdfast._core.uncertainty import BoundSet
-from holdfast.counterpart.certificate import best_intercept
+from holdfast.counterpart.certificate import best_intercept, beyond_penalty, least_multiple
 from holdfast.counterpart.collapse import critical_factor, majority
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.counterpart.training import train
@@ -17,20 +18,30 @@ from holdfast.data import rows_of
 from holdfast.losses import Hinge
 from holdfast.uncertainty.clouds import ratio, rescaled
 
-ACCURACY = 1e-7
-"""Largest relative distance of what is proved from below and from above."""
+ACCURACY = 1e-6
+"""Relative distance of what is proved from below and from above that will do."""
 PROOF = 1e-9
 """Gap of the fits that decide: the objective falls in proportion to the distance from the critical size."""
 NOTHING = 1e-12
 """A pull of so small a share of its summands is rounding."""
 NEVER = 1e9
 """Multiple of the features' own size up to which a collapse is looked for where none is proved in advance."""
+NEGLIGIBLE = 1e-9
+"""A share of what is proved at once, or of the features' own size, that counts as 0."""
+SHARES = (0.1, 0.5, 0.9)
+"""Where to look next between what is proved: fits from below gain the most, the others where these fail."""
 MAX_ITER = 2000
-MAX_FITS = 80
 
 
-def critical_size(problem: MarginScaleProblem) -> float:
-    r"""Return the smallest factor k of the sets at which w = 0 is optimal, inf if there is none.
+class Enclosure(NamedTuple):
+    """Sizes below which w = 0 is not optimal, and from which on it is."""
+
+    low: float
+    high: float
+
+
+def critical_size(problem: MarginScaleProblem) -> Enclosure:
+    r"""Enclose the smallest factor k of the sets at which w = 0 is optimal, inf if there is none.
 
     It is, if and only if the losses have slopes a at w = 0 and its best intercept with :math:`\sum c\,a\,y = 0` and
 
@@ -47,26 +58,26 @@ def critical_size(problem: MarginScaleProblem) -> float:
     problem = problem.having(rows=rows, alpha=0.0, penalty=penalty)
     if problem.loss.is_homogeneous and problem.fit_intercept and majority(problem) != 0:
         if not problem.loss.is_worst_case and penalty is None:
-            return critical_factor(problem)
+            return Enclosure(*[critical_factor(problem)] * 2)
         return _Search(problem, free=problem.signs == majority(problem), intercept=float(majority(problem))).run()
     return _settled_size(problem)
 
 
-def _settled_size(problem: MarginScaleProblem) -> float:
-    """Return the factor where the losses' slopes at w = 0 are all known."""
+def _settled_size(problem: MarginScaleProblem) -> Enclosure:
+    """Enclose the factor where the losses' slopes at w = 0 are all known."""
     c, y, zero = problem.weights, problem.signs, np.zeros(())
     b = 0.0
     if problem.fit_intercept and not problem.loss.is_homogeneous:
         b = best_intercept(problem, np.zeros(problem.rows.n_features), np.zeros(len(y)), zero, 0.0)
     _, slopes, scale_slopes = problem.loss.evaluate(1.0 - y * b, zero)
     V, budgets, sizes = problem.rows.transpose_dot(c * slopes * y), c * scale_slopes, pull_sizes(problem, slopes)
-    target = _beyond_penalty(problem, V)
+    target = beyond_penalty(problem, V)
     if np.all(np.abs(target) <= NOTHING * sizes):
-        return 0.0
+        return Enclosure(0.0, 0.0)
     if not np.any(budgets > 0):
-        return np.inf
+        return Enclosure(np.inf, np.inf)
     if problem.bound.has_gauge and (problem.penalty is None or problem.bound.is_aligned):
-        return least_multiple(problem.bound, target, budgets, target, sizes)
+        return Enclosure(*[least_multiple(problem.bound, target, budgets, np.ones(()), sizes)] * 2)
     # the same pull and the same budgets, from a hinge whose slopes are 1
     changed = problem.having(weights=budgets, loss=Hinge(), fit_intercept=False)
     if not np.allclose(slopes, scale_slopes, rtol=1e-15, atol=0.0):
@@ -79,24 +90,9 @@ def _rescaled_rows(rows: Rows, factors: Array) -> Rows:
     return rows_of(blocks[0] if len(blocks) == 1 else np.concatenate(blocks))
 
 
-def least_multiple(bound: BoundSet, target: Array, budgets: Array, direction: Array, sizes: Array) -> float:
-    r"""Return a factor k with target in :math:`k \sum_i` budgets_i :math:`S_i`, the least where the set `has_gauge`."""
-    demand = bound.demand(target, budgets, bound.support(direction), sizes)
-    offered = np.sum(budgets) if bound.is_common else budgets
-    if np.any(np.asarray(demand)[np.asarray(offered == 0)] > 0):
-        return np.inf
-    return float(np.max(ratio(demand, offered), initial=0.0))
-
-
 def pull_sizes(problem: MarginScaleProblem, slopes: Array) -> Array:
     """Return the size of the sums that the entries of V come from."""
     return float(np.sum(problem.weights * slopes)) * np.sqrt(problem.rows.column_squares)
-
-
-def _beyond_penalty(problem: MarginScaleProblem, V: Array) -> Array:
-    """Return V less the nearest point that the penalty's slopes at 0 cover."""
-    covered = 0.0 if problem.penalty is None else problem.penalty.absolute
-    return np.copysign(np.maximum(np.abs(V) - covered, 0.0), V)
 
 
 class _Search:
@@ -105,22 +101,20 @@ class _Search:
     def __init__(self, problem: MarginScaleProblem, free: NDArray[np.bool_], intercept: float):
         self.problem, self.free, self.intercept = problem, free, intercept
 
-    def run(self) -> float:
-        """Return the smallest size at which w = 0 is proved optimal."""
-        problem, high = self.problem, self.provable(np.ones(len(self.free)), None, 0.0)
-        typical = _typical_size(problem)
+    def run(self) -> Enclosure:
+        """Return what is proved from below and from above."""
+        problem, typical = self.problem, _typical_size(self.problem)
         flat = problem.join(np.zeros(problem.rows.n_features), self.intercept)
         worth = problem.value_and_gradient(flat)[0]
-        low, top, k = 0.0, high, 0.3 * high
-        if not np.isfinite(high):
-            k = typical
-        for _ in range(MAX_FITS):
-            if high - low <= ACCURACY * high:
-                return high
-            if high <= 1e-9 * min(top, typical):
-                return 0.0
+        low, high = 0.0, self.provable(np.ones(len(self.free)), None, 0.0)
+        negligible = NEGLIGIBLE * min(high, typical)
+        k, share = 0.3 * high if np.isfinite(high) else typical, SHARES[0]
+        while high - low > ACCURACY * high:
+            if high <= negligible:
+                return Enclosure(0.0, 0.0)
             if k > NEVER * typical:
-                return np.inf
+                return Enclosure(low, np.inf)
+            before = low, high
             here = problem.having(bound=problem.bound.scaled(k))
             found, proof = train(here, tol=PROOF, max_iter=MAX_ITER)
             w, b = problem.split(found.parameters)
@@ -130,16 +124,13 @@ class _Search:
                 low = max(low, self.rising(w, b - self.intercept, high))
             if proof.dual is not None:
                 direction = w if np.any(w) or found.dual is None else found.dual.direction
-                high = min(high, self.provable(ratio(proof.dual, problem.weights), direction, k))
-            k = self.next(low, high, k)
-        return high
-
-    @staticmethod
-    def next(low: float, high: float, k: float) -> float:
-        """Return where to look next."""
-        if not np.isfinite(high):
-            return 10 * max(k, low)
-        return float(np.sqrt(low * high)) if low > 0 else 0.1 * high
+                high = max(low, min(high, self.provable(ratio(proof.dual, problem.weights), direction, k)))
+            if (low, high) == before and np.isfinite(high):
+                if share == SHARES[-1]:
+                    break
+                share = SHARES[SHARES.index(share) + 1]
+            k = 10 * max(k, low) if not np.isfinite(high) else low + share * (high - low) if low > 0 else 0.1 * high
+        return Enclosure(low, high)
 
     def rising(self, w: Array, b: float, most: float) -> float:
         """Return the largest factor at which the objective does not rise from w = 0 along (w, b)."""
@@ -170,14 +161,12 @@ class _Search:
             a[self.free] = filled(c[self.free], dual[self.free], min(problem.class_weights()))
         V, sizes = problem.rows.transpose_dot(c * a * y), pull_sizes(problem, a)
         budgets = c * problem.loss.dual_scale(a)
-        targets = [_beyond_penalty(problem, V)]
+        targets = [beyond_penalty(problem, V)]
         if problem.penalty is not None and direction is not None:
             left, most = V - near * problem.bound.adjoint(direction, budgets), problem.penalty.absolute
             targets.append(V - np.clip(left, -most, most))
-        return min(
-            least_multiple(problem.bound, target, budgets, target if direction is None else direction, sizes)
-            for target in targets
-        )
+        scale = problem.bound.support(targets[0] if direction is None else direction)
+        return min(least_multiple(problem.bound, target, budgets, scale, sizes) for target in targets)
 
 
 def filled(weights: Array, a: Array, wanted: float) -> Array:

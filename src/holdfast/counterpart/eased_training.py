@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class EasedTraining:
             found = self.solver.minimise(
                 self._trained_for, self.parameters, tol=self.tol, max_iter=self.max_iter, report=self.report
             )
-            proof = self._proof(found)
+            found, proof = self._flattened(found, self._proof(found))
             self.report(f"certified gap {proof.gap:.2e}")
             self.n_iter = found.n_iter
             if proof.gap <= self.tol or not self.is_free or self.n_iter >= self.max_iter:
@@ -173,14 +173,22 @@ class EasedTraining:
         if not np.array_equal(tidy, theta):
             self._note(tidy, problem.value_and_gradient(tidy)[0], slack=0.1 * self.tol)
         if float(np.median(problem.bound.support(w))) <= 100 * delta:
-            near = problem.eased(delta)
-            b = (
-                best_intercept(near, np.zeros_like(w), np.zeros(problem.rows.n_samples), np.zeros(()), b)
-                if problem.fit_intercept
-                else 0.0
-            )
-            flat = problem.join(np.zeros_like(w), b)
+            flat = self._flat(b, delta)
             self._note(flat, problem.value_and_gradient(flat)[0], slack=0.1 * self.tol)
+
+    def _flat(self, b: float, delta: float) -> Array:
+        """Return w = 0 with its best intercept, that of losses eased by `delta`, sought from b on."""
+        problem, w = self.problem, np.zeros(self.problem.rows.n_features)
+        if problem.fit_intercept:
+            b = best_intercept(problem.eased(delta), w, np.zeros(problem.rows.n_samples), np.zeros(()), b)
+        return problem.join(w, b)
+
+    def _flattened(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
+        """Return w = 0 in place of a solution that it equals up to a share of `tol`."""
+        flat = replace(found, parameters=self._flat(self.problem.split(found.parameters)[1], 1e-2 * self.tol))
+        proved = self._proof(flat)
+        enough = proof.objective + 0.1 * self.tol * max(proof.objective, self.problem.floor)
+        return (flat, proved) if proved.objective <= enough else (found, proof)
 
     def _note(self, parameters: Array, objective: float, slack: float = 0.0) -> None:
         if objective < self.lowest or objective <= self.lowest + slack * max(self.lowest, self.problem.floor):

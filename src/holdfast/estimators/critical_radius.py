@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
 
 from holdfast._core.loss import Loss
 from holdfast._core.uncertainty import UncertaintySet
@@ -75,7 +78,18 @@ def critical_radius(
             f"critical_radius(..., uncertainty={uncertainty!r}): not known for the sum of a noise and a set. Ask for one of them."
         )
     with one_blas_thread:
-        return critical_size(problem)
+        low, high = critical_size(problem)
+    _warn_if_apart("critical_radius", low, high)
+    return high
+
+
+def _warn_if_apart(name: str, low: float, high: float) -> None:
+    if high > low * (1 + 2e-6):
+        warnings.warn(
+            f"{name}: proved to lie between {low:.10g} and {high:.10g} only. Put the features on similar scales.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
 
 def _problem_of_two_classes(
