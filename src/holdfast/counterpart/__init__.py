@@ -11,5 +11,6 @@ from holdfast.counterpart.pairwise import PairwiseProblem as PairwiseProblem
 from holdfast.counterpart.penalty import Lasso as Lasso
 from holdfast.counterpart.penalty import Limits as Limits
 from holdfast.counterpart.pushed import PushedProblem as PushedProblem
+from holdfast.counterpart.separation import separable_size as separable_size
 from holdfast.counterpart.streaming import Stream as Stream
 from holdfast.counterpart.training import train as train

@@ -103,7 +103,7 @@ class _Search:
 
     def run(self) -> Enclosure:
         """Return what is proved from below and from above."""
-        problem, typical = self.problem, _typical_size(self.problem)
+        problem, typical = self.problem, typical_size(self.problem)
         flat = problem.join(np.zeros(problem.rows.n_features), self.intercept)
         worth = problem.value_and_gradient(flat)[0]
         low, high = 0.0, self.provable(np.ones(len(self.free)), None, 0.0)
@@ -187,7 +187,7 @@ def filled(weights: Array, a: Array, wanted: float) -> Array:
     return back
 
 
-def _typical_size(problem: MarginScaleProblem) -> float:
+def typical_size(problem: MarginScaleProblem) -> float:
     """Return the factor at which the sets are about as large as the rows are spread."""
     n = problem.rows.n_features
     reach = float(np.mean([np.mean(problem.bound.support(unit)) for unit in np.eye(min(n, 100), n)]))

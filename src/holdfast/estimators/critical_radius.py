@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from holdfast._core.loss import Loss
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.counterpart import MarginScaleProblem, critical_size
+from holdfast.counterpart import MarginScaleProblem, critical_size, separable_size
 from holdfast.estimators.inputs import one_blas_thread
 from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier
 from holdfast.uncertainty import Ball
@@ -81,6 +81,47 @@ def critical_radius(
         low, high = critical_size(problem)
     _warn_if_apart("critical_radius", low, high)
     return high
+
+
+def separability_radius(X: Any, y: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> float:
+    r"""Return the size of the sets up to which the training rows can be separated, wherever in their sets they are.
+
+    For a set common to all rows it is :math:`1 / \min\{h(w) : y_i(w^\top x_i + b) \ge 1\}`: half the width of the widest
+    street between the classes, measured in the set; for a `Ball` the geometric margin of the hard-margin SVM.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+        Two classes.
+    uncertainty : UncertaintySet, default=None
+        The shape of the sets; None means ``Ball(1.0)``. Noise without bounds has no such radius.
+    **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+        The rows' own sets, as in :meth:`RobustLinearClassifier.fit`.
+
+    Returns
+    -------
+    float
+        The largest factor of `uncertainty`, to a relative accuracy of 1e-6, below which some w and b classify every
+        admissible row correctly. 0 if none do without uncertainty, inf if no size prevents it.
+
+    Examples
+    --------
+    >>> X, y = [[0.0, 0.0], [1.0, 5.0], [4.0, 0.0], [5.0, 2.0]], [0, 0, 1, 1]
+    >>> round(separability_radius(X, y), 6)
+    1.5
+    """
+    model = RobustLinearClassifier(Ball(1.0) if uncertainty is None else uncertainty, penalty=None)
+    problem = _problem_of_two_classes("separability_radius", model, X, y, None, metadata)
+    if problem.push is not None or not problem.loss.is_worst_case:
+        raise ValueError(
+            f"separability_radius(..., uncertainty={uncertainty!r}): noise without bounds reaches the wrong side at any size. "
+            "State a set: ChanceConstraint(epsilon, 'gaussian') bounds what happens with probability 1 - epsilon."
+        )
+    with one_blas_thread:
+        low, high = separable_size(problem)
+    _warn_if_apart("separability_radius", low, high)
+    return low
 
 
 def _warn_if_apart(name: str, low: float, high: float) -> None:
