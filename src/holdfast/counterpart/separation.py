@@ -17,10 +17,8 @@ VIOLATED = 2.0
 """Where some row's margin is short, its dual weight is 1, as those of the other class are in sum: the objective is at least 2."""
 FAINTEST = 1e-9
 """Sets of so small a share of the features' own size that fail to be separated count as none."""
-SHARES = (1e-2, 1e-3, 1e-4)
+SHARES = (1e-1, 1e-2, 1e-3)
 """How far below what is proved the next fits are made, as a share of it."""
-MARGINS = (0.5 * ACCURACY, 1e-5, 1e-3)
-"""How far above it a fit is to prove that nothing separates."""
 
 
 def separable_size(problem: MarginScaleProblem) -> Enclosure:
@@ -33,7 +31,7 @@ def separable_size(problem: MarginScaleProblem) -> Enclosure:
     for small :math:`\mu > 0`, exactly: a training problem with :math:`\kappa = k/(k + \mu)` and sets k + mu times as large.
     For sets that all rows share that w is the best there is, k being 1 / h(w); for others it points to a larger k, where the
     next fit is made. Dual weights a prove from above: no w separates from
-    :math:`\min\{k : \sum_i a_i y_i x_i \in k \sum_i a_i S_i\}` on, and so does a robust hinge loss that is above 0.
+    :math:`\min\{k : \sum_i a_i y_i x_i \in k \sum_i a_i S_i\}` on. So does a robust hinge loss above 0, by which the rest is halved.
     """
     offset = problem.rows.offset() if problem.fit_intercept else None
     rows = problem.rows if offset is None else problem.rows.shifted(offset)
@@ -63,15 +61,15 @@ def separable_size(problem: MarginScaleProblem) -> Enclosure:
         if share is None:
             break
         k, mu = low * (1 - share), share * low / rows.n_samples
-    for margin in MARGINS:
-        if high <= low * (1 + 2 * margin):
-            break
-        above = low * (1 + margin)
-        found, proof = train(problem.having(bound=problem.bound.scaled(above)), tol=PROOF, max_iter=MAX_ITER)
+    while high - low > ACCURACY * high:
+        before, middle = (low, high), 0.5 * (low + high)
+        found, proof = train(problem.having(bound=problem.bound.scaled(middle)), tol=PROOF, max_iter=MAX_ITER)
         if proof.lower_bound > 0.5 * VIOLATED:
-            high = above
+            high = middle
         else:
             low = max(low, _reach(problem, problem.split(found.parameters)[0], NEVER * typical))
+        if (low, high) == before:
+            break
     return Enclosure(low, high)
 
 
