@@ -52,24 +52,62 @@ def critical_size(problem: MarginScaleProblem) -> Enclosure:
     same for all rows of a class, and so has the hinge where the classes weigh the same; otherwise a is 1 on the lighter class
     and anything in [0, 1] on the heavier, and k is the smallest over all of them.
     """
+    problem = _bare(problem)
+    if _is_settled(problem):
+        return _settled_size(problem)
+    if not problem.loss.is_worst_case and problem.penalty is None:
+        return Enclosure(*[critical_factor(problem)] * 2)
+    return _unsettled(problem).run()
+
+
+def collapse_bound(problem: MarginScaleProblem) -> float:
+    """Return a factor of the sets from which on w = 0 is optimal, from one pass over the rows; inf where none is known.
+
+    It is the smallest one where the slopes at w = 0 are known and the set has a gauge.
+    """
+    problem = _bare(problem)
+    if not _is_settled(problem):
+        return _unsettled(problem).provable(np.ones(len(problem.signs)), None, 0.0)
+    slopes, scale_slopes = _settled_slopes(problem)
+    budgets = problem.weights * scale_slopes
+    if not np.any(budgets > 0):
+        return np.inf
+    target = beyond_penalty(problem, problem.rows.transpose_dot(problem.weights * slopes * problem.signs))
+    scale = problem.bound.support(target)
+    return least_multiple(problem.bound, target, budgets, scale, pull_sizes(problem, slopes))
+
+
+def _bare(problem: MarginScaleProblem) -> MarginScaleProblem:
+    """Return the problem without what matters nothing at w = 0, and with rows near the origin."""
     penalty = problem.penalty if problem.penalty is not None and problem.penalty.absolute > 0 else None
     offset = problem.rows.offset() if problem.fit_intercept else None
     rows = problem.rows if offset is None else problem.rows.shifted(offset)
-    problem = problem.having(rows=rows, alpha=0.0, penalty=penalty)
-    if problem.loss.is_homogeneous and problem.fit_intercept and majority(problem) != 0:
-        if not problem.loss.is_worst_case and penalty is None:
-            return Enclosure(*[critical_factor(problem)] * 2)
-        return _Search(problem, free=problem.signs == majority(problem), intercept=float(majority(problem))).run()
-    return _settled_size(problem)
+    return problem.having(rows=rows, alpha=0.0, penalty=penalty)
+
+
+def _is_settled(problem: MarginScaleProblem) -> bool:
+    """Return whether the losses' slopes at w = 0 are all known."""
+    return not (problem.loss.is_homogeneous and problem.fit_intercept and majority(problem) != 0)
+
+
+def _unsettled(problem: MarginScaleProblem) -> _Search:
+    heavier = majority(problem)
+    return _Search(problem, free=problem.signs == heavier, intercept=float(heavier))
+
+
+def _settled_slopes(problem: MarginScaleProblem) -> tuple[Array, Array]:
+    """Return the losses' slopes in u and t at w = 0 and its best intercept."""
+    y, zero, b = problem.signs, np.zeros(()), 0.0
+    if problem.fit_intercept and not problem.loss.is_homogeneous:
+        b = best_intercept(problem, np.zeros(problem.rows.n_features), np.zeros(len(y)), zero, 0.0)
+    _, slopes, scale_slopes = problem.loss.evaluate(1.0 - y * b, zero)
+    return slopes, scale_slopes
 
 
 def _settled_size(problem: MarginScaleProblem) -> Enclosure:
     """Enclose the factor where the losses' slopes at w = 0 are all known."""
-    c, y, zero = problem.weights, problem.signs, np.zeros(())
-    b = 0.0
-    if problem.fit_intercept and not problem.loss.is_homogeneous:
-        b = best_intercept(problem, np.zeros(problem.rows.n_features), np.zeros(len(y)), zero, 0.0)
-    _, slopes, scale_slopes = problem.loss.evaluate(1.0 - y * b, zero)
+    c, y = problem.weights, problem.signs
+    slopes, scale_slopes = _settled_slopes(problem)
     V, budgets, sizes = problem.rows.transpose_dot(c * slopes * y), c * scale_slopes, pull_sizes(problem, slopes)
     target = beyond_penalty(problem, V)
     if np.all(np.abs(target) <= NOTHING * sizes):
@@ -115,7 +153,7 @@ class _Search:
             if k > NEVER * typical:
                 return Enclosure(low, np.inf)
             before = low, high
-            here = problem.having(bound=problem.bound.scaled(k))
+            here = problem.sized(k)
             found, proof = train(here, tol=PROOF, max_iter=MAX_ITER)
             w, b = problem.split(found.parameters)
             if worth - proof.lower_bound <= PROOF * worth:

@@ -14,7 +14,7 @@ from holdfast.losses import Hinge, Mixture
 from holdfast.uncertainty.clouds import ratio
 
 VIOLATED = 2.0
-"""Where some row's margin is short, its dual weight is 1, as those of the other class are in sum: the objective is at least 2."""
+"""Where some row's margin is short its dual weight is 1, and so is the sum over the other class: the objective is 2 or more."""
 FAINTEST = 1e-9
 """Sets of so small a share of the features' own size that fail to be separated count as none."""
 SHARES = (1e-1, 1e-2, 1e-3)
@@ -31,7 +31,8 @@ def separable_size(problem: MarginScaleProblem) -> Enclosure:
     for small :math:`\mu > 0`, exactly: a training problem with :math:`\kappa = k/(k + \mu)` and sets k + mu times as large.
     For sets that all rows share that w is the best there is, k being 1 / h(w); for others it points to a larger k, where the
     next fit is made. Dual weights a prove from above: no w separates from
-    :math:`\min\{k : \sum_i a_i y_i x_i \in k \sum_i a_i S_i\}` on. So does a robust hinge loss above 0, by which the rest is halved.
+    :math:`\min\{k : \sum_i a_i y_i x_i \in k \sum_i a_i S_i\}` on. So does a robust hinge loss above 0, by which
+    the rest is halved.
     """
     offset = problem.rows.offset() if problem.fit_intercept else None
     rows = problem.rows if offset is None else problem.rows.shifted(offset)
@@ -47,7 +48,7 @@ def separable_size(problem: MarginScaleProblem) -> Enclosure:
             if mu < FAINTEST * (k + typical / rows.n_samples):
                 return Enclosure(low, low if k == 0 else high)
             continue
-        w, b = problem.split(found.parameters)
+        w = problem.split(found.parameters)[0]
         low = max(low, _reach(problem, w, NEVER * typical))
         if not np.isfinite(low):
             return Enclosure(np.inf, np.inf)
@@ -63,7 +64,7 @@ def separable_size(problem: MarginScaleProblem) -> Enclosure:
         k, mu = low * (1 - share), share * low / rows.n_samples
     while high - low > ACCURACY * high:
         before, middle = (low, high), 0.5 * (low + high)
-        found, proof = train(problem.having(bound=problem.bound.scaled(middle)), tol=PROOF, max_iter=MAX_ITER)
+        found, proof = train(problem.sized(middle), tol=PROOF, max_iter=MAX_ITER)
         if proof.lower_bound > 0.5 * VIOLATED:
             high = middle
         else:

@@ -59,7 +59,7 @@ def critical_radius(
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> X = X / X.std(axis=0)
     >>> round(critical_radius(X, y, class_weight="balanced"), 3)
-    3.173
+    3.021
     >>> round(critical_radius(X, y, Box(), loss="logistic"), 3)
     0.821
     """
@@ -75,7 +75,7 @@ def critical_radius(
     problem = _problem_of_two_classes("critical_radius", model, X, y, sample_weight, metadata)
     if problem.push is not None:
         raise ValueError(
-            f"critical_radius(..., uncertainty={uncertainty!r}): not known for the sum of a noise and a set. Ask for one of them."
+            f"critical_radius(..., uncertainty={uncertainty!r}): not known for the sum of a noise and a set. Ask for one."
         )
     with one_blas_thread:
         low, high = critical_size(problem)
@@ -107,7 +107,7 @@ def separability_radius(X: Any, y: Any, uncertainty: UncertaintySet | None = Non
 
     Examples
     --------
-    >>> X, y = [[0.0, 0.0], [1.0, 5.0], [4.0, 0.0], [5.0, 2.0]], [0, 0, 1, 1]
+    >>> X, y = [[0.0, 0.0], [1.0, 0.0], [4.0, 0.0], [5.0, 9.0]], [0, 0, 1, 1]
     >>> round(separability_radius(X, y), 6)
     1.5
     """
