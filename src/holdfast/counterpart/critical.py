@@ -147,11 +147,11 @@ class _Search:
         low, high = 0.0, self.provable(np.ones(len(self.free)), None, 0.0)
         negligible = NEGLIGIBLE * min(high, typical)
         k, share = 0.3 * high if np.isfinite(high) else typical, SHARES[0]
-        while high - low > ACCURACY * high:
+        while high > low * (1 + ACCURACY):
             if high <= negligible:
                 return Enclosure(0.0, 0.0)
             if k > NEVER * typical:
-                return Enclosure(low, np.inf)
+                return Enclosure(np.inf, np.inf)
             before = low, high
             here = problem.sized(k)
             found, proof = train(here, tol=PROOF, max_iter=MAX_ITER)

@@ -40,7 +40,7 @@ def separable_size(problem: MarginScaleProblem) -> Enclosure:
     typical = typical_size(problem)
     low, high, k, mu = 0.0, np.inf, 0.0, 0.1 * typical / rows.n_samples
     shares = iter(SHARES)
-    while high - low > ACCURACY * high or not np.isfinite(high):
+    while high > low * (1 + ACCURACY):
         here = problem.having(loss=Mixture(Hinge(), k / (k + mu)), bound=problem.bound.scaled(k + mu))
         found, proof = train(here, tol=PROOF, max_iter=MAX_ITER)
         if proof.objective >= VIOLATED * (1 - 1e-6):
@@ -62,7 +62,7 @@ def separable_size(problem: MarginScaleProblem) -> Enclosure:
         if share is None:
             break
         k, mu = low * (1 - share), share * low / rows.n_samples
-    while high - low > ACCURACY * high:
+    while high > low * (1 + ACCURACY):
         before, middle = (low, high), 0.5 * (low + high)
         found, proof = train(problem.sized(middle), tol=PROOF, max_iter=MAX_ITER)
         if proof.lower_bound > 0.5 * VIOLATED:
