@@ -3,7 +3,15 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from holdfast import Ball, GaussianNoise, GaussianRobustClassifier, GaussianRobustClassifierCV, RobustLinearClassifier
+from holdfast import (
+    Ball,
+    Box,
+    GaussianNoise,
+    GaussianRobustClassifier,
+    GaussianRobustClassifierCV,
+    RobustLinearClassifier,
+    RobustLinearClassifierCV,
+)
 from holdfast.solvers import StochasticProximal
 
 SETTINGS = [
@@ -17,6 +25,12 @@ SETTINGS = [
     GaussianRobustClassifierCV(noises=3, cv=2),
     GaussianRobustClassifierCV(noises=[0.3, 0.1], alphas=[0.1, 1e-3], loss="hinge", cv=2),
     RobustLinearClassifier(Ball(0.1), solver=StochasticProximal(5)),
+    RobustLinearClassifier(),
+    RobustLinearClassifier(Ball(0.1), loss="squared_hinge"),
+    RobustLinearClassifier(Box(0.1), loss="logistic", penalty="l1", kappa=0.5),
+    RobustLinearClassifier(Box(0.1) + Ball(0.1), loss="huberized_hinge", warm_start=True),
+    RobustLinearClassifierCV(radii=3, cv=2),
+    RobustLinearClassifierCV(radii=[0.3, 0.1], uncertainty=Box(), loss="logistic", cv=2, scoring="certified"),
 ]
 
 

@@ -68,7 +68,9 @@ class BoundSet(ABC):
     :math:`t_i(w) = \max_{\delta \in S_i} w^\top \delta` is how far row i's score can be pushed. Where the set is the same for
     all rows (`is_common`), `support` is a 0-d array and methods that take or give one number a row are content with one
     for all. `is_isotropic`: the support depends on the l2 norm of w alone. `is_symmetric`: t(-w) = t(w). `is_smooth`:
-    it has a gradient wherever it is not 0. `is_full`: it is 0 at w = 0 only, as far as is known.
+    it has a gradient wherever it is not 0. `is_full`: it is 0 at w = 0 only, as far as is known. `has_gauge`:
+    `demand` splits a target in the way that needs the least. `is_aligned`: it needs no more for a target whose entries are
+    drawn in towards 0.
     """
 
     is_common = False
@@ -77,6 +79,8 @@ class BoundSet(ABC):
     is_sublinear = True
     is_smooth = True
     is_full = False
+    has_gauge = False
+    is_aligned = False
 
     @abstractmethod
     def support(self, w: Array) -> Array:
@@ -238,6 +242,7 @@ class CommonSet(BoundSet):
     """One set for all rows, known through a point that attains the support and through its gauge."""
 
     is_common = True
+    has_gauge = True
 
     @abstractmethod
     def _point(self, w: Array) -> Array:

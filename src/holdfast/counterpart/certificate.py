@@ -15,7 +15,7 @@ from holdfast._core.solution import DualGuess
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.linear import LinearProblem
 from holdfast.counterpart.margin_scale import MarginScaleProblem
-from holdfast.uncertainty.clouds import MISSED, solve_scaled
+from holdfast.uncertainty.clouds import MISSED, ratio, solve_scaled
 
 UNGUESSED = 1e-6
 """Easing whose slopes are taken for dual weights where nobody has a better guess."""
@@ -176,6 +176,11 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
     if problem.push is not None:
         own = problem.push_budgets(lines.a), problem.push.support(guess.direction), guess.direction
         lefts = [problem.push.remainder(lefts[0], *own), problem.push.left_along(lefts[1], *own)]
+    if problem.push is None:
+        # near w = 0 directions say little, and how much of the sets it takes tells more
+        beyond = beyond_penalty(problem, V)
+        multiple = least_multiple(bound, beyond, budgets, guess.scale, sizes)
+        lefts.append(V - beyond / max(multiple, 1.0))
     if guess.sets is not None:
         eased = V - guess.sets.adjoint(guess.direction, budgets)
         pushed = 0.0 if guess.push is None else guess.push.adjoint(guess.direction, problem.push_budgets(lines.a))
@@ -198,6 +203,21 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
         )
         best, share = max((best, share), (-float(shorter.fun), float(shorter.x)))
     return best, pull, share * c * lines.a
+
+
+def beyond_penalty(problem: MarginScaleProblem, V: Array) -> Array:
+    """Return V less the nearest point that the penalty's slopes at w = 0 cover."""
+    covered = 0.0 if problem.penalty is None else problem.penalty.absolute
+    return np.asarray(np.copysign(np.maximum(np.abs(V) - covered, 0.0), V))
+
+
+def least_multiple(bound: BoundSet, target: Array, budgets: Array, scale: Array, sizes: Array) -> float:
+    r"""Return a factor k with target in :math:`k \sum_i` budgets_i :math:`S_i`, the least where the set `has_gauge`."""
+    demand = np.asarray(bound.demand(target, budgets, scale, sizes))
+    offered = np.asarray(np.sum(budgets) if bound.is_common else budgets)
+    if np.any(demand[offered == 0] > 0):
+        return np.inf
+    return float(np.max(ratio(demand, offered), initial=0.0))
 
 
 def _covered_share(

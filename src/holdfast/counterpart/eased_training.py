@@ -213,7 +213,7 @@ class EasedTraining:
             self._note(flat, problem.value_and_gradient(flat)[0], slack=ROUNDING)
 
     def _flat(self, b: float, delta: float) -> Array:
-        """Return w = 0 with the best intercept of the problem eased by `delta`."""
+        """Return w = 0 with its best intercept, that of losses eased by `delta`, sought from b on."""
         problem, w = self.problem, np.zeros(self.problem.rows.n_features)
         if problem.fit_intercept:
             b = best_intercept(problem.eased(delta), w, np.zeros(problem.rows.n_samples), np.zeros(()), b)
@@ -227,7 +227,7 @@ class EasedTraining:
             return found, proof
         tidy = replace(found, parameters=flat)
         again = self._proof(tidy)
-        return (tidy, again) if again.gap <= self.tol else (found, proof)
+        return (tidy, again) if again.gap <= max(self.tol, proof.gap) else (found, proof)
 
     def _note(self, parameters: Array, objective: float, slack: float = 0.0) -> None:
         if objective < self.lowest or objective <= self.lowest + slack * max(self.lowest, self.problem.floor):

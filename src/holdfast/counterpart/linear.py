@@ -43,6 +43,10 @@ class LinearProblem(Problem):
         """Return the same problem with some fields changed."""
         return cast(Self, replace(cast(Any, self), **changes))
 
+    def sized(self, factor: float) -> Self:
+        """Return the problem with sets made larger by a factor."""
+        return self.having(bound=self.bound.scaled(factor))
+
     @property
     def is_isotropic(self) -> bool:
         """Whether nothing but the rows themselves tells one direction from another."""

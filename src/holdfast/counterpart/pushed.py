@@ -65,6 +65,9 @@ class PushedProblem(MarginScaleProblem):
             H[:n, n] -= along
         return H
 
+    def sized(self, factor: float) -> PushedProblem:
+        return replace(self, bound=self.bound.scaled(factor), push=self.pushing.scaled(factor))
+
     def eased(self, delta: float) -> PushedProblem:
         if not delta > 0:
             return self

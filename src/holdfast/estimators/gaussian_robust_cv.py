@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
-from scipy.stats import rankdata
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing, column_or_1d, indexable
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 
 from holdfast._core.loss import Array, Loss
 from holdfast._core.progress import reporter
-from holdfast._core.solution import Solution, Status
-from holdfast._core.solver import Report, silent
-from holdfast.counterpart import Certificate, certificate, critical_factor, train
+from holdfast.counterpart import critical_factor
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier, in_deviations
 from holdfast.estimators.inputs import number, one_blas_thread
 from holdfast.estimators.linear import predicted_codes
+from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
 from holdfast.solvers import pick
 from holdfast.uncertainty import GaussianNoise
 
 NAME = "GaussianRobustClassifierCV"
-SPAN = 1e-3
-"""Smallest noise of an automatic grid, as a share of the largest."""
-WIDEST = 3.0
-"""Largest noise of an automatic grid, in root mean square distances of the rows from their centre."""
-DEFAULT_NOISES = 30
+SEARCHED = ("noise", "alpha")
 
 
 @dataclass
@@ -65,7 +52,7 @@ class NoisePath:
 def noise_path(
     X: Any,
     y: Any,
-    noises: int | Sequence[float] | Array = DEFAULT_NOISES,
+    noises: int | Sequence[float] | Array = DEFAULT_SIZES,
     *,
     noise: float | GaussianNoise = 1.0,
     loss: str | Loss = "logistic",
@@ -118,77 +105,22 @@ def noise_path(
         factors = _grid(noises, problems, "noise_path(noises")
         steps = [(factor, problems[0].alpha) for factor in factors]
         fitted = []
-        for fits in _followed(problems, steps, tol, model._max_iter(), report=reporter(verbose)):
+        path_of = followed(problems, steps, SEARCHED, _at, tol, model._max_iter(), report=reporter(verbose))
+        for fits in path_of:
             model._unpack(problems, fits)
             fitted.append((model.coef_, model.intercept_, model.objective_, model.lower_bound_, model.gap_))
     path = NoisePath(factors, *(np.array(column) for column in zip(*fitted, strict=True)))
-    _warn_of_gaps(path.gaps, tol, stacklevel=3)
+    warn_of_gaps(path.gaps, tol, stacklevel=3)
     return path
 
 
-def _warn_of_gaps(gaps: Array, tol: float, stacklevel: int) -> None:
-    """Say how many fits are not certified, those apart for which no bound is known."""
-    bounded = gaps[np.isfinite(gaps)]
-    if short := int(np.count_nonzero(bounded > tol)):
-        warnings.warn(
-            f"{short} of {gaps.size} fits on the path are not certified to tol={tol:g}; the largest gap is "
-            f"{bounded.max():.2g}. Put the features on similar scales, raise max_iter, or raise tol.",
-            ConvergenceWarning,
-            stacklevel=stacklevel,
-        )
-
-
-def _followed(
-    problems: Sequence[Any],
-    steps: Sequence[tuple[float, float]],
-    tol: float,
-    max_iter: int,
-    solver: Any = None,
-    report: Report = silent,
-) -> Iterable[list[tuple[Solution, Certificate]]]:
-    """Yield the fits at every (factor of the noise, alpha), each started where the two before it point."""
-    problems[0].rows.n_fits = len(steps) * len(problems)
-    nowhere: tuple[Array | None, Array | None] = (None, None)
-    tracks = [nowhere] * len(problems)
-    for k, (factor, alpha) in enumerate(steps):
-        if k and factor > steps[k - 1][0]:
-            # back at the largest noise with another alpha, far from the last fit
-            tracks = [nowhere] * len(problems)
-        fits = []
-        for i, problem in enumerate(problems):
-            here = problem.having(bound=problem.bound.scaled(factor), alpha=alpha)
-            start = _ahead(here, *tracks[i])
-            found, proof = train(here, solver, tol=tol, max_iter=max_iter, start=start, report=report)
-            tracks[i] = (tracks[i][1], found.parameters)
-            fits.append((found, proof))
-        report(f"noise {factor:.3g}, alpha {alpha:.3g}: certified gap {max(proof.gap for _, proof in fits):.1e}")
-        yield fits
-
-
-def _ahead(problem: Any, before: Array | None, last: Array | None) -> Array | None:
-    """Return where the next solution is expected: on the line through the last two, or at the last; None after a collapse."""
-    if last is None or not problem.smallest_typical_scale(last) > 0:
-        return None
-    if before is None or not problem.smallest_typical_scale(before) > 0:
-        return last
-    guess = 2 * last - before
-    better = problem.value_and_gradient(guess)[0] < problem.value_and_gradient(last)[0]
-    return np.asarray(guess if better else last)
+def _at(problem: Any, factor: float, alpha: float) -> Any:
+    return problem.having(bound=problem.bound.scaled(factor), alpha=alpha)
 
 
 def _grid(noises: Any, problems: Sequence[Any], call: str) -> Array:
     """Return the noises from the largest to the smallest, checked, or made up."""
-    if isinstance(noises, Integral) and not isinstance(noises, bool):
-        if noises < 1:
-            raise ValueError(f"{call}={noises!r}): give at least one noise, or the noises themselves.")
-        top = _largest(problems)
-        return np.geomspace(top, SPAN * top, int(noises))
-    try:
-        values = np.sort(np.array(noises, dtype=np.float64).ravel())[::-1]
-    except (TypeError, ValueError):
-        raise ValueError(f"{call}={noises!r:.80}): give a number of noises, or the noises themselves.") from None
-    if values.size == 0 or not np.all(np.isfinite(values)) or values[-1] < 0:
-        raise ValueError(f"{call}=...): noises must be finite numbers >= 0, and at least one.")
+    values = grid(noises, lambda: _largest(problems), call, "noise")
     if problems[0].loss.is_homogeneous and values[-1] == 0:
         raise ValueError(
             f"{call}=...): without noise this loss is the plain hinge. Leave out 0, or use loss='logistic'."
@@ -197,22 +129,15 @@ def _grid(noises: Any, problems: Sequence[Any], call: str) -> Array:
 
 
 def _largest(problems: Sequence[Any]) -> float:
-    """Return the factor of the noise at which a binary fit collapses, or that of WIDEST spreads where that is less."""
-    problem = problems[0]
-    rows, weights = problem.rows, problem.weights
-    centre = rows.transpose_dot(weights / weights.sum())
-    spread = np.sqrt(max(float(np.sum(rows.square_sums(weights / weights.sum())) - centre @ centre), 0.0))
-    n = rows.n_features
-    typical = float(np.mean([np.mean(problem.bound.support(unit)) for unit in np.eye(min(n, 100), n)]))
-    # noise of the same size in every direction has sqrt(n) times this length
-    top = WIDEST * spread / (typical * np.sqrt(n)) if typical > 0 else 1.0
+    """Return the factor of the noise at which a binary fit collapses, or that of some spreads where that is less."""
+    problem, top = problems[0], wide(problems[0])
     if len(problems) == 1 and problem.bound.is_common and np.isfinite(problem.constant_objective()):
         critical = critical_factor(problem)
         top = min(top, critical) if critical > 0 else top
     return float(top)
 
 
-class GaussianRobustClassifierCV(GaussianRobustClassifier):
+class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
     r"""GaussianRobustClassifier with the noise, or the ridge, chosen by cross-validation.
 
     *Noise unknown* (`noise` is one number and no ``X_std`` or the like is given): it is a hyper-parameter, and the
@@ -279,10 +204,11 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
     """
 
     _takes_streams = False
+    _searched = SEARCHED
 
     def __init__(
         self,
-        noises: Any = DEFAULT_NOISES,
+        noises: Any = DEFAULT_SIZES,
         *,
         alphas: Any = None,
         cv: Any = 5,
@@ -344,51 +270,30 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
         plain = self._model()
         problems = plain._problems(X, y, sample_weight, metadata)
         plain.row_noise_ = self.row_noise_ = any(value is not None for value in metadata.values())
-        for name in ("classes_", "n_features_in_", "feature_names_in_"):
-            self.__dict__.pop(name, None)
-            if hasattr(plain, name):
-                setattr(self, name, getattr(plain, name))
+        self._adopt(plain)
         deploy = None if self.deploy_noise is None else number(self.deploy_noise, f"{NAME}(deploy_noise")
-        tol, max_iter = number(self.tol, f"{NAME}(tol", strictly=True), self._max_iter()
-        scorer = self._scorer(plain)
+        number(self.tol, f"{NAME}(tol", strictly=True)
+        self._max_iter()
+        self._scorer(plain)
         solver = None if self.solver is None else pick(problems[0], self.solver).seeded(self.random_state)
         report, finished = announced(self, reporter(self.verbose), X, y)
         known = self.row_noise_ or _is_known(plain._noise())
         with one_blas_thread:
             if known:
-                if not (isinstance(self.noises, Integral) and self.noises == DEFAULT_NOISES):
+                if not (isinstance(self.noises, Integral) and self.noises == DEFAULT_SIZES):
                     raise ValueError(
                         f"{NAME}(noises=...) together with known noise: a noise that is stated is not searched. Leave out "
                         "noises; deploy_noise=m trains and validates for m times the stated noise."
                     )
                 self.noises_ = _grid([1.0 if deploy is None else deploy], problems, f"{NAME}(deploy_noise")
-                exam: float | None = float(self.noises_[0])
+                self._exam: float | None = float(self.noises_[0])
             else:
-                self.noises_, exam = _grid(self.noises, problems, f"{NAME}(noises"), deploy
+                self.noises_, self._exam = _grid(self.noises, problems, f"{NAME}(noises"), deploy
             self.alphas_ = self._alphas(problems[0].loss, known)
             steps = [(factor, alpha) for alpha in self.alphas_ for factor in self.noises_]
-            X, y, *rest = indexable(X, column_or_1d(y), sample_weight, *metadata.values())
-            splits = list(check_cv(self.cv, y, classifier=True).split(X, y, groups))
-            if not splits:
-                raise ValueError(f"{NAME}(cv={self.cv!r:.80}): gives no folds. Give at least one.")
-
-            def one_fold(train_rows: NDArray[np.intp], test_rows: NDArray[np.intp]) -> tuple[Any, ...]:
-                own, held_out = ([_taken(part, rows) for part in (X, y, *rest)] for rows in (train_rows, test_rows))
-                return self._fold(own, held_out, steps, exam, scorer, solver, tol, max_iter, report)
-
-            workers = Parallel(n_jobs=self.n_jobs, prefer="threads")
-            folds = workers(delayed(one_fold)(*split) for split in splits)
-            best = self._choose(folds, steps, tol)
-            chosen = [p.having(bound=p.bound.scaled(self.noise_), alpha=self.alpha_) for p in problems]
-            middle = [np.mean([fold[2][best][part] for fold in folds], axis=0) for part in (0, 1)]
-            starts = plain._joined(chosen, *middle)
-            if self.refit:
-                fits = [
-                    train(problem, solver, tol=tol, max_iter=max_iter, start=start, report=report)
-                    for problem, start in zip(chosen, starts, strict=True)
-                ]
-            else:
-                fits = [_averaged(problem, start, tol) for problem, start in zip(chosen, starts, strict=True)]
+            chosen, fits = self._best_of_folds(
+                plain, problems, steps, (X, y, sample_weight), metadata, groups, solver, report
+            )
         self._unpack(chosen, fits)
         if self.refit:
             self._warn(chosen)
@@ -420,88 +325,25 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier):
             raise ValueError(f"{NAME}(alphas={self.alphas!r:.80}): give finite numbers >= 0, and at least one.")
         return values
 
-    def _scorer(self, model: GaussianRobustClassifier) -> Any:
-        if self.scoring is None:
-            return None
-        if not (isinstance(self.scoring, str) or callable(self.scoring)):
-            raise ValueError(
-                f"{NAME}(scoring={self.scoring!r:.80}): give None, the name of one scikit-learn scorer, or a callable that "
-                "takes (estimator, X, y)."
-            )
-        return check_scoring(model, self.scoring)
+    def _at(self, problem: Any, *step: float) -> Any:
+        return _at(problem, *step)
 
-    def _fold(
-        self,
-        own: Sequence[Any],
-        held_out: Sequence[Any],
-        steps: Sequence[tuple[float, float]],
-        exam: float | None,
-        scorer: Any,
-        solver: Any,
-        tol: float,
-        max_iter: int,
-        report: Report,
-    ) -> tuple[list[float], list[float], list[tuple[Array, Array]]]:
-        """Return validation scores, gaps and coefficients of one fold at every step of the path."""
-        names = ("X_std", "X_cov", "X_factor")
-        X, y, sample_weight, *metadata = own
-        model = self._model()
-        if len(missing := np.setdiff1d(self.classes_, y)):
-            raise ValueError(
-                f"{NAME}(cv={self.cv!r:.80}): the training rows of a fold hold no row of class "
-                f"{missing.tolist()[0]!r}. Use fewer folds, or a stratified splitter."
-            )
-        problems = model._problems(X, y, sample_weight, dict(zip(names, metadata, strict=True)))
+    def _examiner(
+        self, model: Any, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
+    ) -> Callable[[Step], float]:
         model.row_noise_ = self.row_noise_
-        X, y, sample_weight, *metadata = held_out
-        if sample_weight is not None and not np.any(sample_weight):
-            raise ValueError(
-                f"{NAME}(cv={self.cv!r:.80}): sample_weight is zero for all validation rows of a fold. Use fewer folds, or "
-                "leave out rows of weight zero."
-            )
-        noise = model._noise().at(
-            np.broadcast_to(0.0, (_num_samples(X), model.n_features_in_)), dict(zip(names, metadata, strict=True))
-        )
-        codes = np.searchsorted(model.classes_, y)
-        weighting = {} if sample_weight is None or not _takes_weights(scorer) else {"sample_weight": sample_weight}
-        scores, gaps, coefs = [], [], []
-        followed = _followed(problems, steps, tol, max_iter, solver, report)
-        for (factor, _), fits in zip(steps, followed, strict=True):
-            model._unpack(problems, fits)
-            model.noise = _times(self.noise, factor)
-            if scorer is not None:
-                scores.append(float(scorer(model, X, y, **weighting)))
-            else:
-                right = _right(model, model.decision_function(X), codes, None if exam is None else noise.scaled(exam))
-                scores.append(float(np.average(right, weights=sample_weight)))
-            if not np.isfinite(scores[-1]):
-                raise ValueError(
-                    f"{NAME}(scoring={self.scoring!r:.80}): gave {scores[-1]} on the validation rows of a fold. "
-                    "Use fewer folds, or a score that is always a number."
-                )
-            gaps.append(model.gap_)
-            coefs.append((model.coef_, model.intercept_))
-        return scores, gaps, coefs
+        noise = model._noise().at(np.broadcast_to(0.0, (_num_samples(X), model.n_features_in_)), metadata)
+        exam = None if self._exam is None else noise.scaled(self._exam)
+        codes, scorer = np.searchsorted(model.classes_, y), self._scorer(model)
 
-    def _choose(self, folds: Sequence[Any], steps: Sequence[tuple[float, float]], tol: float) -> int:
-        """Set what the folds tell, and return the number of the best step."""
-        scores, gaps = (np.array([fold[i] for fold in folds]) for i in (0, 1))
-        mean = scores.mean(axis=0)
-        noises, alphas = np.array(steps).T
-        # among equals the largest noise, then the largest ridge
-        best = int(np.lexsort((alphas, noises, mean))[-1])
-        self.noise_, self.alpha_, self.best_score_ = float(noises[best]), float(alphas[best]), float(mean[best])
-        self.cv_results_ = {
-            "param_noise": noises,
-            "param_alpha": alphas,
-            **{f"split{i}_test_score": row for i, row in enumerate(scores)},
-            "mean_test_score": mean,
-            "std_test_score": scores.std(axis=0),
-            "rank_test_score": rankdata(-mean, method="min").astype(np.int32),
-            "max_gap": gaps.max(axis=0),
-        }
-        _warn_of_gaps(gaps, tol, stacklevel=5)
-        return best
+        def score(step: Step) -> float:
+            model.noise = _times(self.noise, step[0])
+            if scorer is not None:
+                return scored(scorer, model, X, y, sample_weight)
+            right = _right(model, model.decision_function(X), codes, exam)
+            return float(np.average(right, weights=sample_weight))
+
+        return score
 
     def _noise(self) -> Any:
         return self._model(getattr(self, "noise_", 1.0))._noise()
@@ -514,15 +356,6 @@ def _is_known(noise: Any) -> bool:
 
 def _times(noise: Any, factor: float) -> Any:
     return noise.times(factor) if isinstance(noise, GaussianNoise) else factor * noise
-
-
-def _takes_weights(scorer: Any) -> bool:
-    """Return whether a scorer's metric takes the rows' weights."""
-    return scorer is not None and "sample_weight" in signature(getattr(scorer, "_score_func", scorer)).parameters
-
-
-def _taken(values: Any, rows: NDArray[np.intp]) -> Any:
-    return None if values is None else _safe_indexing(values, rows)
 
 
 def _right(model: GaussianRobustClassifier, scores: Array, codes: NDArray[np.intp], noise: Any) -> Array:
@@ -541,10 +374,3 @@ def _right(model: GaussianRobustClassifier, scores: Array, codes: NDArray[np.int
     misses = np.where(t > 0, ndtr(-in_deviations(lead, t)), lost)
     np.put_along_axis(misses, codes[:, None], 0.0, axis=1)
     return np.maximum(1.0 - misses.sum(axis=1), 0.0)
-
-
-def _averaged(problem: Any, parameters: Array, tol: float) -> tuple[Solution, Certificate]:
-    """Return the given parameters as a solution, with what can be proved of them."""
-    proof = certificate(problem, *problem.split(parameters))
-    status = Status.SOLVED if proof.gap <= tol else Status.AVERAGED
-    return Solution(parameters, status, proof.objective, 1, "average", proof.lower_bound), proof

@@ -365,6 +365,9 @@ class RobustLinearClassifier(IncrementalClassifier):
             )
         return self.uncertainty.split(X, stated)
 
+    def _stated_set(self) -> UncertaintySet:
+        return Ball(0.0) if self.uncertainty is None else self.uncertainty
+
     def _refuse_unattained(
         self, problems: Sequence[MarginScaleProblem], fits: Sequence[tuple[Solution, Certificate]]
     ) -> None:
@@ -516,7 +519,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         scores = self.decision_function(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         stated = {name: value for name, value in metadata.items() if value is not None}
-        uncertainty = Ball(0.0) if self.uncertainty is None else self.uncertainty
+        uncertainty = self._stated_set()
         if self.row_uncertainty_ and not stated:
             raise ValueError(
                 f"{NAME}: this model was fitted with the uncertainty of each row, so it needs theirs here too. "

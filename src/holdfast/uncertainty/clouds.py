@@ -44,7 +44,7 @@ class CommonCloud(CommonSet):
 
     def __init__(self, factor: Array):
         self.factor = np.asarray(factor, dtype=np.float64)
-        self.is_isotropic = self.factor.ndim == 0
+        self.is_isotropic, self.is_aligned = self.factor.ndim == 0, self.factor.ndim < 2
         self.is_full = bool(np.all(self.factor > 0)) if self.factor.ndim < 2 else _has_full_rank(self.factor)
 
     def root(self, w: Array) -> Array:

@@ -27,6 +27,7 @@ class Multiples(BoundSet):
         self.is_symmetric, self.is_sublinear = base.is_symmetric, base.is_sublinear
         # a row without a set of its own adds no kinks to a sum
         self.is_full = base.is_full
+        self.has_gauge, self.is_aligned = base.has_gauge, base.is_aligned
 
     @property
     def _largest(self) -> float:

@@ -21,6 +21,8 @@ class CommonNormBall(CommonSet):
     For q < 2 the gradient changes infinitely fast where some :math:`w_j = 0`, so it does not count as smooth.
     """
 
+    is_aligned = True
+
     def __init__(self, radius: float, p: float):
         self.radius, self.p, self.q = float(radius), p, p / (p - 1)
         self.is_smooth = self.q >= 2

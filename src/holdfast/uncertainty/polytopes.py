@@ -21,6 +21,7 @@ class CommonBox(CommonSet):
     """
 
     is_smooth = False
+    is_aligned = True
 
     def __init__(self, widths: Array):
         self.widths = np.asarray(widths, dtype=np.float64)
@@ -76,6 +77,7 @@ class CommonDiamond(CommonSet):
     """
 
     is_smooth = False
+    is_aligned = True
 
     def __init__(self, radius: Array):
         self.radius = float(radius)

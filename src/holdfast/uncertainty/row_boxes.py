@@ -108,6 +108,8 @@ class RowBoxes(_RowPoints):
     """
 
     is_smooth = False
+    has_gauge = True
+    is_aligned = True
 
     def __init__(self, half: Any, centre: Any | None = None, faces: Array | None = None):
         self.half, self.centre = half, centre

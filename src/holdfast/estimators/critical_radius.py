@@ -1,0 +1,146 @@
+"""Sizes of sets at which something happens: from where on nothing is learned, and up to where rows can be separated."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
+
+from holdfast._core.loss import Loss
+from holdfast._core.uncertainty import UncertaintySet
+from holdfast.counterpart import MarginScaleProblem, critical_size, separable_size
+from holdfast.estimators.inputs import one_blas_thread
+from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier
+from holdfast.uncertainty import Ball
+
+
+def critical_radius(
+    X: Any,
+    y: Any,
+    uncertainty: UncertaintySet | None = None,
+    *,
+    loss: str | Loss = "hinge",
+    penalty: str | None = "l2",
+    alpha: float = 1.0,
+    kappa: float = 1.0,
+    fit_intercept: bool = True,
+    class_weight: Any = None,
+    sample_weight: Any = None,
+    **metadata: Any,
+) -> float:
+    r"""Return the size of the sets from which on :class:`RobustLinearClassifier` collapses to w = 0.
+
+    Where the losses' slopes at w = 0 are known, as for all smooth losses and for the hinge with classes of equal weight, it
+    is :math:`\min\{k : \sum_i c_i a_i y_i x_i \in k \sum_i c_i (\kappa a_i + 1 - \kappa) S_i\}`: with two classes of equal
+    weight and the hinge, :math:`\frac12 |\mu_+ - \mu_-|` for a common `Ball` and
+    :math:`\max_j |\sum_i y_i x_{ij}| / \sum_i s_{ij}` for a `Box`. Otherwise the smallest over all slopes is enclosed by
+    certified fits. A ridge or a box on the weights do not change it; what an l1 penalty takes is deducted first.
+
+    Parameters
+    ----------
+    X, y, loss, penalty, alpha, kappa, fit_intercept, class_weight, sample_weight
+        As for :class:`RobustLinearClassifier` and its `fit`. Two classes.
+    uncertainty : UncertaintySet, default=None
+        The shape of the sets; None means ``Ball(1.0)``.
+    **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+        The rows' own sets, as in `fit`.
+
+    Returns
+    -------
+    float
+        The smallest factor of `uncertainty` (with the default: the smallest radius) at which w = 0 is optimal, to a relative
+        accuracy of 1e-6. inf if that never happens, 0 if it always does.
+
+    Examples
+    --------
+    >>> from holdfast import Box
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = X / X.std(axis=0)
+    >>> round(critical_radius(X, y, class_weight="balanced"), 3)
+    3.021
+    >>> round(critical_radius(X, y, Box(), loss="logistic"), 3)
+    0.821
+    """
+    model = RobustLinearClassifier(
+        Ball(1.0) if uncertainty is None else uncertainty,
+        loss=loss,
+        penalty=penalty,
+        alpha=alpha,
+        kappa=kappa,
+        fit_intercept=fit_intercept,
+        class_weight=class_weight,
+    )
+    problem = _problem_of_two_classes("critical_radius", model, X, y, sample_weight, metadata)
+    if problem.push is not None:
+        raise ValueError(
+            f"critical_radius(..., uncertainty={uncertainty!r}): not known for the sum of a noise and a set. Ask for one."
+        )
+    with one_blas_thread:
+        low, high = critical_size(problem)
+    _warn_if_apart("critical_radius", low, high)
+    return high
+
+
+def separability_radius(X: Any, y: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> float:
+    r"""Return the size of the sets up to which the training rows can be separated, wherever in their sets they are.
+
+    For a set common to all rows it is :math:`1 / \min\{h(w) : y_i(w^\top x_i + b) \ge 1\}`: half the width of the widest
+    street between the classes, measured in the set; for a `Ball` the geometric margin of the hard-margin SVM.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+        Two classes.
+    uncertainty : UncertaintySet, default=None
+        The shape of the sets; None means ``Ball(1.0)``. Noise without bounds has no such radius.
+    **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+        The rows' own sets, as in :meth:`RobustLinearClassifier.fit`.
+
+    Returns
+    -------
+    float
+        The largest factor of `uncertainty`, to a relative accuracy of 1e-6, below which some w and b classify every
+        admissible row correctly. 0 if none do without uncertainty, inf if no size prevents it.
+
+    Examples
+    --------
+    >>> X, y = [[0.0, 0.0], [1.0, 0.0], [4.0, 0.0], [5.0, 9.0]], [0, 0, 1, 1]
+    >>> round(separability_radius(X, y), 6)
+    1.5
+    """
+    model = RobustLinearClassifier(Ball(1.0) if uncertainty is None else uncertainty, penalty=None)
+    problem = _problem_of_two_classes("separability_radius", model, X, y, None, metadata)
+    if problem.push is not None or not problem.loss.is_worst_case:
+        raise ValueError(
+            f"separability_radius(..., uncertainty={uncertainty!r}): noise without bounds reaches the wrong side at any size. "
+            "State a set: ChanceConstraint(epsilon, 'gaussian') bounds what happens with probability 1 - epsilon."
+        )
+    with one_blas_thread:
+        low, high = separable_size(problem)
+    _warn_if_apart("separability_radius", low, high)
+    return low
+
+
+def _warn_if_apart(name: str, low: float, high: float) -> None:
+    if high > low * (1 + 2e-6):
+        warnings.warn(
+            f"{name}: proved to lie between {low:.10g} and {high:.10g} only. Put the features on similar scales.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def _problem_of_two_classes(
+    name: str, model: RobustLinearClassifier, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]
+) -> MarginScaleProblem:
+    if unknown := sorted(set(metadata) - set(METADATA)):
+        raise TypeError(f"{name}: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}.")
+    problems = model._problems(X, y, sample_weight, metadata)
+    if len(problems) > 1:
+        raise ValueError(
+            f"{name}(X, y): y has {len(problems)} classes. It is defined for two: call it on one class against the rest."
+        )
+    return problems[0]

@@ -1,0 +1,319 @@
+"""Paths over the size of the sets, and the size chosen by cross-validation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from holdfast._core.loss import Array, Loss
+from holdfast._core.progress import reporter
+from holdfast._core.uncertainty import UncertaintySet
+from holdfast.counterpart import collapse_bound
+from holdfast.estimators.callbacks import announced, with_callbacks
+from holdfast.estimators.inputs import number, one_blas_thread
+from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
+from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier
+from holdfast.solvers import pick
+from holdfast.uncertainty import Ball
+
+NAME = "RobustLinearClassifierCV"
+SEARCHED = ("radius",)
+CERTIFIED = "certified"
+
+
+@dataclass
+class RadiusPath:
+    """Fits along a path of sizes of the sets.
+
+    Attributes
+    ----------
+    radii : ndarray of shape (n_radii,)
+        From the largest to the smallest.
+    coefs : ndarray of shape (n_radii, 1 or n_classes, n_features)
+    intercepts : ndarray of shape (n_radii, 1 or n_classes)
+    objectives, lower_bounds, gaps : ndarray of shape (n_radii,)
+        As `objective_`, `lower_bound_` and `gap_` of :class:`RobustLinearClassifier`.
+    """
+
+    radii: Array
+    coefs: Array
+    intercepts: Array
+    objectives: Array
+    lower_bounds: Array
+    gaps: Array
+
+
+def radius_path(
+    X: Any,
+    y: Any,
+    radii: int | Sequence[float] | Array = DEFAULT_SIZES,
+    *,
+    uncertainty: UncertaintySet | None = None,
+    loss: str | Loss = "hinge",
+    penalty: str | None = "l2",
+    alpha: float = 1.0,
+    kappa: float = 1.0,
+    fit_intercept: bool = True,
+    class_weight: Any = None,
+    sample_weight: Any = None,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    verbose: int = 0,
+    **metadata: Any,
+) -> RadiusPath:
+    """Fit :class:`RobustLinearClassifier` for many sizes of the sets, each fit starting where the last ones point.
+
+    Parameters
+    ----------
+    X, y, loss, penalty, alpha, kappa, fit_intercept, class_weight, sample_weight, tol, max_iter, verbose
+        As for :class:`RobustLinearClassifier` and its `fit`.
+    radii : int or array-like of floats, default=30
+        Factors of the sets, in any order; or how many, from where w = 0 is known to be optimal down to a thousandth of it.
+    uncertainty : UncertaintySet, default=None
+        The shape of the sets; None means ``Ball(1.0)``.
+    **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+        The rows' own sets, as in `fit`.
+
+    Returns
+    -------
+    RadiusPath
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> path = radius_path(*load_iris(return_X_y=True), radii=[0.1, 1.0], loss="logistic")
+    >>> path.radii
+    array([1. , 0.1])
+    >>> path.coefs.shape, bool(path.gaps.max() < 1e-6)
+    ((2, 3, 4), True)
+    """
+    if unknown := sorted(set(metadata) - set(METADATA)):
+        raise TypeError(
+            f"radius_path: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}."
+        )
+    model = RobustLinearClassifier(
+        Ball(1.0) if uncertainty is None else uncertainty,
+        loss=loss,
+        penalty=penalty,
+        alpha=alpha,
+        kappa=kappa,
+        fit_intercept=fit_intercept,
+        class_weight=class_weight,
+        tol=tol,
+        max_iter=max_iter,
+    )
+    problems = model._problems(X, y, sample_weight, metadata)
+    tol = number(tol, "radius_path(tol", strictly=True)
+    with one_blas_thread:
+        factors = grid(radii, lambda: _largest(problems), "radius_path(radii", "radius")
+        steps = [(factor,) for factor in factors]
+        fitted = []
+        for fits in followed(problems, steps, SEARCHED, _at, tol, model._max_iter(), report=reporter(verbose)):
+            model._unpack(problems, fits)
+            fitted.append((model.coef_, model.intercept_, model.objective_, model.lower_bound_, model.gap_))
+    path = RadiusPath(factors, *(np.array(column) for column in zip(*fitted, strict=True)))
+    warn_of_gaps(path.gaps, tol, stacklevel=3)
+    return path
+
+
+def _at(problem: Any, factor: float) -> Any:
+    return problem.sized(factor)
+
+
+def _largest(problems: Sequence[Any]) -> float:
+    """Return the factor at which all problems are known to collapse, that of some spreads where there is none."""
+    known = max(np.inf if problem.push is not None else collapse_bound(problem) for problem in problems)
+    return known if 0 < known < np.inf else wide(problems[0])
+
+
+class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
+    """RobustLinearClassifier with the size of the sets chosen by cross-validation.
+
+    The classifier is fitted for a path of factors of the stated sets, from large to small, each fit starting where the last
+    ones point. Every fit of every fold carries its certificate; the largest gap is in ``cv_results_``.
+
+    If you know how large the errors are, do not search: use :class:`RobustLinearClassifier` with the sets as they are.
+    Validation rows are as clean as the training rows, so plain accuracy votes for the smallest radius and throws the
+    protection away. ``scoring="certified"`` asks instead for what was wanted: the share of validation rows that are
+    classified correctly wherever in their stated sets they are.
+
+    Parameters
+    ----------
+    radii : int or array-like of floats, default=30
+        The factors of the sets to try; or how many, from where w = 0 is known to be optimal (three times the spread of the
+        rows, if that never happens) down to a thousandth of it.
+    cv : int, splitter or iterable, default=5
+        As in scikit-learn; a number means that many stratified folds.
+    scoring : str or callable, default=None
+        "certified": the share of validation rows that no admissible input gets wrong, the sets being taken as stated, at
+        factor 1. None means that where `fit` is given the rows' own sets (not a noise without bounds), and accuracy
+        otherwise. Otherwise a scikit-learn scorer, which sees the validation rows as they are, and their weights if its
+        metric takes them.
+    refit : bool, default=True
+        Fit on all rows with what was chosen. False: the mean of the folds' coefficients, with its own honest `gap_`.
+    n_jobs : int, default=None
+        Folds fitted at the same time, in threads.
+    uncertainty : UncertaintySet, default=None
+        The sets at factor 1, which `certify` speaks of; None means ``Ball(1.0)``.
+    loss, penalty, alpha, kappa, fit_intercept, class_weight, solver, tol, max_iter, verbose, random_state
+        As in :class:`RobustLinearClassifier`.
+
+    Attributes
+    ----------
+    radius_ : float
+        The factor of the sets chosen.
+    radii_ : ndarray of shape (n_radii,)
+        The factors tried, from the largest to the smallest.
+    best_score_ : float
+        Mean validation score of what was chosen. Among equals the largest radius wins.
+    cv_results_ : dict of ndarrays
+        ``param_radius``, ``split0_test_score`` ..., ``mean_test_score``, ``std_test_score``, ``rank_test_score`` and
+        ``max_gap``, the largest certified gap of the folds.
+    coef_, intercept_, classes_, objective_, lower_bound_, gap_, ...
+        As in :class:`RobustLinearClassifier`.
+
+    Examples
+    --------
+    >>> from holdfast import Box, RobustLinearClassifierCV
+    >>> from holdfast.datasets import load_breast_cancer_errors
+    >>> data = load_breast_cancer_errors()
+    >>> scale = data.X.std(axis=0)
+    >>> model = RobustLinearClassifierCV([0.1, 0.5, 1.0], uncertainty=Box(), cv=3)
+    >>> model = model.fit(data.X / scale, data.y, X_std=data.X_std / scale)
+    >>> model.radius_, bool(model.cv_results_["max_gap"].max() < 1e-6)
+    (1.0, True)
+    """
+
+    _searched = SEARCHED
+
+    def __init__(
+        self,
+        radii: Any = DEFAULT_SIZES,
+        *,
+        cv: Any = 5,
+        scoring: Any = None,
+        refit: bool = True,
+        n_jobs: int | None = None,
+        uncertainty: UncertaintySet | None = None,
+        loss: str | Loss = "hinge",
+        penalty: str | None = "l2",
+        alpha: float = 1.0,
+        kappa: float = 1.0,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        solver: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        verbose: int = 0,
+        random_state: Any = None,
+    ):
+        super().__init__(
+            uncertainty,
+            loss=loss,
+            penalty=penalty,
+            alpha=alpha,
+            kappa=kappa,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            solver=solver,
+            tol=tol,
+            max_iter=max_iter,
+            verbose=verbose,
+            random_state=random_state,
+        )
+        del self.ambiguity, self.warm_start
+        self.radii = radii
+        self.cv = cv
+        self.scoring = scoring
+        self.refit = refit
+        self.n_jobs = n_jobs
+
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_std: Any = None,
+        X_cov: Any = None,
+        X_factor: Any = None,
+        X_lower: Any = None,
+        X_upper: Any = None,
+        X_radius: Any = None,
+        groups: Any = None,
+    ) -> Self:
+        """Choose the size of the sets by cross-validation, and fit.
+
+        Parameters
+        ----------
+        X, y, sample_weight, X_std, X_cov, X_factor, X_lower, X_upper, X_radius
+            As in :meth:`RobustLinearClassifier.fit`; the sets of factor 1.
+        groups : array-like of shape (n_samples,), default=None
+            Handed to the splitter, such as ``GroupKFold``.
+        """
+        metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
+        plain = self._model()
+        problems = plain._problems(X, y, sample_weight, metadata)
+        self.row_uncertainty_ = any(value is not None for value in metadata.values())
+        self._adopt(plain)
+        number(self.tol, f"{NAME}(tol", strictly=True)
+        self._max_iter()
+        self._scorer(plain)
+        solver = None if self.solver is None else pick(problems[0], self.solver).seeded(self.random_state)
+        report, finished = announced(self, reporter(self.verbose), X, y)
+        with one_blas_thread:
+            self.radii_ = grid(self.radii, lambda: _largest(problems), f"{NAME}(radii", "radius")
+            steps = [(factor,) for factor in self.radii_]
+            chosen, fits = self._best_of_folds(
+                plain, problems, steps, (X, y, sample_weight), metadata, groups, solver, report
+            )
+        self._refuse_unattained(chosen, fits)
+        self._unpack(chosen, fits)
+        if self.refit:
+            self._warn(chosen)
+        finished()
+        return self
+
+    def _model(self) -> RobustLinearClassifier:
+        return RobustLinearClassifier(
+            self._stated_set(),
+            loss=self.loss,
+            penalty=self.penalty,
+            alpha=self.alpha,
+            kappa=self.kappa,
+            fit_intercept=self.fit_intercept,
+            class_weight=self.class_weight,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+
+    def _at(self, problem: Any, *step: float) -> Any:
+        return _at(problem, *step)
+
+    def _scorer(self, model: Any) -> Any:
+        is_certified = self.scoring == CERTIFIED if isinstance(self.scoring, str) else self.scoring is None
+        return None if is_certified else super()._scorer(model)
+
+    def _examiner(
+        self, model: Any, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
+    ) -> Callable[[Step], float]:
+        model.row_uncertainty_ = self.row_uncertainty_
+        stated = {name: value for name, value in metadata.items() if value is not None}
+        scorer = self._scorer(model)
+        is_certified = self.scoring == CERTIFIED or (bool(stated) and model.uncertainty.split(X, stated)[1] is None)
+
+        def score(step: Step) -> float:
+            if scorer is not None:
+                return scored(scorer, model, X, y, sample_weight)
+            right = model.predict(X) == y
+            if is_certified:
+                right &= model.certify(X, **stated)
+            return float(np.average(right, weights=sample_weight))
+
+        return score
+
+    def _stated_set(self) -> UncertaintySet:
+        return Ball(1.0) if self.uncertainty is None else self.uncertainty
