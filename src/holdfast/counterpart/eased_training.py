@@ -31,8 +31,8 @@ LAGGING, CARE, LEAST_CARE = 3.0, 1e-3, 1e-9
 """How much larger than in proportion to the easing a gap may be before stages are solved with more care, and how much more."""
 SAMPLE_ROWS, ROWS_PER_PARAMETER, FEW = 2000, 30, 5
 """Rows, at least and by the parameter, from whose solution that of FEW times as many is started."""
-VANISHING = 30.0
-"""Supports up to so many times the easing make w = 0 worth a try."""
+STRAIGHT, VANISHING = 0.01, 1000.0
+"""From such an easing on, supports up to so many times it make w = 0 worth a try."""
 PROVED = 1e-9
 """Gap to aim at where it costs little, and to prove that w = 0 is optimal."""
 BACK_OFF = 0.1
@@ -126,9 +126,14 @@ class EasedTraining:
         delta = (FIRST if has_kinks else FIRST_SMOOTH) if start is None else FIRST_WARM
         theta = self._admitted(np.zeros(problem.n_parameters) if start is None else start)
         last, shrink, goal, care = delta, SHRINK, ROUGH * delta, 1.0
+        back: tuple[float, Array] | None = None
         while True:
             eased = trained.eased(delta)
-            begin = self._better(eased, theta, self._admitted(problem.drawn_in(theta, last, delta / last)))
+            begins = [theta, self._admitted(problem.drawn_in(theta, last, delta / last))]
+            if back is not None and delta < last:
+                # with the same rows at their kinks the path is straight
+                begins.append(self._admitted(theta + (last - delta) / (back[0] - last) * (theta - back[1])))
+            begin = self._better(eased, *begins)
             self.report(f"easing {delta:.2g}")
             stage = self._minimise(eased, begin, goal)
             is_out = self.n_iter >= self.max_iter
@@ -136,7 +141,7 @@ class EasedTraining:
                 shrink = float(np.sqrt(shrink))
                 delta = shrink * last
                 continue
-            theta = stage.parameters
+            back, theta = ((last, theta) if delta < last else back), stage.parameters
             before = self.gap
             self._judge(eased, theta, delta)
             self.report(f"certified gap {self.gap:.2e}")
@@ -208,7 +213,7 @@ class EasedTraining:
         tidy = problem.tidied(theta, delta)
         if not np.array_equal(tidy, theta):
             self._note(tidy, problem.value_and_gradient(tidy)[0], slack=0.1 * self.fine)
-        if delta < FIRST and float(np.median(problem.bound.support(w))) <= VANISHING * delta:
+        if delta <= STRAIGHT and float(np.median(problem.bound.support(w))) <= VANISHING * delta:
             flat = self._flat(b, delta)
             self._note(flat, problem.value_and_gradient(flat)[0], slack=ROUNDING)
 
