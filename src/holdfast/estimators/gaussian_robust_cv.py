@@ -120,7 +120,7 @@ def _at(problem: Any, factor: float, alpha: float) -> Any:
 
 def _grid(noises: Any, problems: Sequence[Any], call: str) -> Array:
     """Return the noises from the largest to the smallest, checked, or made up."""
-    values = grid(noises, lambda: _largest(problems), call, "noise")
+    values = grid(noises, lambda: _largest(problems), call, "noise", "noises")
     if problems[0].loss.is_homogeneous and values[-1] == 0:
         raise ValueError(
             f"{call}=...): without noise this loss is the plain hinge. Leave out 0, or use loss='logistic'."

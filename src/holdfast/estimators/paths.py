@@ -86,19 +86,22 @@ def _ahead(problem: Any, before: Array | None, last: Array | None) -> Array | No
     return np.asarray(guess if better else last)
 
 
-def grid(values: Any, top: Callable[[], float], call: str, what: str) -> Array:
-    """Return the sizes from the largest to the smallest: checked, or as many as are asked for from `top` down."""
+def grid(values: Any, top: Callable[[], float], call: str, one: str, many: str) -> Array:
+    """Return the sizes from the largest to the smallest: checked, or as many as are asked for from `top` down.
+
+    `one` and `many` are what a size is called.
+    """
     if isinstance(values, Integral) and not isinstance(values, bool):
         if values < 1:
-            raise ValueError(f"{call}={values!r}): give at least one {what}, or the {what}s themselves.")
+            raise ValueError(f"{call}={values!r}): give at least one {one}, or the {many} themselves.")
         largest = top()
         return np.geomspace(largest, SPAN * largest, int(values))
     try:
         given = np.sort(np.array(values, dtype=np.float64).ravel())[::-1]
     except (TypeError, ValueError):
-        raise ValueError(f"{call}={values!r:.80}): give a number of {what}s, or the {what}s themselves.") from None
+        raise ValueError(f"{call}={values!r:.80}): give a number of {many}, or the {many} themselves.") from None
     if given.size == 0 or not np.all(np.isfinite(given)) or given[-1] < 0:
-        raise ValueError(f"{call}=...): {what}s must be finite numbers >= 0, and at least one.")
+        raise ValueError(f"{call}=...): {many} must be finite numbers >= 0, and at least one.")
     return given
 
 

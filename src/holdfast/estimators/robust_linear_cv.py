@@ -108,7 +108,7 @@ def radius_path(
     problems = model._problems(X, y, sample_weight, metadata)
     tol = number(tol, "radius_path(tol", strictly=True)
     with one_blas_thread:
-        factors = grid(radii, lambda: _largest(problems), "radius_path(radii", "radius")
+        factors = grid(radii, lambda: _largest(problems), "radius_path(radii", "radius", "radii")
         steps = [(factor,) for factor in factors]
         fitted = []
         for fits in followed(problems, steps, SEARCHED, _at, tol, model._max_iter(), report=reporter(verbose)):
@@ -265,7 +265,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         solver = None if self.solver is None else pick(problems[0], self.solver).seeded(self.random_state)
         report, finished = announced(self, reporter(self.verbose), X, y)
         with one_blas_thread:
-            self.radii_ = grid(self.radii, lambda: _largest(problems), f"{NAME}(radii", "radius")
+            self.radii_ = grid(self.radii, lambda: _largest(problems), f"{NAME}(radii", "radius", "radii")
             steps = [(factor,) for factor in self.radii_]
             chosen, fits = self._best_of_folds(
                 plain, problems, steps, (X, y, sample_weight), metadata, groups, solver, report
