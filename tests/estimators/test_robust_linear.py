@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -233,10 +233,15 @@ def test_without_a_minimum_the_call_is_refused_and_the_cure_works(rng):
 
 
 def test_noise_that_is_averaged_over_leaves_a_minimum_where_rows_can_be_separated(two_classes):
-    X, y = two_classes(40, 2, separation=2.0)
+    X, y = two_classes(40, 2, separation=4.0)
     model = RobustLinearClassifier(GaussianNoise(0.5), loss="hinge", penalty=None).fit(X, y)
     assert model.gap_ <= 1e-6
     assert np.linalg.norm(model.coef_) <= model.norm_bound_
+    assert np.all(y * model.decision_function(X) > 0.5 * np.linalg.norm(model.coef_))
+    logistic = RobustLinearClassifier(GaussianNoise(0.5), loss="logistic", penalty=None)
+    with pytest.warns(ConvergenceWarning, match="No lower bound is known"):
+        logistic.fit(X, y)
+    assert np.all(np.isfinite(logistic.coef_))
 
 
 def test_a_box_common_to_all_rows_is_a_retuned_svm_with_the_l1_norm(two_classes):
