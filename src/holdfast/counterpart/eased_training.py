@@ -31,6 +31,8 @@ LAGGING, CARE, LEAST_CARE = 3.0, 1e-3, 1e-9
 """How much larger than in proportion to the easing a gap may be before stages are solved with more care, and how much more."""
 SAMPLE_ROWS, ROWS_PER_PARAMETER, FEW = 2000, 30, 5
 """Rows, at least and by the parameter, from whose solution that of FEW times as many is started."""
+KINK = 1e-12
+"""Easing at which the best intercept of w = 0 is sought: none to speak of."""
 STRAIGHT, VANISHING = 0.01, 1000.0
 """From such an easing on, supports up to so many times it make w = 0 worth a try."""
 PROVED = 1e-9
@@ -67,6 +69,9 @@ class EasedTraining:
     def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
         """Return a solution with its proof."""
         if {ConeProgram, LinearProgram, IntervalProgram}.intersection(self.solver.needs):
+            if IntervalProgram not in self.solver.needs:
+                # general solvers are not that accurate
+                self.fine = self.tol
             found, proof = self._taken_whole()
             if proof.gap <= self.tol or not self.is_free or self.n_iter >= self.max_iter:
                 return found, proof
@@ -90,7 +95,8 @@ class EasedTraining:
         self.n_iter = found.n_iter
         if proof.gap <= self.tol:
             found, proof = self._flattened(found, proof)
-        if self.fine > PROVED and proof.gap > PROVED and self._is_flat(found.parameters):
+        is_accurate = IntervalProgram in self.solver.needs
+        if is_accurate and self.fine > PROVED and proof.gap > PROVED and self._is_flat(found.parameters):
             self.fine = PROVED
             return self._taken_whole()
         return found, proof
@@ -214,19 +220,19 @@ class EasedTraining:
         if not np.array_equal(tidy, theta):
             self._note(tidy, problem.value_and_gradient(tidy)[0], slack=0.1 * self.fine)
         if delta <= STRAIGHT and float(np.median(problem.bound.support(w))) <= VANISHING * delta:
-            flat = self._flat(b, delta)
+            flat = self._flat(b)
             self._note(flat, problem.value_and_gradient(flat)[0], slack=ROUNDING)
 
-    def _flat(self, b: float, delta: float) -> Array:
-        """Return w = 0 with its best intercept, that of losses eased by `delta`, sought from b on."""
+    def _flat(self, b: float) -> Array:
+        """Return w = 0 with its best intercept, sought from b on."""
         problem, w = self.problem, np.zeros(self.problem.rows.n_features)
         if problem.fit_intercept:
-            b = best_intercept(problem.eased(delta), w, np.zeros(problem.rows.n_samples), np.zeros(()), b)
+            b = best_intercept(problem.eased(KINK), w, np.zeros(problem.rows.n_samples), np.zeros(()), b)
         return problem.join(w, b)
 
     def _flattened(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
         """Return w = 0 where it is as good as what was found, and proved by the same dual weights; else that."""
-        flat = self._flat(self.problem.split(found.parameters)[1], 0.01 * self.fine)
+        flat = self._flat(self.problem.split(found.parameters)[1])
         slack = 0.1 * self.fine * max(proof.objective, self.problem.floor)
         if self.problem.value_and_gradient(flat)[0] > proof.objective + slack:
             return found, proof
