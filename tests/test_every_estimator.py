@@ -27,9 +27,9 @@ SETTINGS = [
     RobustLinearClassifier(Ball(0.1), solver=StochasticProximal(5)),
     RobustLinearClassifier(),
     RobustLinearClassifier(Ball(0.1), loss="squared_hinge"),
-    RobustLinearClassifier(Box(0.1), loss="logistic", penalty="l1", kappa=0.5, tol=1e-12),
-    RobustLinearClassifier(Box(0.1), loss="huberized_hinge", tol=1e-12),
-    RobustLinearClassifierCV([0.03, 0.01], uncertainty=Box(), loss="logistic", cv=2, tol=1e-12),
+    RobustLinearClassifier(Box(0.1), loss="logistic", penalty="l1", kappa=0.5),
+    RobustLinearClassifier(Box(0.1), loss="huberized_hinge"),
+    RobustLinearClassifierCV([0.03, 0.01], uncertainty=Box(), loss="logistic", cv=2),
 ]
 
 

@@ -42,8 +42,7 @@ def _reach(bound, budgets):
     if isinstance(bound, Multiples):
         return _reach(bound.base, np.array([budgets @ bound.factors]))
     if isinstance(bound, CommonCloud | RowClouds):
-        factors = [bound.matrix(3)] if bound.is_common else list(bound.factor_matrices())
-        budgets = [np.sum(budgets)] if bound.is_common else budgets
+        factors = [bound.matrix(3)] * len(budgets) if bound.is_common else list(bound.factor_matrices())
         parts = [cp.Variable(F.shape[1]) for F in factors]
         conditions = [cp.norm(v) <= limit for v, limit in zip(parts, budgets, strict=True)]
         return sum(F @ v for F, v in zip(factors, parts, strict=True)), conditions

@@ -1,5 +1,6 @@
 """Cone and linear programs: every loss with an epigraph, every set with a support program, every penalty, every kappa."""
 
+import warnings
 from itertools import product
 
 import cvxpy as cp
@@ -8,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from holdfast import Ball, Box, Ellipsoid, IntervalBox, RobustLinearClassifier
+from holdfast import Ball, Box, CollapseWarning, Ellipsoid, IntervalBox, RobustLinearClassifier
 from holdfast._core.problem import ConeProgram, LinearProgram
 from holdfast._core.solution import Status
 from holdfast.counterpart import Lasso, Limits
@@ -193,7 +194,9 @@ def test_fit_agrees_with_the_formula_in_cvxpy(name, loss, penalty, kappa, two_cl
     referee = cp.Problem(cp.Minimize(c @ psi + (1 - kappa) * c @ h + price), limits)
     referee.solve(solver=cp.CLARABEL, tol_gap_rel=1e-10, tol_gap_abs=1e-10, tol_feas=1e-10)
     model = RobustLinearClassifier(given, loss=loss, penalty=penalty, alpha=alpha, kappa=kappa, solver="clarabel")
-    model.fit(X, y, sample_weight=c, **metadata)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CollapseWarning)
+        model.fit(X, y, sample_weight=c, **metadata)
     assert model.gap_ <= 1e-6
     assert model.objective_ == pytest.approx(referee.value, rel=1e-6)
 

@@ -189,6 +189,8 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
 
     _searched = SEARCHED
 
+    _takes_streams = False
+
     def __init__(
         self,
         radii: Any = DEFAULT_SIZES,
