@@ -16,6 +16,7 @@ from holdfast.estimators import radius_path as radius_path
 from holdfast.estimators import recover_from_dual as recover_from_dual
 from holdfast.estimators import separability_radius as separability_radius
 from holdfast.solvers import SGD as SGD
+from holdfast.solvers import StochasticProximal as StochasticProximal
 from holdfast.uncertainty import Ball as Ball
 from holdfast.uncertainty import Box as Box
 from holdfast.uncertainty import ChanceConstraint as ChanceConstraint
