@@ -17,6 +17,8 @@ from holdfast.counterpart.linear import LinearProblem
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.uncertainty.clouds import MISSED, ratio, solve_scaled
 
+FAINT = 0.01
+"""Support, in units of the margin, up to which w = 0 may be what is to be proved."""
 UNGUESSED = 1e-6
 """Easing whose slopes are taken for dual weights where nobody has a better guess."""
 ROOMS = 0.5 * 10.0 ** -np.arange(3.0, 10.0)
@@ -156,8 +158,6 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
     V, pull = problem.rows.transpose_dot(np.column_stack([c * lines.a * y, problem.pull_per_class()])).T
     sizes = float(np.sum(c * lines.a)) * np.sqrt(problem.rows.column_squares)
     budgets = c * lines.p
-    # whoever made the guess may have had smaller sets in mind
-    guess = guess._replace(scale=np.maximum(guess.scale, bound.support(guess.direction)))
     left = bound.remainder(V, budgets, guess.scale, guess.direction)
 
     def value(share: float) -> float:
@@ -176,7 +176,7 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
     if problem.push is not None:
         own = problem.push_budgets(lines.a), problem.push.support(guess.direction), guess.direction
         lefts = [problem.push.remainder(lefts[0], *own), problem.push.left_along(lefts[1], *own)]
-    if problem.push is None:
+    elif np.max(bound.support(guess.direction)) <= FAINT:
         # near w = 0 directions say little, and how much of the sets it takes tells more
         beyond = beyond_penalty(problem, V)
         multiple = least_multiple(bound, beyond, budgets, guess.scale, sizes)
