@@ -309,6 +309,9 @@ class EasedSet(BoundSet):
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         T, share = self._parts(w)
+        if not np.any(share):
+            # at w = 0 only t's square bends
+            return np.column_stack([self.curvature_product(w, first, unit) for unit in np.eye(len(w))])
         return self.base.curvature(w, first * share, first * self.delta**2 / T**3 + second * share**2)
 
     def directional(self, w: Array, v: Array) -> Array:

@@ -156,7 +156,7 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
         smaller = min(positive, negative)
         lines = lines.shrunk(loss, np.where(y > 0, _share(smaller, positive), _share(smaller, negative)))
     V, pull = problem.rows.transpose_dot(np.column_stack([c * lines.a * y, problem.pull_per_class()])).T
-    sizes = float(np.sum(c * lines.a)) * np.sqrt(problem.rows.column_squares)
+    sizes = sizes_of_sums(problem, c * lines.a)
     budgets = c * lines.p
     left = bound.remainder(V, budgets, guess.scale, guess.direction)
 
@@ -203,6 +203,11 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
         )
         best, share = max((best, share), (-float(shorter.fun), float(shorter.x)))
     return best, pull, share * c * lines.a
+
+
+def sizes_of_sums(problem: LinearProblem, weights: Array) -> Array:
+    """Return what, by Cauchy's inequality, sum_i weights_i |x_ij| does not exceed: rounding of the pull is measured by it."""
+    return np.asarray(np.sqrt(float(np.sum(weights)) * problem.rows.square_sums(weights)))
 
 
 def beyond_penalty(problem: MarginScaleProblem, V: Array) -> Array:
@@ -374,8 +379,7 @@ def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, A
         smaller = min(positive, negative)
         a = a * np.where(y > 0, _share(smaller, positive), _share(smaller, negative))
     V, pull = problem.rows.transpose_dot(np.column_stack([c * a * y, problem.pull_per_class()])).T
-    # by Cauchy's inequality no less than sum c a |x_j|, from which V_j came; where all features alike have noise, not needed
-    sizes = None if problem.bound.is_isotropic else float(np.sum(c * a)) * np.sqrt(problem.rows.column_squares)
+    sizes = None if problem.bound.is_isotropic else sizes_of_sums(problem, c * a)
     claim = Claim(lambda: problem.bound, c, a, V, guess.scale, guess.direction, problem.alpha, sizes)
     bound, share = dual_objective(problem.loss, [claim])
     return bound, pull, share * c * a

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import ConeProgram, IntervalProgram, LinearProgram
+from holdfast._core.problem import ConeProgram, Curved, IntervalProgram, LinearProgram
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver
 from holdfast._core.tolerances import ROUNDING, SMALL_WORK
 from holdfast.counterpart.certificate import Certificate, best_intercept, certificate
 from holdfast.counterpart.margin_scale import MarginScaleProblem
-from holdfast.solvers import pick
+from holdfast.solvers import Newton, pick
 
 FIRST, FIRST_SMOOTH, FIRST_WARM = 1.0, 1e-2, 1e-2
 """Easing at the start of a path: with kinks everywhere, with one at w = 0 only, and from a given start."""
@@ -79,6 +79,11 @@ class EasedTraining:
             start, self.dual = found.parameters, found.dual
             self.lowest, self.parameters, self.highest = proof.objective, start, proof.lower_bound
         self.follow(self._start_on_fewer_rows() if start is None else start)
+        is_left = self.gap > self.tol and self.highest > -np.inf and self.n_iter < self.max_iter
+        if is_left and self.is_free and not isinstance(self.solver, Newton) and self.problem.offers(Curved):
+            self.report("once more with plain Newton steps")
+            self.solver, self.is_free = Newton(), False
+            self.follow(None)
         found = Solution(self.parameters, self.status, self.lowest, self.n_iter, self.solver.name, dual=self.dual)
         return self._polished(found, self._proof(found))
 

@@ -18,6 +18,7 @@ from holdfast.counterpart.certificate import (
     certified,
     dual_objective,
     exact_columns,
+    sizes_of_sums,
     slopes_at_best_scale,
 )
 from holdfast.counterpart.pairwise import PairwiseProblem
@@ -120,7 +121,7 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Arra
     V = problem.rows.transpose_dot(R).T
     budgets = c[:, None] * problem.loss.dual_scale(a.ravel()).reshape(a.shape)
     flows = _flows(problem, guess, V, budgets, c[:, None] * a)
-    sizes = float(np.sum(c[:, None] * a)) * np.sqrt(problem.rows.column_squares)
+    sizes = sizes_of_sums(problem, c * a.sum(axis=1))
     # where there is noise a column of zeros has rounding too, that of the other columns
     allowed = MISSED * sizes + np.where(exact, 0.0, 1e-15 * sizes.max())
     if np.any(np.abs(V - _gathered(flows, C)) > allowed):

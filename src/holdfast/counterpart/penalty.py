@@ -134,11 +134,13 @@ class Limits(Penalty):
 
     def slopes(self, w: Array) -> Array:
         room, weight = self._room(w)
-        return 2 * weight * w / (np.square(self.limit) * room) if weight > 0 else np.zeros_like(w)
+        with np.errstate(divide="ignore"):
+            return 2 * weight * w / (np.square(self.limit) * room) if weight > 0 else np.zeros_like(w)
 
     def bends(self, w: Array) -> Array:
         room, weight = self._room(w)
-        return 2 * weight * (2 - room) / np.square(self.limit * room) if weight > 0 else np.zeros_like(w)
+        with np.errstate(divide="ignore"):
+            return 2 * weight * (2 - room) / np.square(self.limit * room) if weight > 0 else np.zeros_like(w)
 
     def price(self, pull: Array) -> float:
         return self.limit * float(np.sum(np.abs(pull)))

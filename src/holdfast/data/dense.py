@@ -18,6 +18,8 @@ BLOCK_BYTES = 1 << 20
 
 LARGEST_SPAN = 5e7
 """Entries of X up to which its rows are expressed in a basis of their own (400 MB)."""
+DEPENDENT = 1e-12
+"""Share of the largest pivot up to which a row is taken for a combination of others."""
 FAR = 100.0
 """Means of so many standard deviations make the rows almost parallel, and a Hessian of them almost singular."""
 
@@ -54,7 +56,15 @@ class DenseRows(BlockRows):
     def span(self) -> Span | None:
         if self.X.size > LARGEST_SPAN:
             return None
-        basis, triangle = linalg.qr(np.concatenate([block for _, block in self.dense_blocks()]).T, mode="economic")
+        columns = np.concatenate([block for _, block in self.dense_blocks()]).T
+        basis, triangle = linalg.qr(columns, mode="economic")
+        sizes = np.abs(np.diag(triangle))
+        if np.any(sizes <= DEPENDENT * np.max(sizes, initial=0.0)):
+            # directions that no row has are left out
+            basis, triangle, order = linalg.qr(columns, mode="economic", pivoting=True)
+            sizes = np.abs(np.diag(triangle))
+            kept = sizes > DEPENDENT * np.max(sizes, initial=0.0)
+            basis, triangle = basis[:, kept], triangle[kept][:, np.argsort(order)]
         return Span(np.ascontiguousarray(triangle.T), lambda v: basis @ v, lambda w: basis.T @ w)
 
     def take(self, rows: NDArray[np.intp] | slice) -> DenseRows:

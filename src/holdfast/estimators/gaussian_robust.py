@@ -276,10 +276,11 @@ class GaussianRobustClassifier(IncrementalClassifier):
         alpha = number(self._alpha(loss), f"{NAME}(alpha")
         check_columns(X, metadata)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
-        self.classes_, codes = class_codes(y, NAME)
-        weights = row_weights(sample_weight, self.class_weight, X, codes, self.classes_, NAME)
+        classes, codes = class_codes(y, NAME)
+        weights = row_weights(sample_weight, self.class_weight, X, codes, classes, NAME)
         bound = self._bound(loss, X, metadata)
-        return self._made(X, codes, weights, loss, bound, alpha, len(self.classes_))
+        self.classes_ = classes
+        return self._made(X, codes, weights, loss, bound, alpha, len(classes))
 
     def _made(
         self, X: Any, codes: NDArray[np.intp], weights: Array, loss: Loss, bound: BoundSet, alpha: float, n_classes: int

@@ -71,7 +71,9 @@ class RobustLinearClassifier(IncrementalClassifier):
     ===========================  ====================================================================================
 
     With :class:`GaussianNoise` the loss is averaged over the noise instead, and with a sum ``GaussianNoise(s) + Ball(r)``
-    averaged over the one and maximised over the other.
+    averaged over the one and maximised over the other. The standard deviation of the score then takes part like a support:
+    the share kappa of it inside the loss, the rest outside. Without a penalty no lower bound is known for such sums, nor for
+    noise alone with a loss other than the hinge: ``gap_`` is then inf, and the fit says so.
 
     A ball, box or ellipsoid common to all rows changes the family of decision boundaries little or not at all: a common ball
     is an ordinary SVM at another strength of the penalty. What pays is knowing *which* features or rows are uncertain.
@@ -93,7 +95,7 @@ class RobustLinearClassifier(IncrementalClassifier):
     penalty : {"l2", "l1", "box"} or None, default="l2"
         :math:`\frac12 |w|_2^2`, :math:`|w|_1`, or the constraint :math:`|w_j| \le 1/\alpha`.
     alpha : float, default=1.0
-        Strength of the penalty, > 0, what scikit-learn's linear classifiers call 1/C. It acts in the units of the features, so
+        Strength of the penalty, >= 0, what scikit-learn's linear classifiers call 1/C. It acts in the units of the features, so
         scale them. Of no effect with ``penalty=None``.
     kappa : float, default=1.0
         Share of the uncertainty that is kept inside the loss, from 0 to 1.
@@ -289,9 +291,11 @@ class RobustLinearClassifier(IncrementalClassifier):
         self._check_settings()
         check_columns(X, metadata)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
-        self.classes_, codes = class_codes(y, type(self).__name__)
-        weights = row_weights(sample_weight, self.class_weight, X, codes, self.classes_, type(self).__name__)
-        return self._made(X, codes, weights, metadata, len(self.classes_))
+        classes, codes = class_codes(y, type(self).__name__)
+        weights = row_weights(sample_weight, self.class_weight, X, codes, classes, type(self).__name__)
+        problems = self._made(X, codes, weights, metadata, len(classes))
+        self.classes_ = classes
+        return problems
 
     def _check_settings(self) -> None:
         """Raise if a setting makes no sense, before rows are looked at."""
@@ -549,9 +553,11 @@ def _problem(
 ) -> MarginScaleProblem:
     """Return the problem of two classes for sets over which the loss is maximised, averaged, or both."""
     options |= {"fit_intercept": fit_intercept}
+    if cloud is not None and kappa > 0:
+        loss = loss.averaged()
+    loss = loss if kappa == 1 else Mixture(loss, kappa)
     if worst is not None and cloud is not None:
-        return PushedProblem(rows, signs, weights, loss.averaged(), cloud, push=worst, kappa=kappa, **options)
+        return PushedProblem(rows, signs, weights, loss, cloud, push=worst, kappa=kappa, **options)
     bound = cloud if worst is None else worst
     assert bound is not None
-    loss = loss.averaged() if worst is None else loss
-    return MarginScaleProblem(rows, signs, weights, loss if kappa == 1 else Mixture(loss, kappa), bound, **options)
+    return MarginScaleProblem(rows, signs, weights, loss, bound, **options)

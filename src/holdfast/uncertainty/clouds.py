@@ -87,7 +87,9 @@ class CommonCloud(CommonSet):
             v = np.asarray(np.linalg.lstsq(self.factor / unit[:, None], target / unit, rcond=None)[0])
         else:
             v = ratio(target, np.broadcast_to(self.factor, target.shape))
-        return np.inf if np.any(np.abs(target - self.spread(v)) > MISSED * sizes) else float(norm(v))
+        # what the products of F and v are rounded to is no miss either
+        rounded = np.abs(self.factor) @ np.abs(v) if self.factor.ndim == 2 else 0.0
+        return np.inf if np.any(np.abs(target - self.spread(v)) > MISSED * (sizes + rounded)) else float(norm(v))
 
     def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         if self.factor.ndim == 0:

@@ -100,7 +100,9 @@ def _row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
     values = numbers(X, "X=...", "X")
     is_sparse = all(sparse.issparse(end) for end in [values, *ends])
     below, above = ((end if is_sparse else dense(end)) - (values if is_sparse else dense(values)) for end in ends)
-    for name, offset, is_wrong in (("X_lower", below, below > 0), ("X_upper", above, above < 0)):
+    # values rounded to float32 may lie outside of ends that are not
+    slack = np.finfo(X.dtype).eps * abs(values if is_sparse else dense(values)) if X.dtype.kind == "f" else 0.0 * below
+    for name, offset, is_wrong in (("X_lower", below, below > slack), ("X_upper", above, above < -slack)):
         rows, columns = is_wrong.nonzero()
         if len(rows):
             i, j = int(rows[0]), int(columns[0])
@@ -108,4 +110,5 @@ def _row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
                 f"{name}[{i}, {j}] is {'above' if name == 'X_lower' else 'below'} X[{i}, {j}] by {abs(offset[i, j]):g}. An "
                 "interval contains its value: widen it, or move X into it with np.clip(X, X_lower, X_upper)."
             )
-    return below, above
+    # multiplied by their signs' truth rather than clipped: sparse ones stay sparse
+    return (below < 0) * below, (above > 0) * above

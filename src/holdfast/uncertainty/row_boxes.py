@@ -209,9 +209,10 @@ class EasedRowBoxes(_RowPoints, EasedSet):
     def __init__(self, base: RowBoxes, delta: float, widths: Array | None = None):
         super().__init__(base, delta)
         self.is_smooth = True
-        widest, n = base.widest, base.half.shape[1]
-        own = np.divide(delta / n, widest, out=np.full(n, delta), where=widest > 0)
-        self.widths = own if widths is None else widths
+        if widths is None:
+            widest, n = base.widest, base.half.shape[1]
+            widths = np.divide(delta / n, widest, out=np.full(n, delta), where=widest > 0)
+        self.widths = widths
 
     def _terms(self, w: Array) -> list[RowMatrix]:
         return self.base.matrices(w / np.hypot(w, self.widths), np.ones(len(w)))
