@@ -113,6 +113,11 @@ class BoundSet(ABC):
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
         r"""Return :math:`\sum_i` first_i * (Hessian of t_i) v, shape (n_features,), without forming a matrix."""
 
+    def square_curvature(self, n_features: int, first: Array) -> Array:
+        r"""Return :math:`\sum_i` first_i * Hessian of :math:`t_i^2/2` at 0, (n, n), or what stands for it."""
+        units = np.eye(n_features)
+        return np.column_stack([self.adjoint(unit, first * self.support(unit)) for unit in units])
+
     @abstractmethod
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         """Return sum_i r_i x_i maximizer_i(w)', shape (n_features, n_features)."""
@@ -311,7 +316,7 @@ class EasedSet(BoundSet):
         T, share = self._parts(w)
         if not np.any(share):
             # at w = 0 only t's square bends
-            return np.column_stack([self.curvature_product(w, first, unit) for unit in np.eye(len(w))])
+            return self.base.square_curvature(len(w), np.broadcast_to(first / T, np.shape(first)))
         return self.base.curvature(w, first * share, first * self.delta**2 / T**3 + second * share**2)
 
     def directional(self, w: Array, v: Array) -> Array:

@@ -243,7 +243,10 @@ class EasedTraining:
         return self.problem.join(self.problem.penalty.eased(1.0).admitted(w), b)
 
     def _better(self, problem: MarginScaleProblem, *points: Array) -> Array:
-        return min(points, key=lambda point: problem.value_and_gradient(point)[0])
+        different = [point for k, point in enumerate(points) if not any(np.array_equal(point, q) for q in points[:k])]
+        if len(different) == 1:
+            return different[0]
+        return min(different, key=lambda point: problem.value_and_gradient(point)[0])
 
     def _judge(self, eased: MarginScaleProblem, theta: Array, delta: float) -> None:
         """Take note of the parameters of a stage, tidied where that is as good, and of what its slopes prove."""
@@ -265,7 +268,10 @@ class EasedTraining:
         """Return w = 0 with its best intercept, sought from b on."""
         problem, w = self.problem, np.zeros(self.problem.rows.n_features)
         if problem.fit_intercept:
-            b = best_intercept(problem.eased(KINK), w, np.zeros(problem.rows.n_samples), np.zeros(()), b)
+            # rows of a class are all alike there
+            classes, weights = np.array([-1.0, 1.0]), np.array(problem.class_weights())
+            two = replace(problem, signs=classes, weights=weights, loss=problem.loss.eased(KINK), push=None)
+            b = best_intercept(two, w, np.zeros(2), np.zeros(()), b)
         return problem.join(w, b)
 
     def _flattened(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:

@@ -64,6 +64,7 @@ class DenseRows(BlockRows):
             basis, triangle, order = linalg.qr(columns, mode="economic", pivoting=True)
             sizes = np.abs(np.diag(triangle))
             kept = sizes > DEPENDENT * np.max(sizes, initial=0.0)
+            kept[0] = True
             basis, triangle = basis[:, kept], triangle[kept][:, np.argsort(order)]
         return Span(np.ascontiguousarray(triangle.T), lambda v: basis @ v, lambda w: basis.T @ w)
 

@@ -80,6 +80,10 @@ class CommonCloud(CommonSet):
         point, bend = self._point(w), float(ratio(np.sum(first), self.support(w)))
         return bend * (self.spread(self.root(v)) - point * (point @ v))
 
+    def square_curvature(self, n_features: int, first: Array) -> Array:
+        F = self.matrix(n_features)
+        return float(np.sum(first)) * F @ F.T
+
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         if self.factor.ndim == 2:
