@@ -10,7 +10,6 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -364,11 +363,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
                 CollapseWarning,
                 stacklevel=4,
             )
-        status = Status[str(self.solution_["status"]).upper()]
-        if status is not Status.SOLVED:
-            warnings.warn(
-                f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {status.value}", ConvergenceWarning, stacklevel=4
-            )
+        self._warn_uncertified()
 
     def flip_probability(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         r"""Return the probability that the noise changes each prediction.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from numbers import Integral
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -116,6 +118,14 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if len(problems) == len(coef):
             return [p.join(w, float(b)) for p, w, b in zip(problems, coef, intercept, strict=True)]
         return [problems[0].join(coef, intercept)]
+
+    def _warn_uncertified(self) -> None:
+        """Say what is not certified, with the cure, at the line that called `fit` through its wrapper and `_warn`."""
+        status = Status[str(self.solution_["status"]).upper()]
+        if status is not Status.SOLVED:
+            warnings.warn(
+                f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {status.value}", ConvergenceWarning, stacklevel=5
+            )
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores w'x + b.

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -407,11 +406,7 @@ class RobustLinearClassifier(IncrementalClassifier):
                 CollapseWarning,
                 stacklevel=4,
             )
-        status = Status[str(self.solution_["status"]).upper()]
-        if status is not Status.SOLVED:
-            warnings.warn(
-                f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {status.value}", ConvergenceWarning, stacklevel=4
-            )
+        self._warn_uncertified()
 
     @available_if(_is_proper)
     def predict_proba(self, X: Any) -> Array:

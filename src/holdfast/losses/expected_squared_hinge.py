@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import numpy as np
 
 from holdfast._core.chunks import by_stretches
@@ -12,7 +14,20 @@ from holdfast.losses.perspective import safe_ratio
 HINGE = GaussianHinge()
 
 
-class ExpectedSquaredHinge(Loss):
+class _AveragedLoss(Loss):
+    """A loss whose slopes and bends come from the same few numbers."""
+
+    def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        return self.derivatives(u, t)[:3]
+
+    def curvature(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        return self.derivatives(u, t)[3:]
+
+    @abstractmethod
+    def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]: ...
+
+
+class ExpectedSquaredHinge(_AveragedLoss):
     r"""The expected squared hinge :math:`\mathbb E\,[u + tZ]_+^2 = (u^2 + t^2)\,\Phi(u/t) + u t\,\varphi(u/t)`.
 
     Its slopes are :math:`2\,\mathbb E[u + tZ]_+` and :math:`2 t\,\Phi(u/t)`. The conjugate has no closed form: with a
@@ -25,12 +40,6 @@ class ExpectedSquaredHinge(Loss):
     """
 
     dual_limit = np.inf
-
-    def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
-        return self.derivatives(u, t)[:3]
-
-    def curvature(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
-        return self.derivatives(u, t)[3:]
 
     @by_stretches
     def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
@@ -45,7 +54,7 @@ class ExpectedSquaredHinge(Loss):
         return np.inf
 
 
-class ExpectedHuberizedHinge(Loss):
+class ExpectedHuberizedHinge(_AveragedLoss):
     r"""The expected Huberised hinge :math:`\mathbb E\,\phi_c(u - \text{threshold} + tZ)`.
 
     It is the difference of the expected squared hinges at :math:`\pm c`, over 4c.
@@ -59,12 +68,6 @@ class ExpectedHuberizedHinge(Loss):
     def __init__(self, scale: float = float(4 * np.log(2)), threshold: float = 1.0):
         self.scale = scale
         self.threshold = threshold
-
-    def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
-        return self.derivatives(u, t)[:3]
-
-    def curvature(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
-        return self.derivatives(u, t)[3:]
 
     @by_stretches
     def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
