@@ -119,7 +119,7 @@ def _check(draw, name, seed):
 
 @pytest.mark.parametrize("name", SETS)
 def test_optimum_is_that_of_a_conic_solver(name, draw_classes):
-    for seed in range(6):
+    for seed in range(20):
         _check(draw_classes, name, 3 * seed + SETS.index(name))
 
 
