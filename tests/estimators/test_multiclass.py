@@ -482,3 +482,10 @@ def test_classes_measured_exactly_are_not_taken_for_equal():
         model = GaussianRobustClassifier(loss="hinge").fit(X, y, X_std=np.where(y == 2, 0.1, 0.0)[:, None])
     assert model.objective_ < 6
     assert len(model.collapsed_pairs_) == 0
+
+
+def test_classes_that_are_all_alike_have_coefficients_of_exactly_0():
+    model = GaussianRobustClassifier()
+    model._set_coefficients(np.full((3, 2), 0.1), np.full(3, 0.1), joint=True)  # the mean of three 0.1 is not 0.1
+    assert not np.any(model.coef_)
+    assert not np.any(model.intercept_)
