@@ -237,3 +237,14 @@ def test_float32_rows_are_never_up_cast_as_a_whole(rows, values, row_numbers):
         large = getattr(held, "data", held) if sparse.issparse(held) else held
         if isinstance(large, np.ndarray) and large.size >= 700:
             assert large.dtype == np.float32
+
+
+def test_span_of_rows_that_repeat_has_their_rank(rng):
+    half = rng.normal(size=(4, 10))
+    X = np.concatenate([half, half[::-1]])
+    span = rows_of(X).span
+    assert span.coordinates.shape == (8, 4)
+    v = rng.normal(size=4)
+    assert_allclose(X @ span.lift(v), span.coordinates @ v, atol=1e-12)
+    assert_allclose(span.project(span.lift(v)), v, atol=1e-12)
+    assert rows_of(np.zeros((3, 5))).span.coordinates.shape == (3, 1)
