@@ -80,6 +80,10 @@ def intervals_from_replicates(X: Any, groups: Any, *, y: Any = None, deviations:
     (array([[5.1, 4. ], [7.9, 3.5]]), array([[5.4, 4.4], [8.3, 3.9]]))
     >>> data.groups, data.y
     (array(['ann', 'bob'], dtype='<U3'), array([0, 1]))
+    >>> from holdfast import IntervalBox, RobustLinearClassifier
+    >>> model = RobustLinearClassifier(IntervalBox()).fit(data.X, data.y, **metadata)
+    >>> model.certify(data.X, **metadata)
+    array([ True,  True])
     """
     call = "intervals_from_replicates(X, groups)"
     if deviations is not None and not (isinstance(deviations, Real) and 0 <= float(deviations) < np.inf):
