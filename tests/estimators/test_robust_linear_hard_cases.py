@@ -10,6 +10,7 @@ from holdfast import (
     Ball,
     Box,
     CollapseWarning,
+    Ellipsoid,
     GaussianNoise,
     GaussianRobustClassifier,
     IntervalBox,
@@ -99,3 +100,17 @@ def test_values_rounded_to_float32_may_leave_their_intervals_by_as_much(two_clas
     assert_allclose(rounded.objective_, exact.objective_, rtol=1e-5)
     with pytest.raises(ValueError, match=r"X_lower\[0, 0\] is above X\[0, 0\] by 1e-05"):
         RobustLinearClassifier(IntervalBox()).fit(X, y, X_lower=X + 1e-5, X_upper=X + 0.1)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic", "huberized_hinge"])
+@pytest.mark.parametrize("by_row", [False, True], ids=["common", "by row"])
+def test_flat_ellipsoids_are_certified_without_a_penalty(loss, by_row, rng):
+    for rank in (1, 2):
+        F = 0.3 * rng.normal(size=(3, rank)) * np.array([[0.1], [1.0], [10.0]])
+        X = rng.normal(size=(30, 3))
+        X[:, 0] *= rank - 1  # once a column of zeros
+        y = np.where(X[:, 1] + rng.normal(size=30) > 0, 1, 0)
+        factors = F * rng.uniform(0.5, 2, size=(30, 1, 1))
+        model = RobustLinearClassifier(Ellipsoid(0.3, shape=None if by_row else F @ F.T), loss=loss, penalty=None)
+        model.fit(X, y, **({"X_factor": factors} if by_row else {}))
+        assert model.gap_ <= 1e-6

@@ -177,6 +177,10 @@ class BoundSet(ABC):
         """Return which features no row's set moves, shape (n_features,)."""
         return np.zeros(n_features, dtype=bool)
 
+    def exact_directions(self, n_features: int) -> Array:
+        """Return directions in which no row's set has any extent, shape (n_features, k), those of exact features aside."""
+        return np.zeros((n_features, 0))
+
     @abstractmethod
     def scaled(self, factor: float) -> BoundSet:
         """Return the sets made larger by a factor."""
@@ -351,6 +355,9 @@ class EasedSet(BoundSet):
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return self.base.exact_features(n_features)
+
+    def exact_directions(self, n_features: int) -> Array:
+        return self.base.exact_directions(n_features)
 
     def scaled(self, factor: float) -> BoundSet:
         return self.base.scaled(factor).eased(factor * self.delta)

@@ -7,7 +7,6 @@ from functools import singledispatch
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from holdfast._core.loss import Array, Loss
@@ -146,10 +145,9 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
     """Return the lower bound that the lines prove, the pull that the norm bound needs, and the dual weights."""
     c, y, loss, bound = problem.weights, problem.signs, problem.loss, problem.bound
     is_hard = problem.alpha == 0 and problem.penalty is None
-    exact = bound.exact_features(problem.rows.n_features)
-    if is_hard and loss.has_dual and np.any(exact):
+    if is_hard and loss.has_dual:
         limit = min(loss.dual_limit, 1.0 + float(np.max(lines.a, initial=0.0)))
-        lines = dual_lines(loss, limit * _without_pull_on_exact_features(problem, lines.a / limit, exact))
+        lines = dual_lines(loss, limit * _without_exact_pull(problem, lines.a / limit))
     if problem.fit_intercept:
         weighted = c * lines.a
         positive, negative = float(weighted @ (y > 0)), float(weighted @ (y < 0))
@@ -370,9 +368,8 @@ def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, A
     """Return the dual objective of the guess made feasible, the pull that the norm bound needs, and the dual weights."""
     c, y = problem.weights, problem.signs
     a = np.clip(guess.slopes, 0.0, 1.0)
-    exact = problem.bound.exact_features(problem.rows.n_features)
-    if problem.alpha == 0 and np.any(exact):
-        a = _without_pull_on_exact_features(problem, a, exact)
+    if problem.alpha == 0:
+        a = _without_exact_pull(problem, a)
     if problem.fit_intercept:
         weighted = c * a
         positive, negative = float(weighted @ (y > 0)), float(weighted @ (y < 0))
@@ -385,12 +382,12 @@ def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, A
     return bound, pull, share * c * a
 
 
-def _without_pull_on_exact_features(problem: MarginScaleProblem, a: Array, exact: NDArray[np.bool_]) -> Array:
-    """Return dual weights near `a` that pull neither on features without noise nor on the intercept; `a` where that fails.
+def _without_exact_pull(problem: MarginScaleProblem, a: Array) -> Array:
+    """Return dual weights near `a` that pull in no exact direction, nor on the intercept; `a` where that fails.
 
     No budget can bear such a pull. The rows strictly between the bounds make up for it, each by its room to move.
     """
-    Z = exact_columns(problem, exact)
+    Z = exact_columns(problem)
     if Z is None:
         return a
     c, y = problem.weights, problem.signs
@@ -401,11 +398,17 @@ def _without_pull_on_exact_features(problem: MarginScaleProblem, a: Array, exact
     return np.clip(a, 0.0, 1.0)
 
 
-def exact_columns(problem: LinearProblem, exact: NDArray[np.bool_]) -> Array | None:
-    """Return the features without noise, and the intercept's ones where there is one; None where they are too many."""
-    if problem.rows.n_samples * np.count_nonzero(exact) > LARGEST_EXACT:
+def exact_columns(problem: LinearProblem) -> Array | None:
+    """Return the rows in directions without noise, and the intercept's ones where there is one.
+
+    None where there are no such directions, or too many.
+    """
+    rows = problem.rows
+    exact, skew = problem.bound.exact_features(rows.n_features), problem.bound.exact_directions(rows.n_features)
+    n_exact = np.count_nonzero(exact) + skew.shape[1]
+    if n_exact == 0 or rows.n_samples * n_exact > LARGEST_EXACT:
         return None
-    Z = np.concatenate([block[:, exact] for _, block in problem.rows.dense_blocks()])
+    Z = np.concatenate([np.column_stack([block[:, exact], block @ skew]) for _, block in rows.dense_blocks()])
     return np.column_stack([Z, np.ones(len(Z))]) if problem.fit_intercept else Z
 
 

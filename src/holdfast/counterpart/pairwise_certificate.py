@@ -6,7 +6,6 @@ from functools import partial
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast._core.loss import Array
 from holdfast._core.solution import DualGuess
@@ -112,8 +111,8 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Arra
     # pairs too far apart to matter would have to bear flows without the budgets for it
     a = a * (sent + sent.T > FORSAKEN * sent.sum())[labels]
     exact = problem.bound.exact_features(problem.rows.n_features)
-    if problem.alpha == 0 and np.any(exact):
-        a = _without_pull_on_exact_features(problem, a, exact)
+    if problem.alpha == 0:
+        a = _without_exact_pull(problem, a)
     if problem.fit_intercept:
         a = a * _circulating(np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members]))[labels]
     R = -c[:, None] * a
@@ -146,9 +145,9 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Arra
     return bound, share * R
 
 
-def _without_pull_on_exact_features(problem: PairwiseProblem, a: Array, exact: NDArray[np.bool_]) -> Array:
-    """Return dual weights near `a` that pull neither on features without noise nor on the intercepts; see the binary proof."""
-    Z = exact_columns(problem, exact)
+def _without_exact_pull(problem: PairwiseProblem, a: Array) -> Array:
+    """Return dual weights near `a` that pull in no exact direction, nor on the intercepts; see the binary proof."""
+    Z = exact_columns(problem)
     if Z is None:
         return a
     C, c = problem.n_classes, problem.weights

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import linalg, sparse
 
 from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
 from holdfast._core.uncertainty import Array, BoundSet, CommonSet
 
+FLAT, ROUNDED = 1e-10, 1e-14
+"""Extent of a set, and its square, as a share of the largest, that is taken for none."""
 MISSED = 1e-13
 """Share of a target that a least-squares split may miss by rounding."""
 
@@ -88,12 +90,12 @@ class CommonCloud(CommonSet):
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         if self.factor.ndim == 2:
             unit = np.where(sizes > 0, sizes, 1.0)
-            v = np.asarray(np.linalg.lstsq(self.factor / unit[:, None], target / unit, rcond=None)[0])
-        else:
-            v = ratio(target, np.broadcast_to(self.factor, target.shape))
-        # what the products of F and v are rounded to is no miss either
-        rounded = np.abs(self.factor) @ np.abs(v) if self.factor.ndim == 2 else 0.0
-        return np.inf if np.any(np.abs(target - self.spread(v)) > MISSED * (sizes + rounded)) else float(norm(v))
+            basis, extents, back = np.linalg.svd(self.factor / unit[:, None], full_matrices=False)
+            kept = extents > FLAT * np.max(extents, initial=0.0)
+            along = _inside(basis[:, kept], target / unit, sizes / unit)
+            return np.inf if along is None else float(norm(back[kept].T @ (along / extents[kept])))
+        v = ratio(target, np.broadcast_to(self.factor, target.shape))
+        return np.inf if np.any(np.abs(target - self.spread(v)) > MISSED * sizes) else float(norm(v))
 
     def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         if self.factor.ndim == 0:
@@ -112,6 +114,9 @@ class CommonCloud(CommonSet):
         if self.factor.ndim == 2:
             return ~np.any(self.factor, axis=1)
         return np.broadcast_to(self.factor == 0, n_features)
+
+    def exact_directions(self, n_features: int) -> Array:
+        return _orthogonal_to(self.factor) if self.factor.ndim == 2 else super().exact_directions(n_features)
 
     def scaled(self, factor: float) -> CommonCloud:
         return CommonCloud(factor * self.factor)
@@ -301,9 +306,18 @@ class FactorClouds(RowClouds):
         shares = ratio(budgets, scale)
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         pooled = self.covariance(shares)
-        v = solve_scaled(pooled, target)
-        if np.any(np.abs(pooled @ v - target) > MISSED * sizes):
+        scale = np.sqrt(np.diag(pooled))
+        moved = np.flatnonzero(scale)
+        if np.any((np.abs(target) > MISSED * sizes)[scale == 0]):
             return np.full(len(shares), np.inf)
+        unit = scale[moved]
+        extents, basis = np.linalg.eigh(pooled[np.ix_(moved, moved)] / np.outer(unit, unit))
+        kept = extents > ROUNDED * np.max(extents, initial=0.0)
+        along = _inside(basis[:, kept], target[moved] / unit, sizes[moved] / unit)
+        if along is None:
+            return np.full(len(shares), np.inf)
+        v = np.zeros(len(target))
+        v[moved] = basis[:, kept] @ (along / extents[kept]) / unit
         return shares * norm(self.root(v), axis=1)
 
     def support_program(self, n_features: int) -> SupportProgram:
@@ -314,6 +328,9 @@ class FactorClouds(RowClouds):
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return ~np.any(self.factors, axis=(0, 2))
 
+    def exact_directions(self, n_features: int) -> Array:
+        return _orthogonal_to(self.covariance(np.ones(len(self.factors))))
+
     def scaled(self, factor: float) -> FactorClouds:
         return FactorClouds(factor * self.factors)
 
@@ -323,6 +340,26 @@ class FactorClouds(RowClouds):
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         v = _ball(rng, (n_draws, len(self.factors), self.factors.shape[-1]))
         return np.einsum("nij,dnj->dni", self.factors, v)
+
+
+def _inside(basis: Array, target: Array, sizes: Array) -> Array | None:
+    """Return the coordinates of a target in an orthonormal basis, None if it has more than rounding outside of its span.
+
+    The target's entries come from sums of terms of these `sizes`; what their rounding contributes is projected with them.
+    """
+    along = basis.T @ target
+    rounded = sizes + np.abs(basis) @ (np.abs(basis).T @ sizes)
+    return None if np.any(np.abs(target - basis @ along) > MISSED * rounded) else along
+
+
+def _orthogonal_to(factor: Array) -> Array:
+    """Return directions v with factor'v = 0, shape (n, k), whatever the scales of the features."""
+    scale = norm(factor, axis=1)
+    moved = np.flatnonzero(scale)
+    found = linalg.null_space((factor[moved] / scale[moved, None]).T, rcond=FLAT)
+    out = np.zeros((len(factor), found.shape[1]))
+    out[moved] = found / scale[moved, None]
+    return out
 
 
 def _has_full_rank(factor: Array) -> bool:

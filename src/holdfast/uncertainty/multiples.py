@@ -79,6 +79,9 @@ class Multiples(BoundSet):
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return self.base.exact_features(n_features) | (not np.any(self.factors))
 
+    def exact_directions(self, n_features: int) -> Array:
+        return self.base.exact_directions(n_features)
+
     def scaled(self, factor: float) -> Multiples:
         return Multiples(self.base.scaled(factor), self.factors, factor * self.slack)
 
