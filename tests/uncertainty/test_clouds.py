@@ -9,7 +9,7 @@ from scipy import sparse
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast.data import rows_of
-from holdfast.uncertainty.clouds import DiagonalClouds, FactorClouds
+from holdfast.uncertainty.clouds import CommonCloud, DiagonalClouds, FactorClouds
 
 
 @pytest.fixture
@@ -145,3 +145,9 @@ def test_wrong_sparse_deviations_are_refused(two_classes):
         GaussianRobustClassifier().fit(X, y, X_cov=good)
     with pytest.raises(ValueError, match="Noise that differs by row goes to fit as X_std"):
         GaussianRobustClassifier(GaussianNoise(std=good)).fit(X, y)
+
+
+def test_nothing_reaches_an_exact_feature():
+    cloud = CommonCloud(np.array([1.0, 0.0, 2.0]))
+    assert cloud.gauge(np.array([0.0, 1.0, 0.0])) == np.inf
+    assert_allclose(cloud.gauge(np.array([1.0, 0.0, 2.0])), np.sqrt(2))
