@@ -18,6 +18,8 @@ from holdfast.uncertainty.clouds import MISSED, ratio, solve_scaled
 
 FAINT = 0.01
 """Support, in units of the margin, up to which w = 0 may be what is to be proved."""
+KINK = 1e-12
+"""Easing at which the best intercept of w = 0 is sought: none to speak of."""
 UNGUESSED = 1e-6
 """Easing whose slopes are taken for dual weights where nobody has a better guess."""
 ROOMS = 0.5 * 10.0 ** -np.arange(3.0, 10.0)
@@ -134,7 +136,7 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
         u = 1.0 - y * (scores + b) + problem.kappa * near.push_of(v)
         value, slope, scale_slope = loss.evaluate(u, guess.scale)
         lines = Proof(slope, value + slope * (1.0 - u) - scale_slope * guess.scale, scale_slope)
-    if problem.push is not None and problem.alpha == 0 and problem.penalty is None:
+    if problem.push is not None and not problem.is_penalised:
         # nothing is known that covers to the last digit what rows pull
         return certified(objective, -np.inf, problem.floor, np.inf)
     bound, pull, dual = _bound_of_lines(problem, lines, guess)
@@ -144,7 +146,7 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
 def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess) -> tuple[float, Array, Array]:
     """Return the lower bound that the lines prove, the pull that the norm bound needs, and the dual weights."""
     c, y, loss, bound = problem.weights, problem.signs, problem.loss, problem.bound
-    is_hard = problem.alpha == 0 and problem.penalty is None
+    is_hard = not problem.is_penalised
     if is_hard and loss.has_dual:
         limit = min(loss.dual_limit, 1.0 + float(np.max(lines.a, initial=0.0)))
         lines = dual_lines(loss, limit * _without_exact_pull(problem, lines.a / limit))
@@ -539,6 +541,13 @@ def _strong_convexity_bound(
         leftover = abs(float(np.sum(c * y * slope))) * (abs(b) + farthest)
     tangents = float(np.sum(c * (value + slope * (1.0 - u) - scale_slope * t)))
     return objective, tangents - float(missed @ missed) / (2 * alpha) - leftover, pull
+
+
+def best_constant(problem: MarginScaleProblem, b: float) -> float:
+    """Return the best intercept at w = 0, sought from b on: rows of a class are all alike there."""
+    w, weights = np.zeros(problem.rows.n_features), np.array(problem.class_weights())
+    two = problem.having(signs=np.array([-1.0, 1.0]), weights=weights, loss=problem.loss.eased(KINK), push=None)
+    return best_intercept(two, w, np.zeros(2), np.zeros(()), b)
 
 
 def best_intercept(problem: MarginScaleProblem, w: Array, scores: Array, t: Array, b: float) -> float:

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 from holdfast._core.loss import Array
 from holdfast._core.rows import Rows
-from holdfast.counterpart.certificate import best_intercept, beyond_penalty, least_multiple
+from holdfast.counterpart.certificate import best_constant, beyond_penalty, least_multiple, sizes_of_sums
 from holdfast.counterpart.collapse import critical_factor, majority
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.counterpart.training import train
@@ -74,7 +74,7 @@ def collapse_bound(problem: MarginScaleProblem) -> float:
         return np.inf
     target = beyond_penalty(problem, problem.rows.transpose_dot(problem.weights * slopes * problem.signs))
     scale = problem.bound.support(target)
-    return least_multiple(problem.bound, target, budgets, scale, pull_sizes(problem, slopes))
+    return least_multiple(problem.bound, target, budgets, scale, sizes_of_sums(problem, problem.weights * slopes))
 
 
 def _bare(problem: MarginScaleProblem) -> MarginScaleProblem:
@@ -99,7 +99,7 @@ def _settled_slopes(problem: MarginScaleProblem) -> tuple[Array, Array]:
     """Return the losses' slopes in u and t at w = 0 and its best intercept."""
     y, zero, b = problem.signs, np.zeros(()), 0.0
     if problem.fit_intercept and not problem.loss.is_homogeneous:
-        b = best_intercept(problem, np.zeros(problem.rows.n_features), np.zeros(len(y)), zero, 0.0)
+        b = best_constant(problem, 0.0)
     _, slopes, scale_slopes = problem.loss.evaluate(1.0 - y * b, zero)
     return slopes, scale_slopes
 
@@ -108,7 +108,11 @@ def _settled_size(problem: MarginScaleProblem) -> Enclosure:
     """Enclose the factor where the losses' slopes at w = 0 are all known."""
     c, y = problem.weights, problem.signs
     slopes, scale_slopes = _settled_slopes(problem)
-    V, budgets, sizes = problem.rows.transpose_dot(c * slopes * y), c * scale_slopes, pull_sizes(problem, slopes)
+    V, budgets, sizes = (
+        problem.rows.transpose_dot(c * slopes * y),
+        c * scale_slopes,
+        sizes_of_sums(problem, problem.weights * slopes),
+    )
     target = beyond_penalty(problem, V)
     if np.all(np.abs(target) <= NOTHING * sizes):
         return Enclosure(0.0, 0.0)
@@ -126,11 +130,6 @@ def _settled_size(problem: MarginScaleProblem) -> Enclosure:
 def _rescaled_rows(rows: Rows, factors: Array) -> Rows:
     blocks = [rescaled(block, factors[part]) for part, block in rows.blocks()]
     return rows_of(blocks[0] if len(blocks) == 1 else np.concatenate(blocks))
-
-
-def pull_sizes(problem: MarginScaleProblem, slopes: Array) -> Array:
-    """Return the size of the sums that the entries of V come from."""
-    return float(np.sum(problem.weights * slopes)) * np.sqrt(problem.rows.column_squares)
 
 
 class _Search:
@@ -197,7 +196,7 @@ class _Search:
         a = np.ones(len(y))
         if np.any(self.free):
             a[self.free] = filled(c[self.free], dual[self.free], min(problem.class_weights()))
-        V, sizes = problem.rows.transpose_dot(c * a * y), pull_sizes(problem, a)
+        V, sizes = problem.rows.transpose_dot(c * a * y), sizes_of_sums(problem, c * a)
         budgets = c * problem.loss.dual_scale(a)
         targets = [beyond_penalty(problem, V)]
         if problem.penalty is not None and direction is not None:

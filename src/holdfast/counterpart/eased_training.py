@@ -11,7 +11,7 @@ from holdfast._core.problem import ConeProgram, Curved, IntervalProgram, LinearP
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver
 from holdfast._core.tolerances import ROUNDING, SMALL_WORK
-from holdfast.counterpart.certificate import Certificate, best_intercept, certificate
+from holdfast.counterpart.certificate import Certificate, best_constant, certificate
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.solvers import Newton, pick
 
@@ -32,8 +32,7 @@ LAGGING, CARE, LEAST_CARE = 3.0, 1e-3, 1e-9
 SAMPLE_ROWS, ROWS_PER_PARAMETER, FEW = 2000, 30, 5
 """Rows, at least and by the parameter, from whose solution that of FEW times as many is started."""
 POLISHING_STEPS = 6
-KINK = 1e-12
-"""Easing at which the best intercept of w = 0 is sought: none to speak of."""
+"""Newton steps on slopes that follow a small, smooth fit; two or three are enough unless weights move to their kinks."""
 STRAIGHT, VANISHING = 0.01, 1000.0
 """From such an easing on, supports up to so many times it make w = 0 worth a try."""
 PROVED = 1e-9
@@ -214,14 +213,9 @@ class EasedTraining:
     @property
     def _trained_for(self) -> MarginScaleProblem:
         """The problem, with sets a trace smaller where dual weights have nothing else to make up for rounding."""
-        if not self._is_hard:
+        if self.problem.is_penalised:
             return self.problem
         return self.problem.having(bound=self.problem.bound.scaled(1 - BACK_OFF * self.fine))
-
-    @property
-    def _is_hard(self) -> bool:
-        """Whether there is no penalty, so that sets must cover what rows pull to the last digit."""
-        return self.problem.alpha == 0 and self.problem.penalty is None
 
     def _goal(self, gap: float) -> float:
         """Return what the next step must promise for the proof to lack no more than a small share of `gap`."""
@@ -266,13 +260,9 @@ class EasedTraining:
 
     def _flat(self, b: float) -> Array:
         """Return w = 0 with its best intercept, sought from b on."""
-        problem, w = self.problem, np.zeros(self.problem.rows.n_features)
-        if problem.fit_intercept:
-            # rows of a class are all alike there
-            classes, weights = np.array([-1.0, 1.0]), np.array(problem.class_weights())
-            two = replace(problem, signs=classes, weights=weights, loss=problem.loss.eased(KINK), push=None)
-            b = best_intercept(two, w, np.zeros(2), np.zeros(()), b)
-        return problem.join(w, b)
+        problem = self.problem
+        b = best_constant(problem, b) if problem.fit_intercept else b
+        return problem.join(np.zeros(problem.rows.n_features), b)
 
     def _flattened(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
         """Return w = 0 where it is as good as what was found, and proved by the same dual weights; else that."""

@@ -6,8 +6,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from holdfast._core.loss import Array
-from holdfast.counterpart.certificate import least_multiple
-from holdfast.counterpart.critical import ACCURACY, MAX_ITER, NEVER, PROOF, Enclosure, pull_sizes, typical_size
+from holdfast.counterpart.certificate import least_multiple, sizes_of_sums
+from holdfast.counterpart.critical import ACCURACY, MAX_ITER, NEVER, PROOF, Enclosure, typical_size
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.counterpart.training import train
 from holdfast.losses import Hinge, Mixture
@@ -96,7 +96,7 @@ def _provable(problem: MarginScaleProblem, dual: Array, w: Array) -> float:
     positive, negative = float(np.sum(dual[y > 0])), float(np.sum(dual[y < 0]))
     if problem.fit_intercept:
         dual = np.where(y > 0, dual * float(ratio(negative, positive)), dual)
-    V, sizes = problem.rows.transpose_dot(dual * y), pull_sizes(problem, dual)
+    V, sizes = problem.rows.transpose_dot(dual * y), sizes_of_sums(problem, dual)
     if not np.any(dual > 0):
         return np.inf
     return least_multiple(problem.bound, V, dual, problem.bound.support(w), sizes)

@@ -35,7 +35,7 @@ from holdfast.estimators.inputs import (
     one_blas_thread,
     row_weights,
 )
-from holdfast.estimators.linear import check_columns, predicted_codes
+from holdfast.estimators.linear import check_columns, predicted_codes, shares_of_classes
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
 from holdfast.solvers import SGD
 from holdfast.uncertainty import GaussianNoise
@@ -434,9 +434,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         positive = np.column_stack([loss.evaluate(1.0 + score, t)[1] for score in scores.T])
         if len(self.coef_) == 1:
             return np.column_stack([1.0 - positive, positive])
-        # far from every class all probabilities may underflow
-        total = positive.sum(axis=1, keepdims=True)
-        return np.where(total > 0, positive / np.where(total > 0, total, 1.0), 1.0 / len(self.coef_))
+        return shares_of_classes(positive)
 
     @available_if(_is_proper)
     def predict_log_proba(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:

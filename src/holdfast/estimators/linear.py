@@ -146,6 +146,13 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return self.classes_[codes]
 
 
+def shares_of_classes(positive: Array) -> Array:
+    """Return the probabilities of each class against the rest, made to sum to 1."""
+    # far from every class all of them may underflow
+    total = positive.sum(axis=1, keepdims=True)
+    return np.where(total > 0, positive / np.where(total > 0, total, 1.0), 1.0 / positive.shape[1])
+
+
 def predicted_codes(scores: Array) -> NDArray[np.intp]:
     """Return the number of the predicted class."""
     return (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)

@@ -23,7 +23,7 @@ from holdfast.data import rows_of
 from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
 from holdfast.estimators.inputs import class_codes, number, row_weights
-from holdfast.estimators.linear import check_columns, predicted_codes
+from holdfast.estimators.linear import check_columns, predicted_codes, shares_of_classes
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
 from holdfast.solvers import StochasticProximal
 from holdfast.uncertainty import Ball
@@ -234,9 +234,9 @@ class RobustLinearClassifier(IncrementalClassifier):
         """
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         problems = self._problems(X, y, sample_weight, metadata)
-        self.row_uncertainty_ = any(value is not None for value in metadata.values())
         fits, finished = self._trained(problems, X, y)
         self._refuse_unattained(problems, fits)
+        self.row_uncertainty_ = any(value is not None for value in metadata.values())
         self._unpack(problems, fits)
         self._warn(problems)
         finished()
@@ -306,16 +306,15 @@ class RobustLinearClassifier(IncrementalClassifier):
         self, X: Any, codes: NDArray[np.intp], weights: Array, metadata: Mapping[str, Any], n_classes: int
     ) -> list[MarginScaleProblem]:
         """Return one problem a class, or one for two."""
-        loss, options, kappa = self._loss(), self._penalty(), self._kappa()
+        loss, kappa = self._loss(), self._kappa()
+        options = self._penalty() | {"fit_intercept": bool(self.fit_intercept)}
         worst, cloud = self._bound(X, metadata)
         rows, positives = rows_of(X), [1] if n_classes == 2 else range(n_classes)
         problems = []
         for k in positives:
             signs = np.where(codes == k, 1.0, -1.0)
             faced = None if worst is None else worst.facing(signs)
-            problems.append(
-                _problem(rows, signs, weights, loss, kappa, faced, cloud, bool(self.fit_intercept), options)
-            )
+            problems.append(_problem(rows, signs, weights, loss, kappa, faced, cloud, options))
         return problems
 
     def _loss(self) -> Loss:
@@ -377,7 +376,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         """Raise if some problem has no minimum: a loss that never vanishes, no penalty, and rows that can be separated."""
         loss, kappa = self._loss(), self._kappa()
         for problem, (found, _) in zip(problems, fits, strict=True):
-            if loss.reaches_zero or problem.alpha > 0 or problem.penalty is not None:
+            if loss.reaches_zero or problem.is_penalised:
                 continue
             w, b = problem.split(found.parameters)
             t, pushed = problem.bound.support(w), problem.push_of(w)
@@ -421,9 +420,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.column_stack([expit(-scores), expit(scores)])
-        positive = expit(scores)
-        total = positive.sum(axis=1, keepdims=True)
-        return np.where(total > 0, positive / np.where(total > 0, total, 1.0), 1.0 / len(self.coef_))
+        return shares_of_classes(expit(scores))
 
     @available_if(_is_proper)
     def predict_log_proba(self, X: Any) -> Array:
@@ -543,11 +540,9 @@ def _problem(
     kappa: float,
     worst: BoundSet | None,
     cloud: BoundSet | None,
-    fit_intercept: bool,
     options: dict[str, Any],
 ) -> MarginScaleProblem:
     """Return the problem of two classes for sets over which the loss is maximised, averaged, or both."""
-    options |= {"fit_intercept": fit_intercept}
     if cloud is not None and kappa > 0:
         loss = loss.averaged()
     loss = loss if kappa == 1 else Mixture(loss, kappa)
