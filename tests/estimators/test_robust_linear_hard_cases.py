@@ -15,6 +15,7 @@ from holdfast import (
     GaussianRobustClassifier,
     IntervalBox,
     RobustLinearClassifier,
+    critical_radius,
 )
 
 
@@ -35,6 +36,16 @@ def test_a_huge_value_in_an_exact_feature_does_not_pass_for_rounding(loss, uncer
     without = RobustLinearClassifier(uncertainty, loss=loss, penalty=None).fit(X[1:], y[1:])
     assert without.coef_[0, 1] > 0  # the outlier costs nothing there
     assert model.lower_bound_ <= without.objective_ * (1 + 1e-9)
+
+
+def test_nor_does_it_make_a_collapse_of_an_exact_feature_that_tells_the_classes_apart(outlier):
+    X, y = outlier
+    weights = np.where(np.arange(len(y)) > 0, 1.0, 0.0)
+    for loss in ("hinge", "logistic"):
+        found = critical_radius(
+            X, y, Box(half_widths=[0.3, 0.0]), loss=loss, sample_weight=weights, class_weight="balanced"
+        )
+        assert found == np.inf
 
 
 def test_nor_does_it_under_gaussian_noise(outlier):
