@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,15 @@ from holdfast._core.parameters import Parameters
 from holdfast._core.problem import Epigraph
 
 Array = NDArray[np.float64]
+
+
+class Coupling(NamedTuple):
+    r"""What a number that all rows share takes from the Hessian: :math:`-vv^\top/` total, v the sum of what the rows have to do
+    with it, :math:`\sum_i` u_i :math:`\nabla u_i` + t_i :math:`\nabla t_i`, weights included."""
+
+    u: Array
+    t: Array
+    total: float
 
 
 class Loss(Parameters, ABC):
@@ -43,6 +52,8 @@ class Loss(Parameters, ABC):
         Whether it is 0 far enough on the right side.
     dual_limit : float
         The largest slope in u.
+    straight : float
+        A row whose loss bends by no more than this share of what the most bent one does may be left out of a Hessian.
     """
 
     is_homogeneous = False
@@ -54,6 +65,7 @@ class Loss(Parameters, ABC):
     is_smooth = True
     reaches_zero = False
     dual_limit = 1.0
+    straight = 1e-5
 
     @abstractmethod
     def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
@@ -66,6 +78,10 @@ class Loss(Parameters, ABC):
     def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
         """Return what `evaluate` and `curvature` return, at the price of little more than one of them where possible."""
         return *self.evaluate(u, t), *self.curvature(u, t)
+
+    def couplings(self, u: Array, t: Array) -> Sequence[Coupling]:
+        """Return what a loss of several rows together takes from the Hessian; nothing where rows cost what they cost alone."""
+        return ()
 
     def value(self, u: Array, t: Array) -> Array:
         r"""Return :math:`\ell(u, t)`."""

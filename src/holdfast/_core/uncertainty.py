@@ -165,6 +165,12 @@ class BoundSet(ABC):
             raise NotImplementedError(f"{type(self).__name__} is not symmetric, and does not say how it is turned.")
         return self
 
+    def centred(self, X: Any) -> tuple[Any, BoundSet]:
+        """Return rows and symmetric sets around them that together say the same as the rows X and these sets."""
+        if not self.is_symmetric:
+            raise NotImplementedError(f"{type(self).__name__} is not symmetric, and does not say around what it is.")
+        return X, self
+
     def interval_form(self) -> tuple[Any, Any | None] | None:
         """Return (half, centre) with t_i(w) = half_i'|w| + centre_i'w, where the sets are boxes; None where they are not.
 

@@ -7,6 +7,7 @@ from holdfast.counterpart.collapse import critical_factor as critical_factor
 from holdfast.counterpart.collapse import majority as majority
 from holdfast.counterpart.critical import collapse_bound as collapse_bound
 from holdfast.counterpart.critical import critical_size as critical_size
+from holdfast.counterpart.label_flips import flipped as flipped
 from holdfast.counterpart.margin_scale import MarginScaleProblem as MarginScaleProblem
 from holdfast.counterpart.pairwise import PairwiseProblem as PairwiseProblem
 from holdfast.counterpart.penalty import Lasso as Lasso

@@ -546,7 +546,7 @@ def _strong_convexity_bound(
 def best_constant(problem: MarginScaleProblem, b: float) -> float:
     """Return the best intercept at w = 0, sought from b on: rows of a class are all alike there."""
     w, weights = np.zeros(problem.rows.n_features), np.array(problem.class_weights())
-    two = problem.having(signs=np.array([-1.0, 1.0]), weights=weights, loss=problem.loss.eased(KINK), push=None)
+    two = problem.of_classes(problem.rows, weights).having(loss=problem.loss.eased(KINK), push=None)
     return best_intercept(two, w, np.zeros(2), np.zeros(()), b)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -9,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast._core.loss import Array, Loss
+from holdfast._core.loss import Array, Coupling, Loss
 from holdfast._core.problem import ConeProgram, IntervalProgram, LinearProgram, ProximalSum
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
@@ -73,6 +74,11 @@ class MarginScaleProblem(LinearProblem):
         return self.alpha > 0 or self.penalty is not None
 
     @property
+    def is_held(self) -> bool:
+        """Whether something grows with the weights even where they separate all rows."""
+        return self.is_penalised
+
+    @property
     def is_isotropic(self) -> bool:
         return self.bound.is_isotropic and self.penalty is None
 
@@ -119,7 +125,21 @@ class MarginScaleProblem(LinearProblem):
     def hessian(self, parameters: Array) -> Array:
         w, b = self.split(parameters)
         u, t = self.target - self.signs * (self.rows.dot(w) + b), self.bound.support(w)
-        return self.hessian_of(w, *(self.weights * part for part in self.loss.derivatives(u, t)[2:]))
+        H = self.hessian_of(w, *(self.weights * part for part in self.loss.derivatives(u, t)[2:]))
+        return H - self.coupled(w, self.loss.couplings(u, t))
+
+    def coupled(self, w: Array, couplings: Sequence[Coupling]) -> Array | float:
+        """Return what couplings of rows take from the Hessian."""
+        return sum(np.outer(v, v) / total for v, total in self.couplings_at(w, couplings))
+
+    def couplings_at(self, w: Array, couplings: Sequence[Coupling]) -> list[tuple[Array, float]]:
+        """Return v and total of each coupling."""
+        found = []
+        for by_u, by_t, total in couplings:
+            r = self.signs * by_u
+            outward = self.bound.adjoint(w, by_t)
+            found.append((self.join(outward - self.rows.transpose_dot(r), -float(r.sum())), total))
+        return found
 
     def hessian_of(self, w: Array, slope_t: Array, uu: Array, ut: Array, tt: Array) -> Array:
         """Return the Hessian at w from the weighted derivatives of the rows' losses."""
@@ -306,11 +326,7 @@ class MarginScaleProblem(LinearProblem):
 
         `pull` is X'r with r of `pull_per_class`.
         """
-        # strong convexity: P(0, 0) >= P(w, b) + alpha / 2 |w|^2 at the optimum, where P(w, b) >= alpha / 2 |w|^2
-        at_zero = float(self.weights.sum() * self.loss.value(np.array([self.target]), np.array(0.0))[0])
-        ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf
-        if self.penalty is not None:
-            ridge = min(ridge, self.penalty.norm_bound(at_zero, self.rows.n_features))
+        ridge = self.ridge_bound(self.loss)
         is_one_ball = self.bound.is_isotropic and self.bound.is_common
         if not is_one_ball or self.loss.is_worst_case or self.push is not None:
             return ridge
@@ -320,3 +336,10 @@ class MarginScaleProblem(LinearProblem):
         classes = self.class_weights()
         imbalance = 2 * max(classes) / sum(classes) if self.fit_intercept else None
         return min(ridge, self.loss.largest_norm(float(np.linalg.norm(pull)), sigma, imbalance))
+
+    def ridge_bound(self, loss: Loss) -> float:
+        """Return a bound on the l2 norm of the optimal w from ridge and penalty, `loss` being what rows cost at w = 0."""
+        # strong convexity: P(0, 0) >= P(w, b) + alpha / 2 |w|^2 at the optimum, where P(w, b) >= alpha / 2 |w|^2
+        at_zero = float(self.weights.sum() * loss.value(np.array([self.target]), np.array(0.0))[0])
+        ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf
+        return ridge if self.penalty is None else min(ridge, self.penalty.norm_bound(at_zero, self.rows.n_features))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core import compiled
-from holdfast._core.loss import Array
+from holdfast._core.loss import Array, Coupling
 from holdfast._core.problem import Curved, Problem, View
 from holdfast.solvers.newton import VANISHING, Newton
 from holdfast.solvers.quasi_newton import inverse
@@ -23,8 +23,6 @@ HEAVY = 64
 """Columns, those with the largest squares, whose products with each other the preconditioner knows."""
 HEAVY_ROWS = 30
 """Rows a heavy column that are enough for these products."""
-STRAIGHT = 1e-5
-"""A row whose loss bends by no more than this share of what the most bent one does is left out of a Hessian."""
 FRESH = 8
 """Steps after which scores are computed anew: until then rounding adds up."""
 SEARCH_STEPS = 50
@@ -51,6 +49,10 @@ class Costs:
     def curvature(self) -> tuple[Array, Array, Array]:
         """The second derivatives in uu, ut and tt."""
         return self.loss.curvature(self.u, self.t)
+
+    @cached_property
+    def couplings(self) -> Sequence[Coupling]:
+        return self.loss.couplings(self.u, self.t)
 
 
 class Plane(Problem):
@@ -123,6 +125,10 @@ class Plane(Problem):
         H[:k, :k] += (t_slopes * tt) @ t_slopes.T + np.stack(bends) @ self.basis + self.ridge
         if self.penalty is not None:
             H[:k, :k] += self.basis.T @ (self.penalty.bends(self.basis @ x)[:, None] * self.basis)
+        for by_u, by_t, total in costs.couplings:
+            v = self.u_slopes @ by_u
+            v[:k] += t_slopes @ by_t
+            H -= np.outer(v, v) / total
         return H
 
     def typical_curvature(self) -> Array:
@@ -179,7 +185,14 @@ class MarginPlace:
         bend = bound.curvature_product(self.w, scale_slopes, move)
         total = float(uu @ scores + extra.sum())
         bend += self._ridge * move
-        return self.problem.join(along + outward + bend, total)
+        out = self.problem.join(along + outward + bend, total)
+        for together, weight in self._coupled:
+            out -= together * (float(together @ v) / weight)
+        return out
+
+    @cached_property
+    def _coupled(self) -> list[tuple[Array, float]]:
+        return self.problem.couplings_at(self.w, self.costs.couplings)
 
     @cached_property
     def _ridge(self) -> Any:
@@ -191,10 +204,12 @@ class MarginPlace:
         """Return the Hessian; O(n_samples * n_features**2), but for rows whose loss does not bend."""
         c = self.problem.weights
         uu, ut, tt = (c * bend for bend in self.costs.curvature)
+        couplings = self.costs.couplings
         if self.problem.loss.is_worst_case:
-            straight = uu <= STRAIGHT * np.max(uu, initial=0.0)
+            straight = uu <= self.problem.loss.straight * np.max(uu, initial=0.0)
             uu, ut, tt = (np.where(straight, 0.0, bend) for bend in (uu, ut, tt))
-        return self.problem.hessian_of(self.w, self._bends[3], uu, ut, tt)
+            couplings = [Coupling(*(np.where(straight, 0.0, p) for p in (u, t)), total) for u, t, total in couplings]
+        return self.problem.hessian_of(self.w, self._bends[3], uu, ut, tt) - self.problem.coupled(self.w, couplings)
 
     def preconditioner(self) -> Callable[[Array], Array]:
         problem, bends = self.problem, self._bends[0]

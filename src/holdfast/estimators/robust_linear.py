@@ -18,7 +18,16 @@ from holdfast._core.loss import Array, Loss
 from holdfast._core.parameters import resolve
 from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
-from holdfast.counterpart import Certificate, Lasso, Limits, MarginScaleProblem, ProximalStream, PushedProblem
+from holdfast.ambiguity import LabelFlips
+from holdfast.counterpart import (
+    Certificate,
+    Lasso,
+    Limits,
+    MarginScaleProblem,
+    ProximalStream,
+    PushedProblem,
+    flipped,
+)
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
@@ -38,6 +47,8 @@ PENALTIES = ("l2", "l1", "box", None)
 NAME = "RobustLinearClassifier"
 COLLAPSED = 1e-7
 """Gap up to which w = 0 counts as optimal."""
+MANY_FLIPS = 0.4
+"""Share of labels that may be wrong from which on little can be learnt."""
 METADATA = ("X_std", "X_cov", "X_factor", "X_lower", "X_upper", "X_radius")
 
 
@@ -89,8 +100,9 @@ class RobustLinearClassifier(IncrementalClassifier):
         `ChanceConstraint`, `GaussianNoise`, or a sum of them. What differs by row is given to `fit`. None: nothing, which
         leaves the plain classifier.
     loss : {"hinge", "squared_hinge", "logistic", "huberized_hinge"} or Loss, default="hinge"
-    ambiguity : None
-        Doubts about labels; none are known yet.
+    ambiguity : LabelFlips or None, default=None
+        Labels that may be wrong: with :class:`LabelFlips` the objective is the largest over all ways to flip them, on top of
+        the worst rows.
     penalty : {"l2", "l1", "box"} or None, default="l2"
         :math:`\frac12 |w|_2^2`, :math:`|w|_1`, or the constraint :math:`|w_j| \le 1/\alpha`.
     alpha : float, default=1.0
@@ -171,7 +183,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         uncertainty: UncertaintySet | None = None,
         *,
         loss: str | Loss = "hinge",
-        ambiguity: None = None,
+        ambiguity: LabelFlips | None = None,
         penalty: str | None = "l2",
         alpha: float = 1.0,
         kappa: float = 1.0,
@@ -279,6 +291,11 @@ class RobustLinearClassifier(IncrementalClassifier):
         """
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         self._check_settings()
+        if self.ambiguity is not None:
+            raise ValueError(
+                f"{NAME}(ambiguity={self.ambiguity!r}).partial_fit: which labels hurt the most depends on all rows, so none can be "
+                "visited on their own. Use fit, or ambiguity=None."
+            )
         before = getattr(self, "row_uncertainty_", None)
         X, codes, weights, known = self._part(X, y, classes, sample_weight, metadata, before)
         self._advance(self._made(X, codes, weights, metadata, len(known)), known)
@@ -292,29 +309,63 @@ class RobustLinearClassifier(IncrementalClassifier):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         classes, codes = class_codes(y, type(self).__name__)
         weights = row_weights(sample_weight, self.class_weight, X, codes, classes, type(self).__name__)
-        problems = self._made(X, codes, weights, metadata, len(classes))
+        counts = row_weights(sample_weight, None, X, codes, classes, type(self).__name__)
+        problems = self._made(X, codes, weights, metadata, len(classes), self._flips(codes, counts, classes), counts)
         self.classes_ = classes
         return problems
 
+    def _flips(self, codes: NDArray[np.intp], counts: Array, classes: NDArray[Any]) -> Array | None:
+        """Return the weight of labels that may flip, one number or one a class; None for no labels. Warn of too many."""
+        if self.ambiguity is None:
+            return None
+        totals = np.bincount(codes, counts, len(classes))
+        budgets = self.ambiguity.budgets(totals, classes)
+        if budgets.sum() >= MANY_FLIPS * totals.sum():
+            warnings.warn(
+                f"{NAME}(ambiguity={self.ambiguity!r}): {budgets.sum():g} of {totals.sum():g} labels may be wrong. From half of "
+                "them on nothing can be learnt (w = 0 is optimal), and near it little. Allow for fewer flips"
+                + ("; sample_weight counts rows." if np.any(counts != 1) else "."),
+                UserWarning,
+                stacklevel=5,
+            )
+        return budgets if np.any(budgets > 0) else None
+
     def _check_settings(self) -> None:
         """Raise if a setting makes no sense, before rows are looked at."""
-        if self.ambiguity is not None:
-            raise ValueError(f"{NAME}(ambiguity={self.ambiguity!r}): no ambiguity of labels is known. Leave it None.")
+        if not (self.ambiguity is None or isinstance(self.ambiguity, LabelFlips)):
+            raise ValueError(
+                f"{NAME}(ambiguity={self.ambiguity!r:.80}): give LabelFlips(k), with a count or a share of labels that may be "
+                "wrong; or None."
+            )
         self._loss(), self._penalty(), self._kappa()
 
     def _made(
-        self, X: Any, codes: NDArray[np.intp], weights: Array, metadata: Mapping[str, Any], n_classes: int
+        self,
+        X: Any,
+        codes: NDArray[np.intp],
+        weights: Array,
+        metadata: Mapping[str, Any],
+        n_classes: int,
+        flips: Array | None = None,
+        counts: Array | None = None,
     ) -> list[MarginScaleProblem]:
-        """Return one problem a class, or one for two."""
+        """Return one problem a class, or one for two; `flips` is what :meth:`_flips` gave, of rows that count `counts`."""
         loss, kappa = self._loss(), self._kappa()
         options = self._penalty() | {"fit_intercept": bool(self.fit_intercept)}
         worst, cloud = self._bound(X, metadata)
+        if flips is not None and worst is not None:
+            # a label and its opposite see the same set if it lies around its row
+            X, worst = worst.centred(X)
         rows, positives = rows_of(X), [1] if n_classes == 2 else range(n_classes)
         problems = []
         for k in positives:
             signs = np.where(codes == k, 1.0, -1.0)
             faced = None if worst is None else worst.facing(signs)
-            problems.append(_problem(rows, signs, weights, loss, kappa, faced, cloud, options))
+            problem = _problem(rows, signs, weights, loss, kappa, faced, cloud, options)
+            if flips is not None:
+                budgets = flips if len(flips) == 1 else np.array([flips.sum() - flips[k], flips[k]])
+                problem = flipped(problem, budgets, counts)
+            problems.append(problem)
         return problems
 
     def _loss(self) -> Loss:
@@ -376,7 +427,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         """Raise if some problem has no minimum: a loss that never vanishes, no penalty, and rows that can be separated."""
         loss, kappa = self._loss(), self._kappa()
         for problem, (found, _) in zip(problems, fits, strict=True):
-            if loss.reaches_zero or problem.is_penalised:
+            if loss.reaches_zero or problem.is_held:
                 continue
             w, b = problem.split(found.parameters)
             t, pushed = problem.bound.support(w), problem.push_of(w)

@@ -228,6 +228,13 @@ class BoundSum(BoundSet):
     def facing(self, signs: Array) -> BoundSum:
         return self._of(lambda part: part.facing(signs))
 
+    def centred(self, X: Any) -> tuple[Any, BoundSet]:
+        parts = []
+        for part in self.parts:
+            X, around = part.centred(X)
+            parts.append(around)
+        return X, BoundSum(parts)
+
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return np.all([part.exact_features(n_features) for part in self.parts], axis=0)
 

@@ -169,6 +169,14 @@ class RowBoxes(_RowPoints):
     def facing(self, signs: Array) -> RowBoxes:
         return RowBoxes(self.half, self.centre, -signs * self.faces)
 
+    def centred(self, X: Any) -> tuple[Any, BoundSet]:
+        centre = self.interval_form()[1]
+        if centre is None:
+            return X, self
+        is_sparse = sparse.issparse(X) and sparse.issparse(centre)
+        moved = X + centre if is_sparse else dense(X) + dense(centre)
+        return (sparse.csr_array(moved) if is_sparse else moved), RowBoxes(self.half, None, np.ones(len(self.faces)))
+
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         parts = [self.half] if self.centre is None else [self.half, self.centre]
         return np.asarray(sum(abs(part).T @ np.ones(part.shape[0]) for part in parts) == 0)
