@@ -222,9 +222,8 @@ class LabelFlipProblem(MarginScaleProblem):
         return cast(FlippedLoss, self.loss)
 
     def restricted(self, rows: NDArray[np.intp], weights: Array) -> LabelFlipProblem:
-        factors = np.broadcast_to(self.factors, self.weights.shape)[rows]
-        plain = super().restricted(rows, weights)
-        return replace(cast(LabelFlipProblem, plain), factors=factors)
+        some = {"rows": self.rows.take(rows), "signs": self.signs[rows], "bound": self.bound.take(rows)}
+        return self.having(**some, weights=weights, factors=self.flipping.factors[rows])
 
     def of_classes(self, rows: Rows, weights: Array) -> LabelFlipProblem:
         counts = np.array([np.sum(self.flipping.counts[own]) for own in self.members])
