@@ -17,7 +17,8 @@ Array = NDArray[np.float64]
 
 class Coupling(NamedTuple):
     r"""What a number that all rows share takes from the Hessian: :math:`-vv^\top/` total, v the sum of what the rows have to do
-    with it, :math:`\sum_i` u_i :math:`\nabla u_i` + t_i :math:`\nabla t_i`, weights included."""
+    with it, :math:`\sum_i` u_i :math:`\nabla u_i` + t_i :math:`\nabla t_i`, weights included.
+    """
 
     u: Array
     t: Array

@@ -40,8 +40,8 @@ class LabelFlips(Parameters):
 
     References
     ----------
-    L. El Ghaoui, G. Lanckriet, G. Natsoulis, "Robust classification with interval data" (2003), section 6.2, whose printed bound
-    lacks a factor of 2 and is none; this is the exact value.
+    L. El Ghaoui, G. Lanckriet, G. Natsoulis, "Robust classification with interval data" (2003), section 6.2. The bound printed
+    there lacks a factor of 2 and is none; this is the exact value.
 
     Examples
     --------
@@ -79,6 +79,6 @@ class LabelFlips(Parameters):
             return min(float(k), total) if is_count else float(k) * total
         raise ValueError(
             f"{self!r}: give a count of rows, an integer >= 0, or a share of them, a float from 0 to 1"
-            + (f" (did you mean {int(k)}?)" if isinstance(k, Real) and k > 1 and float(k).is_integer() else "")
+            + (f" (did you mean {k:.0f}?)" if isinstance(k, float) and k > 1 and k.is_integer() else "")
             + "."
         )

@@ -79,6 +79,16 @@ class MarginScaleProblem(LinearProblem):
         return self.is_penalised
 
     @property
+    def flipped_share(self) -> float:
+        """The share of labels that may be wrong."""
+        return 0.0
+
+    @property
+    def may_be_bounded(self) -> bool:
+        """Whether a size of the sets is known, or can be, from which on w = 0 is optimal."""
+        return self.push is None
+
+    @property
     def is_isotropic(self) -> bool:
         return self.bound.is_isotropic and self.penalty is None
 

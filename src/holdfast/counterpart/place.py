@@ -208,7 +208,9 @@ class MarginPlace:
         if self.problem.loss.is_worst_case:
             straight = uu <= self.problem.loss.straight * np.max(uu, initial=0.0)
             uu, ut, tt = (np.where(straight, 0.0, bend) for bend in (uu, ut, tt))
-            couplings = [Coupling(*(np.where(straight, 0.0, p) for p in (u, t)), total) for u, t, total in couplings]
+            couplings = [
+                Coupling(np.where(straight, 0.0, u), np.where(straight, 0.0, t), total) for u, t, total in couplings
+            ]
         return self.problem.hessian_of(self.w, self._bends[3], uu, ut, tt) - self.problem.coupled(self.w, couplings)
 
     def preconditioner(self) -> Callable[[Array], Array]:

@@ -293,8 +293,8 @@ class RobustLinearClassifier(IncrementalClassifier):
         self._check_settings()
         if self.ambiguity is not None:
             raise ValueError(
-                f"{NAME}(ambiguity={self.ambiguity!r}).partial_fit: which labels hurt the most depends on all rows, so none can be "
-                "visited on their own. Use fit, or ambiguity=None."
+                f"{NAME}(ambiguity={self.ambiguity!r}).partial_fit: which labels hurt the most depends on all rows, so none "
+                "can be visited on its own. Use fit, or ambiguity=None."
             )
         before = getattr(self, "row_uncertainty_", None)
         X, codes, weights, known = self._part(X, y, classes, sample_weight, metadata, before)
@@ -315,19 +315,11 @@ class RobustLinearClassifier(IncrementalClassifier):
         return problems
 
     def _flips(self, codes: NDArray[np.intp], counts: Array, classes: NDArray[Any]) -> Array | None:
-        """Return the weight of labels that may flip, one number or one a class; None for no labels. Warn of too many."""
+        """Return the weight of labels that may flip, one number or one a class; None for no labels."""
         if self.ambiguity is None:
             return None
-        totals = np.bincount(codes, counts, len(classes))
+        totals = np.bincount(codes, counts, len(classes)).astype(np.float64)
         budgets = self.ambiguity.budgets(totals, classes)
-        if budgets.sum() >= MANY_FLIPS * totals.sum():
-            warnings.warn(
-                f"{NAME}(ambiguity={self.ambiguity!r}): {budgets.sum():g} of {totals.sum():g} labels may be wrong. From half of "
-                "them on nothing can be learnt (w = 0 is optimal), and near it little. Allow for fewer flips"
-                + ("; sample_weight counts rows." if np.any(counts != 1) else "."),
-                UserWarning,
-                stacklevel=5,
-            )
         return budgets if np.any(budgets > 0) else None
 
     def _check_settings(self) -> None:
@@ -347,12 +339,13 @@ class RobustLinearClassifier(IncrementalClassifier):
         metadata: Mapping[str, Any],
         n_classes: int,
         flips: Array | None = None,
-        counts: Array | None = None,
+        counts: Any = None,
     ) -> list[MarginScaleProblem]:
         """Return one problem a class, or one for two; `flips` is what :meth:`_flips` gave, of rows that count `counts`."""
         loss, kappa = self._loss(), self._kappa()
         options = self._penalty() | {"fit_intercept": bool(self.fit_intercept)}
         worst, cloud = self._bound(X, metadata)
+        stated = X
         if flips is not None and worst is not None:
             # a label and its opposite see the same set if it lies around its row
             X, worst = worst.centred(X)
@@ -364,7 +357,7 @@ class RobustLinearClassifier(IncrementalClassifier):
             problem = _problem(rows, signs, weights, loss, kappa, faced, cloud, options)
             if flips is not None:
                 budgets = flips if len(flips) == 1 else np.array([flips.sum() - flips[k], flips[k]])
-                problem = flipped(problem, budgets, counts)
+                problem = flipped(problem, budgets, counts, is_moved=X is not stated)
             problems.append(problem)
         return problems
 
@@ -452,8 +445,18 @@ class RobustLinearClassifier(IncrementalClassifier):
         if self.collapsed_:
             warnings.warn(
                 f"w = 0 is the best model under this uncertainty, certified to a gap of {self.gap_:.1g}: every prediction is "
-                "the same. Use smaller sets (critical_radius says from where on), class_weight='balanced', or less penalty.",
+                "the same. Use smaller sets (critical_radius says from where on), class_weight='balanced', or less penalty"
+                + (", or fewer label flips." if self.ambiguity is not None else "."),
                 CollapseWarning,
+                stacklevel=4,
+            )
+        share = problems[0].flipped_share
+        if share >= MANY_FLIPS:
+            warnings.warn(
+                f"{NAME}(ambiguity={self.ambiguity!r}): {share:.0%} of the labels may be wrong. From half of them on nothing "
+                "can be learnt (w = 0 is optimal), and near it little. Allow for fewer flips; counts are in units of "
+                "sample_weight.",
+                UserWarning,
                 stacklevel=4,
             )
         self._warn_uncertified()

@@ -11,6 +11,7 @@ import numpy as np
 from holdfast._core.loss import Array, Loss
 from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
+from holdfast.ambiguity import LabelFlips
 from holdfast.counterpart import collapse_bound
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import number, one_blas_thread
@@ -125,7 +126,7 @@ def _at(problem: Any, factor: float) -> Any:
 
 def _largest(problems: Sequence[Any]) -> float:
     """Return the factor at which all problems are known to collapse, that of some spreads where there is none."""
-    known = max(np.inf if problem.push is not None else collapse_bound(problem) for problem in problems)
+    known = max(collapse_bound(problem) if problem.may_be_bounded else np.inf for problem in problems)
     return known if 0 < known < np.inf else wide(problems[0])
 
 
@@ -158,8 +159,8 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         Folds fitted at the same time, in threads.
     uncertainty : UncertaintySet, default=None
         The sets at factor 1, which `certify` speaks of; None means ``Ball(1.0)``.
-    loss, penalty, alpha, kappa, fit_intercept, class_weight, solver, tol, max_iter, verbose, random_state
-        As in :class:`RobustLinearClassifier`.
+    loss, ambiguity, penalty, alpha, kappa, fit_intercept, class_weight, solver, tol, max_iter, verbose, random_state
+        As in :class:`RobustLinearClassifier`. State label flips as a share: folds have fewer rows than all.
 
     Attributes
     ----------
@@ -201,6 +202,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         n_jobs: int | None = None,
         uncertainty: UncertaintySet | None = None,
         loss: str | Loss = "hinge",
+        ambiguity: LabelFlips | None = None,
         penalty: str | None = "l2",
         alpha: float = 1.0,
         kappa: float = 1.0,
@@ -215,6 +217,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         super().__init__(
             uncertainty,
             loss=loss,
+            ambiguity=ambiguity,
             penalty=penalty,
             alpha=alpha,
             kappa=kappa,
@@ -226,7 +229,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
             verbose=verbose,
             random_state=random_state,
         )
-        del self.ambiguity, self.warm_start
+        del self.warm_start
         self.radii = radii
         self.cv = cv
         self.scoring = scoring
@@ -283,6 +286,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         return RobustLinearClassifier(
             self._stated_set(),
             loss=self.loss,
+            ambiguity=self.ambiguity,
             penalty=self.penalty,
             alpha=self.alpha,
             kappa=self.kappa,
