@@ -167,10 +167,13 @@ def test_no_guess_makes_a_proof_lie(base, options, rng):
 def test_a_budget_that_is_overdrawn_proves_nothing_more(rng):
     problem = _problem(rng, Hinge(), 3)
     found, proof = train(problem, tol=1e-8, max_iter=2000)
-    w, b = problem.split(found.parameters)
-    guess = problem.eased(1e-6).dual_guess(found.parameters)
-    greedy = guess._replace(slopes=np.stack([np.ones(30), *guess.slopes[1:]]))
-    assert certificate(problem, w, b, greedy).lower_bound <= proof.objective
+    more = problem.having(budgets=np.array([6.0]))
+    beyond, proof_of_more = train(more, tol=1e-8, max_iter=2000)
+    assert proof_of_more.lower_bound > 1.1 * proof.objective
+    guess = more.eased(1e-6).dual_guess(beyond.parameters)
+    assert certificate(more, *more.split(beyond.parameters), guess).lower_bound > proof.objective
+    # elsewhere, as no bound is ever said to exceed the objective itself
+    assert certificate(problem, *problem.split(9 * found.parameters), guess).lower_bound <= proof.objective
 
 
 def test_the_dual_weights_are_those_of_the_rows(rng):
@@ -188,7 +191,7 @@ def test_a_flip_that_leaves_one_class_is_no_error(rng):
     assert train(problem, tol=1e-6, max_iter=1000)[1].gap <= 1e-6
 
 
-def test_sets_that_lie_to_one_side_are_refused_until_centred(rng):
+def test_sets_that_lie_to_one_side_are_centred(rng):
     X = rng.normal(size=(30, 3))
     box = IntervalBox(-0.1, 0.5).at(X, {})
     moved, around = box.centred(X)

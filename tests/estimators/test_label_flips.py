@@ -286,3 +286,10 @@ def test_the_size_of_the_sets_is_searched_for_with_flips(two_classes):
     assert _fit(RobustLinearClassifierCV(4, ambiguity=LabelFlips(0.05), cv=2), X, y).gap_ <= 1e-6
     with pytest.raises(ValueError, match="middle"):
         RobustLinearClassifierCV([0.1], uncertainty=IntervalBox(-0.1, 0.3), ambiguity=LabelFlips(0.05)).fit(X, y)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_few_steps_are_enough(loss, rng):
+    y = np.where(rng.uniform(size=60) < 0.4, 1, -1)
+    X = rng.normal(size=(60, 4)) + 0.9 * y[:, None]
+    assert _fit(RobustLinearClassifier(loss=loss, alpha=0.5, ambiguity=LabelFlips(5)), X, y).n_iter_ < 60

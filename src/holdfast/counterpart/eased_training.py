@@ -60,6 +60,7 @@ class EasedTraining:
         self.lowest, self.highest = np.inf, -np.inf
         self.parameters = np.zeros(self.problem.n_parameters)
         self.dual: DualGuess | None = None
+        self.flat: Array | None = None
         self.status = Status.STALLED
 
     def warm(self, start: Array) -> tuple[Solution, Certificate]:
@@ -260,9 +261,11 @@ class EasedTraining:
 
     def _flat(self, b: float) -> Array:
         """Return w = 0 with its best intercept, sought from b on."""
-        problem = self.problem
-        b = best_constant(problem, b) if problem.fit_intercept else b
-        return problem.join(np.zeros(problem.rows.n_features), b)
+        if self.flat is None:
+            problem = self.problem
+            b = best_constant(problem, b) if problem.fit_intercept else b
+            self.flat = problem.join(np.zeros(problem.rows.n_features), b)
+        return self.flat
 
     def _flattened(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
         """Return w = 0 where it is as good as what was found, and proved by the same dual weights; else that."""
