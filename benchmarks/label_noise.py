@@ -18,9 +18,12 @@ Every number is a mean over splits with its standard error; differences are pair
 import argparse
 import os
 import warnings
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict, train_test_split
@@ -62,68 +65,62 @@ def with_flips(kind, X, y, rate, rng):
     return flipped
 
 
-def tuned(model, X, y, **more):
-    return GridSearchCV(model, {"alpha": ALPHAS, **more}, cv=FOLDS).fit(X, y).best_estimator_
+def models(loss, rate, X, y):
+    """Yield the plain model, that for the true share of flips, and that whose share is chosen, each with its own alpha."""
+    shares = [0.0, 0.5 * rate, rate]
+    model = RobustLinearClassifier(loss=loss, ambiguity=LabelFlips(rate))
+    search = GridSearchCV(model, {"ambiguity__k": shares, "alpha": ALPHAS}, cv=FOLDS, refit=False).fit(X, y)
+    scores = np.asarray(search.cv_results_["mean_test_score"])
+    chosen = np.array([candidate["ambiguity__k"] for candidate in search.cv_results_["params"]])
+    for name, allowed in (("plain", [0.0]), ("flips", [rate]), ("flips, CV", shares)):
+        best = np.argmax(np.where(np.isin(chosen, allowed), scores, -np.inf))
+        yield f"{loss}, {name}", clone(model).set_params(**search.cv_results_["params"][best]).fit(X, y)
 
 
 def cleaned(X, y):
+    """Return the model fitted to rows that cleanlab's filter has nothing against."""
     probabilities = cross_val_predict(LogisticRegression(), X, y, cv=5, method="predict_proba")
-    wrong = find_label_issues(y, probabilities)
-    return tuned(RobustLinearClassifier(loss="logistic"), X[~wrong], y[~wrong])
+    right = ~find_label_issues(y, probabilities)
+    search = GridSearchCV(RobustLinearClassifier(loss="logistic"), {"alpha": ALPHAS}, cv=FOLDS)
+    return search.fit(X[right], y[right]).best_estimator_
 
 
-def methods(rate):
-    for loss in ("hinge", "logistic"):
-        yield f"{loss}, plain", lambda X, y, loss=loss: tuned(RobustLinearClassifier(loss=loss), X, y)
-        flips = RobustLinearClassifier(loss=loss, ambiguity=LabelFlips(rate))
-        yield f"{loss}, flips", lambda X, y, flips=flips: tuned(flips, X, y)
-        yield (
-            f"{loss}, flips, CV",
-            lambda X, y, flips=flips: tuned(flips, X, y, ambiguity__k=[0.0, 0.5 * rate, rate]),
-        )
+def accuracies(X, y, kind, rate, seed):
+    """Return a dict from method to its accuracy on one split."""
+    warnings.simplefilter("ignore")
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, stratify=y, random_state=seed)
+    scaler = StandardScaler().fit(X_train)
+    X_train, X_test = scaler.transform(X_train), scaler.transform(X_test)
+    wrong = with_flips(kind, X_train, y_train, rate, np.random.default_rng(seed))
+    fits = [pair for loss in ("hinge", "logistic") for pair in models(loss, rate, X_train, wrong)]
     if find_label_issues is not None:
-        yield "logistic, cleanlab", cleaned
+        fits.append(("logistic, cleanlab", cleaned(X_train, wrong)))
+    return {name: 100 * model.score(X_test, y_test) for name, model in fits}
 
 
-def accuracies(X, y, kind, rate, n_splits):
-    """Return a dict from method to its accuracy on every split."""
-    found = {}
-    for seed in range(n_splits):
-        X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, stratify=y, random_state=seed)
-        scaler = StandardScaler().fit(X_train)
-        X_train, X_test = scaler.transform(X_train), scaler.transform(X_test)
-        wrong = with_flips(kind, X_train, y_train, rate, np.random.default_rng(seed))
-        for name, fit in methods(rate):
-            found.setdefault(name, []).append(100 * fit(X_train, wrong).score(X_test, y_test))
-    return {name: np.array(values) for name, values in found.items()}
-
-
-def cell(values):
-    return f"{values.mean():.1f} ({values.std(ddof=1) / np.sqrt(len(values)):.1f})"
-
-
-def difference(values):
-    return f"{values.mean():+.1f} ({values.std(ddof=1) / np.sqrt(len(values)):.1f})"
+def error(values):
+    """Return the standard error of the mean."""
+    return values.std(ddof=1) / np.sqrt(len(values))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--splits", type=int, default=10)
-    n_splits = parser.parse_args().splits
+    parser.add_argument("--jobs", type=int, default=1)
+    options = parser.parse_args()
     lines = ["| data | flips | rate | method | accuracy % | less plain |", "|---|---|---|---|---|---|"]
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for data, X, y in tables():
-            for kind in ("random", "adversarial"):
-                for rate in RATES:
-                    found = accuracies(X, y, kind, rate, n_splits)
-                    for name, values in found.items():
-                        gain = values - found[f"{name.split(',')[0]}, plain"]
-                        gained = "" if name.endswith("plain") else difference(gain)
-                        lines.append(f"| {data} | {kind} | {rate:.0%} | {name} | {cell(values)} | {gained} |")
-                        print(lines[-1], flush=True)
+    with threadpool_limits(1):
+        for (data, X, y), kind, rate in product(tables(), ("random", "adversarial"), RATES):
+            runs = Parallel(options.jobs)(delayed(accuracies)(X, y, kind, rate, seed) for seed in range(options.splits))
+            found = {name: np.array([run[name] for run in runs]) for name in runs[0]}
+            for name, values in found.items():
+                gain = values - found[f"{name.split(',')[0]}, plain"]
+                gained = "" if name.endswith("plain") else f"{gain.mean():+.1f} ({error(gain):.1f})"
+                shown = f"{values.mean():.1f} ({error(values):.1f})"
+                lines.append(f"| {data} | {kind} | {rate:.0%} | {name} | {shown} | {gained} |")
+                print(lines[-1], flush=True)
     text = "# Models trained for wrong labels, on wrong labels\n\n" + f"{__doc__.split(chr(10) * 2, 1)[1].strip()}\n\n"
-    text += f"{n_splits} splits.\n\n" + "\n".join(lines) + "\n"
+    text += f"{options.splits} splits.\n\n" + "\n".join(lines) + "\n"
     (HERE / "label_noise.md").write_text(text, encoding="utf-8")
 
 
