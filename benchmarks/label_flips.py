@@ -2,8 +2,8 @@
 
 Run it with `python benchmarks/label_flips.py`. Every method runs on one thread; times are CPU seconds of the process, the
 median over rounds in which the methods take turns. 10 000 rows of 50 Gaussian features, labels by a linear rule with noise,
-10 % of them flipped; ridge of 1. `plain` is our own fit without flips, `conic` the O(n_samples) program of the report in cvxpy +
-Clarabel at 1e-6. All of ours are certified to 1e-6. Writes the table beside this file.
+10 % of them flipped; ridge of 1. `plain` is our own fit without flips, `conic` the O(n_samples) program of the report in cvxpy
++ Clarabel at 1e-6. All of ours are certified to 1e-6. Writes the table beside this file.
 """
 
 import argparse
