@@ -17,6 +17,7 @@ from holdfast._core.tolerances import AFFORDABLE, ROUNDING
 from holdfast._core.uncertainty import Array, BoundSet
 from holdfast.counterpart.certificate import least_multiple
 from holdfast.counterpart.spreads import (
+    CentredRows,
     PushedRows,
     Quadratic,
     RootOfSquares,
@@ -43,8 +44,12 @@ STAGE = 1e-3
 """What the next step must promise at a stage of the path, as a share of the easing there."""
 STAGE_STEPS, NO_SHRINK = 30, 0.8
 """Steps after which a stage is given up for one nearer to the last, and the factor from which on it is not."""
-NONE, BOUNDLESS = 1e-9, 1e7
-"""Separation, in standard deviations, up to which there is none and from which on there is no end to it."""
+SLIGHT = 0.01
+"""Share of both spreads that a class is taken to have at least where it has to bear a residual."""
+FEW = 2
+"""Rows for each feature up to which a covariance may be all but singular, and spreads are computed from scores."""
+BOUNDLESS = 1e7
+"""Separation, in standard deviations, from which on there is no end to it."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,9 @@ def class_law(
     elif cloud is not None:
         squares.append(_supports(moments, cloud))
     if worst is None or kappa == 0:
-        squares.append(Quadratic(covariance + noise))
+        few = rows.n_samples <= FEW * d
+        squares += [CentredRows(rows, mean, shares, covariance)] if few else []
+        squares.append(Quadratic(noise if few else covariance + noise))
     else:
         squares += [PushedRows.of(rows, mean, shares, worst.scaled(kappa)), Quadratic(noise)]
     spreads: list[Spread] = [RootOfSquares(squares)]
@@ -350,13 +357,16 @@ def certificate_of(problem: MinimaxProbabilityProblem, w: Array, eased: EasedMin
 
 
 def _reach(problem: MinimaxProbabilityProblem, w: Array, target: Array, sizes: Array) -> float:
-    """Return a multiple of Z that contains the target, inf where none is known; Z holds the classes' ellipsoids and sets."""
-    lower, upper = problem.negative.inner, problem.positive.inner
-    sizes_of_inner = [np.sqrt(max(float(w @ M @ w), np.finfo(float).tiny)) for M in (lower, upper)]
-    pooled = lower / sizes_of_inner[0] + upper / sizes_of_inner[1]
+    """Return a multiple of Z that contains the target, inf where none is known; Z holds the classes' ellipsoids and sets.
+
+    The ellipsoids bear all they can. `sizes` are those of the numbers that the target was computed from.
+    """
+    inner = (problem.negative.inner, problem.positive.inner)
+    scales = np.sqrt([max(float(w @ M @ w), 0.0) for M in inner])
+    scales = np.maximum(scales, SLIGHT * float(np.sum(scales)) or 1.0)
+    pooled = inner[0] / scales[0] + inner[1] / scales[1]
     v = newton_step(pooled, -target, np.zeros(len(w)))[0]
-    parts = zip((lower, upper), sizes_of_inner, strict=True)
-    share = max(np.sqrt(max(float(v @ M @ v), 0.0)) / size for M, size in parts)
+    share = max(np.sqrt(max(float(v @ M @ v), 0.0)) / scale for M, scale in zip(inner, scales, strict=True))
     missed = target - pooled @ v
     if np.all(np.abs(missed) <= ROUNDING * sizes):
         return share

@@ -85,6 +85,34 @@ class Quadratic:
         return w
 
 
+@dataclass(frozen=True)
+class CentredRows:
+    r"""The sum :math:`\sum_i p_i (w^\top (x_i - \mu))^2`, made of scores: near 0 it is more exact than by a covariance."""
+
+    rows: Rows
+    mean: Array
+    shares: Array
+    covariance: Array
+
+    def _scores(self, w: Array) -> Array:
+        return self.rows.dot(w) - self.mean @ w
+
+    def value(self, w: Array) -> float:
+        return float(self.shares @ np.square(self._scores(w)))
+
+    def slope(self, w: Array) -> Array:
+        return centred_pull(self.rows, self.mean, self.shares * self._scores(w))
+
+    def bend(self, w: Array) -> Array:
+        return self.covariance
+
+    def eased(self, delta: float) -> CentredRows:
+        return self
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        return w
+
+
 class _Pushes(NamedTuple):
     """What `PushedRows` knows at some weights, one entry a row."""
 
@@ -150,12 +178,13 @@ class PushedRows:
         now = self._pushes(w)
         r = self.shares * now.u
         parts = zip(self.sides, now.shares, strict=True)
-        return self._pull(r * now.s) + np.sum([side.adjoint(w, r * share) for side, share in parts], axis=0)
+        pull = centred_pull(self.rows, self.mean, r * now.s)
+        return pull + np.sum([side.adjoint(w, r * share) for side, share in parts], axis=0)
 
     def bend(self, w: Array) -> Array:
         p, now = self.shares, self._pushes(w)
         r, s, e = p * now.u, now.s, now.bends
-        out = self._gram(p * np.square(s) + e)
+        out = centred_gram(self.rows, self.mean, p * np.square(s) + e)
         parts = list(zip(self.sides, now.shares, now.leanings, strict=True))
         for side, share, leaning in parts:
             weights = p * s * share + e * leaning
@@ -167,17 +196,16 @@ class PushedRows:
             out += cross + cross.T
         return out
 
-    def _pull(self, r: Array) -> Array:
-        return self.rows.transpose_dot(r) - float(np.sum(r)) * self.mean
-
-    def _gram(self, r: Array) -> Array:
-        return centred_gram(self.rows, self.mean, r)
-
     def eased(self, delta: float) -> PushedRows:
         return PushedRows(self.rows, self.mean, self.shares, tuple(side.eased(delta) for side in self.sides), delta)
 
     def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
         return self.sides[0].drawn_in(w, delta, factor)
+
+
+def centred_pull(rows: Rows, mean: Array, r: Array) -> Array:
+    """Return sum_i r_i (x_i - mean), shape (n_features,)."""
+    return rows.transpose_dot(r) - float(np.sum(r)) * mean
 
 
 def centred_gram(rows: Rows, mean: Array, weights: Array) -> Array:
