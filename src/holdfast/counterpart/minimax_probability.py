@@ -255,14 +255,14 @@ class MinimaxProbabilityProblem:
         """Return w nearer to kinks, as `BoundSet.drawn_in` does."""
         return Total([self.spread, self.drift]).drawn_in(w, delta, factor)
 
-    def start(self) -> tuple[Array, int]:
+    def start(self, limit: int) -> tuple[Array, int]:
         r"""Return the minimum for spreads :math:`\sqrt{w^\top M w}` and no drift, nearly, and the number of solves it took.
 
         :math:`w \leftarrow H^{-1} D`, :math:`H = M_+/\sigma_+ + M_-/\sigma_-`: each step minimises a parabola that lies above.
         """
         inner = [self.negative.inner, self.positive.inner]
         w, sizes, n_steps = self.difference, np.ones(2), 0
-        while n_steps < REWEIGHTINGS:
+        while n_steps < limit:
             n_steps += 1
             w = newton_step(inner[0] / sizes[0] + inner[1] / sizes[1], -self.difference, np.zeros(len(w)))[0]
             w = w / float(self.difference @ w)
@@ -391,14 +391,14 @@ def train_minimax(
     at the last solution, until the proof says `tol`.
     """
     chosen = pick(problem.eased(1.0), solver)
-    w, n_iter = problem.start()
+    w, n_iter = problem.start(min(REWEIGHTINGS, max_iter))
     w = problem.rescaled(w)
     first = problem.spread.value(w)
     proof = certificate_of(problem, w, problem.eased(LAST_EASE * first))
     name = "reweighting"
     if not (proof.gap <= tol or problem.objective(w) <= 1 / BOUNDLESS):
         path = _Path(problem, chosen, tol, max_iter, report, n_iter)
-        w, proof = path.followed(w, first)
+        w, proof = path.followed(w, proof, first)
         n_iter, name = path.n_iter, chosen.name
     if proof.gap <= tol:
         status = Status.SOLVED
@@ -420,12 +420,12 @@ class _Path:
     report: Report
     n_iter: int
 
-    def followed(self, w: Array, size: float) -> tuple[Array, MinimaxProof]:
-        """Return the weights at the end of the path, from weights of this spread."""
+    def followed(self, w: Array, proof: MinimaxProof, size: float) -> tuple[Array, MinimaxProof]:
+        """Return the weights at the end of the path and what is proved of them, from weights of this spread."""
         problem, first = self.problem, size
         delta, shrink = FIRST_EASE * size, SHRINK
         last: tuple[float, Array] | None = None
-        trial, begin, best = delta, [w], (w, MinimaxProof(problem.objective(w), 0.0, 1.0))
+        trial, begin, best = delta, [w], (w, proof)
         while self.n_iter < self.max_iter:
             is_fine = trial <= TRACE * self.tol * size
             eased = problem.eased(trial)
