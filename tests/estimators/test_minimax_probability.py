@@ -101,6 +101,31 @@ def test_admissible_rows_err_no_more_often_than_promised_where_means_move_too(rn
         assert max(wrong[y == 0].mean(), wrong[y == 1].mean()) <= model.worst_case_error_
 
 
+def test_intervals_longer_one_way_move_means_and_spreads_by_the_formula(data):
+    X, y, S = data
+    low, high = 0.3 * S, 2.0 * S
+    model = MinimaxProbabilityClassifier(IntervalBox(), means="uncertain", covariance_ridge=0.0)
+    model.fit(X, y, X_lower=X - low, X_upper=X + high)
+    w, b = model.coef_[0], model.intercept_[0]
+    up, down = (np.sum(np.maximum(sign * high * w, -sign * low * w), axis=1) for sign in (1, -1))
+    for k, towards in ((0, up), (1, down)):
+        a = (X[y == k] - X[y == k].mean(axis=0)) @ w
+        spread = np.sqrt(np.mean(np.maximum(a + up[y == k], -a + down[y == k]) ** 2))
+        lead = (2 * k - 1) * (X[y == k].mean(axis=0) @ w + b) - towards[y == k].mean()
+        assert lead / spread == pytest.approx(model.separation_[0], rel=1e-9)
+        assert model.class_worst_case_errors_[k] == pytest.approx(1 / (1 + (lead / spread) ** 2), rel=1e-9)
+
+
+def test_a_refused_refit_leaves_the_model_as_it_was(data):
+    X, y, _ = data
+    for kernel in (None, "rbf"):
+        model = MinimaxProbabilityClassifier(covariance_ridge=0.01, kernel=kernel).fit(X, y)
+        before = model.decision_function(X)
+        with pytest.raises(ValueError, match="same mean"):
+            model.fit(np.zeros_like(X), y)
+        np.testing.assert_array_equal(model.decision_function(X), before)
+
+
 def test_noise_is_as_good_as_rows_that_have_been_moved_by_it(data):
     X, y, _ = data
     noisy = MinimaxProbabilityClassifier(GaussianNoise(0.3), covariance_ridge=0.0).fit(X, y)
