@@ -232,8 +232,9 @@ def test_more_features_than_rows_are_solved_in_their_span(rng):
 
 def test_a_promise_that_rests_on_a_small_ridge_is_called_so(rng):
     X, y = rng.normal(size=(12, 30)), np.arange(12) % 2
-    with pytest.warns(LinAlgWarning, match="covariance_ridge=1e-06 and little else. Raise it, to about 1"):
+    with pytest.warns(LinAlgWarning, match="covariance_ridge=1e-06 and little else. Raise it, to about 1") as caught:
         MinimaxProbabilityClassifier().fit(X, y)
+    assert caught[0].filename == __file__
     with pytest.raises(ValueError, match="covariances are singular and promise errors of 0"):
         MinimaxProbabilityClassifier(covariance_ridge=0.0).fit(X, y)
     assert MinimaxProbabilityClassifier(Box(0.3), covariance_ridge=0.0).fit(X, y).gap_ <= 1e-6
@@ -299,8 +300,9 @@ def test_a_kernel_machine_keeps_its_promise_about_its_own_rows(data):
 
 def test_max_iter_is_kept_and_said(data):
     X, y, S = data
-    with pytest.warns(ConvergenceWarning, match="max_iter"):
+    with pytest.warns(ConvergenceWarning, match="max_iter") as caught:
         model = MinimaxProbabilityClassifier(Box(), max_iter=5).fit(X, y, X_std=S)
+    assert caught[0].filename == __file__
     assert model.n_iter_ <= 5
     assert model.gap_ > 1e-6
     assert model.solution_["status"] == "iteration_limit"
@@ -341,6 +343,8 @@ def test_rows_that_make_no_sense_are_refused(data):
     mirrored = np.vstack([X, -X]) + 3.0
     with pytest.raises(ValueError, match="class 1 has the same mean as all other rows"):
         model.fit(mirrored, np.tile(np.arange(60) % 2, 2))
+    with pytest.raises(ValueError, match=r"shape \(60, 4\); it is square"):
+        MinimaxProbabilityClassifier(kernel="precomputed").fit(X, y)
     with pytest.raises(ValueError, match="not positive semidefinite"):
         MinimaxProbabilityClassifier(kernel="precomputed").fit(-np.eye(60), y)
     assert not hasattr(model, "coef_")

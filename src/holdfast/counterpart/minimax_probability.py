@@ -42,6 +42,8 @@ TRACE = 0.1
 """Easing as a share of `tol` from which on a proof is tried; the gap that it causes is about as large."""
 STAGE = 1e-3
 """What the next step must promise at a stage of the path, as a share of the easing there."""
+FINE, FINEST = 1e-2, 1e-10
+"""The same where a proof is tried: a share of `tol` squared, for the gap goes with the root of it, and its largest value."""
 STAGE_STEPS, NO_SHRINK = 30, 0.8
 """Steps after which a stage is given up for one nearer to the last, and the factor from which on it is not."""
 SLIGHT = 0.01
@@ -334,6 +336,11 @@ class MinimaxProof(NamedTuple):
     gap: float
     """(objective - lower_bound) / objective."""
 
+    @classmethod
+    def of(cls, objective: float, bound: float) -> MinimaxProof:
+        """Return what a lower bound proves of an objective."""
+        return cls(objective, min(bound, objective), max(1 - bound / objective, 0.0))
+
 
 def certificate_of(problem: MinimaxProbabilityProblem, w: Array, eased: EasedMinimax) -> MinimaxProof:
     r"""Return what is proved at w.
@@ -353,7 +360,7 @@ def certificate_of(problem: MinimaxProbabilityProblem, w: Array, eased: EasedMin
     if factor > 0:
         sizes = np.abs(z) + factor * np.abs(aim)
         bound = factor / (1 + _reach(problem, w, factor * aim - z, sizes))
-    return MinimaxProof(objective, min(bound, objective), max(1 - bound / objective, 0.0))
+    return MinimaxProof.of(objective, bound)
 
 
 def _reach(problem: MinimaxProbabilityProblem, w: Array, target: Array, sizes: Array) -> float:
@@ -421,50 +428,44 @@ class _Path:
     n_iter: int
 
     def followed(self, w: Array, proof: MinimaxProof, size: float) -> tuple[Array, MinimaxProof]:
-        """Return the weights at the end of the path and what is proved of them, from weights of this spread."""
-        problem, first = self.problem, size
+        """Return the best weights on the path and what is proved of them, from weights of this spread."""
+        problem, first, best = self.problem, size, w
         delta, shrink = FIRST_EASE * size, SHRINK
-        last: tuple[float, Array] | None = None
-        trial, begin, best = delta, [w], (w, proof)
+        last, trial, begin = delta, delta, [w]
+        before = w
         while self.n_iter < self.max_iter:
             is_fine = trial <= TRACE * self.tol * size
             eased = problem.eased(trial)
-            goal = min(1e-2 * self.tol**2, 1e-10) if is_fine else STAGE * trial / size
+            goal = min(FINE * self.tol**2, FINEST) if is_fine else STAGE * trial / size
             start = min(begin, key=lambda v: eased.value_and_gradient(v)[0])
             self.report(f"easing {trial / size:.2g} of the spread")
-            stage = self.solver.minimise(
-                eased, start, tol=goal, max_iter=min(STAGE_STEPS, self.max_iter - self.n_iter), report=self.report
-            )
+            limit = min(STAGE_STEPS, self.max_iter - self.n_iter)
+            stage = self.solver.minimise(eased, start, tol=goal, max_iter=limit, report=self.report)
             self.n_iter += stage.n_iter
             if stage.status is Status.ITERATION_LIMIT and trial < delta and shrink < NO_SHRINK:
                 # too far from the last stage
                 shrink = float(np.sqrt(shrink))
             else:
-                last, w = (delta, w), stage.parameters
+                last, before, w = delta, w, stage.parameters
                 delta, shrink = trial, max(SHRINK, shrink**2)
-                if is_fine:
-                    proof = certificate_of(problem, w, eased)
-                    self.report(f"certified gap {proof.gap:.2e}")
-                    if proof.gap < best[1].gap:
-                        best = self._tidied(w, proof, delta)
-                    if proof.gap <= self.tol:
-                        break
-                if problem.lead(w) > 0:
-                    size = problem.spread.value(w)
-                if delta <= LAST_EASE * first or problem.objective(w) <= 1 / BOUNDLESS:
-                    best = min(best, (w, certificate_of(problem, w, eased)), key=lambda pair: pair[1].gap)
+                is_end = delta <= LAST_EASE * first or problem.objective(w) <= 1 / BOUNDLESS
+                # a bound holds for all weights
+                bound = certificate_of(problem, w, eased).lower_bound if is_fine or is_end else 0.0
+                best = min(best, w, key=problem.objective)
+                proof = MinimaxProof.of(problem.objective(best), max(bound, proof.lower_bound))
+                self.report(f"certified gap {proof.gap:.2e}")
+                if proof.gap <= self.tol or is_end:
                     break
+                size = problem.spread.value(w) if problem.lead(w) > 0 else size
             trial = shrink * delta
             begin = [w, problem.drawn_in(w, delta, trial / delta)]
-            if last is not None and last[0] > delta:
-                begin.append(w + (trial - delta) / (delta - last[0]) * (w - last[1]))
-        return best
+            if last > delta:
+                begin.append(w + (trial - delta) / (delta - last) * (w - before))
+        return self._tidied(best, proof, delta)
 
     def _tidied(self, w: Array, proof: MinimaxProof, delta: float) -> tuple[Array, MinimaxProof]:
         """Return the weights with the zeros and ties that only easing has kept them from, where they are as good."""
         tidy = self.problem.drawn_in(w, delta, 0.0)
-        objective = self.problem.objective(tidy)
-        if np.array_equal(tidy, w) or objective > proof.objective * (1 + 0.1 * self.tol):
-            return w, proof
-        bound = min(proof.lower_bound, objective)
-        return tidy, MinimaxProof(objective, bound, max(1 - bound / objective, 0.0))
+        proved = MinimaxProof.of(self.problem.objective(tidy), proof.lower_bound)
+        is_as_good = proved.objective <= proof.objective * (1 + TRACE * self.tol)
+        return (tidy, proved) if is_as_good and proved.gap <= max(self.tol, proof.gap) else (w, proof)

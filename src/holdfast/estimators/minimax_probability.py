@@ -243,7 +243,12 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         self._check_settings()
         check_columns(X, metadata)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
+        formats = False if self.kernel == "precomputed" else "csr"
+        X, y = validate_data(self, X, y, accept_sparse=formats, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
+            raise ValueError(
+                f"{NAME}(kernel='precomputed').fit: X has shape {X.shape}; it is square, one row and column a sample."
+            )
         classes, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, None, X, codes, classes, NAME)
         worst, cloud = self._bound(X, metadata)
@@ -280,7 +285,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         self._max_iter()
         if self.kernel is None:
             return
-        if not callable(self.kernel) and self.kernel not in KERNELS:
+        if not callable(self.kernel) and not (isinstance(self.kernel, str) and self.kernel in KERNELS):
             raise ValueError(
                 f"{NAME}(kernel={self.kernel!r}): choose one of {', '.join(map(repr, KERNELS))}, a callable, or None."
             )
