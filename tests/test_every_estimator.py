@@ -9,6 +9,7 @@ from holdfast import (
     GaussianNoise,
     GaussianRobustClassifier,
     GaussianRobustClassifierCV,
+    MinimaxProbabilityClassifier,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
 )
@@ -29,6 +30,9 @@ SETTINGS = [
     RobustLinearClassifier(Ball(0.1), loss="squared_hinge"),
     RobustLinearClassifier(Box(0.1), loss="logistic", penalty="l1", kappa=0.5),
     RobustLinearClassifier(Box(0.1), loss="huberized_hinge"),
+    MinimaxProbabilityClassifier(),
+    MinimaxProbabilityClassifier(Box(0.01), kappa=0.5, covariance_ridge=0.1),
+    MinimaxProbabilityClassifier(kernel="rbf", covariance_ridge=0.1),
     RobustLinearClassifierCV([0.03, 0.01], uncertainty=Box(), loss="logistic", cv=2),
 ]
 
@@ -36,6 +40,7 @@ SETTINGS = [
 @pytest.mark.filterwarnings(
     "ignore::holdfast.CollapseWarning",  # tiny, unbalanced or random data: w = 0 is the right answer there
     "ignore::sklearn.exceptions.ConvergenceWarning",
+    "ignore::scipy.linalg.LinAlgWarning",  # more features than rows
 )
 @parametrize_with_checks(SETTINGS)
 def test_scikit_learn_checks(estimator, check):

@@ -6,6 +6,7 @@ from holdfast.ambiguity import LabelFlips as LabelFlips
 from holdfast.datasets import intervals_from_replicates as intervals_from_replicates
 from holdfast.estimators import GaussianRobustClassifier as GaussianRobustClassifier
 from holdfast.estimators import GaussianRobustClassifierCV as GaussianRobustClassifierCV
+from holdfast.estimators import MinimaxProbabilityClassifier as MinimaxProbabilityClassifier
 from holdfast.estimators import NoisePath as NoisePath
 from holdfast.estimators import RadiusPath as RadiusPath
 from holdfast.estimators import RobustLinearClassifier as RobustLinearClassifier

@@ -9,6 +9,11 @@ from holdfast.counterpart.critical import collapse_bound as collapse_bound
 from holdfast.counterpart.critical import critical_size as critical_size
 from holdfast.counterpart.label_flips import flipped as flipped
 from holdfast.counterpart.margin_scale import MarginScaleProblem as MarginScaleProblem
+from holdfast.counterpart.minimax_probability import MinimaxProbabilityProblem as MinimaxProbabilityProblem
+from holdfast.counterpart.minimax_probability import MinimaxProof as MinimaxProof
+from holdfast.counterpart.minimax_probability import Moments as Moments
+from holdfast.counterpart.minimax_probability import class_law as class_law
+from holdfast.counterpart.minimax_probability import train_minimax as train_minimax
 from holdfast.counterpart.pairwise import PairwiseProblem as PairwiseProblem
 from holdfast.counterpart.penalty import Lasso as Lasso
 from holdfast.counterpart.penalty import Limits as Limits

@@ -8,6 +8,7 @@ from holdfast.estimators.gaussian_robust import critical_noise as critical_noise
 from holdfast.estimators.gaussian_robust_cv import GaussianRobustClassifierCV as GaussianRobustClassifierCV
 from holdfast.estimators.gaussian_robust_cv import NoisePath as NoisePath
 from holdfast.estimators.gaussian_robust_cv import noise_path as noise_path
+from holdfast.estimators.minimax_probability import MinimaxProbabilityClassifier as MinimaxProbabilityClassifier
 from holdfast.estimators.robust_linear import RobustLinearClassifier as RobustLinearClassifier
 from holdfast.estimators.robust_linear_cv import RadiusPath as RadiusPath
 from holdfast.estimators.robust_linear_cv import RobustLinearClassifierCV as RobustLinearClassifierCV

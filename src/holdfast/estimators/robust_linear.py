@@ -395,21 +395,8 @@ class RobustLinearClassifier(IncrementalClassifier):
 
     def _bound(self, X: Any, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
         """Return the sets over which losses are maximised and those over which they are averaged, bound to rows."""
-        stated = {name: value for name, value in metadata.items() if value is not None}
-        if self.uncertainty is None:
-            if stated:
-                raise ValueError(
-                    f"{NAME}(uncertainty=None).fit(..., {next(iter(stated))}=...): say what it means. Box() takes X_std as "
-                    "half-widths, Ellipsoid() as standard deviations, GaussianNoise() averages over it, IntervalBox() takes "
-                    "X_lower and X_upper, Ball() X_radius."
-                )
-            return Ball(0.0).split(X, {})
-        if not isinstance(self.uncertainty, UncertaintySet):
-            raise ValueError(
-                f"{NAME}(uncertainty={self.uncertainty!r:.80}): give a set, such as Ball(0.3), Box(0.1), "
-                "Box(half_widths=[...]), Ellipsoid(shape=...), GaussianNoise(0.2), or a sum of sets; or None."
-            )
-        return self.uncertainty.split(X, stated)
+        worst, cloud = bound_sets(self.uncertainty, X, metadata, NAME)
+        return Ball(0.0).split(X, {}) if worst is None and cloud is None else (worst, cloud)
 
     def _stated_set(self) -> UncertaintySet:
         return Ball(0.0) if self.uncertainty is None else self.uncertainty
@@ -584,6 +571,27 @@ class RobustLinearClassifier(IncrementalClassifier):
             )
         assert worst is not None
         return scores, worst
+
+
+def bound_sets(
+    uncertainty: Any, X: Any, metadata: Mapping[str, Any], name: str
+) -> tuple[BoundSet | None, BoundSet | None]:
+    """Return the sets to maximise over and those to average over, bound to the rows of X; neither where None is stated."""
+    stated = {key: value for key, value in metadata.items() if value is not None}
+    if uncertainty is None:
+        if stated:
+            raise ValueError(
+                f"{name}(uncertainty=None).fit(..., {next(iter(stated))}=...): say what it means. Box() takes X_std as "
+                "half-widths, Ellipsoid() as standard deviations, GaussianNoise() averages over it, IntervalBox() takes "
+                "X_lower and X_upper, Ball() X_radius."
+            )
+        return None, None
+    if not isinstance(uncertainty, UncertaintySet):
+        raise ValueError(
+            f"{name}(uncertainty={uncertainty!r:.80}): give a set, such as Ball(0.3), Box(0.1), "
+            "Box(half_widths=[...]), Ellipsoid(shape=...), GaussianNoise(0.2), or a sum of sets; or None."
+        )
+    return uncertainty.split(X, stated)
 
 
 def _problem(

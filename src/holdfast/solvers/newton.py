@@ -49,7 +49,7 @@ class Newton(Solver):
             if decrement <= max(tol, POLISHED) * abs(value):
                 # one last full step costs nothing and squares the error
                 polished, polished_gradient = view.value_and_gradient(theta + step)
-                if polished <= value * (1 + ROUNDING) and np.all(np.isfinite(polished_gradient)):
+                if polished <= value + ROUNDING * abs(value) and np.all(np.isfinite(polished_gradient)):
                     theta, value = theta + step, polished
                 status = Status.SOLVED
                 break

@@ -1,0 +1,291 @@
+"""Spreads of scores: convex functions of the weights that grow in proportion to them, and smooth ones close by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from holdfast._core.memory import remembered
+from holdfast._core.rows import Rows
+from holdfast._core.uncertainty import Array, BoundSet
+
+
+class Spread(Protocol):
+    """The support function T of a convex set Z, or a smooth one above it whose gradients are points of Z."""
+
+    def value(self, w: Array) -> float:
+        """Return T(w)."""
+        ...
+
+    def gradient(self, w: Array) -> Array:
+        """Return its gradient, or a subgradient."""
+        ...
+
+    def hessian(self, w: Array) -> Array:
+        """Return its Hessian, of smooth ones only."""
+        ...
+
+    def eased(self, delta: float) -> Spread:
+        """Return a smooth function above T, by an amount of the order of `delta` in units of the scores."""
+        ...
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        """Return w nearer to kinks of T, as `BoundSet.drawn_in` does."""
+        ...
+
+
+class Squares(Protocol):
+    """A sum of squares of functions that grow in proportion to w."""
+
+    def value(self, w: Array) -> float:
+        """Return the sum."""
+        ...
+
+    def slope(self, w: Array) -> Array:
+        """Return half its gradient."""
+        ...
+
+    def bend(self, w: Array) -> Array:
+        """Return half its Hessian."""
+        ...
+
+    def eased(self, delta: float) -> Squares:
+        """Return a smooth sum above it."""
+        ...
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        """Return w nearer to kinks, as `BoundSet.drawn_in` does."""
+        ...
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """w'M w, eased by the square of `ease`."""
+
+    matrix: Array
+    ease: float = 0.0
+
+    def value(self, w: Array) -> float:
+        return max(float(w @ self.matrix @ w), 0.0) + self.ease**2
+
+    def slope(self, w: Array) -> Array:
+        return self.matrix @ w
+
+    def bend(self, w: Array) -> Array:
+        return self.matrix
+
+    def eased(self, delta: float) -> Quadratic:
+        return Quadratic(self.matrix, delta)
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        return w
+
+
+@dataclass(frozen=True)
+class CentredRows:
+    r"""The sum :math:`\sum_i p_i (w^\top (x_i - \mu))^2`, made of scores: near 0 it is more exact than by a covariance."""
+
+    rows: Rows
+    mean: Array
+    shares: Array
+    covariance: Array
+
+    def _scores(self, w: Array) -> Array:
+        return self.rows.dot(w) - self.mean @ w
+
+    def value(self, w: Array) -> float:
+        return float(self.shares @ np.square(self._scores(w)))
+
+    def slope(self, w: Array) -> Array:
+        return centred_pull(self.rows, self.mean, self.shares * self._scores(w))
+
+    def bend(self, w: Array) -> Array:
+        return self.covariance
+
+    def eased(self, delta: float) -> CentredRows:
+        return self
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        return w
+
+
+class _Pushes(NamedTuple):
+    """What `PushedRows` knows at some weights, one entry a row."""
+
+    u: Array
+    s: Array
+    shares: list[Array]
+    """Each side's part of the gradient of u."""
+    leanings: list[float]
+    """Each side's part of the gradient of u's argument, in which it bends."""
+    bends: Array
+
+
+@dataclass(frozen=True)
+class PushedRows:
+    r"""The sum :math:`\sum_i p_i u_i^2` of squared distances of scores from that of a mean, at the worst points of sets:
+
+    .. math:: u_i = \max_{\delta \in S_i} |w^\top (x_i - \mu + \delta)| = \max(a_i + h_i(w), -a_i + h_i(-w)),
+              \qquad a_i = w^\top (x_i - \mu),
+
+    eased, with :math:`d = a + (h(w) - h(-w))/2`, to :math:`(h(w) + h(-w))/2 + \sqrt{d^2 + \epsilon^2}`. The gradient of that is
+    a mean of those of both sides, at points of the sets.
+
+    Parameters
+    ----------
+    rows : Rows
+    mean : ndarray of shape (n_features,)
+    shares : ndarray of shape (n_samples,)
+        p >= 0.
+    sides : tuple of BoundSet
+        S and -S, or S alone where it is symmetric.
+    ease : float
+    """
+
+    rows: Rows
+    mean: Array
+    shares: Array
+    sides: tuple[BoundSet, ...]
+    ease: float = 0.0
+
+    @classmethod
+    def of(cls, rows: Rows, mean: Array, shares: Array, bound: BoundSet) -> PushedRows:
+        """Return the sum for these sets."""
+        one = np.ones(rows.n_samples)
+        return cls(rows, mean, shares, (bound,) if bound.is_symmetric else (bound.facing(-one), bound.facing(one)))
+
+    @remembered
+    def _pushes(self, w: Array) -> _Pushes:
+        up, down = self.sides[0].support(w), self.sides[-1].support(w)
+        d = self.rows.dot(w) - self.mean @ w + 0.5 * (up - down)
+        root = np.hypot(d, self.ease)
+        u = 0.5 * (up + down) + root
+        inverse = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
+        s = d * inverse
+        is_single = len(self.sides) == 1
+        shares = [np.ones_like(s)] if is_single else [0.5 * (1 + s), 0.5 * (1 - s)]
+        bends = self.shares * u * np.square(self.ease * inverse) * inverse
+        return _Pushes(u, s, shares, [0.0] if is_single else [0.5, -0.5], bends)
+
+    def value(self, w: Array) -> float:
+        return float(self.shares @ np.square(self._pushes(w).u))
+
+    def slope(self, w: Array) -> Array:
+        now = self._pushes(w)
+        r = self.shares * now.u
+        parts = zip(self.sides, now.shares, strict=True)
+        pull = centred_pull(self.rows, self.mean, r * now.s)
+        return pull + np.sum([side.adjoint(w, r * share) for side, share in parts], axis=0)
+
+    def bend(self, w: Array) -> Array:
+        p, now = self.shares, self._pushes(w)
+        r, s, e = p * now.u, now.s, now.bends
+        out = centred_gram(self.rows, self.mean, p * np.square(s) + e)
+        parts = list(zip(self.sides, now.shares, now.leanings, strict=True))
+        for side, share, leaning in parts:
+            weights = p * s * share + e * leaning
+            cross = side.cross(w, self.rows, weights) - np.outer(self.mean, side.adjoint(w, weights))
+            out += cross + cross.T
+            out += side.curvature(w, r * share, p * np.square(share) + e * leaning**2)
+        for (one, share, leaning), (other, its_share, its_leaning) in combinations(parts, 2):
+            cross = one.cross_with(other, w, p * share * its_share + e * leaning * its_leaning)
+            out += cross + cross.T
+        return out
+
+    def eased(self, delta: float) -> PushedRows:
+        return PushedRows(self.rows, self.mean, self.shares, tuple(side.eased(delta) for side in self.sides), delta)
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        return self.sides[0].drawn_in(w, delta, factor)
+
+
+def centred_pull(rows: Rows, mean: Array, r: Array) -> Array:
+    """Return sum_i r_i (x_i - mean), shape (n_features,)."""
+    return rows.transpose_dot(r) - float(np.sum(r)) * mean
+
+
+def centred_gram(rows: Rows, mean: Array, weights: Array) -> Array:
+    """Return sum_i weights_i (x_i - mean)(x_i - mean)', shape (n_features, n_features)."""
+    off = np.outer(mean, rows.transpose_dot(weights) - 0.5 * float(np.sum(weights)) * mean)
+    return rows.gram(weights) - off - off.T
+
+
+@dataclass(frozen=True)
+class RootOfSquares:
+    """The root of a sum of squares."""
+
+    parts: Sequence[Squares]
+
+    def value(self, w: Array) -> float:
+        return float(np.sqrt(sum(part.value(w) for part in self.parts)))
+
+    def gradient(self, w: Array) -> Array:
+        size = self.value(w)
+        slope = np.sum([part.slope(w) for part in self.parts], axis=0)
+        return slope / size if size > 0 else np.zeros_like(slope)
+
+    def hessian(self, w: Array) -> Array:
+        gradient = self.gradient(w)
+        bend = np.sum([part.bend(w) for part in self.parts], axis=0)
+        return np.asarray(bend - np.outer(gradient, gradient)) / self.value(w)
+
+    def eased(self, delta: float) -> RootOfSquares:
+        return RootOfSquares([part.eased(delta) for part in self.parts])
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        return _drawn_in(self.parts, w, delta, factor)
+
+
+@dataclass(frozen=True)
+class SumOfSupports:
+    """sum_i r_i h_i(w) for budgets r >= 0."""
+
+    bound: BoundSet
+    budgets: Array
+
+    def value(self, w: Array) -> float:
+        return float(np.sum(self.budgets * self.bound.support(w)))
+
+    def gradient(self, w: Array) -> Array:
+        return self.bound.adjoint(w, self.budgets)
+
+    def hessian(self, w: Array) -> Array:
+        return self.bound.curvature(w, self.budgets, np.zeros_like(self.budgets))
+
+    def eased(self, delta: float) -> SumOfSupports:
+        return SumOfSupports(self.bound.eased(delta), self.budgets)
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        return self.bound.drawn_in(w, delta, factor)
+
+
+@dataclass(frozen=True)
+class Total:
+    """A sum of spreads, 0 without any."""
+
+    parts: Sequence[Spread]
+
+    def value(self, w: Array) -> float:
+        return float(sum(part.value(w) for part in self.parts))
+
+    def gradient(self, w: Array) -> Array:
+        return np.asarray(sum((part.gradient(w) for part in self.parts), np.zeros(len(w))))
+
+    def hessian(self, w: Array) -> Array:
+        return np.asarray(sum((part.hessian(w) for part in self.parts), np.zeros((len(w), len(w)))))
+
+    def eased(self, delta: float) -> Total:
+        return Total([part.eased(delta) for part in self.parts])
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        return _drawn_in(self.parts, w, delta, factor)
+
+
+def _drawn_in(parts: Sequence[Any], w: Array, delta: float, factor: float) -> Array:
+    """Return w with each entry drawn in as far as the part that does so most."""
+    drawn = np.array([w, *(part.drawn_in(w, delta, factor) for part in parts)])
+    return np.take_along_axis(drawn, np.argmax(np.abs(drawn - w), axis=0)[None], axis=0)[0]

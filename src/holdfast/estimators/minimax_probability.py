@@ -1,0 +1,493 @@
+"""The classifier that bounds the error of every law with the classes' means and covariances."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from holdfast._core.loss import Array
+from holdfast._core.progress import reporter
+from holdfast._core.rows import Rows
+from holdfast._core.solution import Solution, Status
+from holdfast._core.uncertainty import BoundSet
+from holdfast._core.version import __version__
+from holdfast.counterpart import MinimaxProbabilityProblem, MinimaxProof, Moments, class_law, train_minimax
+from holdfast.data import rows_of
+from holdfast.estimators.callbacks import announced, with_callbacks
+from holdfast.estimators.inputs import class_codes, number, one_blas_thread, row_weights
+from holdfast.estimators.linear import MANY_THREADS, LinearClassifier, check_columns
+from holdfast.estimators.robust_linear import METADATA, bound_sets
+
+NAME = "MinimaxProbabilityClassifier"
+MEANS = ("fixed", "uncertain")
+WEIGHTS = ("rms", "sum")
+KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
+SAME, BOUNDLESS = 1e-12, 1e7
+"""Difference of two means, as a share of their sizes, that is rounding; separation from which on there is no end to it."""
+DEPENDENT, INDEFINITE = 1e-12, -1e-8
+"""Eigenvalues of a kernel, as a share of the largest, that are left out, and that no kernel has."""
+EMPTY = 0.3
+"""Share of the ridge in a class's squared spread from which on there is little else to the promise."""
+KERNEL_RIDGE = 0.01
+"""Ridge to begin with where there is a kernel."""
+
+
+class _Span(NamedTuple):
+    """Rows in coordinates, and the way back from the weights of those."""
+
+    rows: Rows
+    lift: Callable[[Array, float], tuple[Array, float]]
+    """From weights and intercept of the coordinates to what is to be kept of them."""
+    ridge: Array
+    """What is added to the diagonals of the covariances."""
+    stated_ridge: Any
+    """The same in terms of the features."""
+    gamma: float | None = None
+    """That of the kernel."""
+
+
+class MinimaxProbabilityClassifier(LinearClassifier):
+    r"""Linear classifier with the best guarantee that means and covariances alone can give.
+
+    Of each class nothing is used but the mean :math:`\mu_\pm` and the covariance :math:`G_\pm` of its rows. Whatever laws have
+    these, a row is misclassified with probability at most :math:`1/(1 + \kappa_*^2)`, and no other linear classifier
+    promises less to both classes:
+
+    .. math:: \frac{1}{\kappa_*} = \min_w\ \sigma_+(w) + \sigma_-(w) \quad\text{subject to}\quad (\mu_+ - \mu_-)^\top w = 1,
+              \qquad \sigma_\pm(w) = \sqrt{w^\top G_\pm w},
+
+    with the threshold :math:`\kappa_*` standard deviations away from both means. Were the classes normal, each would be
+    misclassified with probability :math:`\Phi(-\kappa_*)`. The promise is about laws with exactly the moments of the training
+    rows; how well those are known is not part of it. `covariance_ridge` allows for some of that.
+
+    Rows that are themselves known up to sets :math:`S_i` enlarge the spreads to the largest that any admissible rows have
+    about the fixed means, with the support function h of the sets and shares p of the weights:
+
+    .. math:: \sigma(w) = \Bigl(\sum_i p_i u_i^2\Bigr)^{1/2} + (1 - \kappa)\,\tau(w), \qquad
+              u_i = \max\bigl(a_i + \kappa h_i(w),\ -a_i + \kappa h_i(-w)\bigr), \quad a_i = w^\top (x_i - \mu) .
+
+    With a `Box` that is ROBMPM at ``kappa=1``, where it is exact, and SPMPM at ``kappa=0``, where
+    :math:`\tau(w) = \sum_j |w_j| \tau_j` makes coefficients exactly 0; all between bound the exact spread from above.
+    :class:`GaussianNoise` adds the mean covariance of its rows to G, whatever kappa.
+
+    More than two classes are fitted one against the rest, and each promise is about its own question only.
+
+    Parameters
+    ----------
+    uncertainty : UncertaintySet or None, default=None
+        What may be wrong with a row, in the units of the features: `Ball`, `Box`, `IntervalBox`, `Ellipsoid`,
+        `ChanceConstraint`, `GaussianNoise`, or a sum of them. What differs by row is given to `fit`.
+    means : {"fixed", "uncertain"}, default="fixed"
+        Whether the classes' means are those of the rows as they are, or move with the rows in their sets. The latter is a safe
+        bound, not the exact worst case: the score of each mean gives way by the mean support.
+    kappa : float, default=1.0
+        Share of the sets that is kept inside the spread, from 0 to 1. (Not :math:`\kappa_*`.)
+    weights : {"rms", "sum"}, default="rms"
+        :math:`\tau`, for kappa < 1: "rms" is :math:`\sqrt{\sum p_i h_i^2}` and for boxes
+        :math:`\tau_j = \sqrt{\sum_i p_i s_{ij}^2}`; "sum" is :math:`\sum_i h_i / \sqrt{N}`, as published, up to
+        :math:`\sqrt N` times larger.
+    covariance_ridge : float, default=1e-6
+        :math:`\rho` of :math:`G_\pm + \rho V`, V the diagonal of the features' variances over all rows, so
+        :math:`G_\pm + \rho I` for standardised features: the promise then holds for all covariances :math:`G_\pm + E` with
+        :math:`|V^{-1/2} E V^{-1/2}|_F \le \rho`. Where a class has hardly more rows than features its covariance is (almost)
+        singular, a small ridge promises far too much, and a warning says so: raise it to about n_features / n_samples. With a
+        kernel V is the identity times the total variance; begin with 0.01.
+    kernel : {"linear", "poly", "rbf", "sigmoid", "precomputed"} or callable, default=None
+        For a classifier that is linear in the kernel's features, in the span of the training rows. None: in those of X. Goes
+        with no uncertainty.
+    gamma : {"scale", "auto"} or float, default="scale"
+    degree : int, default=3
+    coef0 : float, default=0.0
+        Of the kernel, as for :class:`sklearn.svm.SVC`.
+    solver : str or Solver, default=None
+        "newton" or "quasi_newton", for spreads with kinks; None picks one.
+    tol : float, default=1e-6
+        Largest certified relative gap to accept.
+    max_iter : int, default=1000
+    verbose : int, default=0
+        1 logs progress to the logger "holdfast".
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Scaled so that the scores of both means are 1 apart (where they move, at least 1). Not with a kernel.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+        Sorted; with two classes a positive score means ``classes_[1]``.
+    separation_ : ndarray of shape (1,) or (n_classes,)
+        :math:`\kappa_*`, in standard deviations: how far the mean of either class is from the boundary.
+    worst_case_error_ : float
+        Two classes: :math:`1/(1 + \kappa_*^2)`, which the error of neither class exceeds. More: the sum over the classes, 1
+        at most, which the share of misclassified rows does not exceed as long as classes come in the proportions of the
+        training rows.
+    class_worst_case_errors_ : ndarray of shape (2,) or (n_classes, 2)
+        The same for each class by itself at the fitted coefficients, in the order of `classes_`. More than two classes: a row
+        for each, the probability that a row of the rest gets a positive score, and that one of the class does not.
+    covariance_ridge_ : ndarray of shape (n_features,), or float with a kernel
+        The diagonal of :math:`\rho V`, in squared units of the features.
+    objective_ : float
+        :math:`1/\kappa_*` at the fitted coefficients, summed over the classes where there are more than two.
+    lower_bound_ : float
+        A number that no coefficients can go below, proved by a point of the dual problem.
+    gap_ : float
+        (objective_ - lower_bound_) / objective_.
+    dual_coef_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
+        With a kernel: the score is ``kernel(X, X_fit_) @ dual_coef_.T + intercept_``.
+    gamma_ : float or None
+        With a kernel: gamma as used.
+    X_fit_ : {ndarray, sparse matrix} of shape (n_samples, n_features)
+        With a kernel other than "precomputed": the training rows.
+    n_iter_ : int
+    solution_ : dict
+        How the solver ended: status, advice, solver, n_iter, objective, lower_bound.
+    holdfast_version_ : str
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    References
+    ----------
+    G. Lanckriet, L. El Ghaoui, C. Bhattacharyya, M. Jordan, "A robust minimax approach to classification" (2002).
+    L. El Ghaoui, G. Lanckriet, G. Natsoulis, "Robust classification with interval data" (2003).
+
+    Examples
+    --------
+    >>> from holdfast import Box, MinimaxProbabilityClassifier
+    >>> from holdfast.datasets import load_breast_cancer_errors
+    >>> data = load_breast_cancer_errors()
+    >>> model = MinimaxProbabilityClassifier().fit(data.X, data.y)
+    >>> round(model.worst_case_error_, 2), round(1 - model.score(data.X, data.y), 2)
+    (0.32, 0.07)
+    >>> robust = MinimaxProbabilityClassifier(Box(0.5)).fit(data.X, data.y, X_std=data.X_std)
+    >>> round(robust.worst_case_error_, 2), robust.gap_ < 1e-6
+    (0.43, True)
+    """
+
+    def __init__(
+        self,
+        uncertainty: Any = None,
+        *,
+        means: str = "fixed",
+        kappa: float = 1.0,
+        weights: str = "rms",
+        covariance_ridge: float = 1e-6,
+        kernel: Any = None,
+        gamma: Any = "scale",
+        degree: Any = 3,
+        coef0: Any = 0.0,
+        solver: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        verbose: int = 0,
+    ):
+        self.uncertainty = uncertainty
+        self.means = means
+        self.kappa = kappa
+        self.weights = weights
+        self.covariance_ridge = covariance_ridge
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        return tags
+
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_std: Any = None,
+        X_cov: Any = None,
+        X_factor: Any = None,
+        X_lower: Any = None,
+        X_upper: Any = None,
+        X_radius: Any = None,
+    ) -> Self:
+        """Fit the classifier.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Two classes or more.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows in means and covariances: 2 is as good as stating a row twice.
+        X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            With `Box` the half-width of each entry's interval; with `Ellipsoid`, `ChanceConstraint` or `GaussianNoise` its
+            standard deviation.
+        X_cov : array-like of shape (n_samples, n_features, n_features), default=None
+            With `Ellipsoid`, `ChanceConstraint` or `GaussianNoise` the covariance of each row.
+        X_factor : array-like of shape (n_samples, n_features, r), default=None
+            A factor F of each row's covariance F F'.
+        X_lower, X_upper : array-like of shape (n_samples, n_features), default=None
+            With `IntervalBox` the interval of each entry, ``X_lower <= X <= X_upper``.
+        X_radius : array-like of shape (n_samples,), default=None
+            With `Ball` the radius of each row.
+        """
+        metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
+        self._check_settings()
+        check_columns(X, metadata)
+        formats = False if self.kernel == "precomputed" else "csr"
+        X, y = validate_data(self, X, y, accept_sparse=formats, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
+            raise ValueError(
+                f"{NAME}(kernel='precomputed').fit: X has shape {X.shape}; it is square, one row and column a sample."
+            )
+        classes, codes = class_codes(y, NAME)
+        weights = row_weights(sample_weight, None, X, codes, classes, NAME)
+        worst, cloud = self._bound(X, metadata)
+        used = np.flatnonzero(weights > 0)
+        worst, cloud, codes, weights = _of(worst, used), _of(cloud, used), codes[used], weights[used]
+        report, finished = announced(self, reporter(self.verbose), X, y)
+        with one_blas_thread if X.shape[0] * X.shape[1] ** 2 < MANY_THREADS else nullcontext():
+            span = self._span(X, used, weights, worst is None and cloud is None)
+            problems = [
+                self._problem(span, codes == k, classes.tolist()[k], weights, worst, cloud)
+                for k in ([1] if len(classes) == 2 else range(len(classes)))
+            ]
+            fits = [
+                train_minimax(problem, self.solver, tol=float(self.tol), max_iter=self._max_iter(), report=report)
+                for problem in problems
+            ]
+        self._refuse_degenerate(problems, fits)
+        self.classes_ = classes
+        self._set_model(X, used, span, problems, fits)
+        finished()
+        return self
+
+    def _check_settings(self) -> None:
+        """Raise if a setting makes no sense, before rows are looked at."""
+        for name, choices in (("means", MEANS), ("weights", WEIGHTS)):
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in choices:
+                raise ValueError(f"{NAME}({name}={value!r}): choose one of {', '.join(map(repr, choices))}.")
+        if number(self.kappa, f"{NAME}(kappa") > 1:
+            raise ValueError(
+                f"{NAME}(kappa={self.kappa!r}): a share, from 0 (all outside the spread) to 1 (all inside)."
+            )
+        number(self.covariance_ridge, f"{NAME}(covariance_ridge"), number(self.tol, f"{NAME}(tol", strictly=True)
+        self._max_iter()
+        if self.kernel is None:
+            return
+        if not callable(self.kernel) and not (isinstance(self.kernel, str) and self.kernel in KERNELS):
+            raise ValueError(
+                f"{NAME}(kernel={self.kernel!r}): choose one of {', '.join(map(repr, KERNELS))}, a callable, or None."
+            )
+        if self.uncertainty is not None:
+            raise ValueError(
+                f"{NAME}(uncertainty={self.uncertainty!r:.80}, kernel={self.kernel!r}): what a set of rows becomes under a "
+                "kernel is not known. Use kernel=None, or uncertainty=None and a larger covariance_ridge."
+            )
+
+    def _bound(self, X: Any, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
+        """Return the sets and the noise of the rows, None for those that move nothing."""
+        parts = bound_sets(self.uncertainty, X, metadata, NAME)
+        worst, cloud = (None if part is None or np.all(part.exact_features(X.shape[1])) else part for part in parts)
+        return worst, cloud
+
+    def _span(self, X: Any, used: NDArray[np.intp], weights: Array, is_exact: bool) -> _Span:
+        """Return the rows of positive weight, in fewer coordinates where there is a kernel or more features than rows."""
+        share = float(self.covariance_ridge)
+        if self.kernel is not None:
+            some = X[used]
+            gamma = self._gamma(rows_of(some), weights)
+            K = some[:, used] if self.kernel == "precomputed" else self._kernel(some, some, gamma)
+            coordinates, back = _coordinates(K, self.kernel)
+            ridge = share * float(np.sum(_variances(rows_of(coordinates), weights)))
+            return _Span(rows_of(coordinates), lambda w, b: (back(w), b), np.asarray(ridge), ridge, gamma)
+        rows = rows_of(X) if len(used) == X.shape[0] else rows_of(X).take(used)
+        offset = rows.offset()
+        offset = np.zeros(rows.n_features) if offset is None else offset
+        rows = rows.shifted(offset) if np.any(offset) else rows
+        variances = _variances(rows, weights)
+        if not (is_exact and rows.n_features > rows.n_samples):
+            return _Span(rows, lambda w, b: (w, b - float(w @ offset)), share * variances, share * variances)
+        inverse = np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0)
+        coordinates, back = _coordinates(rows.outer(inverse), None)
+
+        def lift(w: Array, b: float) -> tuple[Array, float]:
+            w = inverse * rows.transpose_dot(back(w))
+            return w, b - float(w @ offset)
+
+        return _Span(rows_of(coordinates), lift, np.asarray(share), share * variances)
+
+    def _gamma(self, rows: Rows, weights: Array) -> float | None:
+        """Return gamma, None where the kernel has none; "scale" is 1 / (n_features * variance of all entries by weight)."""
+        if not isinstance(self.gamma, str):
+            return number(self.gamma, f"{NAME}(gamma")
+        if self.gamma not in ("scale", "auto"):
+            raise ValueError(f"{NAME}(gamma={self.gamma!r}): give 'scale', 'auto' or a number >= 0.")
+        if self.kernel == "precomputed" or callable(self.kernel):
+            return None
+        d, shares = rows.n_features, weights / np.sum(weights)
+        variance = float(np.mean(rows.square_sums(shares)) - np.mean(rows.transpose_dot(shares)) ** 2)
+        return 1 / (d * (variance if variance > 0 else 1.0)) if self.gamma == "scale" else 1 / d
+
+    def _kernel(self, X: Any, Y: Any, gamma: float | None) -> Array:
+        options = {} if callable(self.kernel) else {"gamma": gamma, "degree": self.degree, "coef0": self.coef0}
+        return np.asarray(pairwise_kernels(X, Y, metric=self.kernel, filter_params=True, **options), dtype=np.float64)
+
+    def _problem(
+        self,
+        span: _Span,
+        is_positive: NDArray[np.bool_],
+        label: Any,
+        weights: Array,
+        worst: BoundSet | None,
+        cloud: BoundSet | None,
+    ) -> MinimaxProbabilityProblem:
+        """Return the problem of one class against the rest."""
+        laws, budgets = [], np.empty(len(weights))
+        for sign in (-1.0, 1.0):
+            rows = np.flatnonzero(is_positive == (sign > 0))
+            moments, own = Moments.of(span.rows.take(rows), weights[rows]), _of(worst, rows)
+            budgets[rows] = moments.shares
+            drift = None if own is None or self.means == "fixed" else own.facing(np.full(len(rows), sign))
+            laws.append(
+                class_law(
+                    moments,
+                    own,
+                    _of(cloud, rows),
+                    ridge=span.ridge,
+                    kappa=float(self.kappa),
+                    pooling=self.weights,
+                    drift=drift,
+                )
+            )
+        problem = MinimaxProbabilityProblem(laws[0], laws[1], worst, budgets)
+        sizes = sum(np.abs(law.mean) + np.sqrt(np.maximum(np.diag(law.inner), 0.0)) for law in laws)
+        if np.all(np.abs(problem.difference) <= SAME * sizes):
+            raise ValueError(
+                f"{NAME}.fit: class {label!r} has the same mean as all other rows, so by means and covariances no linear score "
+                "tells them apart. Add features (squares, products), or use a kernel ('rbf')."
+            )
+        return problem
+
+    def _refuse_degenerate(
+        self, problems: Sequence[MinimaxProbabilityProblem], fits: Sequence[tuple[Solution, MinimaxProof]]
+    ) -> None:
+        """Raise if no weights keep the classes apart, or some do so without end."""
+        for problem, (found, proof) in zip(problems, fits, strict=True):
+            if problem.lead(found.parameters) <= 0:
+                raise ValueError(
+                    f"{NAME}(uncertainty={self.uncertainty!r}, means='uncertain').fit: within the sets the classes may have "
+                    "the same mean, so nothing can be promised. Use smaller sets, or means='fixed'."
+                )
+            if proof.objective <= 1 / BOUNDLESS:
+                raise ValueError(
+                    f"{NAME}(covariance_ridge={self.covariance_ridge!r}).fit: some score is the same for all rows of a class "
+                    "and tells the classes apart, so the covariances are singular and promise errors of 0, which means "
+                    "nothing. That is always so where there are no more rows than features. Use covariance_ridge > 0, or "
+                    "state an uncertainty."
+                )
+
+    def _set_model(
+        self,
+        X: Any,
+        used: NDArray[np.intp],
+        span: _Span,
+        problems: Sequence[MinimaxProbabilityProblem],
+        fits: Sequence[tuple[Solution, MinimaxProof]],
+    ) -> None:
+        """Set the fitted attributes, and say what is not certified."""
+        parts, errors = [], []
+        for problem, (found, _) in zip(problems, fits, strict=True):
+            w = found.parameters
+            b = problem.intercept(w)
+            parts.append(span.lift(w, b))
+            errors.append(1 / (1 + np.square(np.maximum(problem.deviations(w, b), 0.0))))
+        vectors = np.array([w for w, _ in parts])
+        self.intercept_ = np.array([b for _, b in parts])
+        for name in ("coef_", "dual_coef_", "X_fit_", "gamma_"):
+            self.__dict__.pop(name, None)
+        if self.kernel is None:
+            self.coef_ = vectors
+        else:
+            self.gamma_, self.dual_coef_ = span.gamma, np.zeros((len(vectors), X.shape[0]))
+            self.dual_coef_[:, used] = vectors
+            if self.kernel != "precomputed":
+                self.X_fit_ = X
+        objectives = np.array([proof.objective for _, proof in fits])
+        self.separation_, self.covariance_ridge_ = 1 / objectives, span.stated_ridge
+        self.class_worst_case_errors_ = errors[0] if len(errors) == 1 else np.array(errors)
+        self.worst_case_error_ = float(min(np.sum(1 / (1 + np.square(self.separation_))), 1.0))
+        self.objective_ = float(np.sum(objectives))
+        self.lower_bound_ = float(sum(proof.lower_bound for _, proof in fits))
+        self.gap_ = float((self.objective_ - self.lower_bound_) / self.objective_)
+        worst = min((found for found, _ in fits), key=lambda found: found.status is Status.SOLVED)
+        self.n_iter_ = max(1, *(found.n_iter for found, _ in fits))
+        self.solution_ = worst.summary() | {"objective": self.objective_, "lower_bound": self.lower_bound_}
+        self.holdfast_version_ = __version__
+        self._warn_uncertified()
+        advised = KERNEL_RIDGE if self.kernel is not None else min(X.shape[1] / X.shape[0], 1.0)
+        pairs = zip(problems, fits, strict=True)
+        shares = [_ridge_share(problem, span.ridge, found.parameters) for problem, (found, _) in pairs]
+        if max(shares) > EMPTY and self.covariance_ridge < advised:
+            warnings.warn(
+                f"The covariances are all but singular: that errors are at most {self.worst_case_error_:.2g} rests on "
+                f"covariance_ridge={self.covariance_ridge:g} and little else. Raise it, to about {advised:.2g}.",
+                linalg.LinAlgWarning,
+                stacklevel=4,
+            )
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the scores, w'x + b or those of the kernel.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Two classes: positive means ``classes_[1]``. More: the class with the highest score is predicted.
+        """
+        check_is_fitted(self)
+        if self.kernel is None:
+            return super().decision_function(X)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        K = X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_, self.gamma_)
+        scores = np.asarray(K @ self.dual_coef_.T + self.intercept_)
+        return scores.ravel() if len(self.dual_coef_) == 1 else scores
+
+
+def _of(bound: BoundSet | None, rows: NDArray[np.intp]) -> BoundSet | None:
+    return None if bound is None else bound.take(rows)
+
+
+def _ridge_share(problem: MinimaxProbabilityProblem, ridge: Array, w: Array) -> float:
+    """Return the largest share of the ridge in a class's squared spread."""
+    return max(float(np.sum(ridge * w**2)) / law.spread.value(w) ** 2 for law in (problem.negative, problem.positive))
+
+
+def _variances(rows: Rows, weights: Array) -> Array:
+    """Return the variance of each feature over all rows by weight, 0 for what is constant, shape (n_features,)."""
+    shares = weights / np.sum(weights)
+    squares = rows.square_sums(shares)
+    variances = squares - np.square(rows.transpose_dot(shares))
+    return np.where(variances > SAME * squares, variances, 0.0)
+
+
+def _coordinates(K: Array, kernel: Any) -> tuple[Array, Callable[[Array], Array]]:
+    """Return coordinates whose products are K, and the way from their weights to those of the rows."""
+    values, vectors = linalg.eigh(K)
+    if values[0] < INDEFINITE * values[-1]:
+        raise ValueError(
+            f"{NAME}(kernel={kernel!r}).fit: the kernel's values on the training rows are not positive semidefinite "
+            f"(an eigenvalue of {values[0]:.2g} beside one of {values[-1]:.2g}). Use another kernel."
+        )
+    kept = values > DEPENDENT * values[-1]
+    root, vectors = np.sqrt(values[kept]), vectors[:, kept]
+    return vectors * root, lambda w: np.asarray(vectors @ (w / root))
