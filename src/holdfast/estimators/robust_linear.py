@@ -26,7 +26,8 @@ from holdfast.estimators.inputs import class_codes, number, row_weights
 from holdfast.estimators.linear import check_columns, predicted_codes, shares_of_classes
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
 from holdfast.solvers import StochasticProximal
-from holdfast.uncertainty import Ball
+from holdfast.uncertainty import Ball, WeightError
+from holdfast.uncertainty.weight_error import Faced
 
 LOSSES: dict[str, type[Loss]] = {
     "hinge": Hinge,
@@ -91,6 +92,9 @@ class RobustLinearClassifier(IncrementalClassifier):
     loss : {"hinge", "squared_hinge", "logistic", "huberized_hinge"} or Loss, default="hinge"
     ambiguity : None
         Doubts about labels; none are known yet.
+    weight_error : WeightError or None, default=None
+        Errors of the weights that the model will be used with, such as rounding or pruning. `certify` and `worst_case_data`
+        speak of the rows alone.
     penalty : {"l2", "l1", "box"} or None, default="l2"
         :math:`\frac12 |w|_2^2`, :math:`|w|_1`, or the constraint :math:`|w_j| \le 1/\alpha`.
     alpha : float, default=1.0
@@ -172,6 +176,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         *,
         loss: str | Loss = "hinge",
         ambiguity: None = None,
+        weight_error: WeightError | None = None,
         penalty: str | None = "l2",
         alpha: float = 1.0,
         kappa: float = 1.0,
@@ -187,6 +192,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         self.uncertainty = uncertainty
         self.loss = loss
         self.ambiguity = ambiguity
+        self.weight_error = weight_error
         self.penalty = penalty
         self.alpha = alpha
         self.kappa = kappa
@@ -300,6 +306,8 @@ class RobustLinearClassifier(IncrementalClassifier):
         """Raise if a setting makes no sense, before rows are looked at."""
         if self.ambiguity is not None:
             raise ValueError(f"{NAME}(ambiguity={self.ambiguity!r}): no ambiguity of labels is known. Leave it None.")
+        if not (self.weight_error is None or isinstance(self.weight_error, WeightError)):
+            raise ValueError(f"{NAME}(weight_error={self.weight_error!r:.80}): give WeightError(delta), or None.")
         self._loss(), self._penalty(), self._kappa()
 
     def _made(
@@ -314,8 +322,19 @@ class RobustLinearClassifier(IncrementalClassifier):
         for k in positives:
             signs = np.where(codes == k, 1.0, -1.0)
             faced = None if worst is None else worst.facing(signs)
+            if self.weight_error is not None:
+                faced, options["target"] = self._with_weight_error(X, signs, faced, cloud)
             problems.append(_problem(rows, signs, weights, loss, kappa, faced, cloud, options))
         return problems
+
+    def _with_weight_error(self, X: Any, signs: Array, faced: BoundSet | None, cloud: BoundSet | None) -> Faced:
+        assert self.weight_error is not None
+        if cloud is not None or faced is None:
+            raise ValueError(
+                f"{NAME}(uncertainty={self.uncertainty!r}, weight_error={self.weight_error!r}): what errors of weights do to "
+                "Gaussian noise has no closed form. State a set, such as Box or ChanceConstraint(epsilon, 'gaussian')."
+            )
+        return self.weight_error.faced(X, signs, faced)
 
     def _loss(self) -> Loss:
         loss = resolve(self.loss, LOSSES, f"{NAME}(loss=%s)")
@@ -379,7 +398,7 @@ class RobustLinearClassifier(IncrementalClassifier):
             if loss.reaches_zero or problem.is_penalised:
                 continue
             w, b = problem.split(found.parameters)
-            t, pushed = problem.bound.support(w), problem.push_of(w)
+            t, pushed = problem.bound.recession(w), problem.push_of(w)
             # noise that is averaged over costs more and more as weights grow, and so does what is outside of the loss
             grows = (1 - kappa) * (t + pushed) if problem.loss.is_worst_case else t + (1 - kappa) * pushed
             clear = (problem.signs * (problem.rows.dot(w) + b) > t + pushed) & (grows == 0)

@@ -226,7 +226,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
             verbose=verbose,
             random_state=random_state,
         )
-        del self.ambiguity, self.warm_start
+        del self.ambiguity, self.weight_error, self.warm_start
         self.radii = radii
         self.cv = cv
         self.scoring = scoring
