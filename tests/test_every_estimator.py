@@ -11,6 +11,7 @@ from holdfast import (
     GaussianRobustClassifierCV,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
+    WeightError,
 )
 from holdfast.solvers import StochasticProximal
 
@@ -29,6 +30,8 @@ SETTINGS = [
     RobustLinearClassifier(Ball(0.1), loss="squared_hinge"),
     RobustLinearClassifier(Box(0.1), loss="logistic", penalty="l1", kappa=0.5),
     RobustLinearClassifier(Box(0.1), loss="huberized_hinge"),
+    RobustLinearClassifier(Box(0.1), loss="logistic", weight_error=WeightError(0.05)),
+    RobustLinearClassifier(weight_error=WeightError(0.05, relative=True)),
     RobustLinearClassifierCV([0.03, 0.01], uncertainty=Box(), loss="logistic", cv=2),
 ]
 

@@ -168,7 +168,8 @@ class RowBoxes(RowPoints):
 
     def absolute_reach(self, n_features: int) -> Array:
         one = np.ones(n_features)
-        return np.asarray(sum(abs(matrix.matrix) @ one for matrix in self.matrices(one, one)))
+        sizes = sum(abs(term.matrix) @ one for term in self.matrices(one, one))
+        return np.broadcast_to(sizes, len(self.faces))
 
     def facing(self, signs: Array) -> RowBoxes:
         return RowBoxes(self.half, self.centre, -signs * self.faces)

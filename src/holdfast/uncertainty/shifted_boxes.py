@@ -119,7 +119,7 @@ class ShiftedBoxes(RowPoints):
             totals, costs = (np.append(0.0, np.cumsum(part)) for part in (weights, weights * inside))
             ahead = float(np.clip(0.5 * (reached[j] + totals[-1]), 0.0, totals[-1]))
             rest[j] = np.sign(reached[j]) * max(abs(reached[j]) - totals[-1], 0.0)
-            toll += 2 * float(np.interp(ahead, totals, costs)) - costs[-1] - outside
+            toll += float(2 * np.interp(ahead, totals, costs) - costs[-1]) - outside
         return rest, toll
 
     def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
