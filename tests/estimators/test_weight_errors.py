@@ -132,6 +132,29 @@ def test_fit_to_exact_rows_asks_for_larger_margins(loss, penalty, intervals):
     assert model.objective_ == pytest.approx(expected, rel=AGREEMENT)
 
 
+@pytest.mark.parametrize("sets", [None, Box(0.1)], ids=repr)
+def test_more_features_than_rows_are_fitted_alike(sets, rng):
+    X, y = rng.normal(size=(12, 30)), np.where(np.arange(12) % 2, 1.0, -1.0)
+    for loss in LOSSES:
+        model = RobustLinearClassifier(sets, loss=loss, weight_error=WeightError(0.05)).fit(X, y)
+        half = np.full(X.shape, 0.0 if sets is None else 0.1)
+        assert model.gap_ <= 1e-6
+        assert model.objective_ == pytest.approx(_referee(X, y, -half, half, 0.05, loss, "l2", 1.0, 1.0), rel=AGREEMENT)
+
+
+def test_rows_far_from_the_origin_are_those_near_it_with_larger_margins(intervals):
+    """Moving the rows changes what errors of the weights do to them, and nothing else."""
+    X, y, S = intervals
+    X = X + 1e4
+    for loss in ("hinge", "logistic"):
+        model = RobustLinearClassifier(Box(0.2), loss=loss, weight_error=WeightError(1e-5)).fit(X, y, X_std=S)
+        assert model.gap_ <= 1e-6
+        w, b = model.coef_[0], model.intercept_
+        worst = _attack(model, X, y, 0.2 * S, WeightError(1e-5), common=False)
+        assert model.objective_ == pytest.approx(worst + 0.5 * w @ w, rel=1e-9)
+        assert np.abs(b) > 1
+
+
 def test_relative_errors_are_boxes(intervals):
     X, y, S = intervals
     l1 = np.abs(X).sum(axis=1, keepdims=True)
@@ -365,6 +388,8 @@ def test_worst_losses_that_make_no_sense_are_refused(intervals, rng):
         worst_weight_loss(model, X, y, weight_error=WeightError(0.1), X_noise=S)
     with pytest.raises(NotFittedError):
         worst_weight_loss(RobustLinearClassifier(), X, y)
+    with pytest.raises(ValueError, match="give a RobustLinearClassifier"):
+        worst_weight_loss(RobustLinearClassifierCV([0.1], cv=2).fit(X, y), X, y, weight_error=WeightError(0.1))
     wide = rng.normal(size=(30, 13))
     model = RobustLinearClassifier(weight_error=WeightError(0.1)).fit(wide, y)
     with pytest.raises(ValueError, match=r"13 features make 2\*\*13 vertices.*common='bound'"):

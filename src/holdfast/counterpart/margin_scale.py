@@ -238,9 +238,11 @@ class MarginScaleProblem(LinearProblem):
         return self.norm_bound(self.rows.transpose_dot(self.pull_per_class()))
 
     def restricted(self, rows: NDArray[np.intp], weights: Array) -> MarginScaleProblem:
-        bound, target = self.bound.take(rows), self.target[rows] if isinstance(self.target, np.ndarray) else self.target
-        own = self.rows.take(rows), self.signs[rows]
-        return replace(self, rows=own[0], signs=own[1], weights=weights, bound=bound, target=target)
+        bound = self.bound.take(rows)
+        target = self.target[rows] if isinstance(self.target, np.ndarray) else self.target
+        return replace(
+            self, rows=self.rows.take(rows), signs=self.signs[rows], weights=weights, bound=bound, target=target
+        )
 
     def signed(self, dual: Array) -> Array:
         return self.signs * dual

@@ -74,6 +74,7 @@ def worst_weight_loss(
     True
     """
     call = "worst_weight_loss"
+    _check_takes_errors(model, call)
     check_is_fitted(model)
     if unknown := sorted(set(metadata) - set(METADATA)):
         raise TypeError(f"{call}: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}.")
@@ -106,6 +107,11 @@ def worst_weight_loss(
                 for problem, w, b in zip(problems, model.coef_, model.intercept_, strict=True)
             )
         )
+
+
+def _check_takes_errors(model: Any, call: str) -> None:
+    if not isinstance(model, RobustLinearClassifier) or "weight_error" not in model.get_params(deep=False):
+        raise ValueError(f"{call}({model!r:.80}, ...): give a RobustLinearClassifier.")
 
 
 def prune(model: Any, delta: float | WeightError | None = None) -> Any:
@@ -230,8 +236,7 @@ def pruning_path(
     >>> path.n_nonzero, bool(np.all(path.losses <= path.certified_losses))
     (array([ 3,  7, 30]), True)
     """
-    if not isinstance(estimator, RobustLinearClassifier) or "weight_error" not in estimator.get_params(deep=False):
-        raise ValueError(f"pruning_path({estimator!r:.80}, ...): give a RobustLinearClassifier.")
+    _check_takes_errors(estimator, "pruning_path")
     if (X_val is None) != (y_val is None):
         raise ValueError("pruning_path(..., X_val, y_val): give both or neither.")
     model = clone(estimator).set_params(warm_start=True)

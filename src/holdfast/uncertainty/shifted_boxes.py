@@ -180,9 +180,10 @@ class EasedShiftedBoxes(RowPoints, EasedSet):
     def __init__(self, base: ShiftedBoxes, delta: float, widths: Array | None = None):
         super().__init__(base, delta)
         self.is_smooth = True
-        widest, n = base.widest, base.half.shape[1]
-        own = np.divide(delta / n, widest, out=np.full(n, delta), where=widest > 0) if widths is None else widths
-        self.widths = own
+        if widths is None:
+            widest, n = base.widest, base.half.shape[1]
+            widths = np.divide(delta / n, widest, out=np.full(n, delta), where=widest > 0)
+        self.widths = widths
 
     @remembered
     def _rooted(self, w: Array) -> tuple[Array, Array, Array]:
@@ -205,14 +206,15 @@ class EasedShiftedBoxes(RowPoints, EasedSet):
     def take(self, rows: Any) -> EasedShiftedBoxes:
         return EasedShiftedBoxes(self.base.take(rows), self.delta, self.widths)
 
-    def _bends(self, w: Array, first: Array) -> Array:
+    @remembered
+    def _bends(self, w: Array) -> RowMatrix:
         _, e, roots = self._rooted(w)
-        return self.base.pulled(np.square(e / roots) / roots).transpose_dot(first)
+        return self.base.pulled(np.square(e / roots) / roots)
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         out = super().curvature(w, first, second)
-        out[np.diag_indices_from(out)] += self._bends(w, first)
+        out[np.diag_indices_from(out)] += self._bends(w).transpose_dot(first)
         return out
 
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        return self._bends(w, first) * v
+        return self._bends(w).transpose_dot(first) * v
