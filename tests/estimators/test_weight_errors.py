@@ -98,14 +98,14 @@ def _referee(X, y, lower, upper, delta, loss, penalty, alpha, kappa):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_fit_is_the_linear_program_with_a_variable_for_each_entry(loss, penalty, intervals):
     X, y, S = intervals
-    for seed, kappa in enumerate((1.0, 0.4)):
-        delta = (0.3, 0.05, 0.8, 0.15)[(LOSSES.index(loss) + PENALTIES.index(penalty) + seed) % 4]
-        model = RobustLinearClassifier(
-            Box(0.5), loss=loss, penalty=penalty, kappa=kappa, weight_error=WeightError(delta)
-        ).fit(X, y, X_std=S)
-        assert model.gap_ <= 1e-6
-        expected = _referee(X, y, -0.5 * S, 0.5 * S, delta, loss, penalty, 1.0, kappa)
-        assert model.objective_ == pytest.approx(expected, rel=AGREEMENT)
+    turn = LOSSES.index(loss) + PENALTIES.index(penalty)
+    delta, kappa = (0.3, 0.05, 0.8, 0.15)[turn % 4], 0.4 if turn % 3 == 0 else 1.0
+    model = RobustLinearClassifier(
+        Box(0.5), loss=loss, penalty=penalty, kappa=kappa, weight_error=WeightError(delta)
+    ).fit(X, y, X_std=S)
+    assert model.gap_ <= 1e-6
+    expected = _referee(X, y, -0.5 * S, 0.5 * S, delta, loss, penalty, 1.0, kappa)
+    assert model.objective_ == pytest.approx(expected, rel=AGREEMENT)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -170,8 +170,9 @@ def test_relative_errors_are_boxes(intervals):
         assert model.objective_ == pytest.approx(same.objective_, rel=AGREEMENT)
 
 
-@pytest.mark.parametrize("sets", [None, Ball(0.2), Box(0.3), Ellipsoid(0.2) + Box(0.1)], ids=repr)
-@pytest.mark.parametrize("relative", [False, True, "componentwise"])
+@pytest.mark.parametrize(
+    ("sets", "relative"), [(None, False), (Ball(0.2), True), (Box(0.3), False), (Ellipsoid(0.2), "componentwise")]
+)
 def test_without_an_error_the_fit_is_the_plain_one(sets, relative, intervals):
     X, y, _ = intervals
     model = RobustLinearClassifier(sets, weight_error=WeightError(0.0, relative)).fit(X, y)
@@ -180,7 +181,7 @@ def test_without_an_error_the_fit_is_the_plain_one(sets, relative, intervals):
 
 def test_a_larger_error_costs_more_and_the_bound_no_less_than_what_is_exact(intervals):
     X, y, S = intervals
-    for loss, relative in product(LOSSES, (False, "componentwise")):
+    for loss, relative in product(("hinge", "logistic"), (False, "componentwise")):
         costs = {
             joint: [
                 RobustLinearClassifier(Box(0.5), loss=loss, weight_error=WeightError(delta, relative, joint))
