@@ -12,6 +12,7 @@ from holdfast import (
     MinimaxProbabilityClassifier,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
+    WeightError,
 )
 from holdfast.solvers import StochasticProximal
 
@@ -33,6 +34,8 @@ SETTINGS = [
     MinimaxProbabilityClassifier(),
     MinimaxProbabilityClassifier(Box(0.01), kappa=0.5, covariance_ridge=0.1),
     MinimaxProbabilityClassifier(kernel="rbf", covariance_ridge=0.1),
+    RobustLinearClassifier(Box(0.1), loss="logistic", weight_error=WeightError(0.05)),
+    RobustLinearClassifier(weight_error=WeightError(0.05, relative=True)),
     RobustLinearClassifierCV([0.03, 0.01], uncertainty=Box(), loss="logistic", cv=2),
 ]
 

@@ -8,15 +8,19 @@ from holdfast.estimators import GaussianRobustClassifier as GaussianRobustClassi
 from holdfast.estimators import GaussianRobustClassifierCV as GaussianRobustClassifierCV
 from holdfast.estimators import MinimaxProbabilityClassifier as MinimaxProbabilityClassifier
 from holdfast.estimators import NoisePath as NoisePath
+from holdfast.estimators import PruningPath as PruningPath
 from holdfast.estimators import RadiusPath as RadiusPath
 from holdfast.estimators import RobustLinearClassifier as RobustLinearClassifier
 from holdfast.estimators import RobustLinearClassifierCV as RobustLinearClassifierCV
 from holdfast.estimators import critical_noise as critical_noise
 from holdfast.estimators import critical_radius as critical_radius
 from holdfast.estimators import noise_path as noise_path
+from holdfast.estimators import prune as prune
+from holdfast.estimators import pruning_path as pruning_path
 from holdfast.estimators import radius_path as radius_path
 from holdfast.estimators import recover_from_dual as recover_from_dual
 from holdfast.estimators import separability_radius as separability_radius
+from holdfast.estimators import worst_weight_loss as worst_weight_loss
 from holdfast.solvers import SGD as SGD
 from holdfast.solvers import StochasticProximal as StochasticProximal
 from holdfast.uncertainty import Ball as Ball
@@ -25,3 +29,4 @@ from holdfast.uncertainty import ChanceConstraint as ChanceConstraint
 from holdfast.uncertainty import Ellipsoid as Ellipsoid
 from holdfast.uncertainty import GaussianNoise as GaussianNoise
 from holdfast.uncertainty import IntervalBox as IntervalBox
+from holdfast.uncertainty import WeightError as WeightError

@@ -33,9 +33,10 @@ def worst_cases(bound, draw_classes, make_problem):
     X, y = draw_classes(np.random.default_rng(5), 25, 3)
     weights = np.random.default_rng(6).uniform(0.5, 2, size=25)
     weights[[3, 11]] = 0.0
+    target = np.random.default_rng(7).uniform(0.5, 2, size=25)
     sets = bound.take(np.arange(25) % 5).facing(y)
     return lambda loss, penalty, kappa: make_problem(
-        X, y, _mixed(loss, kappa), sets, weights=weights, **PENALTIES[penalty]
+        X, y, _mixed(loss, kappa), sets, weights=weights, target=target, **PENALTIES[penalty]
     )
 
 

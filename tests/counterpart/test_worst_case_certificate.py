@@ -11,6 +11,7 @@ from holdfast.counterpart import Lasso, Limits, MarginScaleProblem, certificate,
 from holdfast.data import rows_of
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
 from holdfast.uncertainty import Ball, Box, Ellipsoid, IntervalBox
+from holdfast.uncertainty.shifted_boxes import ShiftedBoxes
 
 ROUNDING = 1e-11
 LOSSES = {
@@ -27,7 +28,7 @@ PENALTIES = {
 }
 SETS = (
     "ball", "ellipsoid", "flat", "X_std", "X_factor", "box", "exact", "row_boxes", "X_std_box", "diamond", "norm_3",
-    "norm_1.5", "multiples", "sum", "row_sum", "nothing",
+    "norm_1.5", "multiples", "sum", "row_sum", "nothing", "shifted", "shifted_intervals", "shifted_exact",
 )  # fmt: skip
 
 
@@ -43,6 +44,17 @@ def _sets(name, rng, X, y):
     low, high = -rng.uniform(0, 0.3, size=(n, d)), rng.uniform(0, 0.8, size=(n, d))
     exact = np.append(np.zeros(1), s[0, 1:])
     ends = {"X_lower": X + low, "X_upper": X + high}
+    kinks, thin = (
+        rng.choice([-0.3, 0.3, 0.7], size=(n, d)) + rng.choice([0, 0, 1], (n, d)) * rng.normal(size=(n, d)),
+        s * exact,
+    )
+    if name.startswith("shifted"):
+        half, centre = (
+            (thin if name == "shifted_exact" else s),
+            (0.3 * s[::-1] if name == "shifted_intervals" else 0.0 * s),
+        )
+        sets = ShiftedBoxes(half, kinks, centre if np.any(centre) else None)
+        return sets, lambda w: np.sum(half * np.abs(w - kinks), axis=1) + centre @ w
 
     def pushed(w):
         v = -y[:, None] * w
@@ -84,6 +96,7 @@ def _case(draw, name, loss, penalty, kappa, fit_intercept, seed):
     X[:2], y[:2] = X[0], (1.0, -1.0)
     weights = rng.uniform(0.3, 2, size=16)
     bound, support = _sets(name, rng, X, y)
+    target = rng.uniform(0.5, 2.5, size=16) if seed % 5 < 2 else 1.0
     (chosen, psi), (options, price) = LOSSES[loss], PENALTIES[penalty]
     problem = MarginScaleProblem(
         rows_of(X),
@@ -92,11 +105,12 @@ def _case(draw, name, loss, penalty, kappa, fit_intercept, seed):
         chosen if kappa == 1 else Mixture(chosen, kappa),
         bound,
         fit_intercept=fit_intercept,
+        target=target,
         **options,
     )
 
     def objective(w, b):
-        u, h = 1 - y * (X @ w + b), support(w)
+        u, h = target - y * (X @ w + b), support(w)
         return weights @ (psi(u + kappa * h) + (1 - kappa) * h) + price(w)
 
     return problem, objective, rng

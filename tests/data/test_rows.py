@@ -91,6 +91,9 @@ def test_dense_blocks_are_float64_arrays(rows):
         assert block.dtype == np.float64
 
 
+TARGETS = np.random.default_rng(3).uniform(0.5, 3, size=700)
+
+
 def _plain_pass(loss, X, signs, weights, w, b, t, target):
     value, slope, scale_slope = loss.evaluate(target - signs * (X @ w + b), np.broadcast_to(t, len(X)).copy())
     r = weights * signs * slope
@@ -108,7 +111,7 @@ def _assert_pass(found, plain, t, rtol):
 
 
 @pytest.mark.parametrize("is_common", [True, False], ids=["common t", "t by row"])
-@pytest.mark.parametrize("target", [1.0, 0.0])
+@pytest.mark.parametrize("target", [1.0, 0.0, TARGETS], ids=["1", "0", "target by row"])
 def test_margin_pass_is_the_plain_formula(rows, exact, loss, is_common, target, row_numbers, rng):
     signs = np.where(rng.uniform(size=700) > 0.4, 1.0, -1.0)
     t = np.array(0.8) if is_common else row_numbers
@@ -119,14 +122,15 @@ def test_margin_pass_is_the_plain_formula(rows, exact, loss, is_common, target, 
 
 
 @pytest.mark.parametrize("is_common", [True, False], ids=["common t", "t by row"])
+@pytest.mark.parametrize("target", [1.0, TARGETS], ids=["1", "target by row"])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_compiled_sweep_is_the_plain_formula(values, exact, order, is_common, row_numbers, monkeypatch, rng):
+def test_compiled_sweep_is_the_plain_formula(values, exact, order, target, is_common, row_numbers, monkeypatch, rng):
     pytest.importorskip("numba")
     monkeypatch.setattr(compiled, "WORTHWHILE", 0)
     signs = np.where(rng.uniform(size=700) > 0.4, 1.0, -1.0)
     t = np.array(0.8) if is_common else row_numbers
     loss = GaussianHinge()
-    arguments = (loss, signs, rng.uniform(0, 2, 700), 0.3 * rng.normal(size=5), 0.3, t, 1.0)
+    arguments = (loss, signs, rng.uniform(0, 2, 700), 0.3 * rng.normal(size=5), 0.3, t, target)
     found = rows_of(FORMATS[order](values)).margin_pass(*arguments)
     rtol = 1e-5 if values.dtype == np.float32 else 1e-11
     _assert_pass(found, _plain_pass(loss, exact, *arguments[1:]), t, rtol)

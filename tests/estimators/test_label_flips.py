@@ -20,6 +20,7 @@ from holdfast import (
     LabelFlips,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
+    WeightError,
 )
 
 LOSSES = {
@@ -293,3 +294,19 @@ def test_few_steps_are_enough(loss, rng):
     y = np.where(rng.uniform(size=60) < 0.4, 1, -1)
     X = rng.normal(size=(60, 4)) + 0.9 * y[:, None]
     assert _fit(RobustLinearClassifier(loss=loss, alpha=0.5, ambiguity=LabelFlips(5)), X, y).n_iter_ < 60
+
+
+def test_errors_of_the_weights_join_in(two_classes):
+    X, y = two_classes(40, 3, separation=1.2)
+    model = _fit(RobustLinearClassifier(ambiguity=LabelFlips(3), weight_error=WeightError(0.1)), X, y)
+    reach = 0.1 * np.abs(X).sum(axis=1)
+    assert model.gap_ <= 1e-6
+    assert model.objective_ == pytest.approx(_referee(X, y, [3], "hinge", 1.0, lambda w, y: reach), rel=1e-5)
+    sets = {"uncertainty": Box(0.1), "ambiguity": LabelFlips(3)}
+    both = _fit(RobustLinearClassifier(**sets, weight_error=WeightError(0.1, joint="bound")), X, y)
+    assert both.gap_ <= 1e-6
+    reach = reach + 0.1 * 0.3
+    expected = _referee(X, y, [3], "hinge", 1.0, lambda w, y: reach + 0.1 * cp.norm1(w))
+    assert both.objective_ == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(ValueError, match="joint='bound'"):
+        RobustLinearClassifier(**sets, weight_error=WeightError(0.1)).fit(X, y)

@@ -76,11 +76,14 @@ class OnlyIntervals(Problem):
         return {"n_samples": self.program.rows.n_samples, "n_features": self.program.rows.n_features}
 
 
-def _program(X, y, loss="hinge", *, widths, weights=None, cost=0.0, tilt=0.0, ridge=0.0, limit=np.inf, intercept=True):
+def _program(
+    X, y, loss="hinge", *, widths, weights=None, cost=0.0, tilt=0.0, ridge=0.0, limit=np.inf, intercept=True, target=1.0
+):
     N, n = X.shape
     weights = np.ones(N) if weights is None else weights
     cost, tilt = np.full(n, cost, dtype=float), tilt + np.zeros(n)
-    return IntervalProgram(rows_of(X), y, weights, widths, cost, tilt, ridge, limit, intercept, **LOSSES[loss])
+    parts = LOSSES[loss] | {"target": target}
+    return IntervalProgram(rows_of(X), y, weights, widths, cost, tilt, ridge, limit, intercept, **parts)
 
 
 def _solve(program, tol=0.0, **options):
@@ -94,7 +97,7 @@ def _dense(matrix):
 def _objective(program, parameters):
     X, S = _dense(program.rows.X), _dense(program.widths)
     w, b = parameters[: X.shape[1]], parameters[-1] if program.fit_intercept else 0.0
-    losses = program.value(1 - program.signs * (X @ w + b) + S @ abs(w))
+    losses = program.value(program.target - program.signs * (X @ w + b) + S @ abs(w))
     return program.weights @ losses + program.cost @ abs(w) + program.tilt @ w + program.ridge / 2 * w @ w
 
 
@@ -105,7 +108,7 @@ def _excess_and_bound(program, a):
     pull = X.T @ (program.signs * alpha) - program.tilt
     budget = (S * alpha.sum() if S.ndim == 1 else S.T @ alpha) + program.cost
     over = np.maximum(abs(pull) - budget, 0)
-    bound = program.weights @ program.dual_value(a)
+    bound = program.weights @ (program.dual_value(a) + a * (program.target - 1))
     if program.ridge == 0 and program.limit == np.inf:
         return np.max(over / (abs(X).T @ alpha + budget + 1e-300)), bound
     longest = np.minimum(over / program.ridge if program.ridge else np.inf, program.limit)
@@ -130,7 +133,7 @@ def _cvxpy_optimum(program, loss):
     X, S = _dense(program.rows.X), _dense(program.widths)
     w, b = cp.Variable(X.shape[1]), cp.Variable()
     size = cp.abs(w)
-    u = 1 - cp.multiply(program.signs, X @ w + (b if program.fit_intercept else 0)) + S @ size
+    u = program.target - cp.multiply(program.signs, X @ w + (b if program.fit_intercept else 0)) + S @ size
     value = program.weights @ CONVEX[loss](u) + program.cost @ size + program.tilt @ w
     value += program.ridge / 2 * cp.sum_squares(w)
     limits = [size <= program.limit] if program.limit < np.inf else []
@@ -153,7 +156,8 @@ def _random_program(rng, loss, kind, penalty, shape, *, intercept, weighted):
     }[penalty]
     weights = rng.uniform(0.1, 3, N) if weighted else None
     stored = sparse.csr_array(X * (rng.uniform(size=X.shape) > 0.4)) if kind == "by row, CSR" else X
-    return _program(stored, y, loss, widths=widths, weights=weights, intercept=intercept, **options)
+    target = rng.uniform(0.5, 3, N) if weighted else 1.0
+    return _program(stored, y, loss, widths=widths, weights=weights, intercept=intercept, target=target, **options)
 
 
 CASES = list(itertools.product(LOSSES, WIDTHS, PENALTIES, SHAPES))
@@ -246,12 +250,11 @@ def test_units_of_features_do_not_matter(loss, shape, rng):
 def test_rows_of_weight_0_do_not_count(widths, rng):
     X, y, weights = rng.normal(size=(30, 4)), np.where(np.arange(30) % 2, 1.0, -1.0), rng.uniform(0.5, 2, 30)
     weights[::4] = 0
-    kept = weights > 0
+    kept, target = weights > 0, rng.uniform(0.5, 2, 30)
     far = np.where(kept[:, None], X, 1e9)
-    found = _solve(_program(far, y, widths=widths, weights=weights))
-    alone = _solve(
-        _program(X[kept], y[kept], widths=widths if widths.ndim == 1 else widths[kept], weights=weights[kept])
-    )
+    found = _solve(_program(far, y, widths=widths, weights=weights, target=target))
+    own = {"widths": widths if widths.ndim == 1 else widths[kept], "weights": weights[kept], "target": target[kept]}
+    alone = _solve(_program(X[kept], y[kept], **own))
     np.testing.assert_array_equal(found.parameters, alone.parameters)
     np.testing.assert_array_equal(found.dual.slopes[kept], alone.dual.slopes)
     assert len(found.dual.slopes) == 30

@@ -185,7 +185,7 @@ plain_steps = njit(**STEPS)(descent.plain_steps)
 def _sweep_signature(dtype):  # type: ignore[no-untyped-def]
     X = types.Array(dtype, 2, "C", readonly=True)
     result = types.Tuple((types.float64, VECTOR, types.float64, types.float64))
-    return result(X, INPUT, INPUT, INPUT, types.float64, INPUT, types.float64, types.FunctionType(LOSS), VECTOR)
+    return result(X, INPUT, INPUT, INPUT, types.float64, INPUT, INPUT, types.FunctionType(LOSS), VECTOR)
 
 
 @njit(
@@ -196,7 +196,7 @@ def margin_sweep(X, signs, weights, w, b, t, target, loss, scale_slopes):  # typ
 
     Sums are float64 whatever the type of X: with float32 sums a line search near the optimum sees only noise.
 
-    `t` has one entry or one a row; `scale_slopes` is filled when it has one a row too.
+    `t` and `target` have one entry or one a row; `scale_slopes` is filled when it has one a row too.
     """
     n, d = X.shape
     pull, balance, value, total = np.zeros(d), 0.0, 0.0, 0.0
@@ -215,7 +215,7 @@ def margin_sweep(X, signs, weights, w, b, t, target, loss, scale_slopes):  # typ
             score = 0.0
             for j in range(d):
                 score += X[start + i, j] * w[j]
-            u[i] = target - signs[start + i] * (score + b)
+            u[i] = target[(start + i) % target.size] - signs[start + i] * (score + b)
         if t.size > 1:
             level[:size] = t[start : start + size]
         loss(u[:size], level[:size], loss_u[:size], slope_u[:size], slope_t[:size])

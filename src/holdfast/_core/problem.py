@@ -287,7 +287,7 @@ class IntervalProgram:
     Minimise over w and b
 
     .. math::
-        \sum_i c_i \psi(1 - y_i (x_i^\top w + b) + s_i^\top |w|) + cost^\top |w| + tilt^\top w + \tfrac12 ridge\, |w|^2
+        \sum_i c_i \psi(target_i - y_i (x_i^\top w + b) + s_i^\top |w|) + cost^\top |w| + tilt^\top w + \tfrac12 ridge\, |w|^2
         \quad \text{subject to } |w_j| \le limit, \qquad \psi(x) = \max_{0 \le a \le cap} a (x - 1) + v(a).
 
     Parameters are w, then b where `fit_intercept`.
@@ -314,6 +314,7 @@ class IntervalProgram:
         psi, elementwise.
     dual_value, dual_slope, dual_bend : callable
         v, its derivative and its second derivative <= 0, elementwise on 0 < a < cap; `dual_value` also at the ends.
+    target : float or ndarray of shape (n_samples,)
     """
 
     rows: Rows
@@ -330,6 +331,7 @@ class IntervalProgram:
     dual_value: Callable[[Array], Array]
     dual_slope: Callable[[Array], Array]
     dual_bend: Callable[[Array], Array]
+    target: float | Array = 1.0
 
 
 class Problem:

@@ -173,6 +173,6 @@ class Rows(ABC):
 
     @abstractmethod
     def margin_pass(
-        self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float
+        self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float | Array
     ) -> MarginPass:
-        """Return value and slopes of sum_i weights_i * loss(target - signs_i (x_i'w + b), t_i), X being read once."""
+        """Return value and slopes of sum_i weights_i * loss(target_i - signs_i (x_i'w + b), t_i), X being read once."""

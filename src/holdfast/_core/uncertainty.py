@@ -145,6 +145,28 @@ class BoundSet(ABC):
         used = np.divide(t, scale, out=np.zeros(np.broadcast_shapes(t.shape, scale.shape)), where=scale > 0)
         return target - self.adjoint(direction, budgets * np.minimum(used, 1.0))
 
+    def covered(
+        self, target: Array, budgets: Array, absolute: float = 0.0, limit: float = np.inf
+    ) -> tuple[Array, float]:
+        r"""Return (rest, toll), lines of slope target - rest under the sum of the supports being lower by a constant, the toll.
+
+        Only where not `is_sublinear`; see :class:`holdfast.uncertainty.shifted_boxes.ShiftedBoxes`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not know of tolls.")
+
+    def recession(self, w: Array) -> Array:
+        """Return the limit of t_i(k w) / k for large k: the support itself where that is sublinear."""
+        return self.support(w)
+
+    def absolute_reach(self, n_features: int) -> Array:
+        r"""Return a bound on the largest :math:`|\delta|_1` of each row's set, shape (n_samples,), or () where `is_common`.
+
+        The sum of what each feature can be off by; the largest itself for boxes and where `is_isotropic`.
+        """
+        if self.is_isotropic:
+            return self.support(np.ones(n_features))
+        return np.asarray(sum(np.maximum(self.support(e), self.support(-e)) for e in np.eye(n_features)))
+
     def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
         """Return sum_i r_i maximizer_i(w) p_i', p_i being the maximizers of another set of the same rows, (n, n)."""
         out = np.zeros((len(w), len(w)))

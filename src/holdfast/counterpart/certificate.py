@@ -117,7 +117,7 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
     c, y, loss = problem.weights, problem.signs, problem.loss
     scores, t = problem.rows.dot(w), problem.bound.support(w)
     pushed = problem.push_of(w)
-    objective = float(c @ loss.value(1.0 - y * (scores + b) + problem.kappa * pushed, t))
+    objective = float(c @ loss.value(problem.target - y * (scores + b) + problem.kappa * pushed, t))
     objective += (1 - problem.kappa) * float(np.sum(c * pushed)) + 0.5 * problem.alpha * float(w @ w)
     if problem.penalty is not None:
         objective += problem.penalty.value(w)
@@ -133,7 +133,7 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
         scores = scores if v is w else problem.rows.dot(v)
         if problem.fit_intercept:
             b = best_intercept(near, v, scores, guess.scale, b)
-        u = 1.0 - y * (scores + b) + problem.kappa * near.push_of(v)
+        u = problem.target - y * (scores + b) + problem.kappa * near.push_of(v)
         value, slope, scale_slope = loss.evaluate(u, guess.scale)
         lines = Proof(slope, value + slope * (1.0 - u) - scale_slope * guess.scale, scale_slope)
     if problem.push is not None and not problem.is_penalised:
@@ -158,11 +158,15 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
     V, pull = problem.rows.transpose_dot(np.column_stack([c * lines.a * y, problem.pull_per_class()])).T
     sizes = sizes_of_sums(problem, c * lines.a)
     budgets = c * lines.p
-    left = bound.remainder(V, budgets, guess.scale, guess.direction)
 
     def value(share: float) -> float:
-        return float(np.sum(c * lines.shrunk(loss, np.full(len(c), share)).v))
+        shrunk = lines.shrunk(loss, np.full(len(c), share))
+        return float(np.sum(c * (shrunk.v + shrunk.a * (problem.target - 1.0))))
 
+    if not bound.is_sublinear:
+        best, share = _bound_less_tolls(problem, lines, V, sizes, guess.direction)
+        return best, pull, share * c * lines.a
+    left = bound.remainder(V, budgets, guess.scale, guess.direction)
     if is_hard:
         if guess.points is not None:
             left = min(left, V - bound.borne(guess.points, budgets), key=lambda rest: float(rest @ rest))
@@ -203,6 +207,35 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
         )
         best, share = max((best, share), (-float(shorter.fun), float(shorter.x)))
     return best, pull, share * c * lines.a
+
+
+def _bound_less_tolls(
+    problem: MarginScaleProblem, lines: Proof, V: Array, sizes: Array, direction: Array
+) -> tuple[float, float]:
+    r"""Return the lower bound that lines prove whose supports are not sublinear, and the share of them that proves it.
+
+    The ridge lies above :math:`r^\top v - |r|^2 / 2\alpha`, r being its slope along the direction, an l1 norm and limits on the
+    weights join the supports; the rest of V is for tolls.
+    """
+    c, loss, penalty = problem.weights, problem.loss, problem.penalty
+    absolute, limit = (0.0, np.inf) if penalty is None else (penalty.absolute, penalty.limit)
+    ridge = problem.alpha * direction
+
+    def proved(share: float) -> float:
+        shrunk = lines.shrunk(loss, np.full(len(c), share))
+        rest, toll = problem.bound.covered(share * V - ridge, c * shrunk.p, absolute, limit)
+        rest = np.where(np.abs(rest) <= MISSED * sizes, 0.0, rest)
+        if problem.alpha > 0:
+            price = float(np.sum(np.square(ridge + rest))) / (2 * problem.alpha)
+        else:
+            price = limit * float(np.sum(np.abs(rest))) if np.any(rest) else 0.0
+        return float(np.sum(c * (shrunk.v + shrunk.a * (problem.target - 1.0)))) - toll - price
+
+    whole = proved(1.0)
+    if whole > 0:
+        return whole, 1.0
+    # less of the lines leaves more of the supports to cover them where part of these is outside of the loss
+    return max((proved(share), share) for share in (*(1 - 10.0 ** -np.arange(12.0, 0.0, -1.0)), 0.0))
 
 
 def sizes_of_sums(problem: LinearProblem, weights: Array) -> Array:
@@ -544,10 +577,14 @@ def _strong_convexity_bound(
 
 
 def best_constant(problem: MarginScaleProblem, b: float) -> float:
-    """Return the best intercept at w = 0, sought from b on: rows of a class are all alike there."""
-    w, weights = np.zeros(problem.rows.n_features), np.array(problem.class_weights())
-    two = problem.of_classes(problem.rows, weights).having(loss=problem.loss.eased(KINK), push=None)
-    return best_intercept(two, w, np.zeros(2), np.zeros(()), b)
+    """Return the best intercept at w = 0, sought from b on."""
+    w = np.zeros(problem.rows.n_features)
+    near = problem.having(loss=problem.loss.eased(KINK), push=None)
+    if np.ndim(problem.target) == 0:
+        # rows of a class are all alike there
+        near = near.of_classes(problem.rows, np.array(problem.class_weights()))
+        return best_intercept(near, w, np.zeros(2), np.zeros(()), b)
+    return best_intercept(near, w, np.zeros(len(near.signs)), near.bound.support(w), b)
 
 
 def best_intercept(problem: MarginScaleProblem, w: Array, scores: Array, t: Array, b: float) -> float:
@@ -556,7 +593,7 @@ def best_intercept(problem: MarginScaleProblem, w: Array, scores: Array, t: Arra
     pushed = problem.kappa * problem.push_of(w)
 
     def slope(b: float) -> tuple[float, float]:
-        _, slopes, _, bends, *_ = problem.loss.derivatives(1.0 - y * (scores + b) + pushed, t)
+        _, slopes, _, bends, *_ = problem.loss.derivatives(problem.target - y * (scores + b) + pushed, t)
         return -float(np.sum(c * y * slopes)), float(np.sum(c * bends))
 
     low, high = -np.inf, np.inf

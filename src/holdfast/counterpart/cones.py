@@ -71,7 +71,8 @@ def cone_program(problem: MarginScaleProblem, kind: type[ConeProgram] = ConeProg
         ]
         order = np.arange(n * len(G)).reshape(len(G), n).T.ravel()
         slabs.append(sparse.csr_array(sparse.vstack(lines))[order])
-        offsets.append(np.tile([line[0] * problem.target + g for line, g in zip(G, shift, strict=True)], n))
+        asked = np.broadcast_to(problem.target, n)
+        offsets.append((np.outer(asked, [line[0] for line in G]) + np.asarray(shift)).ravel())
         cones += [(name, len(G))] * n if name not in LINEAR else [(name, len(G) * n)]
         by_deficit.append(sparse.kron(sparse.eye_array(n), np.array([[float(line[0]) for line in G]])))
         by_scale.append(sparse.kron(sparse.eye_array(n), np.array([[float(line[1]) for line in G]])))
@@ -110,6 +111,6 @@ def cone_program(problem: MarginScaleProblem, kind: type[ConeProgram] = ConeProg
         b=np.concatenate(offsets),
         cones=cones,
         n_parameters=problem.n_parameters,
-        constant=float(shape.cost[0] * problem.target * problem.weights.sum()),
+        constant=float(shape.cost[0] * np.sum(problem.target * problem.weights)),
         dual_guess=dual_guess if problem.has_kinks else None,
     )

@@ -50,4 +50,5 @@ def interval_program(problem: MarginScaleProblem) -> IntervalProgram:
         loss.dual_value,
         loss.dual_slope,
         loss.dual_bend,
+        problem.target,
     )

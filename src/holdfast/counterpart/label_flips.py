@@ -253,7 +253,8 @@ class LabelFlipProblem(MarginScaleProblem):
 
     def restricted(self, rows: NDArray[np.intp], weights: Array) -> LabelFlipProblem:
         some = {"rows": self.rows.take(rows), "signs": self.signs[rows], "bound": self.bound.take(rows)}
-        return self.having(**some, weights=weights, factors=self.flipping.factors[rows])
+        target = self.target[rows] if isinstance(self.target, np.ndarray) else self.target
+        return self.having(**some, target=target, weights=weights, factors=self.flipping.factors[rows])
 
     def of_classes(self, rows: Rows, weights: Array) -> LabelFlipProblem:
         counts = np.array([np.sum(self.flipping.counts[own]) for own in self.members])
@@ -284,6 +285,11 @@ def flipped(problem: MarginScaleProblem, budgets: Array, counts: Array, *, is_mo
         raise ValueError(
             "LabelFlips together with GaussianNoise and a set: the loss is averaged, maximised and flipped at once, and no "
             "certified fit is known. State one of them; ChanceConstraint turns noise into a set."
+        )
+    if not problem.bound.is_symmetric:
+        raise ValueError(
+            "LabelFlips together with a WeightError of uncertain rows: what both do depends on the label, and is known "
+            "for right labels only. Use WeightError(..., joint='bound'), or state one of them."
         )
     c = problem.weights
     weights = np.where(counts > 0, c, 0.0)
@@ -318,17 +324,9 @@ def flipped_certificate(problem: LabelFlipProblem, w: Array, b: float, dual: Dua
         share[rows] *= min(1.0, budget / used) if used > 0 else 1.0
     kept, turned = np.flatnonzero(share < 1), np.flatnonzero(share > 0)
     both = np.concatenate([kept, turned])
-    plain = MarginScaleProblem(
-        problem.rows.take(both),
-        np.concatenate([y[kept], -y[turned]]),
-        np.concatenate([(c * (1 - share))[kept], (c * share)[turned]]),
-        loss.base,
-        problem.bound.take(both),
-        problem.alpha,
-        problem.fit_intercept,
-        target=problem.target,
-        penalty=problem.penalty,
-    )
+    own = {f.name: getattr(problem, f.name) for f in fields(MarginScaleProblem) if f.init} | {"loss": loss.base}
+    plain = MarginScaleProblem(**own).restricted(both, np.concatenate([(c * (1 - share))[kept], (c * share)[turned]]))
+    plain = plain.having(signs=np.concatenate([y[kept], -y[turned]]))
     guess = DualGuess(
         np.concatenate([slopes[0][kept], slopes[1][turned]]),
         dual.direction,

@@ -39,8 +39,8 @@ class MarginScaleProblem(LinearProblem):
     ----------
     signs, weights : ndarray of shape (n_samples,)
         y in {-1, +1} and c >= 0.
-    target : float
-        The margin asked for, 1 but for the collapse test.
+    target : float or ndarray of shape (n_samples,)
+        The margin asked for: 1 but for errors of the weights, which raise it by the row, and for the collapse test.
     tilt : ndarray of shape (n_parameters,) or None
         A linear term added to the objective.
     penalty : Penalty or None
@@ -57,7 +57,7 @@ class MarginScaleProblem(LinearProblem):
     bound: BoundSet
     alpha: float = 0.0
     fit_intercept: bool = True
-    target: float = 1.0
+    target: float | Array = 1.0
     tilt: Array | None = None
     penalty: Penalty | None = None
     push: BoundSet | None = None
@@ -220,12 +220,12 @@ class MarginScaleProblem(LinearProblem):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a sum over rows with the margin 1, nothing tilted."""
-        return self.tilt is None and self.target == 1.0
+        """Whether it is a sum over rows, nothing tilted."""
+        return self.tilt is None
 
     @property
     def offers_steps(self) -> bool:
-        return self.is_plain and super().offers_steps
+        return self.is_plain and bool(np.all(self.target == 1.0)) and super().offers_steps
 
     def work(self) -> dict[str, Any]:
         n, d = self.rows.n_samples, self.rows.n_features
@@ -269,7 +269,10 @@ class MarginScaleProblem(LinearProblem):
 
     def restricted(self, rows: NDArray[np.intp], weights: Array) -> MarginScaleProblem:
         bound = self.bound.take(rows)
-        return replace(self, rows=self.rows.take(rows), signs=self.signs[rows], weights=weights, bound=bound)
+        target = self.target[rows] if isinstance(self.target, np.ndarray) else self.target
+        return replace(
+            self, rows=self.rows.take(rows), signs=self.signs[rows], weights=weights, bound=bound, target=target
+        )
 
     def signed(self, dual: Array) -> Array:
         return self.signs * dual
@@ -350,6 +353,7 @@ class MarginScaleProblem(LinearProblem):
     def ridge_bound(self, loss: Loss) -> float:
         """Return a bound on the l2 norm of the optimal w from ridge and penalty, `loss` being what rows cost at w = 0."""
         # strong convexity: P(0, 0) >= P(w, b) + alpha / 2 |w|^2 at the optimum, where P(w, b) >= alpha / 2 |w|^2
-        at_zero = float(self.weights.sum() * loss.value(np.array([self.target]), np.array(0.0))[0])
+        t = self.bound.support(np.zeros(self.rows.n_features))
+        at_zero = float(self.weights @ loss.value(np.broadcast_to(self.target, len(self.weights)), t))
         ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf
         return ridge if self.penalty is None else min(ridge, self.penalty.norm_bound(at_zero, self.rows.n_features))

@@ -56,17 +56,17 @@ class BlockRows(Rows):
         return type(self)(self.X[rows])
 
     def margin_pass(
-        self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float
+        self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float | Array
     ) -> MarginPass:
         if not loss.is_rowwise:
             return self._whole_pass(loss, signs, weights, w, b, t, target)
         value, balance = 0.0, 0.0
-        scale_slopes = np.empty(self.n_samples)
+        scale_slopes, asked = np.empty(self.n_samples), np.broadcast_to(target, self.n_samples)
 
         def react(rows: slice, scores: Array) -> Array:
             nonlocal value, balance
             y, c = signs[rows], weights[rows]
-            losses, slopes, scale_slopes[rows] = loss.evaluate(target - y * (scores + b), t[rows] if t.ndim else t)
+            losses, slopes, scale_slopes[rows] = loss.evaluate(asked[rows] - y * (scores + b), t[rows] if t.ndim else t)
             value += float(c @ losses)
             r = c * y * slopes
             balance += float(r.sum())
@@ -77,7 +77,7 @@ class BlockRows(Rows):
         return MarginPass(value, pull, balance, scale_slopes if t.ndim else scale_slopes.sum())
 
     def _whole_pass(
-        self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float
+        self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float | Array
     ) -> MarginPass:
         """Return the same in two reads of X, for a loss that is cheaper for all rows at once."""
         losses, slopes, scale_slopes = loss.evaluate(target - signs * (self.dot(w) + b), t)

@@ -100,14 +100,14 @@ class DenseRows(BlockRows):
         return out
 
     def margin_pass(
-        self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float
+        self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float | Array
     ) -> MarginPass:
         plain = self.shift is None and self.X.flags.c_contiguous
         if plain and compiled.repays(self.X.size * self.n_fits) and loss.is_rowwise:
             sweep, kernel = compiled.kernel("margin_sweep"), loss.compiled()
             if sweep is not None and kernel is not None:
                 slopes = np.empty(self.n_samples if t.ndim else 0)
-                levels = np.atleast_1d(t)
-                value, pull, balance, total = sweep(self.X, signs, weights, w, b, levels, target, kernel, slopes)
+                levels, asked = np.atleast_1d(t), np.atleast_1d(np.asarray(target, dtype=np.float64))
+                value, pull, balance, total = sweep(self.X, signs, weights, w, b, levels, asked, kernel, slopes)
                 return MarginPass(value, pull, balance, slopes if t.ndim else np.array(total))
         return super().margin_pass(loss, signs, weights, w, b, t, target)

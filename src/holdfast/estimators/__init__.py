@@ -13,3 +13,7 @@ from holdfast.estimators.robust_linear import RobustLinearClassifier as RobustLi
 from holdfast.estimators.robust_linear_cv import RadiusPath as RadiusPath
 from holdfast.estimators.robust_linear_cv import RobustLinearClassifierCV as RobustLinearClassifierCV
 from holdfast.estimators.robust_linear_cv import radius_path as radius_path
+from holdfast.estimators.weight_errors import PruningPath as PruningPath
+from holdfast.estimators.weight_errors import prune as prune
+from holdfast.estimators.weight_errors import pruning_path as pruning_path
+from holdfast.estimators.weight_errors import worst_weight_loss as worst_weight_loss

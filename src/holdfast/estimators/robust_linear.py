@@ -35,7 +35,8 @@ from holdfast.estimators.inputs import class_codes, number, row_weights
 from holdfast.estimators.linear import check_columns, predicted_codes, shares_of_classes
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
 from holdfast.solvers import StochasticProximal
-from holdfast.uncertainty import Ball
+from holdfast.uncertainty import Ball, WeightError
+from holdfast.uncertainty.weight_error import Faced
 
 LOSSES: dict[str, type[Loss]] = {
     "hinge": Hinge,
@@ -103,6 +104,9 @@ class RobustLinearClassifier(IncrementalClassifier):
     ambiguity : LabelFlips or None, default=None
         Labels that may be wrong: with :class:`LabelFlips` the objective is the largest over all ways to flip them, on top of
         the worst rows.
+    weight_error : WeightError or None, default=None
+        Errors of the weights that the model will be used with, such as rounding or pruning. `certify` and `worst_case_data`
+        speak of the rows alone.
     penalty : {"l2", "l1", "box"} or None, default="l2"
         :math:`\frac12 |w|_2^2`, :math:`|w|_1`, or the constraint :math:`|w_j| \le 1/\alpha`.
     alpha : float, default=1.0
@@ -184,6 +188,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         *,
         loss: str | Loss = "hinge",
         ambiguity: LabelFlips | None = None,
+        weight_error: WeightError | None = None,
         penalty: str | None = "l2",
         alpha: float = 1.0,
         kappa: float = 1.0,
@@ -199,6 +204,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         self.uncertainty = uncertainty
         self.loss = loss
         self.ambiguity = ambiguity
+        self.weight_error = weight_error
         self.penalty = penalty
         self.alpha = alpha
         self.kappa = kappa
@@ -329,6 +335,8 @@ class RobustLinearClassifier(IncrementalClassifier):
                 f"{NAME}(ambiguity={self.ambiguity!r:.80}): give LabelFlips(k), with a count or a share of labels that may be "
                 "wrong; or None."
             )
+        if not (self.weight_error is None or isinstance(self.weight_error, WeightError)):
+            raise ValueError(f"{NAME}(weight_error={self.weight_error!r:.80}): give WeightError(delta), or None.")
         self._loss(), self._penalty(), self._kappa()
 
     def _made(
@@ -354,12 +362,23 @@ class RobustLinearClassifier(IncrementalClassifier):
         for k in positives:
             signs = np.where(codes == k, 1.0, -1.0)
             faced = None if worst is None else worst.facing(signs)
+            if self.weight_error is not None:
+                faced, options["target"] = self._with_weight_error(X, signs, faced, cloud)
             problem = _problem(rows, signs, weights, loss, kappa, faced, cloud, options)
             if flips is not None:
                 budgets = flips if len(flips) == 1 else np.array([flips.sum() - flips[k], flips[k]])
                 problem = flipped(problem, budgets, counts, is_moved=X is not stated)
             problems.append(problem)
         return problems
+
+    def _with_weight_error(self, X: Any, signs: Array, faced: BoundSet | None, cloud: BoundSet | None) -> Faced:
+        assert self.weight_error is not None
+        if cloud is not None or faced is None:
+            raise ValueError(
+                f"{NAME}(uncertainty={self.uncertainty!r}, weight_error={self.weight_error!r}): what errors of weights do to "
+                "Gaussian noise has no closed form. State a set, such as Box or ChanceConstraint(epsilon, 'gaussian')."
+            )
+        return self.weight_error.faced(X, signs, faced)
 
     def _loss(self) -> Loss:
         loss = resolve(self.loss, LOSSES, f"{NAME}(loss=%s)")
@@ -410,7 +429,7 @@ class RobustLinearClassifier(IncrementalClassifier):
             if loss.reaches_zero or problem.is_held:
                 continue
             w, b = problem.split(found.parameters)
-            t, pushed = problem.bound.support(w), problem.push_of(w)
+            t, pushed = problem.bound.recession(w), problem.push_of(w)
             # noise that is averaged over costs more and more as weights grow, and so does what is outside of the loss
             grows = (1 - kappa) * (t + pushed) if problem.loss.is_worst_case else t + (1 - kappa) * pushed
             clear = (problem.signs * (problem.rows.dot(w) + b) > t + pushed) & (grows == 0)

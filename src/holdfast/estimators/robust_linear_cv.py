@@ -229,7 +229,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
             verbose=verbose,
             random_state=random_state,
         )
-        del self.warm_start
+        del self.weight_error, self.warm_start
         self.radii = radii
         self.cv = cv
         self.scoring = scoring

@@ -197,6 +197,7 @@ class _Scaled:
     tilt: Array
     ridge: Array
     limit: Array
+    target: Array
 
     @classmethod
     def of(cls, program: IntervalProgram) -> _Scaled:
@@ -226,6 +227,7 @@ class _Scaled:
             program.tilt / (unit * scale),
             program.ridge / (unit * scale**2),
             program.limit * scale,
+            np.broadcast_to(program.target, len(program.weights))[kept],
         )
 
     def dot(self, w: Array) -> Array:
@@ -260,7 +262,7 @@ class _Scaled:
 
     def value(self, w: Array, b: float) -> float:
         """Return the objective in units of the mean weight."""
-        losses = self.program.value(1 + self.forward(w, np.abs(w), b))
+        losses = self.program.value(self.target + self.forward(w, np.abs(w), b))
         return float(self.weights @ losses + self.cost @ np.abs(w) + self.tilt @ w + 0.5 * self.ridge @ w**2)
 
 
@@ -294,7 +296,7 @@ class _Point:
         zl = np.where(is_bounded, 0.5 * middle / room, 0.0)
         zp = np.maximum(0.5 * (budget + zl + pull), 0.1 * level)
         zq = np.maximum(0.5 * (budget + zl - pull), 0.1 * level)
-        rest = scaled.widths.dot(v) + program.dual_slope(scaled.slopes(alpha))
+        rest = scaled.target - 1 + scaled.widths.dot(v) + program.dual_slope(scaled.slopes(alpha))
         ease = 1 / scaled.weights
         xi0 = np.maximum(-rest, 0.0) + ease
         is_capped = np.full(len(alpha), program.cap < np.inf)
@@ -385,8 +387,8 @@ class _State:
         size = np.abs(w)
         scores = scaled.dot(w) + scaled.bias * point.b
         spread = scaled.widths.dot(v)
-        lacking = -(spread - scaled.signs * scores + program.dual_slope(a) + xi0 - xi1)
-        losses = program.value(1 - scaled.signs * scores + scaled.widths.dot(size))
+        lacking = -(scaled.target - 1 + spread - scaled.signs * scores + program.dual_slope(a) + xi0 - xi1)
+        losses = program.value(scaled.target - scaled.signs * scores + scaled.widths.dot(size))
         linear = scaled.cost @ size + scaled.tilt @ w + 0.5 * scaled.ridge @ w**2
         value = float(scaled.weights @ losses + linear)
         pull, budget, balance = scaled.adjoint(alpha)
@@ -395,7 +397,8 @@ class _State:
         # only a price can hold a weight at 0
         room = np.where(budget + scaled.cost > FEASIBLE * alpha.sum(), v - size, -1.0)
         share, penalty = _dual_penalty(scaled, pull, budget, float(alpha.sum()), size)
-        bound = float(scaled.weights @ program.dual_value(share * a)) - penalty - share * abs(balance * point.b)
+        losses = program.dual_value(share * a) + share * a * (scaled.target - 1)
+        bound = float(scaled.weights @ losses) - penalty - share * abs(balance * point.b)
         return cls(w, point.b, share * a, residuals, lacking, value, bound, point.mu, room)
 
 
@@ -483,7 +486,7 @@ def _best_intercept(scaled: _Scaled, w: Array, b: float) -> float:
     """Return the best intercept near b: a minimum, or the kink of a row next to it."""
     if not scaled.program.fit_intercept:
         return b
-    deficits = 1 + scaled.forward(w, np.abs(w), 0.0)
+    deficits = scaled.target + scaled.forward(w, np.abs(w), 0.0)
 
     def cost(x: float) -> float:
         return float(scaled.weights @ scaled.program.value(deficits - scaled.signs * x))

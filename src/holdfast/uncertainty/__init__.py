@@ -7,3 +7,4 @@ from holdfast.uncertainty.ellipsoid import Ellipsoid as Ellipsoid
 from holdfast.uncertainty.gaussian import GaussianNoise as GaussianNoise
 from holdfast.uncertainty.interval_box import IntervalBox as IntervalBox
 from holdfast.uncertainty.sums import SetSum as SetSum
+from holdfast.uncertainty.weight_error import WeightError as WeightError

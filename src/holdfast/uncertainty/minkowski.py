@@ -177,6 +177,9 @@ class BoundSum(BoundSet):
                 break
         return rest
 
+    def absolute_reach(self, n_features: int) -> Array:
+        return np.asarray(sum(part.absolute_reach(n_features) for part in self.parts))
+
     def interval_form(self) -> tuple[Any, Any | None] | None:
         forms = [part.interval_form() for part in self.parts]
         halves, centres = (

@@ -76,6 +76,9 @@ class Multiples(BoundSet):
         form = self.base.interval_form()
         return None if form is None else (self.factors[:, None] * form[0], None)
 
+    def absolute_reach(self, n_features: int) -> Array:
+        return self.factors * self.base.absolute_reach(n_features)
+
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return self.base.exact_features(n_features) | (not np.any(self.factors))
 

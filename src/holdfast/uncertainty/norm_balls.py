@@ -49,6 +49,9 @@ class CommonNormBall(CommonSet):
     def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return self.left_along(target, budgets, scale, direction)
 
+    def absolute_reach(self, n_features: int) -> Array:
+        return self.support(np.ones(n_features))
+
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return np.full(n_features, self.radius == 0)
 

@@ -52,6 +52,9 @@ class CommonBox(CommonSet):
     def interval_form(self) -> tuple[Array, None]:
         return self.widths, None
 
+    def absolute_reach(self, n_features: int) -> Array:
+        return self.support(np.ones(n_features))
+
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return np.broadcast_to(self.widths == 0, n_features)
 
@@ -121,6 +124,9 @@ class CommonDiamond(CommonSet):
             return self.radius * ratio(up - down, np.sum(np.abs(multipliers)))
 
         return SupportProgram(T, [("nonnegative", [2 * n_features], above)], points)
+
+    def absolute_reach(self, n_features: int) -> Array:
+        return self.support(np.ones(n_features))
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return np.full(n_features, self.radius == 0)

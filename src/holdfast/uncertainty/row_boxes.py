@@ -64,7 +64,7 @@ class RowMatrix:
         return dense(sum(block.T @ scaled[part] for part, block in rows.blocks())) * self.columns
 
 
-class _RowPoints(BoundSet):
+class RowPoints(BoundSet):
     """Sets whose maximizers are a sum of matrices."""
 
     @abstractmethod
@@ -94,7 +94,7 @@ class _RowPoints(BoundSet):
         return np.zeros(len(w))
 
 
-class RowBoxes(_RowPoints):
+class RowBoxes(RowPoints):
     r"""The boxes :math:`|\delta_j - c_{ij}| \le h_{ij}` with supports :math:`t_i(w) = \sum_j h_{ij} |w_j| + c_i^\top w`.
 
     Parameters
@@ -166,6 +166,11 @@ class RowBoxes(_RowPoints):
         is_shared = self.centre.shape[0] < len(self.faces)
         return half, np.outer(self.faces, self.centre) if is_shared else rescaled(self.centre, self.faces)
 
+    def absolute_reach(self, n_features: int) -> Array:
+        one = np.ones(n_features)
+        sizes = sum(abs(term.matrix) @ one for term in self.matrices(one, one))
+        return np.broadcast_to(sizes, len(self.faces))
+
     def facing(self, signs: Array) -> RowBoxes:
         return RowBoxes(self.half, self.centre, -signs * self.faces)
 
@@ -205,7 +210,7 @@ class RowBoxes(_RowPoints):
         return half * where + (centre[0] if centre else 0.0)
 
 
-class EasedRowBoxes(_RowPoints, EasedSet):
+class EasedRowBoxes(RowPoints, EasedSet):
     r"""Boxes with supports :math:`T_i = \sum_j h_{ij} (\sqrt{w_j^2 + e_j^2} - e_j) + c_i^\top w + \delta`.
 
     :math:`e_j = \delta / (d \max_i h_{ij})` (`widths`), d the number of features, so that

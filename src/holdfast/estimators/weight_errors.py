@@ -1,0 +1,275 @@
+"""What errors of the weights cost a fitted model, and what a model that was trained for them can do without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import product
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from holdfast._core.loss import Array
+from holdfast.estimators.inputs import one_blas_thread, row_weights
+from holdfast.estimators.linear import check_columns
+from holdfast.estimators.paths import grid, warn_of_gaps
+from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier
+from holdfast.uncertainty import WeightError
+from holdfast.uncertainty.clouds import dense
+from holdfast.uncertainty.weight_error import COMPONENTWISE
+
+MOST_FEATURES = 12
+"""Features up to which all vertices of the errors of the weights are visited."""
+
+
+def worst_weight_loss(
+    model: RobustLinearClassifier,
+    X: Any,
+    y: Any,
+    *,
+    weight_error: WeightError | None = None,
+    common: str = "exact",
+    sample_weight: Any = None,
+    **metadata: Any,
+) -> float:
+    r"""Return the largest loss of a fitted model over errors of its weights and over its rows' sets, penalty left out.
+
+    ``common="exact"``: over one error dw for all rows, and each row in its set,
+
+    .. math:: \max_{dw} \sum_i c_i\, \psi\bigl(1 - y_i((w + dw)^\top x_i + b) + h_i(-y_i (w + dw))\bigr),
+
+    a convex function of dw and so attained at one of :math:`2^n` vertices, which are visited. No fast way is known: finding the
+    largest is NP-hard. ``common="bound"``: each row meets its own worst dw, which bounds that from above and is what
+    :class:`WeightError` trains for (exactly, unless ``joint="bound"``).
+
+    Parameters
+    ----------
+    model : RobustLinearClassifier
+        Fitted.
+    X, y, sample_weight
+        Rows of all classes, as in `fit`; they need not be those of the fit.
+    weight_error : WeightError, default=None
+        None: the model's own.
+    common : {"exact", "bound"}, default="exact"
+        "exact" for up to 12 features.
+    **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+        The rows' own sets, as in `fit`.
+
+    Returns
+    -------
+    float
+        Summed over the classes where there are more than two, each with its own dw.
+
+    Examples
+    --------
+    >>> from holdfast import RobustLinearClassifier, WeightError
+    >>> X, y = [[1.0, 3.0], [2.0, -1.0], [-1.0, 0.5], [0.2, -4.0]], [1, 1, 0, 0]
+    >>> model = RobustLinearClassifier(loss="logistic", weight_error=WeightError(0.2)).fit(X, y)
+    >>> exact, bound = (worst_weight_loss(model, X, y, common=common) for common in ("exact", "bound"))
+    >>> exact < bound < model.objective_
+    True
+    """
+    call = "worst_weight_loss"
+    _check_takes_errors(model, call)
+    check_is_fitted(model)
+    if unknown := sorted(set(metadata) - set(METADATA)):
+        raise TypeError(f"{call}: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}.")
+    error = model.weight_error if weight_error is None else weight_error
+    if not isinstance(error, WeightError):
+        raise ValueError(
+            f"{call}(..., weight_error={error!r:.80}): the model has none of its own; give WeightError(delta)."
+        )
+    if common not in ("exact", "bound"):
+        raise ValueError(f"{call}(..., common={common!r}): give 'exact' or 'bound'.")
+    n_features = model.coef_.shape[1]
+    if common == "exact" and n_features > MOST_FEATURES:
+        raise ValueError(
+            f"{call}(..., common='exact'): {n_features} features make 2**{n_features} vertices; it is for up to "
+            f"{MOST_FEATURES}. Use common='bound'."
+        )
+    own = error if common == "bound" else None
+    plain = clone(model).set_params(penalty=None, kappa=1.0, weight_error=own)
+    check_columns(X, metadata)
+    X = validate_data(model, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+    codes = model._codes(y, X.shape[0])
+    weights = row_weights(sample_weight, model.class_weight, X, codes, model.classes_, call)
+    plain._check_settings()
+    problems = plain._made(X, codes, weights, metadata, len(model.classes_))
+    signs = [np.zeros(n_features)] if own else [np.array(s) for s in product((-1.0, 1.0), repeat=n_features)]
+    with one_blas_thread:
+        return float(
+            sum(
+                max(problem.value_and_gradient(problem.join(w + s * error.reach(w), float(b)))[0] for s in signs)
+                for problem, w, b in zip(problems, model.coef_, model.intercept_, strict=True)
+            )
+        )
+
+
+def _check_takes_errors(model: Any, call: str) -> None:
+    if not isinstance(model, RobustLinearClassifier) or "weight_error" not in model.get_params(deep=False):
+        raise ValueError(f"{call}({model!r:.80}, ...): give a RobustLinearClassifier.")
+
+
+def prune(model: Any, delta: float | WeightError | None = None) -> Any:
+    r"""Return a copy of a fitted linear model with every weight made 0 that an error of the weights may make 0.
+
+    Those with :math:`|w_j| \le \delta`, or :math:`\le \delta |w|_1` with ``relative=True``. What was certified against such
+    errors holds for the pruned model: its loss on the training rows, wherever in their sets they are, and its objective are at
+    most `objective_` of the fit, which the copy keeps with all other attributes.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted, with `coef_`: one of ours or of scikit-learn's.
+    delta : float or WeightError, default=None
+        A number is an error in the units of the weights. None: what `model` was trained for, its `weight_error`.
+
+    Returns
+    -------
+    estimator
+        With the attribute `pruned_`, boolean and of the shape of `coef_`: the weights that were not 0 before.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> model = LogisticRegression().fit([[0.0, 0.1, 2.0], [1.0, 0.0, 3.0], [0.1, 0.2, 7.0], [1.0, 0.1, 8.0]], [0, 0, 1, 1])
+    >>> prune(model, 0.1).pruned_
+    array([[ True,  True, False]])
+    """
+    check_is_fitted(model)
+    if not hasattr(model, "coef_"):
+        raise ValueError(f"prune({type(model).__name__}(...)): has no coef_. Give a fitted linear model.")
+    error = getattr(model, "weight_error", None) if delta is None else delta
+    error = WeightError(error) if isinstance(error, Real) else error
+    if not isinstance(error, WeightError):
+        raise ValueError(
+            f"prune({type(model).__name__}(...), delta={delta!r:.80}): say what to prune; the model was trained for no "
+            "weight_error. Give a number >= 0, or WeightError(delta, relative=True)."
+        )
+    if error.relative == COMPONENTWISE:
+        raise ValueError(
+            f"prune(..., {error!r}): a share of each weight itself makes none of them 0. Give another error."
+        )
+    coef = dense(model.coef_)
+    pruned = (np.abs(coef) <= error.reach(coef)) & (coef != 0)
+    out = deepcopy(model)
+    out.coef_ = np.where(pruned, np.zeros((), dtype=coef.dtype), coef)
+    out.pruned_ = pruned
+    return out
+
+
+@dataclass
+class PruningPath:
+    """Fits for ever smaller errors of the weights, each pruned by what it was trained for.
+
+    Attributes
+    ----------
+    deltas : ndarray of shape (n_deltas,)
+        From the largest to the smallest.
+    coefs : ndarray of shape (n_deltas, 1 or n_classes, n_features)
+        After pruning.
+    intercepts : ndarray of shape (n_deltas, 1 or n_classes)
+    n_nonzero : ndarray of shape (n_deltas,)
+        Weights that are left.
+    objectives, lower_bounds, gaps : ndarray of shape (n_deltas,)
+        Before pruning, as `objective_`, `lower_bound_` and `gap_` of :class:`RobustLinearClassifier`.
+    certified_losses : ndarray of shape (n_deltas,)
+        The training loss against all admissible errors of weights and rows, as of :func:`worst_weight_loss` by the row.
+    losses : ndarray of shape (n_deltas,)
+        The training loss after pruning against all admissible rows: never above `certified_losses`.
+    scores : ndarray of shape (n_deltas,)
+        Accuracy after pruning, on the validation rows where there are some, else on the training rows.
+    """
+
+    deltas: Array
+    coefs: Array
+    intercepts: Array
+    n_nonzero: Array
+    objectives: Array
+    lower_bounds: Array
+    gaps: Array
+    certified_losses: Array
+    losses: Array
+    scores: Array
+
+
+def pruning_path(
+    estimator: RobustLinearClassifier,
+    X: Any,
+    y: Any,
+    deltas: int | Sequence[float] | Array = 10,
+    *,
+    X_val: Any = None,
+    y_val: Any = None,
+    sample_weight: Any = None,
+    **metadata: Any,
+) -> PruningPath:
+    """Fit a classifier for many errors of the weights, prune each fit by its own, and tell what that costs.
+
+    Parameters
+    ----------
+    estimator : RobustLinearClassifier
+        It is cloned. `relative` and `joint` are those of its `weight_error`, if it has one.
+    X, y, sample_weight, **metadata
+        As for its `fit`.
+    deltas : int or array-like of floats, default=10
+        The errors, in any order; or how many, from the largest weight (its share, with ``relative=True``) of the fit without
+        errors down to a thousandth of it.
+    X_val, y_val : array-like, default=None
+        Rows to score on.
+
+    Returns
+    -------
+    PruningPath
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> shares = WeightError(0.0, relative=True)
+    >>> path = pruning_path(RobustLinearClassifier(weight_error=shares), scale(X), y, [0.03, 0.01, 0.0])
+    >>> path.n_nonzero, bool(np.all(path.losses <= path.certified_losses))
+    (array([ 3,  7, 30]), True)
+    """
+    _check_takes_errors(estimator, "pruning_path")
+    if (X_val is None) != (y_val is None):
+        raise ValueError("pruning_path(..., X_val, y_val): give both or neither.")
+    model = clone(estimator).set_params(warm_start=True)
+    shape = WeightError(0.0) if model.weight_error is None else model.weight_error
+    if shape.relative == COMPONENTWISE:
+        raise ValueError(f"pruning_path(..., {shape!r}): a share of each weight itself makes none of them 0.")
+    own = {name: metadata.get(name) for name in METADATA}
+    model.row_uncertainty_ = any(value is not None for value in own.values())
+
+    def fit(delta: float) -> WeightError:
+        error = WeightError(delta, shape.relative, shape.joint)
+        problems = model.set_params(weight_error=error)._problems(X, y, sample_weight, own)
+        fits, _ = model._trained(problems, X, y)
+        model._refuse_unattained(problems, fits)
+        model._unpack(problems, fits)
+        return error
+
+    def largest() -> float:
+        fit(0.0)
+        sizes = np.sum(np.abs(model.coef_), axis=1, keepdims=True) if shape.relative else 1.0
+        return float(np.max(np.abs(model.coef_) / np.where(sizes == 0, 1.0, sizes))) or 1.0
+
+    errors = grid(deltas, largest, "pruning_path(deltas", "delta", "deltas")
+    found = []
+    data = {"sample_weight": sample_weight, "common": "bound", **metadata}
+    for delta in errors:
+        error = fit(float(delta))
+        thin = prune(model, error)
+        certified = worst_weight_loss(model, X, y, **data)
+        loss = worst_weight_loss(thin, X, y, weight_error=WeightError(0.0), **data)
+        score = thin.score(X, y) if X_val is None else thin.score(X_val, y_val)
+        proof = (model.objective_, model.lower_bound_, model.gap_)
+        found.append((thin.coef_, thin.intercept_, np.count_nonzero(thin.coef_), *proof, certified, loss, score))
+    path = PruningPath(errors, *(np.array(column) for column in zip(*found, strict=True)))
+    warn_of_gaps(path.gaps, float(model.tol), stacklevel=3)
+    return path

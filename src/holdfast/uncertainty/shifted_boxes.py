@@ -1,0 +1,220 @@
+"""Boxes around rows that meet weights in error: supports with kinks away from 0."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from holdfast._core.memory import remembered
+from holdfast._core.uncertainty import Array, EasedSet
+from holdfast.uncertainty.polytopes import FAINT
+from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
+
+
+def entries_of(half: Any, matrix: Any) -> Array:
+    """Return the entries of a matrix where `half` stores one: of the shape of an array, or of the `data` of a sparse array."""
+    if not sparse.issparse(half):
+        return np.asarray(matrix)
+    rows = np.repeat(np.arange(half.shape[0]), np.diff(half.indptr))
+    return np.asarray(sparse.csr_matrix(matrix)[rows, half.indices]).ravel()
+
+
+class _Column(NamedTuple):
+    """The entries of a feature that have a width, by ascending kink."""
+
+    rows: NDArray[np.intp]
+    half: Array
+    kinks: Array
+
+
+class ShiftedBoxes(RowPoints):
+    r"""The convex functions :math:`t_i(w) = \sum_j h_{ij} |w_j - k_{ij}| + c_i^\top w`, which take the place of supports.
+
+    Not the support of a set: where :math:`|q_j| \le 1` the line
+    :math:`t_i(w) \ge \sum_j (h_{ij} q_j + c_{ij}) w_j - \sum_j h_{ij} q_j k_{ij}` has a constant, the toll of q.
+
+    Parameters
+    ----------
+    half : {ndarray, csr_array} of shape (n_samples, n_features)
+        h >= 0.
+    kinks : ndarray
+        k, of the shape of `half`, or of its `data` where it is sparse.
+    centre : as `half`, or None
+        c; None for 0.
+    """
+
+    is_smooth = False
+    is_symmetric = False
+    is_sublinear = False
+
+    def __init__(self, half: Any, kinks: Array, centre: Any | None = None):
+        self.half, self.kinks, self.centre = half, kinks, centre
+
+    def distances(self, w: Array) -> Array:
+        """Return :math:`w_j - k_{ij}`, of the shape of `kinks`."""
+        return (w[self.half.indices] if sparse.issparse(self.half) else w) - self.kinks
+
+    def pulled(self, shares: Array) -> RowMatrix:
+        """Return the matrix :math:`h_{ij} q_{ij}`, q of the shape of `kinks`."""
+        half, (n, d) = self.half, self.half.shape
+        if sparse.issparse(half):
+            matrix = sparse.csr_array((half.data * shares, half.indices, half.indptr), shape=half.shape)
+        else:
+            matrix = half * shares
+        return RowMatrix(matrix, np.ones(n), np.ones(d))
+
+    def centres(self) -> list[RowMatrix]:
+        """Return the matrix of the centres, if there is one."""
+        n, d = self.half.shape
+        return [] if self.centre is None else [RowMatrix(self.centre, np.ones(n), np.ones(d))]
+
+    @remembered
+    def _terms(self, w: Array) -> list[RowMatrix]:
+        return [self.pulled(np.sign(self.distances(w))), *self.centres()]
+
+    @remembered
+    def support(self, w: Array) -> Array:
+        one = np.ones(len(w))
+        return np.asarray(self.pulled(np.abs(self.distances(w))).dot(one) + sum(term.dot(w) for term in self.centres()))
+
+    def recession(self, w: Array) -> Array:
+        one = np.ones(self.kinks.shape)
+        return np.asarray(self.pulled(one).dot(np.abs(w)) + sum(term.dot(w) for term in self.centres()))
+
+    @cached_property
+    def _columns(self) -> list[_Column]:
+        n, d = self.half.shape
+        if sparse.issparse(self.half):
+            rows, columns, half = np.repeat(np.arange(n), np.diff(self.half.indptr)), self.half.indices, self.half.data
+        else:
+            (rows, columns), half = np.indices((n, d)).reshape(2, -1), self.half.ravel()
+        kinks = self.kinks.ravel()
+        order = np.lexsort((kinks, columns))
+        order = order[half[order] > 0]
+        parts = np.split(order, np.searchsorted(columns[order], np.arange(1, d)))
+        return [_Column(rows[part], half[part], kinks[part]) for part in parts]
+
+    def covered(
+        self, target: Array, budgets: Array, absolute: float = 0.0, limit: float = np.inf
+    ) -> tuple[Array, float]:
+        r"""Return the least toll of lines that reach a target, and what of it they cannot: (rest, toll) with
+
+        .. math:: \sum_i \beta_i t_i(w) + \text{absolute}\, |w|_1 \ge (\text{target} - \text{rest})^\top w - \text{toll}
+
+        for all w with :math:`|w_j| \le` limit, :math:`\beta` = `budgets`. By the feature it is a knapsack: shares of 1 for
+        the kinks on the left, of -1 for those on the right. No line is higher at its best w.
+        """
+        reached = target - sum(term.transpose_dot(budgets) for term in self.centres())
+        rest, toll = np.zeros(len(target)), 0.0
+        for j, (rows, half, kinks) in enumerate(self._columns):
+            weights = budgets[rows] * half
+            inside = np.clip(kinks, -limit, limit)
+            outside = float(weights @ np.abs(kinks - inside))
+            zero = np.searchsorted(inside, 0.0)
+            weights, inside = np.insert(weights, zero, absolute), np.insert(inside, zero, 0.0)
+            totals, costs = (np.append(0.0, np.cumsum(part)) for part in (weights, weights * inside))
+            ahead = float(np.clip(0.5 * (reached[j] + totals[-1]), 0.0, totals[-1]))
+            rest[j] = np.sign(reached[j]) * max(abs(reached[j]) - totals[-1], 0.0)
+            toll += float(2 * np.interp(ahead, totals, costs) - costs[-1]) - outside
+        return rest, toll
+
+    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+        return np.full(len(budgets), np.inf)
+
+    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        return self.covered(target, budgets)[0]
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        return np.zeros(len(points), dtype=bool)
+
+    def exact_features(self, n_features: int) -> NDArray[np.bool_]:
+        parts = [self.half] if self.centre is None else [self.half, self.centre]
+        return np.asarray(sum(abs(part).T @ np.ones(part.shape[0]) for part in parts) == 0)
+
+    def scaled(self, factor: float) -> ShiftedBoxes:
+        return ShiftedBoxes(factor * self.half, self.kinks, None if self.centre is None else factor * self.centre)
+
+    def eased(self, delta: float) -> EasedShiftedBoxes:
+        return EasedShiftedBoxes(self, delta)
+
+    @cached_property
+    def widest(self) -> Array:
+        """The largest half-width of each feature."""
+        return np.array([np.max(column.half, initial=0.0) for column in self._columns])
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        out = w.copy()
+        for j, (_, half, kinks) in enumerate(self._columns):
+            if len(kinks):
+                after = int(np.clip(np.searchsorted(kinks, w[j]), 1, max(len(kinks) - 1, 1)))
+                near = min(kinks[after - 1 : after + 1], key=lambda kink: abs(w[j] - kink))
+                if half.max() * abs(w[j] - near) <= FAINT * delta / len(w):
+                    out[j] = near + factor * (w[j] - near)
+        return out
+
+    def take(self, rows: Any) -> ShiftedBoxes:
+        if sparse.issparse(self.half):
+            kinks = sparse.csr_array((self.kinks, self.half.indices, self.half.indptr), shape=self.half.shape)[
+                rows
+            ].data
+        else:
+            kinks = self.kinks[rows]
+        return ShiftedBoxes(self.half[rows], kinks, None if self.centre is None else self.centre[rows])
+
+    def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
+        raise NotImplementedError("ShiftedBoxes are not sets, and have no points.")
+
+
+class EasedShiftedBoxes(RowPoints, EasedSet):
+    r"""The functions :math:`T_i = \sum_j h_{ij} (\sqrt{(w_j - k_{ij})^2 + e_j^2} - e_j) + c_i^\top w + \delta`.
+
+    :math:`e_j` as in :class:`EasedRowBoxes`.
+    """
+
+    base: ShiftedBoxes
+
+    def __init__(self, base: ShiftedBoxes, delta: float, widths: Array | None = None):
+        super().__init__(base, delta)
+        self.is_smooth = True
+        if widths is None:
+            widest, n = base.widest, base.half.shape[1]
+            widths = np.divide(delta / n, widest, out=np.full(n, delta), where=widest > 0)
+        self.widths = widths
+
+    @remembered
+    def _rooted(self, w: Array) -> tuple[Array, Array, Array]:
+        """Return distances from kinks, easings and roots, of the shape of the kinks."""
+        base = self.base
+        v, e = base.distances(w), self.widths[base.half.indices] if sparse.issparse(base.half) else self.widths
+        return v, e, np.hypot(v, e)
+
+    @remembered
+    def _terms(self, w: Array) -> list[RowMatrix]:
+        v, _, roots = self._rooted(w)
+        return [self.base.pulled(v / roots), *self.base.centres()]
+
+    @remembered
+    def support(self, w: Array) -> Array:
+        v, e, roots = self._rooted(w)
+        rises = self.base.pulled(v * (v / (roots + e))).dot(np.ones(len(w)))
+        return np.asarray(rises + sum(term.dot(w) for term in self.base.centres()) + self.delta)
+
+    def take(self, rows: Any) -> EasedShiftedBoxes:
+        return EasedShiftedBoxes(self.base.take(rows), self.delta, self.widths)
+
+    @remembered
+    def _bends(self, w: Array) -> RowMatrix:
+        _, e, roots = self._rooted(w)
+        return self.base.pulled(np.square(e / roots) / roots)
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        out = super().curvature(w, first, second)
+        out[np.diag_indices_from(out)] += self._bends(w).transpose_dot(first)
+        return out
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        return self._bends(w).transpose_dot(first) * v
