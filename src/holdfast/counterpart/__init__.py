@@ -8,6 +8,7 @@ from holdfast.counterpart.collapse import majority as majority
 from holdfast.counterpart.critical import collapse_bound as collapse_bound
 from holdfast.counterpart.critical import critical_size as critical_size
 from holdfast.counterpart.margin_scale import MarginScaleProblem as MarginScaleProblem
+from holdfast.counterpart.max_of_pairs import MaxOfPairsProblem as MaxOfPairsProblem
 from holdfast.counterpart.pairwise import PairwiseProblem as PairwiseProblem
 from holdfast.counterpart.penalty import Lasso as Lasso
 from holdfast.counterpart.penalty import Limits as Limits

@@ -380,7 +380,7 @@ def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, A
     V, pull = problem.rows.transpose_dot(np.column_stack([c * a * y, problem.pull_per_class()])).T
     sizes = None if problem.bound.is_isotropic else sizes_of_sums(problem, c * a)
     claim = Claim(lambda: problem.bound, c, a, V, guess.scale, guess.direction, problem.alpha, sizes)
-    bound, share = dual_objective(problem.loss, [claim])
+    bound, share = dual_objective(problem.loss, [claim], lambda k: float(np.sum(c * problem.loss.dual_value(k * a))))
     return bound, pull, share * c * a
 
 
@@ -418,6 +418,14 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
 
 
+class DualScale(Protocol):
+    """What a claim needs to know of a loss."""
+
+    def dual_scale(self, a: Array) -> Array:
+        """Return how much of each set dual weights may use."""
+        ...
+
+
 class Claim(NamedTuple):
     """What the rows of two classes have to bear: a pull on the difference of the classes' weights."""
 
@@ -436,7 +444,7 @@ class Claim(NamedTuple):
     """Sizes of the sums that the target's entries came from."""
 
 
-def largest_share(loss: Loss, claims: Sequence[Claim]) -> float:
+def largest_share(loss: DualScale, claims: Sequence[Claim]) -> float:
     """Return the largest k in [0, 1] found at which the budgets of k a cover k times every target.
 
     It exists as p is concave with p(0) = 0.
@@ -480,14 +488,12 @@ def largest_share(loss: Loss, claims: Sequence[Claim]) -> float:
     return 0.0
 
 
-def dual_objective(loss: Loss, claims: Sequence[Claim]) -> tuple[float, float]:
+def dual_objective(loss: DualScale, claims: Sequence[Claim], value: Callable[[float], float]) -> tuple[float, float]:
     """Return the best dual objective over multiples in [0, 1] of the dual weights, and that multiple.
 
-    Without a ridge the budgets must cover what is pulled; with one, what they do not cover costs its square / 2 alpha.
+    `value` says what a multiple is worth. Without a ridge the budgets must cover what is pulled; with one, what they do not
+    cover costs its square / 2 alpha.
     """
-
-    def value(k: float) -> float:
-        return float(sum(np.sum(claim.weights * loss.dual_value(k * claim.slopes)) for claim in claims))
 
     def penalised(k: float) -> float:
         penalty = 0.0
@@ -543,8 +549,15 @@ def _strong_convexity_bound(
     return objective, tangents - float(missed @ missed) / (2 * alpha) - leftover, pull
 
 
-def best_constant(problem: MarginScaleProblem, b: float) -> float:
+@singledispatch
+def best_constant(problem: LinearProblem, b: Any) -> Any:
     """Return the best intercept at w = 0, sought from b on: rows of a class are all alike there."""
+    raise NotImplementedError(f"No best constant is known for {type(problem).__name__}.")
+
+
+@best_constant.register
+def best_constant_of_two(problem: MarginScaleProblem, b: float) -> float:
+    """Return the one of two classes."""
     w, weights = np.zeros(problem.rows.n_features), np.array(problem.class_weights())
     two = problem.having(signs=np.array([-1.0, 1.0]), weights=weights, loss=problem.loss.eased(KINK), push=None)
     return best_intercept(two, w, np.zeros(2), np.zeros(()), b)

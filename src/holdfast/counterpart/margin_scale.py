@@ -68,11 +68,6 @@ class MarginScaleProblem(LinearProblem):
         return self.rows.n_features + int(self.fit_intercept)
 
     @property
-    def is_penalised(self) -> bool:
-        """Whether there is a ridge or a penalty; if not, sets must cover what rows pull to the last digit."""
-        return self.alpha > 0 or self.penalty is not None
-
-    @property
     def is_isotropic(self) -> bool:
         return self.bound.is_isotropic and self.penalty is None
 

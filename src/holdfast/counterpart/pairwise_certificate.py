@@ -49,7 +49,7 @@ def certificate_of_pairs(problem: PairwiseProblem, W: Array, b: Array, dual: Dua
         dual = DualGuess(slopes.reshape(t.shape), W, t, problem.bound)
     else:
         objective = ray.evaluate(ray.start).value
-    bound, proof = _dual_bound(problem, dual)
+    bound, proof = dual_bound(problem, dual)
     return certified(objective, bound, problem.floor, problem.norm_bound(), proof)
 
 
@@ -102,11 +102,11 @@ class _PairwiseRay:
         return slopes + ut * (step[0] * self.t) - uu * (step[0] * self.leads + self._handicaps(step))
 
 
-def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array]:
+def dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array]:
     """Return the dual objective of the guess made feasible, and how strongly each row pulls at each class."""
     C, c, labels = problem.n_classes, problem.weights, problem.labels
     foreign = labels[:, None] != np.arange(C)
-    a = np.where(foreign, np.clip(guess.slopes, 0.0, 1.0), 0.0)
+    a = problem.admissible(guess.slopes)
     sent = np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members])
     # pairs too far apart to matter would have to bear flows without the budgets for it
     a = a * (sent + sent.T > FORSAKEN * sent.sum())[labels]
@@ -131,7 +131,7 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Arra
         column = np.where(labels[rows] == k, other, k)
         claims.append(
             Claim(
-                partial(problem.bound.take, rows),
+                partial(problem.pair_sets, rows, k),
                 c[rows],
                 a[rows, column],
                 target,
@@ -141,7 +141,7 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Arra
                 None if problem.bound.is_isotropic else sizes,
             )
         )
-    bound, share = dual_objective(problem.loss, claims)
+    bound, share = dual_objective(problem.loss, claims, lambda share: problem.dual_value(share * a))
     return bound, share * R
 
 
@@ -204,7 +204,7 @@ def _flows(
     """
     C, W = problem.n_classes, guess.direction
     sets = problem.bound if guess.sets is None else guess.sets
-    bearing = [sets.take(own) for own in problem.members]
+    bearing = [sets.take(own).facing(np.ones(len(own))) for own in problem.members]
     pairs = list(combinations(range(C), 2))
     incidence = np.zeros((len(pairs), C))
     flows = np.zeros((len(pairs), W.shape[1]))
@@ -212,10 +212,10 @@ def _flows(
     for p, (k, other) in enumerate(pairs):
         incidence[p, k], incidence[p, other] = 1.0, -1.0
         difference = W[k] - W[other]
-        for i, j in ((k, other), (other, k)):
+        for i, j, sign in ((k, other, 1.0), (other, k, -1.0)):
             own = problem.members[i]
-            shares, t = ratio(budgets[own, j], guess.scale[own, j]), problem.own_sets[i].support(difference)
-            flows[p] += bearing[i].adjoint(difference, budgets[own, j])
+            shares, t = ratio(budgets[own, j], guess.scale[own, j]), problem.own_sets[i].support(sign * difference)
+            flows[p] += sign * bearing[i].adjoint(sign * difference, budgets[own, j])
             stiffness[p] += float(np.sum(shares))
             straight[p] += float(np.sum(shares * np.square(ratio(t, guess.scale[own, j]))))
             pulled[p] += float(np.sum(pulls[own, j]))
