@@ -29,6 +29,8 @@ SETTINGS = [
     RobustLinearClassifier(Ball(0.1), loss="squared_hinge"),
     RobustLinearClassifier(Box(0.1), loss="logistic", penalty="l1", kappa=0.5),
     RobustLinearClassifier(Box(0.1), loss="huberized_hinge"),
+    RobustLinearClassifier(Ball(0.1), multiclass="joint"),
+    RobustLinearClassifier(Box(0.1), loss="logistic", multiclass="joint"),
     RobustLinearClassifierCV([0.03, 0.01], uncertainty=Box(), loss="logistic", cv=2),
 ]
 
