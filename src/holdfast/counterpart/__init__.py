@@ -1,6 +1,7 @@
 """Counterparts: loss + set + rows give a problem, its certificate and its solution."""
 
 from holdfast.counterpart import pairwise_certificate as pairwise_certificate
+from holdfast.counterpart.alternating import alternate as alternate
 from holdfast.counterpart.certificate import Certificate as Certificate
 from holdfast.counterpart.certificate import certificate as certificate
 from holdfast.counterpart.collapse import critical_factor as critical_factor

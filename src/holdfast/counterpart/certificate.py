@@ -176,7 +176,7 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
     if problem.push is not None:
         own = problem.push_budgets(lines.a), problem.push.support(guess.direction), guess.direction
         lefts = [problem.push.remainder(lefts[0], *own), problem.push.left_along(lefts[1], *own)]
-    elif np.max(bound.support(guess.direction)) <= FAINT:
+    elif bound.has_origin and np.max(bound.support(guess.direction)) <= FAINT:
         # near w = 0 directions say little, and how much of the sets it takes tells more
         beyond = beyond_penalty(problem, V)
         multiple = least_multiple(bound, beyond, budgets, guess.scale, sizes)
