@@ -1,8 +1,8 @@
 """How often does training by turns settle, and how far from the optimum is it where it does not?
 
 24 random problems: 30 rows of two Gaussian classes in 2 to 4 dimensions, with a separation of 0.5 to 2.5, alpha of 0.1 to 30
-and a radius of 0.02 to 1. Each gets 30 rounds of `AlternatingSVC`, and `RobustLinearClassifier` says what the optimum is. Excess
-is the objective over the optimum, less 1, in percent. Prints a table.
+and a radius of 0.02 to 1. Each gets 30 rounds of `AlternatingSVC`, and `RobustLinearClassifier` says what the optimum is.
+Excess is the objective over the optimum, less 1, in percent. Prints a table.
 """
 
 import warnings

@@ -4,6 +4,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from holdfast import (
+    AlternatingSVC,
     Ball,
     Box,
     GaussianNoise,
@@ -15,6 +16,8 @@ from holdfast import (
 from holdfast.solvers import StochasticProximal
 
 SETTINGS = [
+    AlternatingSVC(0.1, max_iter=5),
+    AlternatingSVC(0.1, "optimistic", max_iter=5),
     GaussianRobustClassifier(),
     GaussianRobustClassifier(0.1, loss="hinge"),
     GaussianRobustClassifier(0.1, loss="hinge", alpha=1e-3, warm_start=True),

@@ -45,9 +45,9 @@ class AlternatingSVC(LinearClassifier):
     - rounds that settle at some w other than 0 have found the optimum;
     - without an intercept and while all rows have a positive loss, a round turns w into
       :math:`(g - \delta \hat w \sum_i c_i) / \alpha`, :math:`g = \sum_i c_i y_i x_i`. That converges for
-      :math:`\delta \sum_i c_i < |g|/2` and otherwise ends in two weights that take turns;
-    - of 24 random problems of 30 rows, without an intercept, 14 settled within 30 rounds (after 2 to 13), all at the optimum. The
-      worse of the last two rounds of the others was 6% above it in the median and 188% at most, their best round 1.2% and
+      :math:`\delta \sum_i c_i < |g|/2`; otherwise what w deviates from the direction of g grows until two weights take turns;
+    - of 24 random problems of 30 rows, without an intercept, 14 settled within 30 rounds (after 2 to 13), all at the optimum.
+      The worse of the last two rounds of the others was 6% above it in the median and 188% at most, their best round 1% and
       33%. With an intercept 15 settled (``benchmarks/alternating_svc.py``).
 
     **Optimistic**, each round minimises an upper bound that is exact at the last w, so that the objective falls from round to

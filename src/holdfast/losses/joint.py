@@ -60,7 +60,7 @@ class EasedMaxHinge(MaxHinge):
     Examples
     --------
     >>> EasedMaxHinge(0.1).evaluate(np.array([[0.0, 0.4, -1.0]]))[0].round(4)
-    array([0.4085])
+    array([0.4073])
     """
 
     is_smooth = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast._core.uncertainty import Array, CommonSet
 from holdfast.uncertainty.clouds import MISSED, norm
@@ -40,6 +41,10 @@ class CommonPoint(CommonSet):
         multiple = float(self.point @ target) / square if square > 0 else 0.0
         missed = np.any(np.abs(target - multiple * self.point) > MISSED * sizes)
         return np.inf if missed or multiple < 0 else multiple
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        apart = norm(np.atleast_2d(points) - self.point, axis=1)
+        return np.asarray(apart <= slack * norm(self.point))
 
     def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return target - np.sum(budgets) * self.point
