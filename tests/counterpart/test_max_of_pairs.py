@@ -8,9 +8,10 @@ from scipy.optimize import minimize
 from holdfast import Ball, Box, Ellipsoid, IntervalBox
 from holdfast._core.problem import Composite, ConeProgram, Curved, Smooth
 from holdfast._core.solution import DualGuess
-from holdfast.counterpart import MaxOfPairsProblem, certificate, train
+from holdfast.counterpart import MaxOfPairsProblem, PairwiseProblem, certificate, train
 from holdfast.data import rows_of
-from holdfast.losses import CrossEntropy, MaxHinge
+from holdfast.losses import CrossEntropy, Hinge, MaxHinge
+from holdfast.solvers import Newton, solve
 
 SETS = ("ball", "cube", "diamond", "norm_3", "X_radius", "X_std_box", "X_std", "intervals", "sum")
 
@@ -19,8 +20,8 @@ SETS = ("ball", "cube", "diamond", "norm_3", "X_radius", "X_std_box", "X_std", "
 def make(several_classes, rng):
     """A function that draws a problem of three or four classes with weights."""
 
-    def make(name="ball", *, loss=None, alpha=0.7, fit_intercept=True, sizes=(9, 7, 8)):
-        X, y = several_classes(sizes, 3)
+    def make(name="ball", *, loss=None, alpha=0.7, fit_intercept=True, sizes=(9, 7, 8), separation=1.5):
+        X, y = several_classes(sizes, 3, separation=separation)
         s, radii = rng.uniform(0, 0.5, size=X.shape), rng.uniform(0, 1, size=len(X))
         ends = {"X_lower": X - s, "X_upper": X + 0.3 * s[::-1]}
         sets, metadata = {
@@ -123,6 +124,18 @@ def test_nonsense_proves_nothing_false(make, rng, name, loss):
             claimed = certificate(problem, *problem.split(theta), guess)
             assert claimed.lower_bound <= proof.objective * (1 + 1e-12)
             assert_allclose(claimed.objective, problem.value_and_gradient(theta)[0], rtol=1e-11)
+
+
+def test_dual_weights_of_the_sum_over_pairs_prove_no_more_than_the_maximum_costs(make):
+    problem, _ = make(alpha=0.5, separation=0.2)
+    pairs = PairwiseProblem(problem.rows, problem.labels, problem.weights, Hinge(), problem.bound, 0.5)
+    near = pairs.having(loss=pairs.loss.eased(1e-3), bound=pairs.bound.eased(1e-3))
+    found = solve(near, Newton(), tol=1e-9)
+    guess = near.dual_guess(found.parameters)
+    assert np.max(guess.slopes.sum(axis=1)) > 1.5
+    optimum = train(problem, tol=1e-7, max_iter=500)[1].objective
+    assert found.objective > 1.2 * optimum
+    assert certificate(problem, *problem.split(found.parameters), guess).lower_bound <= optimum
 
 
 def test_point_without_a_guess_has_a_proof_too(make, rng):
