@@ -13,7 +13,7 @@ from holdfast.data import rows_of
 from holdfast.losses import CrossEntropy, Hinge, MaxHinge
 from holdfast.solvers import Newton, solve
 
-SETS = ("ball", "cube", "diamond", "norm_3", "X_radius", "X_std_box", "X_std", "intervals", "sum")
+SETS = ("ball", "cube", "diamond", "norm_3", "norm_1.3", "X_radius", "X_std_box", "X_std", "intervals", "sum")
 
 
 @pytest.fixture
@@ -29,6 +29,7 @@ def make(several_classes, rng):
             "cube": (Ball(0.2, np.inf), {}),
             "diamond": (Ball(0.4, 1), {}),
             "norm_3": (Ball(0.3, 3), {}),
+            "norm_1.3": (Ball(0.3, 1.3), {}),
             "X_radius": (Ball(0.5), {"X_radius": radii}),
             "X_std_box": (Box(0.7), {"X_std": s}),
             "X_std": (Ellipsoid(0.9), {"X_std": s}),

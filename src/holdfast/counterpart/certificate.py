@@ -14,7 +14,7 @@ from holdfast._core.solution import DualGuess
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.linear import LinearProblem
 from holdfast.counterpart.margin_scale import MarginScaleProblem
-from holdfast.uncertainty.clouds import MISSED, ratio, solve_scaled
+from holdfast.uncertainty.clouds import MISSED, norm, ratio, solve_scaled
 
 FAINT = 0.01
 """Support, in units of the margin, up to which w = 0 may be what is to be proved."""
@@ -442,6 +442,8 @@ class Claim(NamedTuple):
     alpha: float
     sizes: Array | None = None
     """Sizes of the sums that the target's entries came from."""
+    borne: Array | None = None
+    """A sum of points of the sets, each times its budget, that comes near the target."""
 
 
 def largest_share(loss: DualScale, claims: Sequence[Claim]) -> float:
@@ -500,6 +502,9 @@ def dual_objective(loss: DualScale, claims: Sequence[Claim], value: Callable[[fl
         for claim in claims:
             budgets = claim.weights * loss.dual_scale(k * claim.slopes)
             missed = claim.bound().remainder(k * claim.target, budgets, claim.scale, claim.direction)
+            if claim.borne is not None:
+                # budgets fall no faster than k
+                missed = min(missed, k * (claim.target - claim.borne), key=norm)
             penalty += float(missed @ missed) / (2 * claim.alpha)
         return value(k) - penalty
 

@@ -119,7 +119,8 @@ def dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array
     R[~foreign] = -R.sum(axis=1)
     V = problem.rows.transpose_dot(R).T
     budgets = c[:, None] * problem.loss.dual_scale(a.ravel()).reshape(a.shape)
-    flows = _flows(problem, guess, V, budgets, c[:, None] * a)
+    borne = _borne(problem, guess, budgets)
+    flows = _flows(problem, guess, V, budgets, c[:, None] * a, borne)
     sizes = sizes_of_sums(problem, c * a.sum(axis=1))
     # where there is noise a column of zeros has rounding too, that of the other columns
     allowed = MISSED * sizes + np.where(exact, 0.0, 1e-15 * sizes.max())
@@ -139,6 +140,7 @@ def dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array
                 guess.direction[k] - guess.direction[other],
                 2 * problem.alpha / C,
                 None if problem.bound.is_isotropic else sizes,
+                borne[k, other],
             )
         )
     bound, share = dual_objective(problem.loss, claims, lambda share: problem.dual_value(share * a))
@@ -195,16 +197,31 @@ def _gathered(flows: dict[tuple[int, int], Array], n_classes: int) -> Array:
     return out
 
 
+def _borne(problem: PairwiseProblem, guess: DualGuess, budgets: Array) -> dict[tuple[int, int], Array]:
+    """Return what every pair's sets bear along the guess's direction."""
+    sets = problem.bound if guess.sets is None else guess.sets
+    bearing = [sets.take(own).facing(np.ones(len(own))) for own in problem.members]
+    borne = {}
+    for k, other in combinations(range(problem.n_classes), 2):
+        difference = guess.direction[k] - guess.direction[other]
+        ours = bearing[k].adjoint(difference, budgets[problem.members[k], other])
+        borne[k, other] = ours - bearing[other].adjoint(-difference, budgets[problem.members[other], k])
+    return borne
+
+
 def _flows(
-    problem: PairwiseProblem, guess: DualGuess, V: Array, budgets: Array, pulls: Array
+    problem: PairwiseProblem,
+    guess: DualGuess,
+    V: Array,
+    budgets: Array,
+    pulls: Array,
+    borne: dict[tuple[int, int], Array],
 ) -> dict[tuple[int, int], Array]:
     """Return for every pair a flow near what its noise bears along the guess's direction, adding up to V.
 
     `pulls` are the dual weights times the rows' own, of which V is made.
     """
     C, W = problem.n_classes, guess.direction
-    sets = problem.bound if guess.sets is None else guess.sets
-    bearing = [sets.take(own).facing(np.ones(len(own))) for own in problem.members]
     pairs = list(combinations(range(C), 2))
     incidence = np.zeros((len(pairs), C))
     flows = np.zeros((len(pairs), W.shape[1]))
@@ -215,11 +232,10 @@ def _flows(
         for i, j, sign in ((k, other, 1.0), (other, k, -1.0)):
             own = problem.members[i]
             shares, t = ratio(budgets[own, j], guess.scale[own, j]), problem.own_sets[i].support(sign * difference)
-            flows[p] += sign * bearing[i].adjoint(sign * difference, budgets[own, j])
             stiffness[p] += float(np.sum(shares))
             straight[p] += float(np.sum(shares * np.square(ratio(t, guess.scale[own, j]))))
             pulled[p] += float(np.sum(pulls[own, j]))
-        flows[p] += 2 * problem.alpha / C * difference
+        flows[p] = borne[k, other] + 2 * problem.alpha / C * difference
     stiffness += 2 * problem.alpha / C
     if problem.alpha == 0:
         # nothing can flow along features without noise
