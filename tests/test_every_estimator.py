@@ -4,6 +4,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from holdfast import (
+    AlternatingSVC,
     Ball,
     Box,
     GaussianNoise,
@@ -17,6 +18,8 @@ from holdfast import (
 from holdfast.solvers import StochasticProximal
 
 SETTINGS = [
+    AlternatingSVC(0.1, max_iter=5),
+    AlternatingSVC(0.1, "optimistic", max_iter=5),
     GaussianRobustClassifier(),
     GaussianRobustClassifier(0.1, loss="hinge"),
     GaussianRobustClassifier(0.1, loss="hinge", alpha=1e-3, warm_start=True),
@@ -36,6 +39,8 @@ SETTINGS = [
     MinimaxProbabilityClassifier(kernel="rbf", covariance_ridge=0.1),
     RobustLinearClassifier(Box(0.1), loss="logistic", weight_error=WeightError(0.05)),
     RobustLinearClassifier(weight_error=WeightError(0.05, relative=True)),
+    RobustLinearClassifier(Ball(0.1), multiclass="joint"),
+    RobustLinearClassifier(Box(0.1), loss="logistic", multiclass="joint"),
     RobustLinearClassifierCV([0.03, 0.01], uncertainty=Box(), loss="logistic", cv=2),
 ]
 

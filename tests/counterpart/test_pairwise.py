@@ -13,7 +13,7 @@ from scipy.stats import norm
 from holdfast import GaussianNoise
 from holdfast._core.solution import DualGuess
 from holdfast.counterpart import MarginScaleProblem, certificate, train
-from holdfast.counterpart.pairwise_certificate import _circulating, _flows, _routed
+from holdfast.counterpart.pairwise_certificate import _borne, _circulating, _flows, _routed
 from holdfast.losses import GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
 
 ROUNDING = 1e-10
@@ -456,7 +456,7 @@ def test_flows_between_classes_add_up_to_the_pulls(with_budgets, make_pairwise, 
         V -= V.mean(axis=0)
         # budgets of all pairs, of some, and of none
         budgets = rng.uniform(0.1, 1, size=(24, 3)) * (np.arange(3) < with_budgets)
-        flows = _flows(problem, guess, V, budgets, pulls)
+        flows = _flows(problem, guess, V, budgets, pulls, _borne(problem, guess, budgets))
         total = np.zeros((3, 3))
         for (k, other), flow in flows.items():
             total[k] += flow

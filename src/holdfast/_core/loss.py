@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.parameters import Parameters
 from holdfast._core.problem import Epigraph
+
+if TYPE_CHECKING:
+    from holdfast._core.joint_loss import JointLoss
 
 Array = NDArray[np.float64]
 
@@ -114,6 +117,10 @@ class Loss(Parameters, ABC):
     def averaged(self) -> Loss:
         """Return the expectation of this loss, of the plain deficit, under Gaussian noise of deviation t on the score."""
         raise NotImplementedError(f"{type(self).__name__} has no known expectation under Gaussian noise.")
+
+    def jointly(self) -> JointLoss | None:
+        """Return the loss of several classes at once that is this one for two classes, or None where none is known."""
+        return None
 
     def largest_scale_slope(self) -> float:
         """Return a bound on the slope in t: p is concave and symmetric, so p(1/2); 1 where no p is known."""

@@ -70,7 +70,7 @@ class BoundSet(ABC):
     for all. `is_isotropic`: the support depends on the l2 norm of w alone. `is_symmetric`: t(-w) = t(w). `is_smooth`:
     it has a gradient wherever it is not 0. `is_full`: it is 0 at w = 0 only, as far as is known. `has_gauge`:
     `demand` splits a target in the way that needs the least. `is_aligned`: it needs no more for a target whose entries are
-    drawn in towards 0.
+    drawn in towards 0. `has_origin`: 0 is in the set, so that with a point all smaller multiples of it are.
     """
 
     is_common = False
@@ -81,6 +81,7 @@ class BoundSet(ABC):
     is_full = False
     has_gauge = False
     is_aligned = False
+    has_origin = True
 
     @abstractmethod
     def support(self, w: Array) -> Array:

@@ -1,6 +1,7 @@
 """Counterparts: loss + set + rows give a problem, its certificate and its solution."""
 
 from holdfast.counterpart import pairwise_certificate as pairwise_certificate
+from holdfast.counterpart.alternating import alternate as alternate
 from holdfast.counterpart.certificate import Certificate as Certificate
 from holdfast.counterpart.certificate import certificate as certificate
 from holdfast.counterpart.collapse import critical_factor as critical_factor
@@ -9,6 +10,7 @@ from holdfast.counterpart.critical import collapse_bound as collapse_bound
 from holdfast.counterpart.critical import critical_size as critical_size
 from holdfast.counterpart.label_flips import flipped as flipped
 from holdfast.counterpart.margin_scale import MarginScaleProblem as MarginScaleProblem
+from holdfast.counterpart.max_of_pairs import MaxOfPairsProblem as MaxOfPairsProblem
 from holdfast.counterpart.minimax_probability import MinimaxProbabilityProblem as MinimaxProbabilityProblem
 from holdfast.counterpart.minimax_probability import MinimaxProof as MinimaxProof
 from holdfast.counterpart.minimax_probability import Moments as Moments

@@ -14,7 +14,7 @@ from holdfast._core.solution import DualGuess
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.linear import LinearProblem
 from holdfast.counterpart.margin_scale import MarginScaleProblem
-from holdfast.uncertainty.clouds import MISSED, ratio, solve_scaled
+from holdfast.uncertainty.clouds import MISSED, norm, ratio, solve_scaled
 
 FAINT = 0.01
 """Support, in units of the margin, up to which w = 0 may be what is to be proved."""
@@ -180,7 +180,7 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
     if problem.push is not None:
         own = problem.push_budgets(lines.a), problem.push.support(guess.direction), guess.direction
         lefts = [problem.push.remainder(lefts[0], *own), problem.push.left_along(lefts[1], *own)]
-    elif np.max(bound.support(guess.direction)) <= FAINT:
+    elif bound.has_origin and np.max(bound.support(guess.direction)) <= FAINT:
         # near w = 0 directions say little, and how much of the sets it takes tells more
         beyond = beyond_penalty(problem, V)
         multiple = least_multiple(bound, beyond, budgets, guess.scale, sizes)
@@ -413,7 +413,7 @@ def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, A
     V, pull = problem.rows.transpose_dot(np.column_stack([c * a * y, problem.pull_per_class()])).T
     sizes = None if problem.bound.is_isotropic else sizes_of_sums(problem, c * a)
     claim = Claim(lambda: problem.bound, c, a, V, guess.scale, guess.direction, problem.alpha, sizes)
-    bound, share = dual_objective(problem.loss, [claim])
+    bound, share = dual_objective(problem.loss, [claim], lambda k: float(np.sum(c * problem.loss.dual_value(k * a))))
     return bound, pull, share * c * a
 
 
@@ -451,6 +451,14 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
 
 
+class DualScale(Protocol):
+    """What a claim needs to know of a loss."""
+
+    def dual_scale(self, a: Array) -> Array:
+        """Return how much of each set dual weights may use."""
+        ...
+
+
 class Claim(NamedTuple):
     """What the rows of two classes have to bear: a pull on the difference of the classes' weights."""
 
@@ -467,9 +475,11 @@ class Claim(NamedTuple):
     alpha: float
     sizes: Array | None = None
     """Sizes of the sums that the target's entries came from."""
+    borne: Array | None = None
+    """A sum of points of the sets, each times its budget, that comes near the target."""
 
 
-def largest_share(loss: Loss, claims: Sequence[Claim]) -> float:
+def largest_share(loss: DualScale, claims: Sequence[Claim]) -> float:
     """Return the largest k in [0, 1] found at which the budgets of k a cover k times every target.
 
     It exists as p is concave with p(0) = 0.
@@ -513,20 +523,21 @@ def largest_share(loss: Loss, claims: Sequence[Claim]) -> float:
     return 0.0
 
 
-def dual_objective(loss: Loss, claims: Sequence[Claim]) -> tuple[float, float]:
+def dual_objective(loss: DualScale, claims: Sequence[Claim], value: Callable[[float], float]) -> tuple[float, float]:
     """Return the best dual objective over multiples in [0, 1] of the dual weights, and that multiple.
 
-    Without a ridge the budgets must cover what is pulled; with one, what they do not cover costs its square / 2 alpha.
+    `value` says what a multiple is worth. Without a ridge the budgets must cover what is pulled; with one, what they do not
+    cover costs its square / 2 alpha.
     """
-
-    def value(k: float) -> float:
-        return float(sum(np.sum(claim.weights * loss.dual_value(k * claim.slopes)) for claim in claims))
 
     def penalised(k: float) -> float:
         penalty = 0.0
         for claim in claims:
             budgets = claim.weights * loss.dual_scale(k * claim.slopes)
             missed = claim.bound().remainder(k * claim.target, budgets, claim.scale, claim.direction)
+            if claim.borne is not None:
+                # budgets fall no faster than k
+                missed = min(missed, k * (claim.target - claim.borne), key=norm)
             penalty += float(missed @ missed) / (2 * claim.alpha)
         return value(k) - penalty
 
@@ -576,8 +587,15 @@ def _strong_convexity_bound(
     return objective, tangents - float(missed @ missed) / (2 * alpha) - leftover, pull
 
 
-def best_constant(problem: MarginScaleProblem, b: float) -> float:
+@singledispatch
+def best_constant(problem: LinearProblem, b: Any) -> Any:
     """Return the best intercept at w = 0, sought from b on."""
+    raise NotImplementedError(f"No best constant is known for {type(problem).__name__}.")
+
+
+@best_constant.register
+def best_constant_of_two(problem: MarginScaleProblem, b: float) -> float:
+    """Return the one of two classes."""
     w = np.zeros(problem.rows.n_features)
     near = problem.having(loss=problem.loss.eased(KINK), push=None)
     if np.ndim(problem.target) == 0:

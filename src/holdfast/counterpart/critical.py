@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from holdfast._core.loss import Array
 from holdfast._core.rows import Rows
 from holdfast.counterpart.certificate import best_constant, beyond_penalty, least_multiple, sizes_of_sums
 from holdfast.counterpart.collapse import critical_factor, majority
+from holdfast.counterpart.linear import LinearProblem
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.counterpart.training import train
 from holdfast.data import rows_of
@@ -60,7 +62,14 @@ def critical_size(problem: MarginScaleProblem) -> Enclosure:
     return _unsettled(problem).run()
 
 
-def collapse_bound(problem: MarginScaleProblem) -> float:
+@singledispatch
+def collapse_bound(problem: LinearProblem) -> float:
+    """Return a factor of the sets from which on w = 0 is known to be optimal, inf where none is known."""
+    return np.inf
+
+
+@collapse_bound.register
+def collapse_bound_of_two(problem: MarginScaleProblem) -> float:
     """Return a factor of the sets from which on w = 0 is optimal, from one pass over the rows; inf where none is known.
 
     It is the smallest one where the slopes at w = 0 are known and the set has a gauge.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver
 from holdfast._core.tolerances import ROUNDING, SMALL_WORK
 from holdfast.counterpart.certificate import Certificate, best_constant, certificate
-from holdfast.counterpart.margin_scale import MarginScaleProblem
+from holdfast.counterpart.linear import LinearProblem
 from holdfast.solvers import Newton, pick
 
 FIRST, FIRST_SMOOTH, FIRST_WARM = 1.0, 1e-2, 1e-2
@@ -45,7 +46,7 @@ BACK_OFF = 0.1
 class EasedTraining:
     """The work on one problem: the best parameters and the best dual weights so far, which need not belong together."""
 
-    problem: MarginScaleProblem
+    problem: LinearProblem
     solver: Solver
     tol: float
     max_iter: int
@@ -55,7 +56,7 @@ class EasedTraining:
     n_iter: int = 0
 
     def __post_init__(self) -> None:
-        n, d = self.problem.rows.n_samples, self.problem.rows.n_features
+        n, d = self.problem.rows.n_samples, self.problem.rows.n_features * self.problem.n_vectors
         self.fine = min(self.tol, PROVED) if n * d * d <= SMALL_WORK else self.tol
         self.lowest, self.highest = np.inf, -np.inf
         self.parameters = np.zeros(self.problem.n_parameters)
@@ -93,7 +94,8 @@ class EasedTraining:
         Objectives tell weights apart to half of the digits only; slopes tell more.
         """
         problem, theta = self.problem, found.parameters
-        if self.fine > PROVED or proof.gap > self.tol or not problem.loss.is_smooth or self._is_flat(theta):
+        is_worth_it = self.fine <= PROVED and proof.gap <= self.tol and problem.n_vectors == 1
+        if not (is_worth_it and problem.loss.is_smooth) or self._is_flat(theta):
             return found, proof
         w = problem.split(theta)[0]
         limit = np.inf if problem.penalty is None else problem.penalty.limit
@@ -212,7 +214,7 @@ class EasedTraining:
             goal = min(ROUGH, care * self._goal(max(self.gap * delta / last, AIM * goal_gap)))
 
     @property
-    def _trained_for(self) -> MarginScaleProblem:
+    def _trained_for(self) -> LinearProblem:
         """The problem, with sets a trace smaller where dual weights have nothing else to make up for rounding."""
         if self.problem.is_penalised:
             return self.problem
@@ -222,7 +224,7 @@ class EasedTraining:
         """Return what the next step must promise for the proof to lack no more than a small share of `gap`."""
         return 0.05 * STAGE * gap if self.problem.alpha > 0 else 0.01 * np.square(STAGE * gap)
 
-    def _minimise(self, eased: MarginScaleProblem, start: Array, goal: float) -> Solution:
+    def _minimise(self, eased: LinearProblem, start: Array, goal: float) -> Solution:
         solver = pick(eased) if self.is_free else self.solver
         limit = min(STAGE_STEPS if self.is_free else self.max_iter, max(1, self.max_iter - self.n_iter))
         found = solver.minimise(eased, start, tol=goal, max_iter=limit, rough=True, report=self.report)
@@ -237,13 +239,13 @@ class EasedTraining:
         w, b = self.problem.split(parameters)
         return self.problem.join(self.problem.penalty.eased(1.0).admitted(w), b)
 
-    def _better(self, problem: MarginScaleProblem, *points: Array) -> Array:
+    def _better(self, problem: LinearProblem, *points: Array) -> Array:
         different = [point for k, point in enumerate(points) if not any(np.array_equal(point, q) for q in points[:k])]
         if len(different) == 1:
             return different[0]
         return min(different, key=lambda point: problem.value_and_gradient(point)[0])
 
-    def _judge(self, eased: MarginScaleProblem, theta: Array, delta: float) -> None:
+    def _judge(self, eased: LinearProblem, theta: Array, delta: float) -> None:
         """Take note of the parameters of a stage, tidied where that is as good, and of what its slopes prove."""
         problem = self.problem
         guess = eased.dual_guess(theta)
@@ -255,16 +257,16 @@ class EasedTraining:
         tidy = problem.tidied(theta, delta)
         if not np.array_equal(tidy, theta):
             self._note(tidy, problem.value_and_gradient(tidy)[0], slack=0.1 * self.fine)
-        if delta <= STRAIGHT and float(np.median(problem.bound.support(w))) <= VANISHING * delta:
+        if delta <= STRAIGHT and float(np.median(problem.scales(theta))) <= VANISHING * delta:
             flat = self._flat(b)
             self._note(flat, problem.value_and_gradient(flat)[0], slack=ROUNDING)
 
-    def _flat(self, b: float) -> Array:
+    def _flat(self, b: Any) -> Array:
         """Return w = 0 with its best intercept, sought from b on."""
         if self.flat is None:
             problem = self.problem
             b = best_constant(problem, b) if problem.fit_intercept else b
-            self.flat = problem.join(np.zeros(problem.rows.n_features), b)
+            self.flat = problem.join(np.zeros_like(problem.split(self.parameters)[0]), b)
         return self.flat
 
     def _flattened(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:

@@ -17,6 +17,7 @@ from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import GAP_FLOOR
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.finite_sum import finite_sum
+from holdfast.counterpart.penalty import Penalty
 from holdfast.counterpart.place import heavy_block
 
 View = TypeVar("View")
@@ -80,6 +81,10 @@ class LinearProblem(Problem):
         """Return the objective and its gradient."""
 
     @abstractmethod
+    def hessian(self, parameters: Array) -> Array:
+        """Return the Hessian of the objective."""
+
+    @abstractmethod
     def scales(self, parameters: Array) -> Array:
         """Return the scale of every loss, or the distinct ones of them, in no particular order."""
 
@@ -94,6 +99,29 @@ class LinearProblem(Problem):
     @abstractmethod
     def drawn_in(self, parameters: Array, delta: float, factor: float) -> Array:
         """Return the parameters with weights drawn in to the kinks of the sets, as :meth:`BoundSet.drawn_in` says."""
+
+    penalty: Penalty | None = None
+    push: BoundSet | None = None
+
+    @property
+    def is_penalised(self) -> bool:
+        """Whether there is a ridge or a penalty; if not, sets must cover what rows pull to the last digit."""
+        return self.alpha > 0 or self.penalty is not None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether something grows with the weights even where they separate all rows."""
+        return self.is_penalised
+
+    @property
+    def flipped_share(self) -> float:
+        """The share of labels that may be wrong."""
+        return 0.0
+
+    @property
+    def may_be_bounded(self) -> bool:
+        """Whether a size of the sets is known, or can be, from which on w = 0 is optimal."""
+        return self.push is None
 
     has_kinks = False
     """Whether losses at worst points or penalties leave kinks besides those of sets."""

@@ -69,26 +69,6 @@ class MarginScaleProblem(LinearProblem):
         return self.rows.n_features + int(self.fit_intercept)
 
     @property
-    def is_penalised(self) -> bool:
-        """Whether there is a ridge or a penalty; if not, sets must cover what rows pull to the last digit."""
-        return self.alpha > 0 or self.penalty is not None
-
-    @property
-    def is_held(self) -> bool:
-        """Whether something grows with the weights even where they separate all rows."""
-        return self.is_penalised
-
-    @property
-    def flipped_share(self) -> float:
-        """The share of labels that may be wrong."""
-        return 0.0
-
-    @property
-    def may_be_bounded(self) -> bool:
-        """Whether a size of the sets is known, or can be, from which on w = 0 is optimal."""
-        return self.push is None
-
-    @property
     def is_isotropic(self) -> bool:
         return self.bound.is_isotropic and self.penalty is None
 

@@ -77,8 +77,15 @@ class PairwiseProblem(LinearProblem):
 
     @cached_property
     def own_sets(self) -> list[BoundSet]:
-        """The sets of each class's rows."""
-        return [self.bound.take(own) for own in self.members]
+        """The sets of each class's rows, turned to where they make the class's lead smaller."""
+        return [self.bound.take(own).facing(np.ones(len(own))) for own in self.members]
+
+    def pair_sets(self, rows: NDArray[np.intp], k: int) -> BoundSet:
+        """Return the sets of rows of two classes, turned to where they make the lead of the rows' own class smaller.
+
+        Their supports are those at the weights of class k less the other's.
+        """
+        return self.bound.take(rows).facing(np.where(self.labels[rows] == k, 1.0, -1.0))
 
     def split(self, parameters: Array) -> tuple[Array, Array]:
         """Return W, shape (n_classes, n_features), and b, shape (n_classes,)."""
@@ -134,12 +141,11 @@ class PairwiseProblem(LinearProblem):
             scores += b
             u = 1.0 - scores[each, y, None] + scores
             t = table[y] if self.bound.is_common else table[rows]
-            losses, slopes, slopes_t = (part.reshape(u.shape) for part in self.loss.evaluate(u.ravel(), t.ravel()))
-            c = np.repeat(self.weights[rows, None], self.n_classes, axis=1)
-            c[each, y] = 0.0
-            value += float(np.vdot(c, losses))
-            np.multiply(c, slopes_t, out=scale_slopes[rows])
-            r = -c * slopes
+            losses, slopes, slopes_t = self.row_losses(u, t, y)
+            c = self.weights[rows]
+            value += float(c @ losses)
+            np.multiply(c[:, None], slopes_t, out=scale_slopes[rows])
+            r = -c[:, None] * slopes
             r[each, y] = -r.sum(axis=1)
             balance += r.sum(axis=0)
             return r
@@ -149,6 +155,21 @@ class PairwiseProblem(LinearProblem):
         centred = W - W.mean(axis=0)
         value += self.ridge(W)
         return value, self.join(outward - pull.T + 2 * self.alpha * centred, -balance)
+
+    def row_losses(self, u: Array, t: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, Array]:
+        """Return the loss of each row, and its slopes in the tables of deficits and scales, 0 for the row's own class."""
+        values, slopes, scale_slopes = (part.reshape(u.shape) for part in self.loss.evaluate(u.ravel(), t.ravel()))
+        foreign = labels[:, None] != np.arange(self.n_classes)
+        return np.sum(values, axis=1, where=foreign), foreign * slopes, foreign * scale_slopes
+
+    def admissible(self, slopes: Array) -> Array:
+        """Return dual weights that losses can have, near these."""
+        return np.where(self.labels[:, None] != np.arange(self.n_classes), np.clip(slopes, 0.0, 1.0), 0.0)
+
+    def dual_value(self, a: Array) -> float:
+        """Return what dual weights, as `admissible` gives them, are worth before their pull is paid for."""
+        foreign = self.labels[:, None] != np.arange(self.n_classes)
+        return float(np.sum(self.weights[:, None] * self.loss.dual_value(a), where=foreign))
 
     def ridge(self, W: Array) -> float:
         """Return the ridge's part of the objective."""
@@ -160,7 +181,8 @@ class PairwiseProblem(LinearProblem):
         by_class = [scale_slopes[own] for own in self.members]
         for k, other in combinations(range(self.n_classes), 2):
             difference = W[k] - W[other]
-            push = sum(self.own_sets[i].adjoint(difference, by_class[i][:, j]) for i, j in ((k, other), (other, k)))
+            push = self.own_sets[k].adjoint(difference, by_class[k][:, other])
+            push = push - self.own_sets[other].adjoint(-difference, by_class[other][:, k])
             outward[k] += push
             outward[other] -= push
             square = float(difference @ difference)
@@ -315,7 +337,7 @@ class PairwiseProblem(LinearProblem):
         scores = self.rows.dot(np.ascontiguousarray(W.T)) + b
         u = 1.0 - scores[np.arange(len(scores)), self.labels][:, None] + scores
         t = self.by_row(self.scale_table(W))
-        slopes = self.loss.evaluate(u.ravel(), t.ravel())[1].reshape(u.shape)
+        slopes = self.row_losses(u, t, self.labels)[1]
         return DualGuess(slopes, W, t, self.bound)
 
     def class_weights(self) -> Array:
@@ -324,5 +346,6 @@ class PairwiseProblem(LinearProblem):
 
     def norm_bound(self) -> float:
         """Return a bound on the Frobenius norm of the optimal centred W, known only with a ridge."""
-        at_zero = (self.n_classes - 1) * float(self.weights.sum())
+        ones = np.ones((1, self.n_classes))
+        at_zero = float(self.row_losses(ones, 0 * ones, self.labels[:1])[0][0]) * float(self.weights.sum())
         return float(np.sqrt(at_zero / (2 * self.alpha))) if self.alpha > 0 else np.inf

@@ -49,7 +49,7 @@ def certificate_of_pairs(problem: PairwiseProblem, W: Array, b: Array, dual: Dua
         dual = DualGuess(slopes.reshape(t.shape), W, t, problem.bound)
     else:
         objective = ray.evaluate(ray.start).value
-    bound, proof = _dual_bound(problem, dual)
+    bound, proof = dual_bound(problem, dual)
     return certified(objective, bound, problem.floor, problem.norm_bound(), proof)
 
 
@@ -102,11 +102,11 @@ class _PairwiseRay:
         return slopes + ut * (step[0] * self.t) - uu * (step[0] * self.leads + self._handicaps(step))
 
 
-def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array]:
+def dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array]:
     """Return the dual objective of the guess made feasible, and how strongly each row pulls at each class."""
     C, c, labels = problem.n_classes, problem.weights, problem.labels
     foreign = labels[:, None] != np.arange(C)
-    a = np.where(foreign, np.clip(guess.slopes, 0.0, 1.0), 0.0)
+    a = problem.admissible(guess.slopes)
     sent = np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members])
     # pairs too far apart to matter would have to bear flows without the budgets for it
     a = a * (sent + sent.T > FORSAKEN * sent.sum())[labels]
@@ -119,7 +119,8 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Arra
     R[~foreign] = -R.sum(axis=1)
     V = problem.rows.transpose_dot(R).T
     budgets = c[:, None] * problem.loss.dual_scale(a.ravel()).reshape(a.shape)
-    flows = _flows(problem, guess, V, budgets, c[:, None] * a)
+    borne = _borne(problem, guess, budgets)
+    flows = _flows(problem, guess, V, budgets, c[:, None] * a, borne)
     sizes = sizes_of_sums(problem, c * a.sum(axis=1))
     # where there is noise a column of zeros has rounding too, that of the other columns
     allowed = MISSED * sizes + np.where(exact, 0.0, 1e-15 * sizes.max())
@@ -131,7 +132,7 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Arra
         column = np.where(labels[rows] == k, other, k)
         claims.append(
             Claim(
-                partial(problem.bound.take, rows),
+                partial(problem.pair_sets, rows, k),
                 c[rows],
                 a[rows, column],
                 target,
@@ -139,9 +140,10 @@ def _dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Arra
                 guess.direction[k] - guess.direction[other],
                 2 * problem.alpha / C,
                 None if problem.bound.is_isotropic else sizes,
+                borne[k, other],
             )
         )
-    bound, share = dual_objective(problem.loss, claims)
+    bound, share = dual_objective(problem.loss, claims, lambda share: problem.dual_value(share * a))
     return bound, share * R
 
 
@@ -195,16 +197,31 @@ def _gathered(flows: dict[tuple[int, int], Array], n_classes: int) -> Array:
     return out
 
 
+def _borne(problem: PairwiseProblem, guess: DualGuess, budgets: Array) -> dict[tuple[int, int], Array]:
+    """Return what every pair's sets bear along the guess's direction."""
+    sets = problem.bound if guess.sets is None else guess.sets
+    bearing = [sets.take(own).facing(np.ones(len(own))) for own in problem.members]
+    borne = {}
+    for k, other in combinations(range(problem.n_classes), 2):
+        difference = guess.direction[k] - guess.direction[other]
+        ours = bearing[k].adjoint(difference, budgets[problem.members[k], other])
+        borne[k, other] = ours - bearing[other].adjoint(-difference, budgets[problem.members[other], k])
+    return borne
+
+
 def _flows(
-    problem: PairwiseProblem, guess: DualGuess, V: Array, budgets: Array, pulls: Array
+    problem: PairwiseProblem,
+    guess: DualGuess,
+    V: Array,
+    budgets: Array,
+    pulls: Array,
+    borne: dict[tuple[int, int], Array],
 ) -> dict[tuple[int, int], Array]:
     """Return for every pair a flow near what its noise bears along the guess's direction, adding up to V.
 
     `pulls` are the dual weights times the rows' own, of which V is made.
     """
     C, W = problem.n_classes, guess.direction
-    sets = problem.bound if guess.sets is None else guess.sets
-    bearing = [sets.take(own) for own in problem.members]
     pairs = list(combinations(range(C), 2))
     incidence = np.zeros((len(pairs), C))
     flows = np.zeros((len(pairs), W.shape[1]))
@@ -212,14 +229,13 @@ def _flows(
     for p, (k, other) in enumerate(pairs):
         incidence[p, k], incidence[p, other] = 1.0, -1.0
         difference = W[k] - W[other]
-        for i, j in ((k, other), (other, k)):
+        for i, j, sign in ((k, other, 1.0), (other, k, -1.0)):
             own = problem.members[i]
-            shares, t = ratio(budgets[own, j], guess.scale[own, j]), problem.own_sets[i].support(difference)
-            flows[p] += bearing[i].adjoint(difference, budgets[own, j])
+            shares, t = ratio(budgets[own, j], guess.scale[own, j]), problem.own_sets[i].support(sign * difference)
             stiffness[p] += float(np.sum(shares))
             straight[p] += float(np.sum(shares * np.square(ratio(t, guess.scale[own, j]))))
             pulled[p] += float(np.sum(pulls[own, j]))
-        flows[p] += 2 * problem.alpha / C * difference
+        flows[p] = borne[k, other] + 2 * problem.alpha / C * difference
     stiffness += 2 * problem.alpha / C
     if problem.alpha == 0:
         # nothing can flow along features without noise

@@ -1,5 +1,6 @@
 """Estimators: thin scikit-learn classes."""
 
+from holdfast.estimators.alternating_svc import AlternatingSVC as AlternatingSVC
 from holdfast.estimators.critical_radius import critical_radius as critical_radius
 from holdfast.estimators.critical_radius import separability_radius as separability_radius
 from holdfast.estimators.dual_view import recover_from_dual as recover_from_dual

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import expit
+from scipy.special import expit, softmax
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast._core.exceptions import CollapseWarning
+from holdfast._core.joint_loss import JointLoss
 from holdfast._core.loss import Array, Loss
 from holdfast._core.parameters import resolve
 from holdfast._core.solution import Solution, Status
@@ -24,6 +25,7 @@ from holdfast.counterpart import (
     Lasso,
     Limits,
     MarginScaleProblem,
+    MaxOfPairsProblem,
     ProximalStream,
     PushedProblem,
     flipped,
@@ -45,6 +47,7 @@ LOSSES: dict[str, type[Loss]] = {
     "huberized_hinge": HuberizedHinge,
 }
 PENALTIES = ("l2", "l1", "box", None)
+MULTICLASS = ("ovr", "joint")
 NAME = "RobustLinearClassifier"
 COLLAPSED = 1e-7
 """Gap up to which w = 0 counts as optimal."""
@@ -59,6 +62,14 @@ def _is_proper(estimator: RobustLinearClassifier) -> bool:
             f"{NAME}(loss={estimator.loss!r}) has no predict_proba: only loss='logistic' models a probability."
         )
     return True
+
+
+def _is_streamed(estimator: RobustLinearClassifier) -> bool:
+    if estimator.multiclass == "joint":
+        raise AttributeError(
+            f"{NAME}(multiclass='joint') has no partial_fit: stochastic steps take one class against the rest."
+        )
+    return is_incremental(estimator)
 
 
 class RobustLinearClassifier(IncrementalClassifier):
@@ -92,7 +103,16 @@ class RobustLinearClassifier(IncrementalClassifier):
     From a finite size of the sets on w = 0 is optimal and all predictions are alike. That is never assumed but proved, and
     said in a :class:`CollapseWarning`; see :func:`critical_radius`.
 
-    More than two classes are fitted one against the rest.
+    More than two classes are fitted one against the rest, or with ``multiclass="joint"`` all at once: every row costs what its
+    most dangerous class makes it cost,
+
+    .. math:: \sum_i c_i \max_k \bigl[1\{k \ne y_i\} - (w_{y_i} - w_k)^\top x_i - (b_{y_i} - b_k) + h_i(w_k - w_{y_i})\bigr]
+              + \alpha \sum_k |w_k|^2, \qquad \textstyle\sum_k w_k = 0,
+
+    which is again the largest loss of any admissible data: the multiclass SVM of Crammer and Singer for rows known up to a
+    set, multiclass ASVC (Ginodi) with a `Ball`. With ``loss="logistic"`` it is :math:`\log \sum_k \exp[\dots]` without the 1:
+    the cross-entropy of the softmax with every lead at its worst, which bounds the largest loss from above. With two classes
+    both are the problem above.
 
     Parameters
     ----------
@@ -114,6 +134,10 @@ class RobustLinearClassifier(IncrementalClassifier):
         scale them. Of no effect with ``penalty=None``.
     kappa : float, default=1.0
         Share of the uncertainty that is kept inside the loss, from 0 to 1.
+    multiclass : {"ovr", "joint"}, default="ovr"
+        More than two classes: one against the rest, or all at once. That takes the hinge or the logistic loss, a set (no noise
+        that is averaged over), ``penalty="l2"`` with alpha > 0, and ``kappa=1``; a step costs
+        O(n_samples (n_classes n_features)^2).
     fit_intercept : bool, default=True
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes.
@@ -134,6 +158,7 @@ class RobustLinearClassifier(IncrementalClassifier):
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        With more than two classes one row each; the rows of a joint fit sum to 0.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     classes_ : ndarray of shape (n_classes,)
         Sorted; with two classes a positive score means ``classes_[1]``.
@@ -146,7 +171,8 @@ class RobustLinearClassifier(IncrementalClassifier):
     collapsed_ : bool
         Whether w = 0 has been certified as optimal (for every class).
     dual_coef_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
-        The dual weights :math:`c_i a_i y_i` that prove `lower_bound_`; rows with an entry of 0 do not carry the model.
+        The dual weights :math:`c_i a_i y_i` that prove `lower_bound_`; rows with an entry of 0 do not carry the model. Those of
+        a joint fit say how strongly each row pulls at each class's weights; the columns add up to 0.
     norm_bound_ : float
         A bound on the l2 norm of the optimal w, inf where none is known.
     n_iter_ : int
@@ -163,6 +189,7 @@ class RobustLinearClassifier(IncrementalClassifier):
     References
     ----------
     L. El Ghaoui, G. Lanckriet, G. Natsoulis, "Robust classification with interval data" (2003).
+    I. Ginodi, "Gaussian Robust Classification" (2010), appendix A.
     N. Couellan, S. Jan, "Feature uncertainty bounds for explicit feature maps and large robust nonlinear SVM classifiers"
     (2020).
 
@@ -192,6 +219,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         penalty: str | None = "l2",
         alpha: float = 1.0,
         kappa: float = 1.0,
+        multiclass: str = "ovr",
         fit_intercept: bool = True,
         class_weight: Any = None,
         solver: Any = None,
@@ -208,6 +236,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         self.penalty = penalty
         self.alpha = alpha
         self.kappa = kappa
+        self.multiclass = multiclass
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.solver = solver
@@ -260,7 +289,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         finished()
         return self
 
-    @available_if(is_incremental)
+    @available_if(_is_streamed)
     def partial_fit(
         self,
         X: Any,
@@ -308,7 +337,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         self.row_uncertainty_ = any(value is not None for value in metadata.values())
         return self
 
-    def _problems(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> list[MarginScaleProblem]:
+    def _problems(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> list[Any]:
         """Return the problem that `fit` has to solve, or one a class, all input having been checked."""
         self._check_settings()
         check_columns(X, metadata)
@@ -338,6 +367,30 @@ class RobustLinearClassifier(IncrementalClassifier):
         if not (self.weight_error is None or isinstance(self.weight_error, WeightError)):
             raise ValueError(f"{NAME}(weight_error={self.weight_error!r:.80}): give WeightError(delta), or None.")
         self._loss(), self._penalty(), self._kappa()
+        if self.multiclass not in MULTICLASS:
+            raise ValueError(
+                f"{NAME}(multiclass={self.multiclass!r}): give 'ovr' (one class against the rest) or 'joint' (all at once)."
+            )
+        if self.multiclass == "joint":
+            self._check_joint()
+
+    def _check_joint(self) -> None:
+        """Raise if several classes cannot be trained at once under these settings."""
+        fits = {
+            "loss": self._loss().jointly() is not None,
+            "penalty": self.penalty == "l2",
+            # without a ridge classes that can be separated are pushed apart without end
+            "alpha": "alpha" in self._penalty(),
+            "kappa": self._kappa() == 1,
+            "ambiguity": self.ambiguity is None,
+            "weight_error": self.weight_error is None,
+        }
+        for name in (name for name, is_known in fits.items() if not is_known):
+            raise ValueError(
+                f"{NAME}(multiclass='joint', {name}={getattr(self, name)!r}): all classes at once take loss='hinge' or "
+                "'logistic', penalty='l2' with alpha > 0, kappa=1, and neither ambiguity nor weight_error. Use "
+                "multiclass='ovr' for the rest."
+            )
 
     def _made(
         self,
@@ -348,11 +401,24 @@ class RobustLinearClassifier(IncrementalClassifier):
         n_classes: int,
         flips: Array | None = None,
         counts: Any = None,
-    ) -> list[MarginScaleProblem]:
-        """Return one problem a class, or one for two; `flips` is what :meth:`_flips` gave, of rows that count `counts`."""
+    ) -> list[Any]:
+        """Return the joint problem of several classes, or one a class, or one for two.
+
+        `flips` is what :meth:`_flips` gave, of rows that count `counts`.
+        """
         loss, kappa = self._loss(), self._kappa()
         options = self._penalty() | {"fit_intercept": bool(self.fit_intercept)}
         worst, cloud = self._bound(X, metadata)
+        if self.multiclass == "joint":
+            if worst is None or cloud is not None:
+                raise ValueError(
+                    f"{NAME}(multiclass='joint', uncertainty={self.uncertainty!r}): losses averaged over noise are not known "
+                    "for all classes at once. Use multiclass='ovr', or GaussianRobustClassifier(loss='hinge'), which adds "
+                    "them up over all pairs of classes."
+                )
+            if n_classes > 2:
+                joint = cast(JointLoss, loss.jointly())
+                return [MaxOfPairsProblem(rows_of(X), codes, weights, joint, worst, n_classes=n_classes, **options)]
         stated = X
         if flips is not None and worst is not None:
             # a label and its opposite see the same set if it lies around its row
@@ -420,9 +486,7 @@ class RobustLinearClassifier(IncrementalClassifier):
     def _stated_set(self) -> UncertaintySet:
         return Ball(0.0) if self.uncertainty is None else self.uncertainty
 
-    def _refuse_unattained(
-        self, problems: Sequence[MarginScaleProblem], fits: Sequence[tuple[Solution, Certificate]]
-    ) -> None:
+    def _refuse_unattained(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> None:
         """Raise if some problem has no minimum: a loss that never vanishes, no penalty, and rows that can be separated."""
         loss, kappa = self._loss(), self._kappa()
         for problem, (found, _) in zip(problems, fits, strict=True):
@@ -471,7 +535,8 @@ class RobustLinearClassifier(IncrementalClassifier):
     def predict_proba(self, X: Any) -> Array:
         r"""Return class probabilities :math:`\mathrm{sigmoid}(w^\top x + b)`; only with ``loss="logistic"``.
 
-        More than two classes: those of each class against the rest, made to sum to 1.
+        More than two classes: those of each class against the rest, made to sum to 1; after a joint fit the softmax of the
+        scores.
 
         Returns
         -------
@@ -480,6 +545,8 @@ class RobustLinearClassifier(IncrementalClassifier):
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.column_stack([expit(-scores), expit(scores)])
+        if self.multiclass == "joint":
+            return np.asarray(softmax(scores, axis=1))
         return shares_of_classes(expit(scores))
 
     @available_if(_is_proper)

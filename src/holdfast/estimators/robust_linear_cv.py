@@ -57,6 +57,7 @@ def radius_path(
     penalty: str | None = "l2",
     alpha: float = 1.0,
     kappa: float = 1.0,
+    multiclass: str = "ovr",
     fit_intercept: bool = True,
     class_weight: Any = None,
     sample_weight: Any = None,
@@ -69,7 +70,7 @@ def radius_path(
 
     Parameters
     ----------
-    X, y, loss, penalty, alpha, kappa, fit_intercept, class_weight, sample_weight, tol, max_iter, verbose
+    X, y, loss, penalty, alpha, kappa, multiclass, fit_intercept, class_weight, sample_weight, tol, max_iter, verbose
         As for :class:`RobustLinearClassifier` and its `fit`.
     radii : int or array-like of floats, default=30
         Factors of the sets, in any order; or how many, from where w = 0 is known to be optimal down to a thousandth of it.
@@ -101,6 +102,7 @@ def radius_path(
         penalty=penalty,
         alpha=alpha,
         kappa=kappa,
+        multiclass=multiclass,
         fit_intercept=fit_intercept,
         class_weight=class_weight,
         tol=tol,
@@ -159,7 +161,8 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         Folds fitted at the same time, in threads.
     uncertainty : UncertaintySet, default=None
         The sets at factor 1, which `certify` speaks of; None means ``Ball(1.0)``.
-    loss, ambiguity, penalty, alpha, kappa, fit_intercept, class_weight, solver, tol, max_iter, verbose, random_state
+    loss, ambiguity, penalty, alpha, kappa, multiclass, fit_intercept, class_weight, solver, tol, max_iter, verbose,
+            random_state
         As in :class:`RobustLinearClassifier`. State label flips as a share: folds have fewer rows than all.
 
     Attributes
@@ -206,6 +209,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         penalty: str | None = "l2",
         alpha: float = 1.0,
         kappa: float = 1.0,
+        multiclass: str = "ovr",
         fit_intercept: bool = True,
         class_weight: Any = None,
         solver: Any = None,
@@ -221,6 +225,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
             penalty=penalty,
             alpha=alpha,
             kappa=kappa,
+            multiclass=multiclass,
             fit_intercept=fit_intercept,
             class_weight=class_weight,
             solver=solver,
@@ -290,6 +295,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
             penalty=self.penalty,
             alpha=self.alpha,
             kappa=self.kappa,
+            multiclass=self.multiclass,
             fit_intercept=self.fit_intercept,
             class_weight=self.class_weight,
             tol=self.tol,

@@ -6,6 +6,8 @@ from holdfast.losses.expected_squared_hinge import ExpectedSquaredHinge as Expec
 from holdfast.losses.gaussian_hinge import GaussianHinge as GaussianHinge
 from holdfast.losses.hinge import Hinge as Hinge
 from holdfast.losses.huberized_hinge import HuberizedHinge as HuberizedHinge
+from holdfast.losses.joint import CrossEntropy as CrossEntropy
+from holdfast.losses.joint import MaxHinge as MaxHinge
 from holdfast.losses.log2_hinge import Log2Hinge as Log2Hinge
 from holdfast.losses.logistic import Logistic as Logistic
 from holdfast.losses.mixture import Mixture as Mixture

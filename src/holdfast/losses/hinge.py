@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from holdfast._core.joint_loss import JointLoss
 from holdfast._core.loss import Array, Loss
 from holdfast._core.problem import Epigraph
 from holdfast.losses.gaussian_hinge import GaussianHinge
 from holdfast.losses.hyperbolic_hinge import HyperbolicHinge
+from holdfast.losses.joint import MaxHinge
 from holdfast.losses.worst_case import WorstCaseLoss
 
 
@@ -35,6 +37,9 @@ class Hinge(WorstCaseLoss):
 
     def averaged(self) -> Loss:
         return GaussianHinge()
+
+    def jointly(self) -> JointLoss:
+        return MaxHinge()
 
     def dual_value(self, a: Array) -> Array:
         return np.asarray(a)

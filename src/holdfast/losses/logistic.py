@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import entr, expit
 
+from holdfast._core.joint_loss import JointLoss
 from holdfast._core.loss import Array, Loss
 from holdfast._core.problem import Epigraph
 from holdfast.losses.expected_logistic import ExpectedLogistic
+from holdfast.losses.joint import CrossEntropy
 from holdfast.losses.worst_case import WorstCaseLoss
 
 
@@ -32,6 +34,9 @@ class Logistic(WorstCaseLoss):
 
     def averaged(self) -> Loss:
         return ExpectedLogistic()
+
+    def jointly(self) -> JointLoss:
+        return CrossEntropy()
 
     def dual_value(self, a: Array) -> Array:
         return np.asarray(entr(a) + entr(1.0 - a))

@@ -1,0 +1,54 @@
+"""What a loss of several classes at once is: a convex function of what every class adds to a row's loss."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from holdfast._core.loss import Array
+from holdfast._core.parameters import Parameters
+
+
+class JointLoss(Parameters, ABC):
+    r"""A loss :math:`F(z) = \max_{a \in \Delta} a^\top z + v(a)` of a row's table z, one entry a class, 0 for its own.
+
+    For another class :math:`z_c = \text{margin} - \text{lead}_c + t_c`: the lead that the row's own class should have over
+    it, less the one it has, plus how far the row's set can push that. :math:`\Delta` is the simplex, so a are shares of the
+    classes that add up to 1, the slopes of F. Where F bends, its Hessian is :math:`\mathrm{diag}(s) - ss^\top/\sum_c s_c`.
+    All methods take and give tables of shape (n_rows, n_classes).
+
+    Attributes
+    ----------
+    margin : float
+        The lead that is asked for.
+    is_smooth : bool
+        Whether its slopes are continuous.
+    """
+
+    margin = 1.0
+    is_smooth = True
+
+    @abstractmethod
+    def evaluate(self, z: Array) -> tuple[Array, Array]:
+        """Return F, shape (n_rows,), and the shares a."""
+
+    @abstractmethod
+    def bends(self, shares: Array) -> Array:
+        """Return s where the slopes are these shares."""
+
+    @abstractmethod
+    def dual_value(self, shares: Array) -> Array:
+        """Return v(a), shape (n_rows,)."""
+
+    @abstractmethod
+    def best_constant(self, weights: Array) -> Array:
+        """Return the best intercepts where all weights are 0, given the total weight of each class."""
+
+    def eased(self, delta: float) -> JointLoss:
+        """Return a smooth loss near this one, by a multiple of `delta` at most; itself where it is smooth."""
+        return self
+
+    def dual_scale(self, shares: Array) -> Array:
+        """Return what the shares weigh the sets' supports by: themselves, every set being maximised over."""
+        return np.asarray(shares)
