@@ -44,9 +44,13 @@ def _everything(bound, w, X, rng):
             f"{name}contains": each.contains(0.99 * each.maximizer(w)),
             f"{name}drawn in": each.drawn_in(np.append(w[:4], 1e-5), 0.01, 0.1),
         }
-    half, centre = bound.facing(y).interval_form()
-    dense = (lambda matrix: matrix.toarray()) if sparse.issparse(half) else np.asarray
-    return found | {"half": np.broadcast_to(dense(half), (30, 5)), "centre": dense(centre)}
+    form = bound.facing(y).interval_form()
+    own, centre = (np.zeros((30, 5)) if part is None else _dense(part) for part in (form.own, form.centre))
+    return found | {"half": form.common + own, "centre": centre}
+
+
+def _dense(matrix):
+    return matrix.toarray() if sparse.issparse(matrix) else matrix
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense X", "sparse X"])
