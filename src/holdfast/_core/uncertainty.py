@@ -30,10 +30,13 @@ class IntervalForm(NamedTuple):
     """What each row has besides, of any sign but for the sum: an array or a CSR array (n_samples, n_features)."""
     centre: Any | None
     """Where the boxes are, such a matrix; None for around 0."""
+    fixed: Any | None = None
+    """The part of `own` that a change of the sets' size leaves as it is; None for nothing."""
 
     def plus(self, other: IntervalForm) -> IntervalForm:
         """Return the form of the sums of the boxes."""
-        return IntervalForm(self.common + other.common, _total(self.own, other.own), _total(self.centre, other.centre))
+        pairs = zip(self[1:], other[1:], strict=True)
+        return IntervalForm(self.common + other.common, *(_total(*pair) for pair in pairs))
 
 
 def _total(one: Any | None, other: Any | None) -> Any | None:
@@ -205,6 +208,10 @@ class BoundSet(ABC):
     @abstractmethod
     def scaled(self, factor: float) -> BoundSet:
         """Return the sets made larger by a factor."""
+
+    def resized(self, factor: float) -> BoundSet:
+        """Return the sets for a radius that is larger by a factor; what belongs to none is left as it is."""
+        return self.scaled(factor)
 
     def eased(self, delta: float) -> BoundSet:
         r"""Return sets with a smooth support :math:`T`, :math:`t \le T \le t + \delta`, :math:`T(0) = \delta > 0`.

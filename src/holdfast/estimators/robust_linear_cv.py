@@ -56,6 +56,7 @@ def radius_path(
     penalty: str | None = "l2",
     alpha: float = 1.0,
     kappa: float = 1.0,
+    filter_threshold: float | None = None,
     fit_intercept: bool = True,
     class_weight: Any = None,
     sample_weight: Any = None,
@@ -68,7 +69,7 @@ def radius_path(
 
     Parameters
     ----------
-    X, y, loss, penalty, alpha, kappa, fit_intercept, class_weight, sample_weight, tol, max_iter, verbose
+    X, y, loss, penalty, alpha, kappa, filter_threshold, fit_intercept, class_weight, sample_weight, tol, max_iter, verbose
         As for :class:`RobustLinearClassifier` and its `fit`.
     radii : int or array-like of floats, default=30
         Factors of the sets, in any order; or how many, from where w = 0 is known to be optimal down to a thousandth of it.
@@ -100,6 +101,7 @@ def radius_path(
         penalty=penalty,
         alpha=alpha,
         kappa=kappa,
+        filter_threshold=filter_threshold,
         fit_intercept=fit_intercept,
         class_weight=class_weight,
         tol=tol,
@@ -158,7 +160,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         Folds fitted at the same time, in threads.
     uncertainty : UncertaintySet, default=None
         The sets at factor 1, which `certify` speaks of; None means ``Ball(1.0)``.
-    loss, penalty, alpha, kappa, fit_intercept, class_weight, solver, tol, max_iter, verbose, random_state
+    loss, penalty, alpha, kappa, filter_threshold, fit_intercept, class_weight, solver, tol, max_iter, verbose, random_state
         As in :class:`RobustLinearClassifier`.
 
     Attributes
@@ -204,6 +206,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         penalty: str | None = "l2",
         alpha: float = 1.0,
         kappa: float = 1.0,
+        filter_threshold: float | None = None,
         fit_intercept: bool = True,
         class_weight: Any = None,
         solver: Any = None,
@@ -218,6 +221,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
             penalty=penalty,
             alpha=alpha,
             kappa=kappa,
+            filter_threshold=filter_threshold,
             fit_intercept=fit_intercept,
             class_weight=class_weight,
             solver=solver,
@@ -286,6 +290,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
             penalty=self.penalty,
             alpha=self.alpha,
             kappa=self.kappa,
+            filter_threshold=self.filter_threshold,
             fit_intercept=self.fit_intercept,
             class_weight=self.class_weight,
             tol=self.tol,

@@ -39,9 +39,9 @@ class _Split(NamedTuple):
 
 
 def sum_of(sets: Sequence[BoundSet]) -> BoundSet:
-    """Return the sum of sets of the same rows; boxes around 0 become one box, in which what all rows share stays apart."""
+    """Return the sum of sets of the same rows; boxes become one box, in which what all rows share stays apart."""
     parts = [summand for part in sets for summand in part.summands()]
-    boxes = [part for part in parts if part.is_box and part.is_symmetric]
+    boxes = [part for part in parts if part.is_box]
     if len(boxes) > 1:
         forms = [form for box in boxes if (form := box.interval_form()) is not None]
         total = reduce(IntervalForm.plus, forms)
@@ -242,6 +242,9 @@ class BoundSum(BoundSet):
 
     def scaled(self, factor: float) -> BoundSum:
         return self._of(lambda part: part.scaled(factor))
+
+    def resized(self, factor: float) -> BoundSum:
+        return self._of(lambda part: part.resized(factor))
 
     def eased(self, delta: float) -> BoundSum:
         return EasedSum(self, [part.eased(delta / len(self.parts)) for part in self.parts])

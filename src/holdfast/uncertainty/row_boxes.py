@@ -110,17 +110,26 @@ class RowBoxes(_RowPoints):
         -1 for boxes that are turned around, to lie around -centre; all 1 by default.
     common : ndarray of shape (n_features,), default=None
         s, 0 by default.
+    fixed : as `half`, or None
+        The part of `half` that a change of the sets' size leaves as it is.
     """
 
     is_smooth = False
     has_gauge = True
     is_aligned = True
-    is_box = True
 
-    def __init__(self, half: Any, centre: Any | None = None, faces: Array | None = None, common: Array | None = None):
-        self.half, self.centre, self.common = half, centre, common
+    def __init__(
+        self,
+        half: Any,
+        centre: Any | None = None,
+        faces: Array | None = None,
+        common: Array | None = None,
+        fixed: Any | None = None,
+    ):
+        self.half, self.centre, self.common, self.fixed = half, centre, common, fixed
         self.faces = np.ones(half.shape[0]) if faces is None else faces
         self.is_symmetric = centre is None
+        self.is_box = centre is None or centre.shape[0] == len(self.faces)
 
     @classmethod
     def of(cls, form: IntervalForm) -> RowBoxes:
@@ -128,9 +137,9 @@ class RowBoxes(_RowPoints):
         own = form.own
         assert own is not None
         if not sparse.issparse(own):
-            return cls(form.common + own, form.centre)
+            return cls(form.common + own, form.centre, fixed=form.fixed)
         common = np.broadcast_to(form.common, own.shape[1:]) if np.any(form.common) else None
-        return cls(own, form.centre, common=common)
+        return cls(own, form.centre, common=common, fixed=form.fixed)
 
     def halves(self, signs: Array) -> list[RowMatrix]:
         """Return matrices that add up to the half-widths, with their columns multiplied by `signs`."""
@@ -191,7 +200,7 @@ class RowBoxes(_RowPoints):
 
     def interval_form(self) -> IntervalForm:
         common = np.zeros(()) if self.common is None else self.common
-        form = IntervalForm(common, self.half, None)
+        form = IntervalForm(common, self.half, None, self.fixed)
         if self.half.shape[0] < len(self.faces):
             form = IntervalForm(common + self.half[0], None, None)
         if self.centre is None:
@@ -203,8 +212,9 @@ class RowBoxes(_RowPoints):
 
     def _with(self, change: Callable[[Any], Any], faces: Array) -> RowBoxes:
         """Return boxes with all matrices changed."""
-        centre, common = (None if part is None else change(part) for part in (self.centre, self.common))
-        return RowBoxes(change(self.half), centre, faces, common)
+        parts = (self.centre, self.common, self.fixed)
+        centre, common, fixed = (None if part is None else change(part) for part in parts)
+        return RowBoxes(change(self.half), centre, faces, common, fixed)
 
     def facing(self, signs: Array) -> RowBoxes:
         return self._with(lambda part: part, -signs * self.faces)
@@ -215,6 +225,13 @@ class RowBoxes(_RowPoints):
 
     def scaled(self, factor: float) -> RowBoxes:
         return self._with(lambda part: factor * part, self.faces)
+
+    def resized(self, factor: float) -> RowBoxes:
+        larger = self.scaled(factor)
+        if self.fixed is None:
+            return larger
+        half = larger.half + (1 - factor) * self.fixed
+        return RowBoxes(half, larger.centre, self.faces, larger.common, self.fixed)
 
     def eased(self, delta: float) -> BoundSet:
         return EasedRowBoxes(self, delta)
