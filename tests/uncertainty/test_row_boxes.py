@@ -72,6 +72,39 @@ def test_a_box_that_all_rows_share_is_the_same_box_for_each(boxes, rng):
         assert_allclose(shared[name], value, rtol=1e-12, atol=1e-13, err_msg=name)
 
 
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense X", "sparse X"])
+def test_deviations_of_both_signs_from_a_common_row_say_what_whole_half_widths_say(kind, boxes, rng):
+    half, centre = boxes
+    common = np.append(rng.uniform(0.1, 1, size=4), 0.3)  # the last feature is exact: all of it is taken back
+    own = sparse.csr_array(half - common)
+    assert own.max() > 0 > own.min()
+    X, w = kind(rng.normal(size=(30, 5))), rng.normal(size=5)
+    expected = _everything(RowBoxes(half, centre), w, X, np.random.default_rng(0))
+    found = _everything(RowBoxes(own, sparse.csr_array(centre), common=common), w, X, np.random.default_rng(0))
+    for name, value in expected.items():
+        assert_allclose(found[name], value, rtol=1e-12, atol=1e-13, err_msg=name)
+
+
+def test_what_is_taken_back_of_a_common_row_bears_nothing(rng):
+    common, budgets = np.array([0.1, 0.7, 0.3]), rng.uniform(size=40)
+    bound = RowBoxes(sparse.csr_array(np.tile(-common, (40, 1))), common=common)
+    assert np.all(np.isinf(bound.demand(np.array([0.0, 1e-3, 0.0]), budgets, np.ones(40))))
+    assert_allclose(bound.demand(np.zeros(3), budgets, np.ones(40)), 0.0)
+    assert np.all(bound.support(rng.normal(size=3)) == 0)
+    assert np.all(bound.exact_features(3))
+
+
+def test_a_fixed_part_is_scaled_but_not_resized(boxes, rng):
+    half, centre = boxes
+    fixed, w = sparse.csr_array(np.where(rng.uniform(size=half.shape) < 0.5, half, 0.0)), rng.normal(size=5)
+    bound = RowBoxes(half + fixed.toarray(), centre, common=np.ones(5), fixed=fixed).take(slice(0, 20))
+    plain = RowBoxes(half, centre, common=np.ones(5)).take(slice(0, 20)).support(w)
+    extra = fixed[:20] @ np.abs(w)
+    assert_allclose(bound.scaled(0.3).support(w), 0.3 * (plain + extra), rtol=1e-12)
+    assert_allclose(bound.resized(0.3).support(w), 0.3 * plain + extra, rtol=1e-12)
+    assert_allclose(bound.resized(0.3).resized(2.0).support(w), 0.6 * plain + extra, rtol=1e-12)
+
+
 def test_remainder_is_the_distance_to_the_sum_of_the_boxes(boxes, rng):
     bound, budgets, target = RowBoxes(*boxes), rng.uniform(size=30), 5 * rng.normal(size=5)
     lower, upper = (budgets @ (boxes[1] + side * boxes[0]) for side in (-1, 1))

@@ -19,6 +19,9 @@ def filtered(X: Any, form: IntervalForm, threshold: float) -> tuple[sparse.csr_a
     their centres.
     """
     X = sparse.csr_array(X)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
     entries = sparse.csr_array((np.ones(X.nnz), X.indices, X.indptr), shape=X.shape)
     reach = entries.multiply(np.broadcast_to(form.common, (1, X.shape[1])))
     if form.own is not None:
