@@ -21,11 +21,12 @@ N, D = 60, 6
 
 @pytest.fixture
 def noisy(two_classes, rng):
-    """Rows that nothing separates, half of whose entries are small, labels, and half-widths by entry."""
-    X, y = two_classes(N, D, separation=1.3)
-    X[rng.uniform(size=X.shape) < 0.5] *= 0.1
+    """Rows, labels, and half-widths by entry; half of the entries are small and tell against the labels."""
+    X, y = two_classes(N, D, separation=2.0)
+    against = -0.15 * np.abs(X) * np.outer(y, np.sign(y @ X))
+    X = np.where(rng.uniform(size=X.shape) < 0.5, against, X)
     X[rng.uniform(size=X.shape) < 0.1] = 0.0
-    return X, y, rng.uniform(0.05, 0.6, size=X.shape)
+    return X, y, rng.uniform(0.05, 0.5, size=X.shape)
 
 
 def _sets(X, S):
@@ -37,7 +38,7 @@ def _sets(X, S):
         "common": (Box(0.5, half_widths=s), {}, np.tile(s, (N, 1))),
         "relative": (Box(0.5, relative=[0.1, 5.0, 0.3, 0.1, 7.0, 0.1]), {}, np.abs(X) * [0.1, 5, 0.3, 0.1, 7, 0.1]),
         "interval": (IntervalBox(radius=0.5), ends, 0.5 * S),
-        "common interval": (IntervalBox(-s, 3 * s, radius=0.5), {}, np.tile(s, (N, 1))),
+        "common interval": (IntervalBox(-s, 2 * s, radius=0.5), {}, np.tile(s, (N, 1))),
         "sum": (Box(0.5, half_widths=s) + Box(0.2), {"X_std": S}, 0.5 * s + 0.2 * S),
         "cube": (Ball(0.2, np.inf), {}, np.ones((N, D))),
     }

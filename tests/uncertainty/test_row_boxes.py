@@ -86,10 +86,11 @@ def test_deviations_of_both_signs_from_a_common_row_say_what_whole_half_widths_s
 
 
 def test_what_is_taken_back_of_a_common_row_bears_nothing(rng):
-    common, budgets = np.array([0.1, 0.7, 0.3]), rng.uniform(size=40)
+    common = np.array([0.1, 0.7, 0.3])
     bound = RowBoxes(sparse.csr_array(np.tile(-common, (40, 1))), common=common)
-    assert np.all(np.isinf(bound.demand(np.array([0.0, 1e-3, 0.0]), budgets, np.ones(40))))
-    assert_allclose(bound.demand(np.zeros(3), budgets, np.ones(40)), 0.0)
+    for budgets in rng.uniform(size=(20, 40)):
+        assert np.all(np.isinf(bound.demand(np.array([0.0, 1e-3, 0.0]), budgets, np.ones(40))))
+        assert_allclose(bound.demand(np.full(3, 1e-17), budgets, np.ones(40), np.ones(3)), 0.0)
     assert np.all(bound.support(rng.normal(size=3)) == 0)
     assert np.all(bound.exact_features(3))
 
