@@ -123,6 +123,29 @@ def test_enlarging_what_is_filtered_costs_less_than_enlarging_everything(noisy):
     assert plain.lower_bound_ <= thin.objective_ < wide.lower_bound_
 
 
+@pytest.mark.parametrize("name", ["common", "common and sparse"])
+def test_where_nearly_all_is_filtered_half_widths_stay_as_sparse_as_rows(name, noisy, rng):
+    X, y, S = noisy
+    X = np.where(rng.uniform(size=X.shape) < 0.06, X + 3, 0.1 * S * rng.uniform(-1, 1, size=X.shape))
+    own = sparse.csr_array(np.where(rng.uniform(size=S.shape) < 0.05, S, 0.0))
+    s, threshold = 0.3 * S.mean(axis=0), 0.9
+    chosen, metadata, reach = {
+        "common": (Box(0.5, half_widths=s), {}, np.tile(s, (N, 1))),
+        "common and sparse": (Box(half_widths=s) + Box(), {"X_std": own}, s + own.toarray()),
+    }[name]
+    plain, thin = (_problem(X, y, (chosen, metadata, reach), each)[1] for each in (None, threshold))
+    is_small = np.abs(X) <= threshold * reach
+    assert sparse.issparse(thin.rows.X)
+    assert thin.bound.half.nnz <= np.count_nonzero(~is_small | (own.toarray() > 0))
+    for w in rng.normal(size=(20, D)):
+        extra = np.where(is_small, threshold * reach, 0.0) @ np.abs(w)
+        assert_allclose(thin.bound.support(w), plain.bound.support(w) + extra, rtol=1e-11)
+        assert_allclose(thin.sized(0.2).bound.support(w), 0.2 * plain.bound.support(w) + extra, rtol=1e-11)
+        before, found = (problem.value_and_gradient(np.append(w, 0.3))[0] for problem in (plain, thin))
+        assert before <= found * (1 + 1e-12)
+        assert found <= before + 2 * threshold * reach.sum(axis=0) @ np.abs(w) + 1e-9
+
+
 def test_rows_become_sparse_where_little_is_left(noisy):
     X, y, S = noisy
     for threshold, is_sparse in ((0.1, False), (9.0, True)):

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
+from holdfast._core.uncertainty import IntervalForm
 from holdfast.data import rows_of
 from holdfast.uncertainty import Box
 from holdfast.uncertainty.row_boxes import RowBoxes
@@ -98,9 +99,10 @@ def test_what_is_taken_back_of_a_common_row_bears_nothing(rng):
 def test_a_fixed_part_is_scaled_but_not_resized(boxes, rng):
     half, centre = boxes
     fixed, w = sparse.csr_array(np.where(rng.uniform(size=half.shape) < 0.5, half, 0.0)), rng.normal(size=5)
-    bound = RowBoxes(half + fixed.toarray(), centre, common=np.ones(5), fixed=fixed).take(slice(0, 20))
+    form = IntervalForm(np.full(5, 2.0), fixed, None)
+    bound = RowBoxes(half + fixed.toarray(), centre, common=np.full(5, 3.0), fixed=form).take(slice(0, 20))
     plain = RowBoxes(half, centre, common=np.ones(5)).take(slice(0, 20)).support(w)
-    extra = fixed[:20] @ np.abs(w)
+    extra = (2 + fixed[:20].toarray()) @ np.abs(w)
     assert_allclose(bound.scaled(0.3).support(w), 0.3 * (plain + extra), rtol=1e-12)
     assert_allclose(bound.resized(0.3).support(w), 0.3 * plain + extra, rtol=1e-12)
     assert_allclose(bound.resized(0.3).resized(2.0).support(w), 0.6 * plain + extra, rtol=1e-12)

@@ -30,13 +30,19 @@ class IntervalForm(NamedTuple):
     """What each row has besides, of any sign but for the sum: an array or a CSR array (n_samples, n_features)."""
     centre: Any | None
     """Where the boxes are, such a matrix; None for around 0."""
-    fixed: Any | None = None
-    """The part of `own` that a change of the sets' size leaves as it is; None for nothing."""
+    fixed: IntervalForm | None = None
+    """The part of `common` and `own` that a change of the sets' size leaves as it is; None for nothing."""
 
     def plus(self, other: IntervalForm) -> IntervalForm:
         """Return the form of the sums of the boxes."""
-        pairs = zip(self[1:], other[1:], strict=True)
-        return IntervalForm(self.common + other.common, *(_total(*pair) for pair in pairs))
+        own, centre = _total(self.own, other.own), _total(self.centre, other.centre)
+        fixed = self.fixed.plus(other.fixed) if self.fixed and other.fixed else self.fixed or other.fixed
+        return IntervalForm(self.common + other.common, own, centre, fixed)
+
+    def each(self, change: Callable[[Any], Any]) -> IntervalForm:
+        """Return the form with every part changed."""
+        own, centre = (None if part is None else change(part) for part in (self.own, self.centre))
+        return IntervalForm(change(self.common), own, centre)
 
 
 def _total(one: Any | None, other: Any | None) -> Any | None:

@@ -104,10 +104,11 @@ class RobustLinearClassifier(IncrementalClassifier):
         leaves less than a tenth of the entries; :math:`s_{ij}` is the entry's half-width at radius 1 (in an interval around
         something else the distance of its nearer end; for a sum of boxes that of the sum as it is). Needs boxes. The guarantee
         is kept: an entry that is set to 0 has the half-width :math:`r s_{ij} + |x_{ij}|` in place of :math:`r s_{ij}`, r
-        being the radius, so that its new interval contains the old one. `objective_`, `lower_bound_` and `gap_` are those of
-        this enlarged problem, whose objective is never below that of the stated one, and above it by no more than
-        :math:`2 \epsilon \sum_{ij} c_i s_{ij} |w_j|` (for losses of slope at most 1). With :math:`\epsilon \le r` the
-        rows that are trained on are admissible ones.
+        being the radius, so that its new interval contains the old one; where nine in ten entries are set to 0 and as many
+        half-widths are those of one row, :math:`(r + \epsilon) s_{ij}`, which keeps that so. `objective_`, `lower_bound_`
+        and `gap_` are those of this enlarged problem, whose objective is never below that of the stated one, and above it by
+        no more than :math:`2 \epsilon \sum_{ij} c_i s_{ij} |w_j|` (for losses of slope at most 1). With
+        :math:`\epsilon \le r` the rows that are trained on are admissible ones.
     fit_intercept : bool, default=True
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes.
@@ -369,7 +370,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         kept, gone = filtered(X, form, threshold)
         is_crowded = not sparse.issparse(X) and kept.nnz > CROWDED * X.size
         share = gone.nnz / max(1, gone.nnz + kept.nnz)
-        return kept.toarray() if is_crowded else kept, enlarged(worst, gone), share
+        return kept.toarray() if is_crowded else kept, enlarged(worst, form, threshold, gone), share
 
     def _penalty(self) -> dict[str, Any]:
         """Return the penalty as fields of a problem."""

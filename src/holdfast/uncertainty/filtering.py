@@ -11,6 +11,9 @@ from holdfast._core.uncertainty import BoundSet, IntervalForm
 from holdfast.uncertainty.minkowski import sum_of
 from holdfast.uncertainty.row_boxes import RowBoxes
 
+FEW = 0.1
+"""Share of entries up to which they are kept as a sparse matrix."""
+
 
 def filtered(X: Any, form: IntervalForm, threshold: float) -> tuple[sparse.csr_array, sparse.csr_array]:
     r"""Return X with its entries :math:`|x_{ij}| \le \epsilon s_{ij}` set to 0, and the sizes :math:`|x_{ij}|` of these.
@@ -35,6 +38,22 @@ def filtered(X: Any, form: IntervalForm, threshold: float) -> tuple[sparse.csr_a
     return kept, gone
 
 
-def enlarged(bound: BoundSet, sizes: sparse.csr_array) -> BoundSet:
-    """Return the sums of the sets and of boxes with these half-widths, which no radius multiplies."""
-    return sum_of([bound, RowBoxes(sizes, fixed=sizes)])
+def enlarged(bound: BoundSet, form: IntervalForm, threshold: float, sizes: sparse.csr_array) -> BoundSet:
+    r"""Return the sets with the half-widths of filtered entries enlarged by their `sizes`, which no radius multiplies.
+
+    Where nearly all entries are filtered and half-widths are sparse but for a common row, they are enlarged by
+    :math:`\epsilon s_{ij} \ge |x_{ij}|` instead: then only those that are left differ, and half-widths stay as sparse as rows.
+    """
+    n_samples, n_features = sizes.shape
+    share = sizes.nnz / (n_samples * n_features)
+    is_thin = form.centre is None and (form.own is None or sparse.issparse(form.own))
+    if not is_thin or share < 1 - FEW:
+        extra = IntervalForm(np.zeros(n_features), sizes if share <= FEW else sizes.toarray(), None)
+    else:
+        left = sparse.csr_array(sizes.toarray() == 0, dtype=np.float64)
+        unit = form.each(lambda part: threshold * part)
+        common = np.broadcast_to(unit.common, n_features)
+        own = -left.multiply(common[None])
+        own = own if unit.own is None else own + unit.own - left.multiply(unit.own)
+        extra = IntervalForm(common, sparse.csr_array(own), None)
+    return sum_of([bound, RowBoxes.of(extra._replace(fixed=extra))])

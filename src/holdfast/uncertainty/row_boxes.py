@@ -110,8 +110,8 @@ class RowBoxes(_RowPoints):
         -1 for boxes that are turned around, to lie around -centre; all 1 by default.
     common : ndarray of shape (n_features,), default=None
         s, 0 by default.
-    fixed : as `half`, or None
-        The part of `half` that a change of the sets' size leaves as it is.
+    fixed : IntervalForm, default=None
+        The part of `half` and `common` that a change of the sets' size leaves as it is.
     """
 
     is_smooth = False
@@ -124,7 +124,7 @@ class RowBoxes(_RowPoints):
         centre: Any | None = None,
         faces: Array | None = None,
         common: Array | None = None,
-        fixed: Any | None = None,
+        fixed: IntervalForm | None = None,
     ):
         self.half, self.centre, self.common, self.fixed = half, centre, common, fixed
         self.faces = np.ones(half.shape[0]) if faces is None else faces
@@ -212,8 +212,8 @@ class RowBoxes(_RowPoints):
 
     def _with(self, change: Callable[[Any], Any], faces: Array) -> RowBoxes:
         """Return boxes with all matrices changed."""
-        parts = (self.centre, self.common, self.fixed)
-        centre, common, fixed = (None if part is None else change(part) for part in parts)
+        centre, common = (None if part is None else change(part) for part in (self.centre, self.common))
+        fixed = None if self.fixed is None else self.fixed.each(change)
         return RowBoxes(change(self.half), centre, faces, common, fixed)
 
     def facing(self, signs: Array) -> RowBoxes:
@@ -230,8 +230,9 @@ class RowBoxes(_RowPoints):
         larger = self.scaled(factor)
         if self.fixed is None:
             return larger
-        half = larger.half + (1 - factor) * self.fixed
-        return RowBoxes(half, larger.centre, self.faces, larger.common, self.fixed)
+        rest = self.fixed.each(lambda part: (1 - factor) * part)
+        common = rest.common if larger.common is None else larger.common + rest.common
+        return RowBoxes(larger.half + rest.own, larger.centre, self.faces, common, self.fixed)
 
     def eased(self, delta: float) -> BoundSet:
         return EasedRowBoxes(self, delta)
