@@ -49,7 +49,7 @@ def _reach(bound, budgets):
     point = cp.Variable(3)
     if isinstance(bound, CommonDiamond | CommonNormBall):
         return point, [cp.pnorm(point, getattr(bound, "p", 1)) <= bound.radius * np.sum(budgets)]
-    common, own, centre = bound.interval_form()
+    common, own, centre, _ = bound.interval_form()
     half = common * np.sum(budgets) + _pooled(own, budgets)
     return point, [cp.abs(point - _pooled(centre, budgets)) <= half]
 
