@@ -49,14 +49,14 @@ def _reach(bound, budgets):
     point = cp.Variable(3)
     if isinstance(bound, CommonDiamond | CommonNormBall):
         return point, [cp.pnorm(point, getattr(bound, "p", 1)) <= bound.radius * np.sum(budgets)]
-    half, centre = bound.interval_form()
-    half, centre = _pooled(half, budgets), 0.0 if centre is None else _pooled(centre, budgets)
-    return point, [cp.abs(point - centre) <= half]
+    common, own, centre, _ = bound.interval_form()
+    half = common * np.sum(budgets) + _pooled(own, budgets)
+    return point, [cp.abs(point - _pooled(centre, budgets)) <= half]
 
 
 def _pooled(matrix, budgets):
-    """Return sum_i budgets_i * matrix_i, of one row for all or of one each."""
-    return matrix.T @ budgets if np.ndim(matrix) == 2 or sparse.issparse(matrix) else matrix * np.sum(budgets)
+    """Return sum_i budgets_i * matrix_i, 0 for no matrix."""
+    return 0.0 if matrix is None else matrix.T @ budgets
 
 
 def _best_split(bound, target, budgets):
@@ -363,10 +363,9 @@ def test_interval_form_is_the_support_of_boxes(smooth_bound, directions):
         symmetric = [0.5 * (_supports(smooth_bound, w) + _supports(smooth_bound, -w)) for w in directions]
         assert not np.allclose(symmetric, boxes, rtol=1e-6)
         return
-    half, centre = form
     for w in directions:
-        level = half @ np.abs(w) if np.ndim(half) or sparse.issparse(half) else half * np.abs(w).sum()
-        assert_allclose(level + (0.0 if centre is None else centre @ w), smooth_bound.support(w), rtol=1e-12)
+        level = np.broadcast_to(form.common, 3) @ np.abs(w) + (0.0 if form.own is None else form.own @ np.abs(w))
+        assert_allclose(level + (0.0 if form.centre is None else form.centre @ w), smooth_bound.support(w), rtol=1e-12)
 
 
 def test_set_times_a_factor_is_that_much_larger(uncertainty, rng):

@@ -57,7 +57,7 @@ CONVEX = {
     "logistic": lambda u: cp.logistic(u - 1),
     "huberised hinge": lambda u: cp.huber(cp.pos(u - 1 + BEND), 2 * BEND) / (4 * BEND),
 }
-WIDTHS = ["common", "by row", "by row, CSR"]
+WIDTHS = ["common", "by row", "by row, CSR", "regular"]
 PENALTIES = ["ridge", "cost", "limit", "tilt", "nothing else"]
 SHAPES = {"tall": (50, 6), "wide": (12, 30)}
 
@@ -83,7 +83,16 @@ def _program(
     weights = np.ones(N) if weights is None else weights
     cost, tilt = np.full(n, cost, dtype=float), tilt + np.zeros(n)
     parts = LOSSES[loss] | {"target": target}
-    return IntervalProgram(rows_of(X), y, weights, widths, cost, tilt, ridge, limit, intercept, **parts)
+    common, own = widths if isinstance(widths, tuple) else (widths, None) if widths.ndim == 1 else (np.zeros(n), widths)
+    return IntervalProgram(rows_of(X), y, weights, common, own, cost, tilt, ridge, limit, intercept, **parts)
+
+
+def _stated(kind, common, by_row):
+    """Return half-widths of one row for all, or of each row: as they are, or as deviations of both signs from another row."""
+    if kind == "regular":
+        middle = by_row.mean(axis=0)
+        return middle, sparse.csr_array(by_row - middle)
+    return {"common": common, "by row": by_row, "by row, CSR": sparse.csr_array(by_row)}[kind]
 
 
 def _solve(program, tol=0.0, **options):
@@ -95,7 +104,7 @@ def _dense(matrix):
 
 
 def _objective(program, parameters):
-    X, S = _dense(program.rows.X), _dense(program.widths)
+    X, S = _dense(program.rows.X), program.common + (0.0 if program.widths is None else _dense(program.widths))
     w, b = parameters[: X.shape[1]], parameters[-1] if program.fit_intercept else 0.0
     losses = program.value(program.target - program.signs * (X @ w + b) + S @ abs(w))
     return program.weights @ losses + program.cost @ abs(w) + program.tilt @ w + program.ridge / 2 * w @ w
@@ -103,7 +112,7 @@ def _objective(program, parameters):
 
 def _excess_and_bound(program, a):
     """Return by how much the budgets are exceeded, as a share of the sums' terms, and the dual value."""
-    X, S = _dense(program.rows.X), _dense(program.widths)
+    X, S = _dense(program.rows.X), program.common + (0.0 if program.widths is None else _dense(program.widths))
     alpha = program.weights * a
     pull = X.T @ (program.signs * alpha) - program.tilt
     budget = (S * alpha.sum() if S.ndim == 1 else S.T @ alpha) + program.cost
@@ -130,7 +139,7 @@ def _assert_proved(program, found, gap):
 
 
 def _cvxpy_optimum(program, loss):
-    X, S = _dense(program.rows.X), _dense(program.widths)
+    X, S = _dense(program.rows.X), program.common + (0.0 if program.widths is None else _dense(program.widths))
     w, b = cp.Variable(X.shape[1]), cp.Variable()
     size = cp.abs(w)
     u = program.target - cp.multiply(program.signs, X @ w + (b if program.fit_intercept else 0)) + S @ size
@@ -146,7 +155,7 @@ def _random_program(rng, loss, kind, penalty, shape, *, intercept, weighted):
     y = np.where(np.arange(N) % 3 > 0, 1.0, -1.0)
     X = rng.normal(size=(N, n)) + 0.8 * y[:, None] * rng.normal(size=n) / np.sqrt(n) + 0.3
     wide = rng.uniform(0, 0.3, size=(N, n)) * (rng.uniform(size=(N, n)) > 0.3)
-    widths = {"common": wide[0], "by row": wide, "by row, CSR": sparse.csr_array(wide)}[kind]
+    widths = _stated(kind, wide[0], wide)
     options = {
         "ridge": {"ridge": 0.7},
         "cost": {"cost": 1.5},
@@ -160,7 +169,7 @@ def _random_program(rng, loss, kind, penalty, shape, *, intercept, weighted):
     return _program(stored, y, loss, widths=widths, weights=weights, intercept=intercept, target=target, **options)
 
 
-CASES = list(itertools.product(LOSSES, WIDTHS, PENALTIES, SHAPES))
+CASES = [case for kinds in (WIDTHS[:3], WIDTHS[3:]) for case in itertools.product(LOSSES, kinds, PENALTIES, SHAPES)]
 
 
 @pytest.mark.parametrize(("loss", "kind", "penalty", "shape"), CASES, ids=map(" - ".join, CASES))
@@ -192,7 +201,7 @@ def test_equal_rows_of_widths_are_common_widths_however_the_step_is_solved(kind,
     N, n = SHAPES[shape]
     X, y, s = rng.normal(size=(N, n)), np.where(np.arange(N) % 2, 1.0, -1.0), rng.uniform(0.1, 0.4, n)
     by_row = np.tile(s, (N, 1))
-    widths = {"common": s, "by row": by_row, "by row, CSR": sparse.csr_array(by_row)}[kind]
+    widths = _stated(kind, s, by_row)
     found = _solve(_program(X, y, widths=widths, cost=0.2))
     as_rows_of_themselves = _solve(_program(np.vstack([X] * 9), np.tile(y, 9), widths=s, cost=1.8))
     assert found.objective == pytest.approx(as_rows_of_themselves.objective / 9, rel=1e-9)

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
+from holdfast._core.uncertainty import IntervalForm
 from holdfast.data import rows_of
 from holdfast.uncertainty import Box
 from holdfast.uncertainty.row_boxes import RowBoxes
@@ -44,9 +45,13 @@ def _everything(bound, w, X, rng):
             f"{name}contains": each.contains(0.99 * each.maximizer(w)),
             f"{name}drawn in": each.drawn_in(np.append(w[:4], 1e-5), 0.01, 0.1),
         }
-    half, centre = bound.facing(y).interval_form()
-    dense = (lambda matrix: matrix.toarray()) if sparse.issparse(half) else np.asarray
-    return found | {"half": np.broadcast_to(dense(half), (30, 5)), "centre": dense(centre)}
+    form = bound.facing(y).interval_form()
+    own, centre = (np.zeros((30, 5)) if part is None else _dense(part) for part in (form.own, form.centre))
+    return found | {"half": form.common + own, "centre": centre}
+
+
+def _dense(matrix):
+    return matrix.toarray() if sparse.issparse(matrix) else matrix
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense X", "sparse X"])
@@ -66,6 +71,41 @@ def test_a_box_that_all_rows_share_is_the_same_box_for_each(boxes, rng):
     shared = _everything(RowBoxes(half, centre, np.ones(30)), w, X, np.random.default_rng(0))
     for name, value in own.items():
         assert_allclose(shared[name], value, rtol=1e-12, atol=1e-13, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense X", "sparse X"])
+def test_deviations_of_both_signs_from_a_common_row_say_what_whole_half_widths_say(kind, boxes, rng):
+    half, centre = boxes
+    common = np.append(rng.uniform(0.1, 1, size=4), 0.3)  # the last feature is exact: all of it is taken back
+    own = sparse.csr_array(half - common)
+    assert own.max() > 0 > own.min()
+    X, w = kind(rng.normal(size=(30, 5))), rng.normal(size=5)
+    expected = _everything(RowBoxes(half, centre), w, X, np.random.default_rng(0))
+    found = _everything(RowBoxes(own, sparse.csr_array(centre), common=common), w, X, np.random.default_rng(0))
+    for name, value in expected.items():
+        assert_allclose(found[name], value, rtol=1e-12, atol=1e-13, err_msg=name)
+
+
+def test_what_is_taken_back_of_a_common_row_bears_nothing(rng):
+    common = np.array([0.1, 0.7, 0.3])
+    bound = RowBoxes(sparse.csr_array(np.tile(-common, (40, 1))), common=common)
+    for budgets in rng.uniform(size=(20, 40)):
+        assert np.all(np.isinf(bound.demand(np.array([0.0, 1e-3, 0.0]), budgets, np.ones(40))))
+        assert_allclose(bound.demand(np.full(3, 1e-17), budgets, np.ones(40), np.ones(3)), 0.0)
+    assert np.all(bound.support(rng.normal(size=3)) == 0)
+    assert np.all(bound.exact_features(3))
+
+
+def test_a_fixed_part_is_scaled_but_not_resized(boxes, rng):
+    half, centre = boxes
+    fixed, w = sparse.csr_array(np.where(rng.uniform(size=half.shape) < 0.5, half, 0.0)), rng.normal(size=5)
+    form = IntervalForm(np.full(5, 2.0), fixed, None)
+    bound = RowBoxes(half + fixed.toarray(), centre, common=np.full(5, 3.0), fixed=form).take(slice(0, 20))
+    plain = RowBoxes(half, centre, common=np.ones(5)).take(slice(0, 20)).support(w)
+    extra = (2 + fixed[:20].toarray()) @ np.abs(w)
+    assert_allclose(bound.scaled(0.3).support(w), 0.3 * (plain + extra), rtol=1e-12)
+    assert_allclose(bound.resized(0.3).support(w), 0.3 * plain + extra, rtol=1e-12)
+    assert_allclose(bound.resized(0.3).resized(2.0).support(w), 0.6 * plain + extra, rtol=1e-12)
 
 
 def test_remainder_is_the_distance_to_the_sum_of_the_boxes(boxes, rng):

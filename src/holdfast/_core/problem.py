@@ -299,8 +299,10 @@ class IntervalProgram:
         y, each -1 or 1.
     weights : ndarray of shape (n_samples,)
         c >= 0; rows of weight 0 do not count.
-    widths : ndarray of shape (n_features,), or ndarray or csr_array of shape (n_samples, n_features)
-        s >= 0, common to all rows or one for each entry.
+    common : ndarray of shape (n_features,)
+        The part of s that all rows share.
+    widths : ndarray or csr_array of shape (n_samples, n_features), or None
+        The rest of s, of any sign; s itself is >= 0.
     cost : ndarray of shape (n_features,)
         Price of \|w\|, >= 0.
     tilt : ndarray of shape (n_features,)
@@ -320,7 +322,8 @@ class IntervalProgram:
     rows: Rows
     signs: Array
     weights: Array
-    widths: Any
+    common: Array
+    widths: Any | None
     cost: Array
     tilt: Array
     ridge: float

@@ -151,11 +151,15 @@ class Rows(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot be visited row by row.")
 
     def offset(self) -> Array | None:
-        """Return a point near the middle of the rows if they lie so far from 0 that it costs accuracy, else None."""
+        """Return a point that rows are better counted from, else None.
+
+        Near their middle, if they lie so far from 0 that it costs accuracy; or one row from which most entries of all rows do
+        not deviate.
+        """
         return None
 
     def shifted(self, offset: Array) -> Rows:
-        """Return the rows less `offset`, which is subtracted block by block and never from all of them at once."""
+        """Return the rows less `offset`: without a copy, unless what is left is sparse."""
         raise NotImplementedError(f"{type(self).__name__} cannot be shifted.")
 
     @cached_property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,34 @@ BLOCK = 1024
 """Rows whose maximizers are formed at a time."""
 
 
+class IntervalForm(NamedTuple):
+    r"""The supports of boxes, :math:`t_i(w) = (common + own_i)^\top |w| + centre_i^\top w`."""
+
+    common: Array
+    """What all rows have, one number or one a feature."""
+    own: Any | None
+    """What each row has besides, of any sign but for the sum: an array or a CSR array (n_samples, n_features)."""
+    centre: Any | None
+    """Where the boxes are, such a matrix; None for around 0."""
+    fixed: IntervalForm | None = None
+    """The part of `common` and `own` that a change of the sets' size leaves as it is; None for nothing."""
+
+    def plus(self, other: IntervalForm) -> IntervalForm:
+        """Return the form of the sums of the boxes."""
+        own, centre = _total(self.own, other.own), _total(self.centre, other.centre)
+        fixed = self.fixed.plus(other.fixed) if self.fixed and other.fixed else self.fixed or other.fixed
+        return IntervalForm(self.common + other.common, own, centre, fixed)
+
+    def each(self, change: Callable[[Any], Any]) -> IntervalForm:
+        """Return the form with every part changed."""
+        own, centre = (None if part is None else change(part) for part in (self.own, self.centre))
+        return IntervalForm(change(self.common), own, centre)
+
+
+def _total(one: Any | None, other: Any | None) -> Any | None:
+    return other if one is None else one if other is None else one + other
+
+
 class UncertaintySet(Parameters, ABC):
     """What may be wrong with a row, stated in the units of the features and not yet tied to data."""
 
@@ -35,6 +63,11 @@ class UncertaintySet(Parameters, ABC):
         if not isinstance(other, UncertaintySet):
             return NotImplemented
         return UncertaintySet.sum_of(self, other)
+
+    @property
+    def open_metadata(self) -> tuple[str, ...]:
+        """Those of `metadata` that the constructor has not settled already."""
+        return self.metadata
 
     def as_stated(self, metadata: Mapping[str, Any]) -> UncertaintySet:
         """Return the set for rows whose `metadata` is taken as it is, without the number that multiplies it at training."""
@@ -70,7 +103,8 @@ class BoundSet(ABC):
     for all. `is_isotropic`: the support depends on the l2 norm of w alone. `is_symmetric`: t(-w) = t(w). `is_smooth`:
     it has a gradient wherever it is not 0. `is_full`: it is 0 at w = 0 only, as far as is known. `has_gauge`:
     `demand` splits a target in the way that needs the least. `is_aligned`: it needs no more for a target whose entries are
-    drawn in towards 0. `has_origin`: 0 is in the set, so that with a point all smaller multiples of it are.
+    drawn in towards 0. `has_origin`: 0 is in the set, so that with a point all smaller multiples of it are. `is_box`: it is
+    kept in its `interval_form`, and its `remainder` is the least of every feature.
     """
 
     is_common = False
@@ -82,6 +116,7 @@ class BoundSet(ABC):
     has_gauge = False
     is_aligned = False
     has_origin = True
+    is_box = False
 
     @abstractmethod
     def support(self, w: Array) -> Array:
@@ -194,12 +229,8 @@ class BoundSet(ABC):
             raise NotImplementedError(f"{type(self).__name__} is not symmetric, and does not say around what it is.")
         return X, self
 
-    def interval_form(self) -> tuple[Any, Any | None] | None:
-        """Return (half, centre) with t_i(w) = half_i'|w| + centre_i'w, where the sets are boxes; None where they are not.
-
-        `half` is one number, (n_features,), or a matrix (n_samples, n_features), an array or CSR; `centre` such a matrix,
-        or None for boxes around 0.
-        """
+    def interval_form(self) -> IntervalForm | None:
+        """Return the supports as those of boxes; None where the sets are none."""
         return None
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
@@ -213,6 +244,10 @@ class BoundSet(ABC):
     @abstractmethod
     def scaled(self, factor: float) -> BoundSet:
         """Return the sets made larger by a factor."""
+
+    def resized(self, factor: float) -> BoundSet:
+        """Return the sets for a radius that is larger by a factor; what belongs to none is left as it is."""
+        return self.scaled(factor)
 
     def eased(self, delta: float) -> BoundSet:
         r"""Return sets with a smooth support :math:`T`, :math:`t \le T \le t + \delta`, :math:`T(0) = \delta > 0`.
@@ -238,25 +273,32 @@ class BoundSet(ABC):
         return None
 
     def support_program(self, n_features: int) -> SupportProgram | None:
-        """Return how a conic solver sees the supports, or None where no cone is known. Boxes: centre'w + half'z, z >= |w|."""
+        """Return how a conic solver sees the supports, or None where no cone is known.
+
+        Boxes: centre_i'w + own_i'z + u with z >= \\|w\\| and, for what all rows have, one u >= common'z.
+        """
         form = self.interval_form()
         if form is None:
             return None
-        half, centre = form
-        half = half if half.ndim == 2 else np.broadcast_to(half, (1, n_features))
-        centre = sparse.csr_array(half.shape) if centre is None else sparse.csr_array(centre)
-        half = sparse.csr_array(half)[np.zeros(centre.shape[0], dtype=int) if half.shape[0] == 1 else slice(None)]
+        n, is_shared = n_features, bool(np.any(form.common))
+        n_sets = next((part.shape[0] for part in (form.own, form.centre) if part is not None), 1)
+        centre, own = (sparse.csr_array((n_sets, n) if part is None else part) for part in (form.centre, form.own))
+        common = np.broadcast_to(form.common, (1, n))
 
         def points(budgets: Array, multipliers: Array) -> Array:
-            up, down = multipliers.reshape(2, n_features)
+            up, down = multipliers[: 2 * n].reshape(2, n)
             total = up + down
-            sides = np.clip(np.divide(up - down, total, out=np.zeros(n_features), where=total > 0), -1.0, 1.0)
-            return np.asarray(centre.toarray() + half.toarray() * sides)
+            sides = np.clip(np.divide(up - down, total, out=np.zeros(n), where=total > 0), -1.0, 1.0)
+            return np.asarray(centre.toarray() + (common + own.toarray()) * sides)
 
-        one = sparse.eye_array(n_features)
-        above = sparse.csr_array(sparse.block_array([[-one, one], [one, one]]))
-        T = sparse.csr_array(sparse.hstack([centre, half]))
-        return SupportProgram(T, [("nonnegative", [2 * n_features], above)], points)
+        T, above = sparse.hstack([centre, own]), above_absolute(n)
+        if is_shared:
+            T = sparse.hstack([T, np.ones((n_sets, 1))])
+            beyond = sparse.hstack([sparse.csr_array((1, n)), -common, np.ones((1, 1))])
+            above = sparse.vstack([sparse.hstack([above, sparse.csr_array((2 * n, 1))]), beyond])
+        return SupportProgram(
+            sparse.csr_array(T), [("nonnegative", [2 * n + int(is_shared)], sparse.csr_array(above))], points
+        )
 
     def borne(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
         r"""Return :math:`\sum_i` budgets_i q_i for those `points` q_i that are in `size` times their sets, shape (n_features,).
@@ -274,6 +316,12 @@ class BoundSet(ABC):
     @abstractmethod
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         """Return random points of every row's set, shape (n_draws, n_samples or 1, n_features)."""
+
+
+def above_absolute(n_features: int) -> sparse.csr_array:
+    """Return G with G (w, z) >= 0 where z >= |w|."""
+    one = sparse.eye_array(n_features)
+    return sparse.csr_array(sparse.block_array([[-one, one], [one, one]]))
 
 
 class CommonSet(BoundSet):

@@ -10,8 +10,8 @@ from scipy import sparse
 from holdfast._core.loss import Array
 from holdfast._core.problem import ConeProgram, LinearProgram
 from holdfast._core.solution import DualGuess
+from holdfast._core.uncertainty import above_absolute
 from holdfast.uncertainty.clouds import ratio
-from holdfast.uncertainty.polytopes import CommonBox
 
 if TYPE_CHECKING:
     from holdfast.counterpart.margin_scale import MarginScaleProblem
@@ -81,9 +81,7 @@ def cone_program(problem: MarginScaleProblem, kind: type[ConeProgram] = ConeProg
         offsets.append(np.zeros(G.shape[0]))
         cones += [(name, count) for count in sizes]
     if penalty is not None:
-        above = CommonBox(np.ones(())).support_program(d)
-        assert above is not None
-        slabs += [placed(G, first_size) for _, _, G in above.cones]
+        slabs.append(placed(above_absolute(d), first_size))
         offsets.append(np.zeros(2 * d))
         cones.append(("nonnegative", 2 * d))
         cost[first_size:first_extra] = penalty.absolute
@@ -99,10 +97,14 @@ def cone_program(problem: MarginScaleProblem, kind: type[ConeProgram] = ConeProg
     def dual_guess(parameters: Array, multipliers: Array) -> DualGuess:
         of_losses, of_supports, _ = np.split(multipliers, stops)
         w, _ = problem.split(parameters)
+        slopes = shape.cost[0] - ratio(in_u @ of_losses, problem.weights)
+        guess = DualGuess(slopes, w, problem.bound.support(w))
+        if problem.bound.is_box:
+            # the certificate finds the best points by itself, and without a matrix of them
+            return guess
         used = problem.weights * shape.cost[1] - in_t @ of_losses
         points = supports.points(np.sum(used, keepdims=True) if supports.T.shape[0] == 1 else used, of_supports)
-        slopes = shape.cost[0] - ratio(in_u @ of_losses, problem.weights)
-        return DualGuess(slopes, w, problem.bound.support(w), points=points)
+        return guess._replace(points=points)
 
     return kind(
         P=sparse.csc_matrix(sparse.diags_array(ridge)),

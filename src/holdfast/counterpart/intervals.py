@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import sparse
 
 from holdfast._core.problem import IntervalProgram
 from holdfast.data import rows_of
+from holdfast.uncertainty.clouds import rescaled
 
 if TYPE_CHECKING:
     from holdfast.counterpart.margin_scale import MarginScaleProblem
@@ -25,21 +27,22 @@ def interval_program(problem: MarginScaleProblem) -> IntervalProgram:
     form = problem.bound.interval_form()
     assert form is not None
     loss, c, n = problem.loss, problem.weights, problem.rows.n_features
-    half, centre = form
-    half = np.broadcast_to(half, n) if half.ndim == 0 else half
+    common, own, centre = np.broadcast_to(form.common, n), form.own, form.centre
     outside = float(loss.dual_scale(np.zeros(1))[0])
     inside, rows, tilt = 1 - outside, problem.rows, np.zeros(n)
-    total = float(c.sum()) * half if half.ndim == 1 else np.asarray(half.T @ c)
+    total = float(c.sum()) * common + (0.0 if own is None else np.asarray(own.T @ c))
     if centre is not None:
         tilt = outside * np.asarray(centre.T @ c)
-        X = np.concatenate([block for _, block in problem.rows.dense_blocks()])
-        rows = rows_of(X - problem.signs[:, None] * (inside * centre))
+        offsets = rescaled(centre, inside * problem.signs)
+        blocks = [block.astype(np.float64) - offsets[part] for part, block in problem.rows.blocks()]
+        rows = rows_of(sparse.vstack(blocks) if sparse.issparse(blocks[0]) else np.concatenate(blocks))
     penalty = problem.penalty
     return IntervalProgram(
         rows,
         problem.signs,
         c,
-        inside * half,
+        inside * common,
+        None if own is None else inside * own,
         outside * total + (0.0 if penalty is None else penalty.absolute),
         tilt,
         problem.alpha,

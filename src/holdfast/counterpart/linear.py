@@ -45,8 +45,8 @@ class LinearProblem(Problem):
         return cast(Self, replace(cast(Any, self), **changes))
 
     def sized(self, factor: float) -> Self:
-        """Return the problem with sets made larger by a factor."""
-        return self.having(bound=self.bound.scaled(factor))
+        """Return the problem with sets of a radius that is larger by a factor."""
+        return self.having(bound=self.bound.resized(factor))
 
     @property
     def is_isotropic(self) -> bool:

@@ -159,12 +159,13 @@ def _pooled(moments: Moments, part: BoundSet, pooling: str) -> Spread:
     """Return one function that no row's support exceeds in quadratic mean."""
     form, shares, size = part.interval_form(), moments.shares, np.sqrt(moments.total)
     if form is not None:
-        half, centre = form
-        reach = half if centre is None else half + abs(centre)
-        if reach.ndim < 2:
-            widths = reach * (size if pooling == "sum" else 1.0)
-        else:
-            widths = size * (reach.T @ shares) if pooling == "sum" else np.sqrt((reach * reach).T @ shares)
+        own = [part for part in (form.own, None if form.centre is None else abs(form.centre)) if part is not None]
+        means, squares = form.common + np.zeros(moments.rows.n_features), np.square(form.common)
+        if own:
+            reach = sum(own[1:], own[0])
+            drift = reach.T @ shares
+            means, squares = means + drift, squares + 2 * form.common * drift + (reach * reach).T @ shares
+        widths = size * means if pooling == "sum" else np.sqrt(np.maximum(squares, 0.0)) + 0.0 * means
         return SumOfSupports(CommonBox(widths), np.ones(1))
     if pooling == "sum":
         one = np.ones(len(shares))

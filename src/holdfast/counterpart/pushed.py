@@ -66,7 +66,7 @@ class PushedProblem(MarginScaleProblem):
         return H
 
     def sized(self, factor: float) -> PushedProblem:
-        return replace(self, bound=self.bound.scaled(factor), push=self.pushing.scaled(factor))
+        return replace(self, bound=self.bound.resized(factor), push=self.pushing.resized(factor))
 
     def eased(self, delta: float) -> PushedProblem:
         if not delta > 0:

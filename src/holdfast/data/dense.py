@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from holdfast._core import compiled
+from holdfast._core.regular import Regular, regular
 from holdfast._core.rows import Array, Elementwise, MarginPass, RowArrays, Span
 from holdfast.data.block_rows import BlockRows
+from holdfast.data.sparse import CROWDED, SparseRows
 
 BLOCK_BYTES = 1 << 20
 """A block fills the second-level cache of one core, so that its second use does not reach memory."""
@@ -41,12 +43,25 @@ class DenseRows(BlockRows):
             rows = slice(start, min(start + size, self.n_samples))
             yield rows, self.X[rows] if self.shift is None else self.X[rows] - self.shift
 
+    @cached_property
+    def regular(self) -> Regular | None:
+        """The rows as one row for all plus deviations so sparse that passes over them cost less; None where they are not.
+
+        Of wide rows `span` makes more.
+        """
+        is_tall = self.n_samples >= self.n_features
+        return regular(self.X, CROWDED) if is_tall and self.shift is None else None
+
     def offset(self) -> Array | None:
+        if self.regular is not None:
+            return self.regular.row
         some = self.X[:: max(1, self.n_samples // 256)].astype(np.float64)
         middle = some.mean(axis=0)
         return middle if np.any(np.abs(middle) > FAR * np.maximum(some.std(axis=0), np.finfo(float).tiny)) else None
 
-    def shifted(self, offset: Array) -> DenseRows:
+    def shifted(self, offset: Array) -> BlockRows:
+        if self.regular is not None and np.array_equal(offset, self.regular.row):
+            return SparseRows(self.regular.rest)
         return DenseRows(self.X, offset)
 
     def dense_blocks(self) -> Iterator[tuple[slice, Array]]:

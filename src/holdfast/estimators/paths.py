@@ -158,7 +158,7 @@ class PathSearch(LinearClassifier):
 
     def _adopt(self, plain: Any) -> None:
         """Take over what the plain classifier learned of its input."""
-        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+        for name in ("classes_", "n_features_in_", "feature_names_in_", "filtered_"):
             self.__dict__.pop(name, None)
             if hasattr(plain, name):
                 setattr(self, name, getattr(plain, name))

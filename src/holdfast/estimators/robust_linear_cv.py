@@ -58,6 +58,7 @@ def radius_path(
     alpha: float = 1.0,
     kappa: float = 1.0,
     multiclass: str = "ovr",
+    filter_threshold: float | None = None,
     fit_intercept: bool = True,
     class_weight: Any = None,
     sample_weight: Any = None,
@@ -70,7 +71,8 @@ def radius_path(
 
     Parameters
     ----------
-    X, y, loss, penalty, alpha, kappa, multiclass, fit_intercept, class_weight, sample_weight, tol, max_iter, verbose
+    X, y, loss, penalty, alpha, kappa, multiclass, filter_threshold, fit_intercept, class_weight, sample_weight, tol, max_iter,
+            verbose
         As for :class:`RobustLinearClassifier` and its `fit`.
     radii : int or array-like of floats, default=30
         Factors of the sets, in any order; or how many, from where w = 0 is known to be optimal down to a thousandth of it.
@@ -103,6 +105,7 @@ def radius_path(
         alpha=alpha,
         kappa=kappa,
         multiclass=multiclass,
+        filter_threshold=filter_threshold,
         fit_intercept=fit_intercept,
         class_weight=class_weight,
         tol=tol,
@@ -161,8 +164,8 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         Folds fitted at the same time, in threads.
     uncertainty : UncertaintySet, default=None
         The sets at factor 1, which `certify` speaks of; None means ``Ball(1.0)``.
-    loss, ambiguity, penalty, alpha, kappa, multiclass, fit_intercept, class_weight, solver, tol, max_iter, verbose,
-            random_state
+    loss, ambiguity, penalty, alpha, kappa, multiclass, filter_threshold, fit_intercept, class_weight, solver, tol, max_iter,
+            verbose, random_state
         As in :class:`RobustLinearClassifier`. State label flips as a share: folds have fewer rows than all.
 
     Attributes
@@ -210,6 +213,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         alpha: float = 1.0,
         kappa: float = 1.0,
         multiclass: str = "ovr",
+        filter_threshold: float | None = None,
         fit_intercept: bool = True,
         class_weight: Any = None,
         solver: Any = None,
@@ -226,6 +230,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
             alpha=alpha,
             kappa=kappa,
             multiclass=multiclass,
+            filter_threshold=filter_threshold,
             fit_intercept=fit_intercept,
             class_weight=class_weight,
             solver=solver,
@@ -296,6 +301,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
             alpha=self.alpha,
             kappa=self.kappa,
             multiclass=self.multiclass,
+            filter_threshold=self.filter_threshold,
             fit_intercept=self.fit_intercept,
             class_weight=self.class_weight,
             tol=self.tol,

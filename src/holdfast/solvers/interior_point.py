@@ -173,6 +173,46 @@ class _RowWidths(_Widths):
         return cross / scales, _dense(left @ self.S) / scales
 
 
+@dataclass
+class _RegularWidths(_Widths):
+    """Half-widths that are the same for all rows but for deviations of any sign."""
+
+    common: _CommonWidths
+    own: _RowWidths
+
+    def dot(self, v: Array) -> Array:
+        return self.common.dot(v) + self.own.dot(v)
+
+    def transpose_dot(self, r: Array) -> Array:
+        return self.common.transpose_dot(r) + self.own.transpose_dot(r)
+
+    def system(self, scaled: _Scaled, curves: _Curves) -> _System:
+        n_samples, n_features = self.own.S.shape
+        return _PairSystem(scaled, curves, self) if 2 * n_features + 1 <= n_samples else _RowSystem(scaled, curves)
+
+    def add_outer(self, K: Array, scaled: _Scaled, curves: _Curves) -> None:
+        self.common.add_outer(K, scaled, curves)
+        self.own.add_outer(K, scaled, curves)
+        cross = self.own.dot(curves.inverse_vv * self.common.s)
+        K += cross[:, None] + cross
+
+    def grams(self, scaled: _Scaled, weights: Array) -> tuple[Array, Array]:
+        cross, spread = self.own.grams(scaled, weights)
+        s, pull = self.common.s, self.own.transpose_dot(weights)
+        cross += np.outer(scaled.transpose_dot(weights * scaled.signs), s)
+        spread += np.outer(s, pull + weights.sum() * s) + np.outer(pull, s)
+        return cross, spread
+
+
+def _widths(common: Array, own: Any | None, scale: Array, n_samples: int) -> _Widths:
+    """Return the half-widths of a program, features in units of `scale`."""
+    if own is None:
+        return _CommonWidths(common / scale, n_samples)
+    if not np.any(common):
+        return _RowWidths(own, scale)
+    return _RegularWidths(_CommonWidths(common / scale, n_samples), _RowWidths(own, scale))
+
+
 def _dense(matrix: Any) -> Array:
     return matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
 
@@ -202,16 +242,15 @@ class _Scaled:
     @classmethod
     def of(cls, program: IntervalProgram) -> _Scaled:
         kept: Any = np.flatnonzero(program.weights > 0)
-        S: Any = program.widths
+        common, own = program.common, program.widths
         rows, signs, weights = program.rows, program.signs, program.weights
         if len(kept) < len(weights):
             rows, signs, weights = rows.take(kept), signs[kept], weights[kept]
-            S = S if S.ndim == 1 else S[kept]
+            own = None if own is None else own[kept]
         else:
             kept = slice(None)
         unit = float(weights.mean())
-        is_common = S.ndim == 1
-        spread = S if is_common else np.asarray(S.mean(axis=0)).ravel()
+        spread = common if own is None else common + np.asarray(own.mean(axis=0)).ravel()
         scale = np.maximum(np.sqrt(rows.column_squares), spread)
         scale = np.where(scale > 0, scale, 1.0)
         return cls(
@@ -222,7 +261,7 @@ class _Scaled:
             weights / unit,
             unit,
             scale,
-            _CommonWidths(S / scale, len(weights)) if is_common else _RowWidths(S, scale),
+            _widths(common, own, scale, len(weights)),
             program.cost / (unit * scale),
             program.tilt / (unit * scale),
             program.ridge / (unit * scale**2),
@@ -718,7 +757,7 @@ class _CommonSystem(_FeatureSystem):
 class _PairSystem(_FeatureSystem):
     """For widths of every entry: unknowns p, q and b."""
 
-    def __init__(self, scaled: _Scaled, curves: _Curves, widths: _RowWidths):
+    def __init__(self, scaled: _Scaled, curves: _Curves, widths: _RowWidths | _RegularWidths):
         super().__init__(scaled, curves)
         n, D, y, bias = len(scaled.scale), self.by_row, scaled.signs, scaled.bias
         own = scaled.rows.gram(D) / scaled.scale / scaled.scale[:, None]

@@ -8,12 +8,16 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.regular import regular
 from holdfast._core.uncertainty import BoundSet
 from holdfast.uncertainty.checks import at_most_one, nonnegative, per_entry, per_feature, stated
 from holdfast.uncertainty.clouds import rescaled
 from holdfast.uncertainty.polytopes import CommonBox
 from holdfast.uncertainty.row_boxes import RowBoxes
 from holdfast.uncertainty.sized import SizedSet
+
+MOST_DEVIATIONS = 0.1
+"""Share of half-widths that differ from one row for all up to which that row is kept apart."""
 
 
 class Box(SizedSet):
@@ -34,7 +38,9 @@ class Box(SizedSet):
     Notes
     -----
     Half-widths that differ by row go to ``fit`` as ``X_std``, an array or a sparse matrix of shape (n_samples,
-    n_features). At most one of the three is given; without any, s = 1.
+    n_features). At most one of the three is given; without any, s = 1. Where nine in ten entries of a large array are those
+    of one row for all, only the others are kept; for a sparse X and half-widths that are nowhere 0 state that row yourself,
+    ``Box(half_widths=s) + Box()``, and pass what comes on top of it as a sparse ``X_std``.
 
     Examples
     --------
@@ -52,6 +58,11 @@ class Box(SizedSet):
         self.half_widths = half_widths
         self.relative = relative
 
+    @property
+    def open_metadata(self) -> tuple[str, ...]:
+        is_settled = self.half_widths is not None or self.relative is not None
+        return () if is_settled else self.metadata
+
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         n_features, size, own = X.shape[1], self._radius(), stated(self, metadata)
         common = {name: getattr(self, name) for name in ("half_widths", "relative")}
@@ -61,7 +72,7 @@ class Box(SizedSet):
             widths = nonnegative(
                 per_entry(own["X_std"], X.shape, "X_std", "Box(half_widths=...)"), "X_std=...", "X_std"
             )
-            return RowBoxes(size * widths)
+            return _boxes(size * widths)
         if not common:
             return CommonBox(np.full(n_features, size))
         [(name, value)] = common.items()
@@ -78,6 +89,12 @@ class Box(SizedSet):
             (cls(0.2), {"X_std": widths.toarray() + 0.1}),
             (cls(0.2), {"X_std": widths}),
         ]
+
+
+def _boxes(widths: Any) -> RowBoxes:
+    """Return the boxes of half-widths, of which most entries of an array may be those of one row."""
+    found = None if sparse.issparse(widths) else regular(widths, MOST_DEVIATIONS)
+    return RowBoxes(widths) if found is None else RowBoxes(found.rest, common=found.row)
 
 
 def _shares(X: Any, columns: Any) -> Any:

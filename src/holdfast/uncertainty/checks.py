@@ -20,7 +20,9 @@ def stated(uncertainty: UncertaintySet, metadata: Mapping[str, Any]) -> dict[str
     own = {name: value for name, value in metadata.items() if value is not None}
     for name in own:
         if name not in uncertainty.metadata:
-            raise ValueError(f"{uncertainty!r}: does not take {name}. It takes {', '.join(uncertainty.metadata)}.")
+            raise ValueError(
+                f"{uncertainty!r}: does not take {name}. It takes {', '.join(uncertainty.metadata) or 'none'}."
+            )
     return own
 
 

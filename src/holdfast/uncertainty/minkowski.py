@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -12,8 +13,10 @@ from scipy import sparse
 
 from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import ROUNDING
-from holdfast._core.uncertainty import Array, BoundSet
+from holdfast._core.uncertainty import Array, BoundSet, IntervalForm
 from holdfast.uncertainty.clouds import norm, ratio, solve_scaled
+from holdfast.uncertainty.polytopes import CommonBox
+from holdfast.uncertainty.row_boxes import RowBoxes
 
 EASINGS = 10.0 ** -np.arange(1.0, 13.0)
 """Shares of the support by which it is eased, one after the other, on the way to a split of a target."""
@@ -33,6 +36,18 @@ class _Split(NamedTuple):
     shares: list[Array]
     least: float
     """A multiple of the budgets that is needed at least, whatever the split."""
+
+
+def sum_of(sets: Sequence[BoundSet]) -> BoundSet:
+    """Return the sum of sets of the same rows; boxes become one box, in which what all rows share stays apart."""
+    parts = [summand for part in sets for summand in part.summands()]
+    boxes = [part for part in parts if part.is_box]
+    if len(boxes) > 1:
+        forms = [form for box in boxes if (form := box.interval_form()) is not None]
+        total = reduce(IntervalForm.plus, forms)
+        one = CommonBox(total.common) if total.own is None else RowBoxes.of(total)
+        parts = [*(part for part in parts if part not in boxes), one]
+    return BoundSum(parts) if len(parts) > 1 else parts[0]
 
 
 class BoundSum(BoundSet):
@@ -180,16 +195,10 @@ class BoundSum(BoundSet):
     def absolute_reach(self, n_features: int) -> Array:
         return np.asarray(sum(part.absolute_reach(n_features) for part in self.parts))
 
-    def interval_form(self) -> tuple[Any, Any | None] | None:
+    def interval_form(self) -> IntervalForm | None:
         forms = [part.interval_form() for part in self.parts]
-        halves, centres = (
-            [form[0] for form in forms if form is not None],
-            [form[1] for form in forms if form is not None],
-        )
-        if len(halves) < len(forms):
-            return None
-        stated = [centre for centre in centres if centre is not None]
-        return sum(halves[1:], halves[0]), sum(stated[1:], stated[0]) if stated else None
+        known = [form for form in forms if form is not None]
+        return reduce(IntervalForm.plus, known) if len(known) == len(forms) else None
 
     def support_program(self, n_features: int) -> SupportProgram | None:
         programs = [part.support_program(n_features) for part in self.parts]
@@ -243,6 +252,9 @@ class BoundSum(BoundSet):
 
     def scaled(self, factor: float) -> BoundSum:
         return self._of(lambda part: part.scaled(factor))
+
+    def resized(self, factor: float) -> BoundSum:
+        return self._of(lambda part: part.resized(factor))
 
     def eased(self, delta: float) -> BoundSum:
         return EasedSum(self, [part.eased(delta / len(self.parts)) for part in self.parts])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.problem import SupportProgram
-from holdfast._core.uncertainty import Array, BoundSet
+from holdfast._core.uncertainty import Array, BoundSet, IntervalForm
 from holdfast.uncertainty.clouds import ratio
 
 
@@ -72,9 +72,9 @@ class Multiples(BoundSet):
         scale = ratio(scale * self.base.support(direction), self.support(direction))
         return self.base.remainder(target, self.factors * budgets, scale, direction)
 
-    def interval_form(self) -> tuple[Any, Any | None] | None:
+    def interval_form(self) -> IntervalForm | None:
         form = self.base.interval_form()
-        return None if form is None else (self.factors[:, None] * form[0], None)
+        return None if form is None else IntervalForm(np.zeros(()), self.factors[:, None] * form.common, None)
 
     def absolute_reach(self, n_features: int) -> Array:
         return self.factors * self.base.absolute_reach(n_features)

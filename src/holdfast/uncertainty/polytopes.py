@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.problem import SupportProgram
-from holdfast._core.uncertainty import Array, BoundSet, CommonSet, EasedSet
+from holdfast._core.uncertainty import Array, BoundSet, CommonSet, EasedSet, IntervalForm
 from holdfast.uncertainty.clouds import MISSED, norm, ratio
 
 FAINT = 30.0
@@ -22,6 +22,7 @@ class CommonBox(CommonSet):
 
     is_smooth = False
     is_aligned = True
+    is_box = True
 
     def __init__(self, widths: Array):
         self.widths = np.asarray(widths, dtype=np.float64)
@@ -49,8 +50,8 @@ class CommonBox(CommonSet):
     def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return np.copysign(np.maximum(np.abs(target) - np.sum(budgets) * self.widths, 0.0), target)
 
-    def interval_form(self) -> tuple[Array, None]:
-        return self.widths, None
+    def interval_form(self) -> IntervalForm:
+        return IntervalForm(self.widths, None, None)
 
     def absolute_reach(self, n_features: int) -> Array:
         return self.support(np.ones(n_features))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from holdfast._core.uncertainty import Array, BoundSet, EasedSet
+from holdfast._core.uncertainty import Array, BoundSet, EasedSet, IntervalForm
 from holdfast.uncertainty.clouds import MISSED, dense, norm, ratio, rescaled
 from holdfast.uncertainty.polytopes import FAINT
 
@@ -95,48 +96,88 @@ class RowPoints(BoundSet):
 
 
 class RowBoxes(RowPoints):
-    r"""The boxes :math:`|\delta_j - c_{ij}| \le h_{ij}` with supports :math:`t_i(w) = \sum_j h_{ij} |w_j| + c_i^\top w`.
+    r"""The boxes :math:`|\delta_j - c_{ij}| \le s_j + h_{ij}`, :math:`t_i(w) = \sum_j (s_j + h_{ij}) |w_j| + c_i^\top w`.
+
+    With s all supports, slopes and bends cost no more than the entries of h and c, which are never made dense.
 
     Parameters
     ----------
     half : {ndarray, csr_array} of shape (n_samples, n_features) or ndarray of shape (1, n_features)
-        Half-widths >= 0; one row is shared by all.
+        h: half-widths, or deviations of any sign from `common`, s + h >= 0; one row is shared by all.
     centre : as `half`, or None
         Where the boxes are, None for around 0; 0 is in every box.
     faces : ndarray of shape (n_samples,), default=None
         -1 for boxes that are turned around, to lie around -centre; all 1 by default.
+    common : ndarray of shape (n_features,), default=None
+        s, 0 by default.
+    fixed : IntervalForm, default=None
+        The part of `half` and `common` that a change of the sets' size leaves as it is.
     """
 
     is_smooth = False
     has_gauge = True
     is_aligned = True
 
-    def __init__(self, half: Any, centre: Any | None = None, faces: Array | None = None):
-        self.half, self.centre = half, centre
+    def __init__(
+        self,
+        half: Any,
+        centre: Any | None = None,
+        faces: Array | None = None,
+        common: Array | None = None,
+        fixed: IntervalForm | None = None,
+    ):
+        self.half, self.centre, self.common, self.fixed = half, centre, common, fixed
         self.faces = np.ones(half.shape[0]) if faces is None else faces
         self.is_symmetric = centre is None
+        self.is_box = centre is None or centre.shape[0] == len(self.faces)
 
-    def matrices(self, signs: Array, moved: Array) -> list[RowMatrix]:
-        """Return half-widths and centres, with their columns multiplied by `signs` and `moved`."""
-        half = RowMatrix(self.half, np.ones(len(self.faces)), signs)
-        return [half] if self.centre is None else [half, RowMatrix(self.centre, self.faces, moved)]
+    @classmethod
+    def of(cls, form: IntervalForm) -> RowBoxes:
+        """Return the boxes of a form with `own` half-widths; what is dense anyway takes in what is common."""
+        own = form.own
+        assert own is not None
+        if not sparse.issparse(own):
+            return cls(form.common + own, form.centre, fixed=form.fixed)
+        common = np.broadcast_to(form.common, own.shape[1:]) if np.any(form.common) else None
+        return cls(own, form.centre, common=common, fixed=form.fixed)
+
+    def halves(self, signs: Array) -> list[RowMatrix]:
+        """Return matrices that add up to the half-widths, with their columns multiplied by `signs`."""
+        parts = [self.half] if self.common is None else [self.common[None], self.half]
+        return [RowMatrix(part, np.ones(len(self.faces)), signs) for part in parts]
+
+    def centres(self, moved: Array) -> list[RowMatrix]:
+        """Return the centres, none where all are 0, with their columns multiplied by `moved`."""
+        return [] if self.centre is None else [RowMatrix(self.centre, self.faces, moved)]
 
     def _terms(self, w: Array) -> list[RowMatrix]:
-        return self.matrices(np.sign(w), np.abs(np.sign(w)))
+        return [*self.halves(np.sign(w)), *self.centres(np.abs(np.sign(w)))]
 
     def support(self, w: Array) -> Array:
-        return self.directional(w, w)
+        # 0 is in every box, whatever rounding makes of s - s
+        return np.maximum(self.directional(w, w), 0.0)
 
     @cached_property
     def widest(self) -> Array:
         """The largest half-width of each feature."""
-        return np.ravel(dense(self.half.max(axis=0)))
+        own = np.ravel(dense(self.half.max(axis=0)))
+        return own if self.common is None else self.common + own
 
     def _pooled(self, budgets: Array) -> tuple[Array, Array]:
         """Return half-widths and centre of the sum of the boxes, each as large as its budget says."""
         one = np.ones(self.half.shape[1])
-        half, *centre = (matrix.transpose_dot(budgets) for matrix in self.matrices(one, one))
-        return half, centre[0] if centre else np.zeros(len(half))
+        parts = [matrix.transpose_dot(budgets) for matrix in self.halves(one)]
+        half = sum(parts[1:], parts[0])
+        # what deviations of -s leave of s is rounding
+        half = np.where(half > MISSED * parts[0], half, 0.0)
+        return half, sum((matrix.transpose_dot(budgets) for matrix in self.centres(one)), np.zeros(len(half)))
+
+    def _dense(self) -> tuple[Array, Array]:
+        """Return half-widths and centres as arrays, for all rows or one for all."""
+        one = np.ones(self.half.shape[1])
+        half = sum(matrix.of(slice(None)) for matrix in self.halves(one))
+        centre = sum((matrix.of(slice(None)) for matrix in self.centres(one)), np.zeros((1, len(one))))
+        return np.maximum(half, 0.0), centre
 
     def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
@@ -153,41 +194,59 @@ class RowBoxes(RowPoints):
         return np.copysign(np.maximum(np.abs(rest) - half, 0.0), rest)
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
-        one = np.ones(self.half.shape[1])
-        half, *others = (matrix.of(slice(None)) for matrix in self.matrices(one, one))
-        centre = others[0] if others else np.zeros((1, len(one)))
+        half, centre = self._dense()
         allowed = half + slack * (half + np.abs(centre))
         return np.asarray(np.all(np.abs(points - centre) <= allowed, axis=1))
 
-    def interval_form(self) -> tuple[Any, Any | None]:
-        half = self.half if self.half.shape[0] == len(self.faces) else self.half[0]
+    def interval_form(self) -> IntervalForm:
+        common = np.zeros(()) if self.common is None else self.common
+        form = IntervalForm(common, self.half, None, self.fixed)
+        if self.half.shape[0] < len(self.faces):
+            form = IntervalForm(common + self.half[0], None, None)
         if self.centre is None:
-            return half, None
+            return form
         is_shared = self.centre.shape[0] < len(self.faces)
-        return half, np.outer(self.faces, self.centre) if is_shared else rescaled(self.centre, self.faces)
+        return form._replace(
+            centre=np.outer(self.faces, self.centre) if is_shared else rescaled(self.centre, self.faces)
+        )
+
+    def _with(self, change: Callable[[Any], Any], faces: Array) -> RowBoxes:
+        """Return boxes with all matrices changed."""
+        centre, common = (None if part is None else change(part) for part in (self.centre, self.common))
+        fixed = None if self.fixed is None else self.fixed.each(change)
+        return RowBoxes(change(self.half), centre, faces, common, fixed)
 
     def absolute_reach(self, n_features: int) -> Array:
         one = np.ones(n_features)
-        sizes = sum(abs(term.matrix) @ one for term in self.matrices(one, one))
-        return np.broadcast_to(sizes, len(self.faces))
+        sizes = sum(term.dot(one) for term in self.halves(one))
+        return np.broadcast_to(sizes if self.centre is None else sizes + abs(self.centre) @ one, len(self.faces))
 
     def facing(self, signs: Array) -> RowBoxes:
-        return RowBoxes(self.half, self.centre, -signs * self.faces)
+        return self._with(lambda part: part, -signs * self.faces)
 
     def centred(self, X: Any) -> tuple[Any, BoundSet]:
-        centre = self.interval_form()[1]
+        centre = self.interval_form().centre
         if centre is None:
             return X, self
         is_sparse = sparse.issparse(X) and sparse.issparse(centre)
         moved = X + centre if is_sparse else dense(X) + dense(centre)
-        return (sparse.csr_array(moved) if is_sparse else moved), RowBoxes(self.half, None, np.ones(len(self.faces)))
+        around = RowBoxes(self.half, None, np.ones(len(self.faces)), self.common, self.fixed)
+        return (sparse.csr_array(moved) if is_sparse else moved), around
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
-        parts = [self.half] if self.centre is None else [self.half, self.centre]
-        return np.asarray(sum(abs(part).T @ np.ones(part.shape[0]) for part in parts) == 0)
+        # a box without width that has 0 in it is around 0
+        return np.asarray(self.widest == 0)
 
     def scaled(self, factor: float) -> RowBoxes:
-        return RowBoxes(factor * self.half, None if self.centre is None else factor * self.centre, self.faces)
+        return self._with(lambda part: factor * part, self.faces)
+
+    def resized(self, factor: float) -> RowBoxes:
+        larger = self.scaled(factor)
+        if self.fixed is None:
+            return larger
+        rest = self.fixed.each(lambda part: (1 - factor) * part)
+        common = rest.common if larger.common is None else larger.common + rest.common
+        return RowBoxes(larger.half + rest.own, larger.centre, self.faces, common, self.fixed)
 
     def eased(self, delta: float) -> BoundSet:
         return EasedRowBoxes(self, delta)
@@ -197,21 +256,20 @@ class RowBoxes(RowPoints):
         return np.where(near, factor * w, w)
 
     def take(self, rows: Any) -> RowBoxes:
-        def some(matrix: Any | None) -> Any | None:
-            return matrix if matrix is None or matrix.shape[0] < len(self.faces) else matrix[rows]
+        def some(part: Any) -> Any:
+            return part[rows] if part.ndim == 2 and part.shape[0] == len(self.faces) else part
 
-        return RowBoxes(some(self.half), some(self.centre), self.faces[rows])
+        return self._with(some, self.faces[rows])
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         corners = rng.choice([-1.0, 1.0], size=(n_draws, len(self.faces), n_features))
         where = np.where(rng.uniform(size=corners.shape) < 0.7, corners, rng.uniform(-1, 1, corners.shape))
-        one = np.ones(n_features)
-        half, *centre = (matrix.of(slice(None)) for matrix in self.matrices(one, one))
-        return half * where + (centre[0] if centre else 0.0)
+        half, centre = self._dense()
+        return half * where + centre
 
 
 class EasedRowBoxes(RowPoints, EasedSet):
-    r"""Boxes with supports :math:`T_i = \sum_j h_{ij} (\sqrt{w_j^2 + e_j^2} - e_j) + c_i^\top w + \delta`.
+    r"""Boxes with supports :math:`T_i = \sum_j h_{ij} (\sqrt{w_j^2 + e_j^2} - e_j) + c_i^\top w + \delta`, h with s in it.
 
     :math:`e_j = \delta / (d \max_i h_{ij})` (`widths`), d the number of features, so that
     :math:`\sum_j h_{ij} e_j \le \delta`.
@@ -228,10 +286,11 @@ class EasedRowBoxes(RowPoints, EasedSet):
         self.widths = widths
 
     def _terms(self, w: Array) -> list[RowMatrix]:
-        return self.base.matrices(w / np.hypot(w, self.widths), np.ones(len(w)))
+        return [*self.base.halves(w / np.hypot(w, self.widths)), *self.base.centres(np.ones(len(w)))]
 
     def support(self, w: Array) -> Array:
-        rises = self.base.matrices(w / (np.hypot(w, self.widths) + self.widths), np.ones(len(w)))
+        rises = self.base.halves(w / (np.hypot(w, self.widths) + self.widths))
+        rises += self.base.centres(np.ones(len(w)))
         return np.asarray(sum(term.dot(w) for term in rises)) + self.delta
 
     def take(self, rows: Any) -> EasedRowBoxes:
@@ -239,7 +298,8 @@ class EasedRowBoxes(RowPoints, EasedSet):
 
     def _bends(self, w: Array, first: Array) -> Array:
         roots = np.hypot(w, self.widths)
-        return self.base.matrices(np.square(self.widths / roots) / roots, w)[0].transpose_dot(first)
+        halves = self.base.halves(np.square(self.widths / roots) / roots)
+        return np.asarray(sum(matrix.transpose_dot(first) for matrix in halves))
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         out = super().curvature(w, first, second)

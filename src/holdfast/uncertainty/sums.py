@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.uncertainty.ball import Ball
@@ -13,7 +14,7 @@ from holdfast.uncertainty.box import Box
 from holdfast.uncertainty.checks import stated
 from holdfast.uncertainty.ellipsoid import Ellipsoid
 from holdfast.uncertainty.interval_box import IntervalBox
-from holdfast.uncertainty.minkowski import BoundSum
+from holdfast.uncertainty.minkowski import sum_of
 
 
 class SetSum(UncertaintySet):
@@ -22,8 +23,10 @@ class SetSum(UncertaintySet):
     Parameters
     ----------
     first, second : UncertaintySet
-        Sets, or sums themselves. Metadata of ``fit`` goes to the one that takes it. One of all summands may be a noise over
-        which the loss is averaged (`GaussianNoise`); the others are then a worst case around each of its values.
+        Sets, or sums themselves. Metadata of ``fit`` goes to the one that takes it, not to a `Box` that states its half-widths
+        itself: ``Box(half_widths=s) + Box()`` with a sparse ``X_std`` is dense uncertainty that takes no dense array. One of
+        all summands may be a noise over which the loss is averaged (`GaussianNoise`); the others are then a worst case around
+        each of its values.
 
     Examples
     --------
@@ -32,6 +35,9 @@ class SetSum(UncertaintySet):
     Ball(radius=0.5) + Box(radius=0.1)
     >>> round(float(both.at(np.zeros((4, 2)), {}).support(np.array([3.0, -4.0]))), 6)
     3.2
+    >>> wider = Box(half_widths=[0.1, 0.2]) + Box()  # the same for all rows, and what X_std says besides
+    >>> wider.at(np.zeros((2, 2)), {"X_std": sparse.csr_array([[0.0, 0.0], [0.5, 0.0]])}).support(np.array([3.0, -4.0]))
+    array([1.1, 2.6])
     >>> both.set_params(first__radius=0.7)
     Ball(radius=0.7) + Box(radius=0.1)
     """
@@ -43,7 +49,7 @@ class SetSum(UncertaintySet):
     @property
     def metadata(self) -> tuple[str, ...]:  # type: ignore[override]
         """Names that one of the summands takes."""
-        return tuple(dict.fromkeys((*self.first.metadata, *self.second.metadata)))
+        return tuple(dict.fromkeys((*self.first.open_metadata, *self.second.open_metadata)))
 
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         worst, cloud = self.split(X, metadata)
@@ -58,25 +64,25 @@ class SetSum(UncertaintySet):
         own = stated(self, metadata)
         summands = (self.first, self.second)
         for name in own:
-            if all(name in summand.metadata for summand in summands):
+            if all(name in summand.open_metadata for summand in summands):
                 raise ValueError(
                     f"{self!r}: both summands take {name}. Let one of them be stated by its constructor's arguments alone, as "
-                    "a set that does not take it."
+                    "Box(half_widths=...) or a set that does not take it."
                 )
         pairs = [
-            summand.split(X, {name: value for name, value in own.items() if name in summand.metadata})
+            summand.split(X, {name: value for name, value in own.items() if name in summand.open_metadata})
             for summand in summands
         ]
         worst = [bound for bound, _ in pairs if bound is not None]
         clouds = [bound for _, bound in pairs if bound is not None]
         if len(clouds) > 1:
             raise ValueError(f"{self!r}: two noises. State them as one, whose covariance is the sum of theirs.")
-        return (BoundSum(worst) if len(worst) > 1 else next(iter(worst), None)), next(iter(clouds), None)
+        return (sum_of(worst) if worst else None), next(iter(clouds), None)
 
     def as_stated(self, metadata: Mapping[str, Any]) -> SetSum:
         return SetSum(
             *(
-                part.as_stated(metadata) if any(name in part.metadata for name in metadata) else part
+                part.as_stated(metadata) if any(name in part.open_metadata for name in metadata) else part
                 for part in (self.first, self.second)
             )
         )
@@ -93,6 +99,7 @@ class SetSum(UncertaintySet):
         return [
             (cls(Ball(0.4), Box(0.2)), {}),
             (cls(Ball(0.3, 1), Box(0.2)), {"X_std": rng.uniform(0.1, 1.0, size=(5, 3))}),
+            (cls(Box(0.5, half_widths=[0.3, 0.6, 0.1]), Box(0.4)), {"X_std": sparse.csr_array(np.eye(5, 3, -1))}),
             (
                 cls(cls(Ball(0.1), IntervalBox(-0.1, 0.3)), Ellipsoid(0.2)),
                 {"X_std": rng.uniform(0.1, 1.0, size=(5, 3))},

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from holdfast._core.parameters import Parameters
-from holdfast._core.uncertainty import Array, BoundSet
+from holdfast._core.uncertainty import Array, BoundSet, IntervalForm
 from holdfast.uncertainty.checks import one_number
 from holdfast.uncertainty.clouds import dense, rescaled
 from holdfast.uncertainty.minkowski import BoundSum
@@ -111,7 +111,7 @@ class WeightError(Parameters):
                 f"{self!r}: what errors of the weights do to these uncertain rows is not known exactly; it is for boxes, and "
                 "where relative is not True. Use joint='bound'."
             )
-        half, centre = _alike(self, values, *form)
+        half, centre = _alike(self, values, form)
         middle = values if centre is None else values - rescaled(centre, signs)
         return (_scaled if self.relative else _shifted)(delta, middle, signs, half, centre)
 
@@ -136,9 +136,10 @@ def row_sums(matrix: Any) -> Array:
     return np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
 
 
-def _alike(error: WeightError, values: Any, half: Any, centre: Any | None) -> tuple[Any, Any | None]:
+def _alike(error: WeightError, values: Any, form: IntervalForm) -> tuple[Any, Any | None]:
     """Return half-widths and centres as matrices in the format of the values."""
-    parts = [half] if centre is None else [half, centre]
+    half = form.common if form.own is None else dense(form.own) + form.common if np.any(form.common) else form.own
+    parts = [half] if form.centre is None else [half, form.centre]
     if not sparse.issparse(values):
         found = [np.broadcast_to(dense(part), values.shape) for part in parts]
     elif all(sparse.issparse(part) for part in parts):
