@@ -7,7 +7,7 @@ scikit-learn's LinearDiscriminantAnalysis, which solves another problem with the
 that move, with all of the intervals outside (SPMPM), and an ellipsoid for each row. Tolerances: 1e-6, relative, certified for
 ours; what Clarabel calls 1e-6. `gap` is what is proved of our fit, `excess` by how much the peer's objective lies above ours,
 relative, both evaluated by the same formula. The ratio is the peer's time over ours. Rows are Gaussian with correlated
-features; half-widths and deviations are uniform from 0 to 0.3 of a feature's own deviation. Real rows are standardised, their
+features; half-widths and deviations are uniform from 0 to 0.3, features deviate by about 1. Real rows are standardised, their
 half-widths alike. Writes the table beside this file.
 """
 
