@@ -30,7 +30,7 @@ SETTINGS = [
     RobustLinearClassifier(Ball(0.1), loss="squared_hinge"),
     RobustLinearClassifier(Box(0.1), loss="logistic", penalty="l1", kappa=0.5),
     RobustLinearClassifier(Box(0.1), loss="huberized_hinge"),
-    RobustLinearClassifier(Box(0.1), loss="logistic", weight_error=WeightError(0.05)),
+    RobustLinearClassifier(loss="logistic", weight_error=WeightError(0.05)),
     RobustLinearClassifier(weight_error=WeightError(0.05, relative=True)),
     RobustLinearClassifierCV([0.03, 0.01], uncertainty=Box(), loss="logistic", cv=2),
 ]
