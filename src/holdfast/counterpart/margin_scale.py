@@ -310,7 +310,7 @@ class MarginScaleProblem(LinearProblem):
         `pull` is X'r with r of `pull_per_class`.
         """
         # strong convexity: P(0, 0) >= P(w, b) + alpha / 2 |w|^2 at the optimum, where P(w, b) >= alpha / 2 |w|^2
-        t = self.bound.support(np.zeros(self.rows.n_features))
+        t = np.zeros(()) if self.bound.is_sublinear else self.bound.support(np.zeros(self.rows.n_features))
         at_zero = float(self.weights @ self.loss.value(np.broadcast_to(self.target, len(self.weights)), t))
         ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf
         if self.penalty is not None:
