@@ -38,7 +38,7 @@ SETTINGS = [
     MinimaxProbabilityClassifier(),
     MinimaxProbabilityClassifier(Box(0.01), kappa=0.5, covariance_ridge=0.1),
     MinimaxProbabilityClassifier(kernel="rbf", covariance_ridge=0.1),
-    RobustLinearClassifier(loss="logistic", ambiguity=LabelFlips(0.1)),
+    RobustLinearClassifier(ambiguity=LabelFlips(0.1)),
     RobustLinearClassifier(loss="logistic", weight_error=WeightError(0.05)),
     RobustLinearClassifier(weight_error=WeightError(0.05, relative=True)),
     RobustLinearClassifier(Ball(0.1), multiclass="joint"),

@@ -264,8 +264,9 @@ def test_settings_that_make_no_sense(two_classes):
     X, y = two_classes(20, 2)
     with pytest.raises(ValueError, match="give LabelFlips"):
         RobustLinearClassifier(ambiguity=5).fit(X, y)
-    with pytest.raises(ValueError, match="visited on its own"):
+    with pytest.raises(AttributeError, match="partial_fit") as refused:
         RobustLinearClassifier(ambiguity=LabelFlips(2)).partial_fit(X, y, classes=[-1, 1])
+    assert "visited on its own" in str(refused.value.__cause__)
     with pytest.raises(ValueError, match="interior_point"):
         RobustLinearClassifier(ambiguity=LabelFlips(2), solver="interior_point").fit(X, y)
 

@@ -70,6 +70,11 @@ def _is_streamed(estimator: RobustLinearClassifier) -> bool:
         raise AttributeError(
             f"{NAME}(multiclass='joint') has no partial_fit: stochastic steps take one class against the rest."
         )
+    if estimator.ambiguity is not None:
+        raise AttributeError(
+            f"{NAME}(ambiguity={estimator.ambiguity!r}) has no partial_fit: which labels hurt the most depends on all rows, so "
+            "none can be visited on its own. Use fit, or ambiguity=None."
+        )
     return is_incremental(estimator)
 
 
@@ -341,11 +346,6 @@ class RobustLinearClassifier(IncrementalClassifier):
         """
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         self._check_settings()
-        if self.ambiguity is not None:
-            raise ValueError(
-                f"{NAME}(ambiguity={self.ambiguity!r}).partial_fit: which labels hurt the most depends on all rows, so none "
-                "can be visited on its own. Use fit, or ambiguity=None."
-            )
         before = getattr(self, "row_uncertainty_", None)
         X, codes, weights, known = self._part(X, y, classes, sample_weight, metadata, before)
         self._advance(self._made(X, codes, weights, metadata, len(known)), known)
