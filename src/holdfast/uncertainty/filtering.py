@@ -11,6 +11,8 @@ from holdfast._core.uncertainty import BoundSet, IntervalForm
 from holdfast.uncertainty.minkowski import sum_of
 from holdfast.uncertainty.row_boxes import RowBoxes
 
+BLOCK = 4096
+"""Rows that are filtered at a time."""
 FEW = 0.1
 """Share of entries up to which they are kept as a sparse matrix."""
 
@@ -21,19 +23,24 @@ def filtered(X: Any, form: IntervalForm, threshold: float) -> tuple[sparse.csr_a
     The boxes of `form` reach from their rows to either side by :math:`s_{ij}` at least: their half-widths less the distance of
     their centres.
     """
-    X = sparse.csr_array(X)
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    entries = sparse.csr_array((np.ones(X.nnz), X.indices, X.indptr), shape=X.shape)
-    reach = entries.multiply(np.broadcast_to(form.common, (1, X.shape[1])))
+    blocks = (slice(start, start + BLOCK) for start in range(0, X.shape[0], BLOCK))
+    kept, gone = zip(*(_filtered_rows(X, form, threshold, rows) for rows in blocks), strict=True)
+    return sparse.vstack(kept, format="csr"), sparse.vstack(gone, format="csr")
+
+
+def _filtered_rows(X: Any, form: IntervalForm, threshold: float, rows: slice) -> tuple[Any, Any]:
+    """Return the same for some rows."""
+    block = sparse.csr_array(X[rows])
+    block.sum_duplicates()
+    entries = sparse.csr_array((np.ones(block.nnz), block.indices, block.indptr), shape=block.shape)
+    reach = entries.multiply(np.broadcast_to(form.common, (1, block.shape[1])))
     if form.own is not None:
-        reach = reach + entries.multiply(form.own)
+        reach = reach + entries.multiply(form.own[rows])
     if form.centre is not None:
-        reach = reach - entries.multiply(abs(form.centre))
-    kept = sparse.csr_array(X.multiply(abs(X) > threshold * sparse.csr_array(reach)))
+        reach = reach - entries.multiply(abs(form.centre[rows]))
+    kept = sparse.csr_array(block.multiply(abs(block) > threshold * sparse.csr_array(reach)))
     kept.eliminate_zeros()
-    gone = abs(sparse.csr_array(X.astype(np.float64) - kept))
+    gone = abs(sparse.csr_array(block.astype(np.float64) - kept))
     gone.eliminate_zeros()
     return kept, gone
 
