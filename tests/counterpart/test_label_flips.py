@@ -29,7 +29,12 @@ def _problem(rng, loss, k, *, n=30, d=3, sets=None, metadata=None, weights=None,
     sets = (Ball(0.0) if sets is None else sets).at(X, metadata or {}).facing(y)
     weights = np.ones(n) if weights is None else weights
     plain = MarginScaleProblem(rows_of(X), y, weights, loss, sets, **({"alpha": 0.5} | options))
-    return flipped(plain, np.atleast_1d(np.asarray(k, dtype=float)), np.ones(n) if counts is None else counts)
+    return flipped(
+        plain,
+        np.atleast_1d(np.asarray(k, dtype=float)),
+        (np.ndim(k) * (y > 0)).astype(int),
+        np.ones(n) if counts is None else counts,
+    )
 
 
 @pytest.mark.parametrize("base", PLAIN, ids=repr)

@@ -206,11 +206,8 @@ def test_many_flips_are_warned_of_at_the_caller(two_classes):
 
 def test_several_classes_one_against_the_rest(several_classes):
     X, y = several_classes((20, 25, 15), 3)
-    model = _fit(RobustLinearClassifier(ambiguity=LabelFlips(dict.fromkeys(np.unique(y), 2))), X, y)
-    expected = [
-        _fit(RobustLinearClassifier(ambiguity=LabelFlips({False: 4, True: 2})), X, y == k).objective_
-        for k in np.unique(y)
-    ]
+    model = _fit(RobustLinearClassifier(ambiguity=LabelFlips(4)), X, y)
+    expected = [_fit(RobustLinearClassifier(ambiguity=LabelFlips(4)), X, y == k).objective_ for k in np.unique(y)]
     assert model.objective_ == pytest.approx(sum(expected), rel=1e-8)
     assert model.gap_ <= 1e-6
 
@@ -311,3 +308,29 @@ def test_errors_of_the_weights_join_in(two_classes):
     assert both.objective_ == pytest.approx(expected, rel=1e-5)
     with pytest.raises(ValueError, match="joint='bound'"):
         RobustLinearClassifier(**sets, weight_error=WeightError(0.1)).fit(X, y)
+
+
+def test_a_class_spends_no_budget_but_its_own(several_classes):
+    """Budgets by class are exact for several classes: brute force over all admissible flips at the fitted weights."""
+    X, y = several_classes((4, 3, 3), 2)
+    model = _fit(RobustLinearClassifier(ambiguity=LabelFlips({0: 2, 1: 0, 2: 1})), X, y)
+    total = 0.5 * np.sum(model.coef_**2)
+    for k, (w, b) in enumerate(zip(model.coef_, model.intercept_, strict=True)):
+        signs = np.where(y == k, 1.0, -1.0)
+        margins = signs * (X @ w + b)
+        own, other = np.maximum(1 - margins, 0), np.maximum(1 + margins, 0)
+        total += own.sum()
+        for label, budget in {0: 2, 1: 0, 2: 1}.items():
+            total += np.sort(np.maximum(other - own, 0)[y == label])[::-1][:budget].sum()
+    assert model.objective_ == pytest.approx(total, rel=1e-9)
+
+
+def test_next_to_no_flips_are_next_to_no_change(two_classes):
+    X, y = two_classes(20, 2)
+    ends = {"X_lower": X - 0.1, "X_upper": X + 0.6}
+    for kappa in (1.0, 0.5):
+        fits = [
+            _fit(RobustLinearClassifier(IntervalBox(), kappa=kappa, ambiguity=LabelFlips(k)), X, y, **ends)
+            for k in (0, 1e-12)
+        ]
+        assert fits[0].objective_ == pytest.approx(fits[1].objective_, rel=1e-6)

@@ -524,3 +524,36 @@ def test_rows_that_can_be_separated_whatever_happens_leave_no_best_model(rng):
         RobustLinearClassifier(Box(0.5), **options).fit(X, y)
     model = RobustLinearClassifier(Box(2.5), **options).fit(X, y)
     assert model.gap_ <= 1e-6
+
+
+def test_intervals_longer_one_way_leave_no_loss_below_zero(rng):
+    """Rows in the middle of their intervals face no negative push, whatever share of it is outside of the loss."""
+    for kappa in (0.0, 0.25):
+        X, y = rng.normal(size=(20, 2)), np.repeat([0, 1], 10)
+        low, high = X - rng.uniform(0, 0.2, X.shape), X + rng.uniform(0, 2, X.shape)
+        model = RobustLinearClassifier(
+            IntervalBox(), kappa=kappa, alpha=0.1, weight_error=WeightError(0.5), fit_intercept=False
+        )
+        values = []
+        for solver in (None, "quasi_newton"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.set_params(solver=solver).fit(X, y, X_lower=low, X_upper=high)
+            values.append((model.objective_, model.lower_bound_))
+        assert all(bound <= objective * (1 + 1e-9) for objective, _ in values for _, bound in values)
+        assert min(objective for objective, _ in values) >= 0
+
+
+def test_worst_weight_loss_asks_for_the_sets_that_the_model_was_fitted_with(two_classes):
+    X, y = two_classes(20, 2)
+    model = RobustLinearClassifier(Box(), weight_error=WeightError(0.1)).fit(X, y, X_std=np.full(X.shape, 0.1))
+    with pytest.raises(ValueError, match="Pass X_std"):
+        worst_weight_loss(model, X, y)
+
+
+@pytest.mark.parametrize("delta", [True, "a", np.array([0.1, 0.2])])
+def test_what_is_no_error_of_weights_is_named(delta, two_classes):
+    X, y = two_classes(20, 2)
+    model = RobustLinearClassifier().fit(X, y)
+    with pytest.raises(ValueError, match="delta"):
+        prune(model, delta)

@@ -36,7 +36,7 @@ class LabelFlips(Parameters):
     Notes
     -----
     From half of the rows on nothing can be learnt: w = 0 is optimal. Each of several classes is learnt against the rest, and
-    each of these problems has the whole budget. k = 0 is the plain classifier.
+    each of these problems has all budgets, its own adversary spending them. k = 0 is the plain classifier.
 
     References
     ----------

@@ -9,7 +9,7 @@ import numpy as np
 from holdfast._core.loss import Array
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, silent
-from holdfast.counterpart.certificate import Certificate, certificate
+from holdfast.counterpart.certificate import Certificate, best_constant, certificate
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.counterpart.training import train
 from holdfast.uncertainty.points import CommonPoint
@@ -27,7 +27,7 @@ class Alternation:
     Attributes
     ----------
     solution : Solution
-        The best of all rounds; SOLVED where they have settled.
+        The best of all rounds, or w = 0 where that is better still; SOLVED where they have settled.
     proof : Certificate
         What is proved of it; nothing where displacements are chosen to help.
     objectives : ndarray of shape (n_rounds,)
@@ -58,7 +58,9 @@ def alternate(
     """
     parameters = np.zeros(problem.n_parameters)
     objectives: list[float] = []
-    best = Solution(parameters, Status.ITERATION_LIMIT, np.inf, 0, "alternating")
+    constant = best_constant(problem, 0.0) if problem.fit_intercept else 0.0
+    flat = problem.join(np.zeros(problem.rows.n_features), constant)
+    best = Solution(flat, Status.ITERATION_LIMIT, problem.value_and_gradient(flat)[0], 0, "alternating")
     highest = -np.inf
     while True:
         there = displaced(problem, parameters, side)

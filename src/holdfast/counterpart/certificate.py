@@ -287,7 +287,7 @@ def certified(
 ) -> Certificate:
     """Return what an objective and a lower bound prove, every loss being nonnegative."""
     bound = max(bound, 0.0) if bound > -np.inf else bound
-    gap = max(objective - bound, 0.0) / max(abs(objective), floor)
+    gap = max(objective - bound, 0.0) / max(abs(objective), floor) if np.isfinite(objective) else np.inf
     return Certificate(objective, float(min(bound, objective)), float(gap), norm_bound, dual)
 
 

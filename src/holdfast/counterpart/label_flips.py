@@ -212,8 +212,9 @@ class LabelFlipProblem(MarginScaleProblem):
 
     Attributes
     ----------
-    budgets : ndarray of shape (1,) or (2,)
-        For all rows, or for those of the negative and of the positive class.
+    budgets : ndarray of shape (n_pools,)
+    pools : ndarray of shape (n_samples,)
+        Which budget a row's label draws on.
     factors : ndarray of shape (n_samples,)
         How much heavier than it counts a row is, > 0.
     is_moved : bool
@@ -221,7 +222,8 @@ class LabelFlipProblem(MarginScaleProblem):
     """
 
     budgets: Array = field(default_factory=lambda: np.zeros(1))
-    factors: Array = field(default_factory=lambda: np.ones(()))
+    pools: NDArray[np.intp] = field(default_factory=lambda: np.zeros(1, dtype=np.intp))
+    factors: Array = field(default_factory=lambda: np.ones(1))
     is_moved: bool = False
     has_kinks = True
     is_held = True
@@ -230,9 +232,9 @@ class LabelFlipProblem(MarginScaleProblem):
     def __post_init__(self) -> None:
         flipped = self.loss if isinstance(self.loss, FlippedLoss) else None
         base, ease = (self.loss, 0.0) if flipped is None else (flipped.base, flipped.ease)
-        factors = np.broadcast_to(self.factors, self.weights.shape)
-        groups = [slice(None)] if len(self.budgets) == 1 else [np.flatnonzero(s * self.signs > 0) for s in (-1, 1)]
-        self.loss: Loss = FlippedLoss(base, self.weights / factors, factors, groups, self.budgets, self.target, ease)
+        k, counts = len(self.budgets), self.weights / self.factors
+        groups = [slice(None)] if k == 1 else [np.flatnonzero(self.pools == pool) for pool in range(k)]
+        self.loss: Loss = FlippedLoss(base, counts, self.factors, groups, self.budgets, self.target, ease)
 
     @property
     def flipped_share(self) -> float:
@@ -251,15 +253,16 @@ class LabelFlipProblem(MarginScaleProblem):
             )
         return super().sized(factor)
 
-    def restricted(self, rows: NDArray[np.intp], weights: Array) -> LabelFlipProblem:
-        some = {"rows": self.rows.take(rows), "signs": self.signs[rows], "bound": self.bound.take(rows)}
-        target = self.target[rows] if isinstance(self.target, np.ndarray) else self.target
-        return self.having(**some, target=target, weights=weights, factors=self.flipping.factors[rows])
+    def row_fields(self, rows: NDArray[np.intp]) -> dict[str, Any]:
+        return {"factors": self.factors[rows], "pools": self.pools[rows]}
 
     def of_classes(self, rows: Rows, weights: Array) -> LabelFlipProblem:
         counts = np.array([np.sum(self.flipping.counts[own]) for own in self.members])
-        factors = np.array(self.class_weights()) / counts
-        return replace(self, rows=rows, signs=np.array([-1.0, 1.0]), weights=weights, factors=factors)
+        factors, pools, budgets = np.array(self.class_weights()) / counts, np.zeros(2, dtype=np.intp), self.budgets
+        if len(budgets) > 1:
+            pools, budgets = np.arange(2), np.array([budgets[np.unique(self.pools[own])].sum() for own in self.members])
+        own = {"signs": np.array([-1.0, 1.0]), "factors": factors, "pools": pools, "budgets": budgets}
+        return replace(self, rows=rows, weights=weights, **own)
 
     def view(self, kind: type[View]) -> View | None:
         return super().view(kind) if kind in (Smooth, Curved, Composite) else None
@@ -279,8 +282,15 @@ class LabelFlipProblem(MarginScaleProblem):
         return DualGuess(np.stack([here.share, here.own[1], here.other[1]]), w, t, self.bound)
 
 
-def flipped(problem: MarginScaleProblem, budgets: Array, counts: Array, *, is_moved: bool = False) -> LabelFlipProblem:
-    """Return the problem with labels worth `budgets` flipping, rows counting `counts`."""
+def flipped(
+    problem: MarginScaleProblem,
+    budgets: Array,
+    pools: NDArray[np.intp],
+    counts: Array,
+    *,
+    is_moved: bool = False,
+) -> LabelFlipProblem:
+    """Return the problem with labels worth `budgets` flipping, each label drawing on its pool; rows count `counts`."""
     if problem.push is not None:
         raise ValueError(
             "LabelFlips together with GaussianNoise and a set: the loss is averaged, maximised and flipped at once, and no "
@@ -294,8 +304,12 @@ def flipped(problem: MarginScaleProblem, budgets: Array, counts: Array, *, is_mo
     c = problem.weights
     weights = np.where(counts > 0, c, 0.0)
     factors = np.divide(c, counts, out=np.ones(len(c)), where=(counts > 0) & (c > 0))
-    own = {f.name: getattr(problem, f.name) for f in fields(problem) if f.init}
-    return LabelFlipProblem(**(own | {"weights": weights}), budgets=budgets, factors=factors, is_moved=is_moved)
+    own = _plain_fields(problem) | {"weights": weights, "budgets": budgets, "pools": pools, "factors": factors}
+    return LabelFlipProblem(**own, is_moved=is_moved)
+
+
+def _plain_fields(problem: MarginScaleProblem) -> dict[str, Any]:
+    return {each.name: getattr(problem, each.name) for each in fields(MarginScaleProblem) if each.init}
 
 
 @certificate.register
@@ -324,7 +338,7 @@ def flipped_certificate(problem: LabelFlipProblem, w: Array, b: float, dual: Dua
         share[rows] *= min(1.0, budget / used) if used > 0 else 1.0
     kept, turned = np.flatnonzero(share < 1), np.flatnonzero(share > 0)
     both = np.concatenate([kept, turned])
-    own = {f.name: getattr(problem, f.name) for f in fields(MarginScaleProblem) if f.init} | {"loss": loss.base}
+    own = _plain_fields(problem) | {"loss": loss.base}
     plain = MarginScaleProblem(**own).restricted(both, np.concatenate([(c * (1 - share))[kept], (c * share)[turned]]))
     plain = plain.having(signs=np.concatenate([y[kept], -y[turned]]))
     guess = DualGuess(

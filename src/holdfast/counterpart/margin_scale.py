@@ -250,9 +250,17 @@ class MarginScaleProblem(LinearProblem):
     def restricted(self, rows: NDArray[np.intp], weights: Array) -> MarginScaleProblem:
         bound = self.bound.take(rows)
         target = self.target[rows] if isinstance(self.target, np.ndarray) else self.target
-        return replace(
-            self, rows=self.rows.take(rows), signs=self.signs[rows], weights=weights, bound=bound, target=target
-        )
+        some: dict[str, Any] = {
+            "rows": self.rows.take(rows),
+            "signs": self.signs[rows],
+            "bound": bound,
+            "target": target,
+        }
+        return replace(self, **some, weights=weights, **self.row_fields(rows))
+
+    def row_fields(self, rows: NDArray[np.intp]) -> dict[str, Any]:
+        """Return what else belongs to rows, for some of them."""
+        return {}
 
     def signed(self, dual: Array) -> Array:
         return self.signs * dual

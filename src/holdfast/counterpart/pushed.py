@@ -82,8 +82,8 @@ class PushedProblem(MarginScaleProblem):
         w, b = self.split(super().drawn_in(parameters, delta, factor))
         return self.join(self.pushing.drawn_in(w, delta, factor), b)
 
-    def restricted(self, rows: NDArray[np.intp], weights: Array) -> PushedProblem:
-        return replace(cast(PushedProblem, super().restricted(rows, weights)), push=self.pushing.take(rows))
+    def row_fields(self, rows: NDArray[np.intp]) -> dict[str, Any]:
+        return {"push": self.pushing.take(rows)}
 
     def view(self, kind: type[View]) -> View | None:
         return None if kind in (Composite, FiniteSum) else super().view(kind)

@@ -36,7 +36,7 @@ class AlternatingSVC(LinearClassifier):
     .. math:: \sum_i c_i \bigl[1 - y_i(w^\top x_i + b) \pm \delta |w|\bigr]_+ + \frac\alpha2 |w|^2,
 
     \+ for a pessimist, whose rows are the worst in a ball around them, - for an optimist, whose rows may be moved to where
-    they help. The best round is kept.
+    they help. The best round is kept, or w = 0 where that is better than all of them.
 
     **Pessimistic**, better use :class:`RobustLinearClassifier` with ``Ball(radius)``, which solves this very problem. Here each
     round minimises a lower bound of the objective and may well make it worse. What is known:

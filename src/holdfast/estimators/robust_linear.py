@@ -139,7 +139,8 @@ class RobustLinearClassifier(IncrementalClassifier):
         Strength of the penalty, >= 0, what scikit-learn's linear classifiers call 1/C. It acts in the units of the features, so
         scale them. Of no effect with ``penalty=None``.
     kappa : float, default=1.0
-        Share of the uncertainty that is kept inside the loss, from 0 to 1.
+        Share of the uncertainty that is kept inside the loss, from 0 to 1. With `ambiguity` or `weight_error` rows are first
+        moved to the middle of intervals that are longer one way: the share is then of what is around the middle.
     multiclass : {"ovr", "joint"}, default="ovr"
         More than two classes: one against the rest, or all at once. That takes the hinge or the logistic loss, a set (no noise
         that is averaged over), ``penalty="l2"`` with alpha > 0, and ``kappa=1``; a step costs
@@ -440,8 +441,8 @@ class RobustLinearClassifier(IncrementalClassifier):
                 self.filtered_ = share
                 return [together]
         stated = X
-        if flips is not None and worst is not None:
-            # a label and its opposite see the same set if it lies around its row
+        if worst is not None and not (self.ambiguity is None and self.weight_error is None):
+            # a label and its opposite see the same set if it lies around its row, and so do weights and their errors
             X, worst = worst.centred(X)
         rows, positives = rows_of(X), [1] if n_classes == 2 else range(n_classes)
         problems = []
@@ -452,8 +453,8 @@ class RobustLinearClassifier(IncrementalClassifier):
                 faced, options["target"] = self._with_weight_error(X, signs, faced, cloud)
             problem = _problem(rows, signs, weights, loss, kappa, faced, cloud, options)
             if flips is not None:
-                budgets = flips if len(flips) == 1 else np.array([flips.sum() - flips[k], flips[k]])
-                problem = flipped(problem, budgets, counts, is_moved=X is not stated)
+                pools = np.zeros_like(codes) if len(flips) == 1 else codes
+                problem = flipped(problem, flips, pools, counts, is_moved=X is not stated)
             problems.append(problem)
         self.filtered_ = share
         return problems
@@ -654,12 +655,11 @@ class RobustLinearClassifier(IncrementalClassifier):
                     Z[rows] += sets.take(rows).maximizer(self.coef_[rival] - self.coef_[k])
         return Z
 
-    def _codes(self, y: Any, n_samples: int) -> NDArray[np.intp]:
+    def _codes(self, y: Any, n_samples: int, call: str = f"{NAME}.worst_case_data") -> NDArray[np.intp]:
         y = np.asarray(y).ravel()
         if y.shape != (n_samples,) or not np.all(np.isin(y, self.classes_)):
             raise ValueError(
-                f"{NAME}.worst_case_data(X, y): y must hold one of the classes {self.classes_.tolist()} for each of the "
-                f"{n_samples} rows."
+                f"{call}: y must hold one of the classes {self.classes_.tolist()} for each of the {n_samples} rows."
             )
         return np.searchsorted(self.classes_, y)
 

@@ -83,6 +83,15 @@ def worst_weight_loss(
         raise ValueError(
             f"{call}(..., weight_error={error!r:.80}): the model has none of its own; give WeightError(delta)."
         )
+    if model.multiclass == "joint" and len(model.classes_) > 2:
+        raise ValueError(
+            f"{call}: the model was trained for all classes at once (multiclass='joint'); give one of 'ovr'."
+        )
+    if model.row_uncertainty_ and not any(value is not None for value in metadata.values()):
+        raise ValueError(
+            f"{call}: this model was fitted with the uncertainty of each row, so it needs theirs here too. Pass "
+            f"{' or '.join(model._stated_set().metadata)} (zeros for exact rows)."
+        )
     if common not in ("exact", "bound"):
         raise ValueError(f"{call}(..., common={common!r}): give 'exact' or 'bound'.")
     n_features = model.coef_.shape[1]
@@ -95,7 +104,7 @@ def worst_weight_loss(
     plain = clone(model).set_params(penalty=None, kappa=1.0, weight_error=own)
     check_columns(X, metadata)
     X = validate_data(model, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-    codes = model._codes(y, X.shape[0])
+    codes = model._codes(y, X.shape[0], call)
     weights = row_weights(sample_weight, model.class_weight, X, codes, model.classes_, call)
     plain._check_settings()
     problems = plain._made(X, codes, weights, metadata, len(model.classes_))
@@ -118,8 +127,9 @@ def prune(model: Any, delta: float | WeightError | None = None) -> Any:
     r"""Return a copy of a fitted linear model with every weight made 0 that an error of the weights may make 0.
 
     Those with :math:`|w_j| \le \delta`, or :math:`\le \delta |w|_1` with ``relative=True``. What was certified against such
-    errors holds for the pruned model: its loss on the training rows, wherever in their sets they are, and its objective are at
-    most `objective_` of the fit, which the copy keeps with all other attributes.
+    errors holds for the pruned model: its objective is at most `objective_` of the fit, which the copy keeps with all other
+    attributes; and so is its loss on the training rows, wherever in their sets they are, at ``kappa=1`` or for losses of slope
+    at most 1.
 
     Parameters
     ----------
@@ -146,9 +156,10 @@ def prune(model: Any, delta: float | WeightError | None = None) -> Any:
     error = getattr(model, "weight_error", None) if delta is None else delta
     error = WeightError(error) if isinstance(error, Real) else error
     if not isinstance(error, WeightError):
+        why = "the model was trained for no weight_error" if delta is None else "that is no error of weights"
         raise ValueError(
-            f"prune({type(model).__name__}(...), delta={delta!r:.80}): say what to prune; the model was trained for no "
-            "weight_error. Give a number >= 0, or WeightError(delta, relative=True)."
+            f"prune({type(model).__name__}(...), delta={delta!r:.80}): say what to prune; {why}. Give a number >= 0, or "
+            "WeightError(delta, relative=True)."
         )
     if error.relative == COMPONENTWISE:
         raise ValueError(

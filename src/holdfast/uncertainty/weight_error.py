@@ -41,7 +41,8 @@ class WeightError(Parameters):
 
     A row's loss is the largest over its own dw, exactly; where one dw is common to all rows, the sum bounds its loss from above
     (:func:`worst_weight_loss` has it exactly for few features). The intercept is exact. Relative errors are sets, of which
-    ``kappa`` keeps a share inside the loss; a larger margin is inside as a whole.
+    ``kappa`` keeps a share inside the loss; a larger margin is inside as a whole, and of what is below only the sum of the
+    absolute values is shared.
 
     Where rows are uncertain as well, :math:`x + d` with d in a set, an error of the weights meets the wrong row. For boxes
     around rows of half-widths s the worst of both is exact at ``joint="exact"`` (but for ``relative=True``); for
@@ -82,6 +83,8 @@ class WeightError(Parameters):
 
     def checked(self) -> float:
         """Return delta as a number, after checking that all arguments make sense."""
+        if isinstance(self.delta, bool | np.bool_):
+            raise ValueError(f"{self!r}: delta is how large an error is, a number >= 0.")
         delta = one_number(self.delta, f"{self!r}", "delta")
         if not (isinstance(self.relative, bool | np.bool_) or self.relative == COMPONENTWISE):
             raise ValueError(f"{self!r}: relative must be False, True or {COMPONENTWISE!r}.")
