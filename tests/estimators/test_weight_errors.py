@@ -535,7 +535,7 @@ def test_intervals_longer_one_way_leave_no_loss_below_zero():
         warnings.simplefilter("ignore", CollapseWarning)
         model.fit([[1.0], [-1.0]], [1, 0], X_lower=[[1.0], [-2.0]], X_upper=[[2.0], [-1.0]])
     assert 0 <= model.lower_bound_ <= model.objective_
-    w = np.linspace(-5, 5, 100_001)[:, None]
+    w = np.append(np.linspace(-5, 5, 10_001), 5 / 3)  # the kink of the loss too
     # rows 1.5 and -1.5 with half-widths 0.5: delta max(|x|, s) inside the loss, s |w - y delta clip(x / s)| outside of it
     values = 2 * (np.maximum(1 + 1.5 - 1.5 * w, 0) + 0.5 * np.abs(w - 1)) + 5e-4 * w**2
     assert model.objective_ == pytest.approx(values.min(), rel=1e-6)
