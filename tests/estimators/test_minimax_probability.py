@@ -240,11 +240,40 @@ def test_a_promise_that_rests_on_a_small_ridge_is_called_so(rng):
     assert MinimaxProbabilityClassifier(Box(0.3), covariance_ridge=0.0).fit(X, y).gap_ <= 1e-6
 
 
-def test_constant_features_get_no_weight(data):
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("sets", [None, Box(half_widths=[0.1, 0.1, 0.1, 0.1, 0.0])], ids=repr)
+@pytest.mark.parametrize("constant", [7.0, 0.1, -0.7, 1e-3, 1e200])
+@pytest.mark.parametrize("ridge", [0.0, 1e-6])
+def test_constant_features_get_no_weight(rng, data, constant, sets, kind, ridge):
     X, y, _ = data
-    model = MinimaxProbabilityClassifier(covariance_ridge=0.0).fit(np.column_stack([X, np.full(60, 7.0)]), y)
-    plain = MinimaxProbabilityClassifier(covariance_ridge=0.0).fit(X, y)
-    np.testing.assert_allclose(model.coef_[0], np.append(plain.coef_[0], 0.0), rtol=1e-8, atol=1e-12)
+    plain = MinimaxProbabilityClassifier(
+        None if sets is None else Box(half_widths=np.full(4, 0.1)), covariance_ridge=ridge
+    ).fit(X, y)
+    for column in (np.full(60, constant), constant * (1 + 2e-16 * rng.integers(-1, 2, size=60))):
+        model = MinimaxProbabilityClassifier(sets, covariance_ridge=ridge).fit(kind(np.column_stack([X, column])), y)
+        assert model.gap_ <= 1e-6
+        assert model.coef_[0, 4] == 0
+        assert model.covariance_ridge_[4] == 0
+        np.testing.assert_allclose(model.coef_[0, :4], plain.coef_[0], rtol=1e-4)
+        np.testing.assert_allclose(model.intercept_, plain.intercept_, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_constant_features_that_are_known_up_to_a_set_get_no_weight(data, kind):
+    X, y, _ = data
+    model = MinimaxProbabilityClassifier(Box(0.1)).fit(kind(np.column_stack([X, np.full(60, 0.3)])), y)
+    plain = MinimaxProbabilityClassifier(Box(0.1)).fit(X, y)
+    assert model.gap_ <= 1e-6
+    np.testing.assert_allclose(model.coef_[0], np.append(plain.coef_[0], 0.0), rtol=1e-4, atol=1e-12)
+
+
+def test_features_that_vary_in_rows_of_weight_zero_only_get_no_weight(data):
+    X, y, _ = data
+    weights = (np.arange(60) > 5).astype(float)
+    X = np.column_stack([X, np.where(weights > 0, 0.1, np.arange(60.0))])
+    model = MinimaxProbabilityClassifier().fit(X, y, sample_weight=weights)
+    assert model.gap_ <= 1e-6
+    assert model.coef_[0, 4] == 0
 
 
 def test_several_classes_are_told_apart_one_against_the_rest(several_classes):

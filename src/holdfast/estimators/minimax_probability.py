@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, sparse
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -31,7 +31,8 @@ MEANS = ("fixed", "uncertain")
 WEIGHTS = ("rms", "sum")
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 SAME, BOUNDLESS = 1e-12, 1e7
-"""Difference of two means, as a share of their sizes, that is rounding; separation from which on there is no end to it."""
+"""Difference of two means or entries, as a share of their sizes, that is rounding; separation from which on there is no end
+to it."""
 DEPENDENT, INDEFINITE = 1e-12, -1e-8
 """Eigenvalues of a kernel, as a share of the largest, that are left out, and that no kernel has."""
 EMPTY = 0.3
@@ -311,13 +312,15 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             coordinates, back = _coordinates(K, self.kernel)
             ridge = share * float(np.sum(_variances(rows_of(coordinates), weights)))
             return _Span(rows_of(coordinates), lambda w, b: (back(w), b), np.asarray(ridge), ridge, gamma)
-        rows = rows_of(X) if len(used) == X.shape[0] else rows_of(X).take(used)
+        X = X if len(used) == X.shape[0] else X[used]
+        varies = ~_is_constant(X)
+        rows = rows_of(X if np.all(varies) else X @ sparse.diags_array(varies.astype(X.dtype)))
         offset = rows.offset()
         offset = np.zeros(rows.n_features) if offset is None else offset
         rows = rows.shifted(offset) if np.any(offset) else rows
         variances = _variances(rows, weights)
         if not (is_exact and rows.n_features > rows.n_samples):
-            return _Span(rows, lambda w, b: (w, b - float(w @ offset)), share * variances, share * variances)
+            return _Span(rows, lambda w, b: (w * varies, b - float(w @ offset)), share * variances, share * variances)
         inverse = np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0)
         coordinates, back = _coordinates(rows.outer(inverse), None)
 
@@ -470,6 +473,14 @@ def _of(bound: BoundSet | None, rows: NDArray[np.intp]) -> BoundSet | None:
 def _ridge_share(problem: MinimaxProbabilityProblem, ridge: Array, w: Array) -> float:
     """Return the largest share of the ridge in a class's squared spread."""
     return max(float(np.sum(ridge * w**2)) / law.spread.value(w) ** 2 for law in (problem.negative, problem.positive))
+
+
+def _is_constant(X: Any) -> NDArray[np.bool_]:
+    """Return which features are the same in all rows but for rounding, shape (n_features,)."""
+    ends = X.min(axis=0), X.max(axis=0)
+    low, high = (np.ravel(end.toarray() if sparse.issparse(end) else end).astype(np.float64) for end in ends)
+    with np.errstate(over="ignore"):
+        return np.asarray(high - low <= SAME * np.maximum(np.abs(low), np.abs(high)))
 
 
 def _variances(rows: Rows, weights: Array) -> Array:
