@@ -148,6 +148,26 @@ def test_a_weight_of_two_is_as_good_as_stating_a_row_twice(rng, data, options):
     assert weighted["objective_"] == pytest.approx(model.objective_, rel=1e-6)
 
 
+@pytest.mark.parametrize("pooling", ["rms", "sum"])
+def test_the_unit_of_the_weights_does_not_matter(rng, data, pooling):
+    X, y, S = data
+    model = MinimaxProbabilityClassifier(Box(), kappa=0.4, weights=pooling)
+    weights = rng.uniform(0.5, 2, size=60)
+    values = [model.fit(X, y, sample_weight=unit * weights, X_std=S).objective_ for unit in (1e-4, 1.0, 1e4)]
+    np.testing.assert_allclose(values, values[1], rtol=1e-6)
+
+
+def test_published_weights_are_those_of_the_report_where_no_row_counts_more(data):
+    X, y, S = data
+    model = MinimaxProbabilityClassifier(Box(), kappa=0.0, weights="sum", covariance_ridge=0.0)
+    w = model.fit(X, y, sample_weight=np.full(60, 0.01), X_std=S).coef_[0]
+    spreads = [
+        ((X[own] - X[own].mean(axis=0)) @ w).std() + S[own].sum(axis=0) @ np.abs(w) / np.sqrt(own.sum())
+        for own in (y == 0, y == 1)
+    ]
+    assert model.objective_ == pytest.approx(sum(spreads), rel=1e-9)
+
+
 def test_a_huge_row_of_weight_zero_does_not_count(data):
     X, y, _ = data
     plain = MinimaxProbabilityClassifier().fit(X, y)

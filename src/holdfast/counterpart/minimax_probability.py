@@ -81,18 +81,15 @@ class Moments(NamedTuple):
     rows: Rows
     shares: Array
     """Weights that sum to 1."""
-    total: float
-    """What the weights sum to."""
     mean: Array
     covariance: Array
 
     @classmethod
     def of(cls, rows: Rows, weights: Array) -> Moments:
         """Return the moments, the covariance over the total weight; a weight of 2 is as good as stating a row twice."""
-        total = float(np.sum(weights))
-        shares = weights / total
+        shares = weights / float(np.sum(weights))
         mean = rows.transpose_dot(shares)
-        return cls(rows, shares, total, mean, centred_gram(rows, mean, shares))
+        return cls(rows, shares, mean, centred_gram(rows, mean, shares))
 
 
 def class_law(
@@ -113,7 +110,8 @@ def class_law(
 
     where :math:`u_i(\kappa)` is the distance from the mean's score at the worst point of :math:`\kappa S_i` and
     :math:`\tau` pools the supports: "rms" :math:`\sqrt{\sum p_i h_i^2}`, for boxes the l1 norm
-    :math:`\sum_j |w_j| \sqrt{\sum_i p_i s_{ij}^2}`; "sum" :math:`W^{1/2} \sum_i p_i h_i`, W being the total weight.
+    :math:`\sum_j |w_j| \sqrt{\sum_i p_i s_{ij}^2}`; "sum" :math:`\sum_i p_i h_i / \sqrt{\min p}`, the former's
+    bound by :math:`\sum p_i h_i^2 \le (\sum \sqrt{p_i} h_i)^2`.
 
     Parameters
     ----------
@@ -127,7 +125,7 @@ def class_law(
     drift : BoundSet or None
         Sets turned towards the other class, whose mean support is how far the mean's score may be off; None for not at all.
     """
-    rows, shares, _, mean, covariance = moments
+    rows, shares, mean, covariance = moments
     d = rows.n_features
     noise = np.diag(np.broadcast_to(np.asarray(ridge, dtype=np.float64), d))
     squares: list[Squares] = []
@@ -157,7 +155,7 @@ def _supports(moments: Moments, bound: BoundSet) -> PushedRows:
 
 def _pooled(moments: Moments, part: BoundSet, pooling: str) -> Spread:
     """Return one function that no row's support exceeds in quadratic mean."""
-    form, shares, size = part.interval_form(), moments.shares, np.sqrt(moments.total)
+    form, shares, size = part.interval_form(), moments.shares, float(np.min(moments.shares)) ** -0.5
     if form is not None:
         own = [part for part in (form.own, None if form.centre is None else abs(form.centre)) if part is not None]
         means, squares = form.common + np.zeros(moments.rows.n_features), np.square(form.common)

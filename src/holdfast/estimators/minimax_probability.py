@@ -93,8 +93,9 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         Share of the sets that is kept inside the spread, from 0 to 1. (Not :math:`\kappa_*`.)
     weights : {"rms", "sum"}, default="rms"
         :math:`\tau`, for kappa < 1: "rms" is :math:`\sqrt{\sum p_i h_i^2}` and for boxes
-        :math:`\tau_j = \sqrt{\sum_i p_i s_{ij}^2}`; "sum" is :math:`\sum_i h_i / \sqrt{N}`, as published, up to
-        :math:`\sqrt N` times larger.
+        :math:`\tau_j = \sqrt{\sum_i p_i s_{ij}^2}`; "sum" is :math:`\sum_i p_i h_i / \sqrt{\min p}`, up to
+        :math:`1/\sqrt{\min p}` times larger: :math:`\sum_i h_i / \sqrt{N}`, as published, where no row counts for more than
+        another, and for counts as if rows were repeated, the smallest being 1.
     covariance_ridge : float, default=1e-6
         :math:`\rho` of :math:`G_\pm + \rho V`, V the diagonal of the features' variances over all rows, so
         :math:`G_\pm + \rho I` for standardised features: the promise then holds for all covariances :math:`G_\pm + E` with
