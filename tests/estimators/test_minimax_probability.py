@@ -199,6 +199,52 @@ def test_rows_far_from_zero_give_the_same_weights(data):
     np.testing.assert_allclose(far.decision_function(X + 1e6), near.decision_function(X), atol=1e-6)
 
 
+def _on_a_grid(X):
+    """Return numbers that are still exact when they are added to others of up to 2**30."""
+    return np.round(X * 2.0**20) / 2.0**20
+
+
+@pytest.mark.parametrize("far", [2.0**10, 2.0**20, 2.0**30])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("sets", [None, Box(0.1), Ball(0.1)], ids=repr)
+def test_what_is_certified_far_from_zero_is_the_optimum_near_it(data, sets, kind, far):
+    X, y, _ = data
+    X = _on_a_grid(X)
+    near = MinimaxProbabilityClassifier(sets, covariance_ridge=0.01).fit(X, y)
+    model = MinimaxProbabilityClassifier(sets, covariance_ridge=0.01).fit(kind(X + far * np.array([1, -1, 0, 1])), y)
+    assert model.gap_ <= 1e-6
+    assert model.lower_bound_ <= near.objective_ * (1 + 1e-9)
+    assert model.objective_ == pytest.approx(near.objective_, rel=1e-6)
+    np.testing.assert_allclose(model.covariance_ridge_, near.covariance_ridge_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("sets", [None, Box(0.1)], ids=repr)
+def test_classes_far_apart_have_the_spreads_that_they_have_near_each_other(data, sets, kind):
+    X, y, _ = data
+    X = _on_a_grid(X) + 2.0**20 * y[:, None]
+    model = MinimaxProbabilityClassifier(sets, covariance_ridge=0.0).fit(kind(X), y)
+    w, spread = model.coef_[0], 0.0
+    for k in (0, 1):
+        a = np.abs((X[y == k] - X[y == k].mean(axis=0)) @ w) + (0 if sets is None else 0.1 * np.abs(w).sum())
+        spread += np.sqrt(np.mean(a**2))
+    assert model.gap_ <= 1e-6
+    assert model.objective_ == pytest.approx(spread / (w @ (X[y == 1].mean(axis=0) - X[y == 0].mean(axis=0))), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("large", [2.0**10, 2.0**14, 2.0**17])
+def test_features_that_all_but_agree_prove_no_more_than_their_differences(rng, large, kind):
+    y = np.arange(200) % 2
+    T = _on_a_grid(np.column_stack([rng.normal(size=200), rng.normal(size=200) + y]))
+    X = np.column_stack([large * T[:, 0], large * T[:, 0] + T[:, 1]])
+    model = MinimaxProbabilityClassifier(covariance_ridge=0.0).fit(kind(X), y)
+    best = MinimaxProbabilityClassifier(covariance_ridge=0.0).fit(T, y).objective_
+    assert model.gap_ <= 1e-6
+    assert model.lower_bound_ <= best * (1 + 1e-9)
+    assert model.objective_ == pytest.approx(best, rel=1e-6)
+
+
 def test_swapped_labels_turn_the_model_around(data):
     X, y, _ = data
     one = MinimaxProbabilityClassifier(IntervalBox(-0.1, 0.4)).fit(X, y)

@@ -20,6 +20,7 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet
 from holdfast._core.version import __version__
 from holdfast.counterpart import MinimaxProbabilityProblem, MinimaxProof, Moments, class_law, train_minimax
+from holdfast.counterpart.spreads import from_middle
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, number, one_blas_thread, row_weights
@@ -316,9 +317,9 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         X = X if len(used) == X.shape[0] else X[used]
         varies = ~_is_constant(X)
         rows = rows_of(X if np.all(varies) else X @ sparse.diags_array(varies.astype(X.dtype)))
-        offset = rows.offset()
-        offset = np.zeros(rows.n_features) if offset is None else offset
-        rows = rows.shifted(offset) if np.any(offset) else rows
+        start = rows.offset()
+        rows, offset = from_middle(rows if start is None else rows.shifted(start), weights / np.sum(weights))
+        offset = offset if start is None else start + offset
         variances = _variances(rows, weights)
         if not (is_exact and rows.n_features > rows.n_samples):
             return _Span(rows, lambda w, b: (w * varies, b - float(w @ offset)), share * variances, share * variances)
