@@ -1,5 +1,6 @@
 """MinimaxProbabilityClassifier: what it promises holds, and its options mean what they say."""
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from scipy import sparse
@@ -294,6 +295,36 @@ def test_more_features_than_rows_are_solved_in_their_span(rng):
     assert wide.objective_ == pytest.approx(full.objective_, rel=1e-6)
     thin = MinimaxProbabilityClassifier(covariance_ridge=1.0).fit(sparse.csr_array(X), y)
     np.testing.assert_allclose(thin.coef_, wide.coef_, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:The covariances are all but singular")
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("ridge", [1e-6, 1e-10])
+@pytest.mark.parametrize("noise", [1e-3, 1e-5])
+def test_more_features_than_rows_that_all_but_agree_prove_no_more_than_the_optimum(rng, noise, ridge, kind):
+    y = np.arange(20) % 2
+    X = 90 + rng.normal(size=(20, 1)) + noise * (rng.normal(size=(20, 40)) + 2 * np.outer(y, np.linspace(-1, 1, 40)))
+    model = MinimaxProbabilityClassifier(covariance_ridge=ridge).fit(kind(X), y)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    w, groups = cp.Variable(40), [Z[y == k] for k in (0, 1)]
+    parts = [cp.hstack([(A - A.mean(axis=0)) @ w / np.sqrt(len(A)), np.sqrt(ridge) * w]) for A in groups]
+    program = cp.Problem(
+        cp.Minimize(sum(map(cp.norm, parts))), [(groups[1].mean(axis=0) - groups[0].mean(axis=0)) @ w == 1]
+    )
+    program.solve(solver=cp.CLARABEL, tol_gap_rel=1e-10, tol_gap_abs=1e-12)
+    assert model.gap_ <= 1e-6
+    assert model.objective_ == pytest.approx(program.value, rel=1e-5)
+    v = model.coef_[0] * X.std(axis=0)
+    attained = sum(np.sqrt(((A - A.mean(axis=0)) @ v).var() + ridge * v @ v) for A in groups)
+    assert model.objective_ == pytest.approx(attained, rel=1e-6)
+
+
+def test_a_linear_kernel_far_from_zero_is_the_one_near_it(data):
+    X, y, _ = data
+    X = _on_a_grid(X)
+    near, far = (MinimaxProbabilityClassifier(kernel="linear").fit(X + shift, y) for shift in (0.0, 2.0**10))
+    assert far.objective_ == pytest.approx(near.objective_, rel=1e-6)
+    np.testing.assert_allclose(far.decision_function(X + 2.0**10), near.decision_function(X), atol=1e-5)
 
 
 def test_a_promise_that_rests_on_a_small_ridge_is_called_so(rng):

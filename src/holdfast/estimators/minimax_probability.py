@@ -17,6 +17,7 @@ from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.rows import Rows
 from holdfast._core.solution import Solution, Status
+from holdfast._core.tolerances import ROUNDING
 from holdfast._core.uncertainty import BoundSet
 from holdfast._core.version import __version__
 from holdfast.counterpart import MinimaxProbabilityProblem, MinimaxProof, Moments, class_law, train_minimax
@@ -311,9 +312,9 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             some = X[used]
             gamma = self._gamma(rows_of(some), weights)
             K = some[:, used] if self.kernel == "precomputed" else self._kernel(some, some, gamma)
-            coordinates, back = _coordinates(K, self.kernel)
+            coordinates, lift = _kernel_coordinates(K, self.kernel)
             ridge = share * float(np.sum(_variances(rows_of(coordinates), weights)))
-            return _Span(rows_of(coordinates), lambda w, b: (back(w), b), np.asarray(ridge), ridge, gamma)
+            return _Span(rows_of(coordinates), lift, np.asarray(ridge), ridge, gamma)
         X = X if len(used) == X.shape[0] else X[used]
         varies = ~_is_constant(X)
         rows = rows_of(X if np.all(varies) else X @ sparse.diags_array(varies.astype(X.dtype)))
@@ -323,14 +324,19 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         variances = _variances(rows, weights)
         if not (is_exact and rows.n_features > rows.n_samples):
             return _Span(rows, lambda w, b: (w * varies, b - float(w @ offset)), share * variances, share * variances)
-        inverse = np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0)
-        coordinates, back = _coordinates(rows.outer(inverse), None)
+        scale = np.divide(1.0, np.sqrt(variances), out=np.zeros_like(variances), where=variances > 0)
+        columns = np.concatenate([block for _, block in rows.dense_blocks()])
+        middle = columns.mean(axis=0)
+        columns -= middle
+        columns *= scale
+        # exact: products of rows would lose what is less than the root of rounding
+        basis, triangle = linalg.qr(columns.T, mode="economic", overwrite_a=True)
 
         def lift(w: Array, b: float) -> tuple[Array, float]:
-            w = inverse * rows.transpose_dot(back(w))
-            return w, b - float(w @ offset)
+            w = scale * (basis @ w)
+            return w, b - float(w @ (offset + middle))
 
-        return _Span(rows_of(coordinates), lift, np.asarray(share), share * variances)
+        return _Span(rows_of(np.ascontiguousarray(triangle.T)), lift, np.asarray(share), share * variances)
 
     def _gamma(self, rows: Rows, weights: Array) -> float | None:
         """Return gamma, None where the kernel has none; "scale" is 1 / (n_features * variance of all entries by weight)."""
@@ -346,6 +352,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
 
     def _kernel(self, X: Any, Y: Any, gamma: float | None) -> Array:
         options = {} if callable(self.kernel) else {"gamma": gamma, "degree": self.degree, "coef0": self.coef0}
+        X, Y = (some.astype(np.float64, copy=False) for some in (X, Y))
         return np.asarray(pairwise_kernels(X, Y, metric=self.kernel, filter_params=True, **options), dtype=np.float64)
 
     def _problem(
@@ -493,14 +500,22 @@ def _variances(rows: Rows, weights: Array) -> Array:
     return np.where(variances > SAME * squares, variances, 0.0)
 
 
-def _coordinates(K: Array, kernel: Any) -> tuple[Array, Callable[[Array], Array]]:
-    """Return coordinates whose products are K, and the way from their weights to those of the rows."""
-    values, vectors = linalg.eigh(K)
-    if values[0] < INDEFINITE * values[-1]:
+def _kernel_coordinates(K: Array, kernel: Any) -> tuple[Array, Callable[[Array, float], tuple[Array, float]]]:
+    """Return coordinates of the rows less their mean, whose products K gives, and the way to weights of the rows."""
+    centred = K - np.mean(K, axis=0)
+    centred -= np.mean(centred, axis=1, keepdims=True)
+    values, vectors = linalg.eigh(centred)
+    if values[0] < INDEFINITE * values[-1] - ROUNDING * np.max(np.abs(K)):
         raise ValueError(
             f"{NAME}(kernel={kernel!r}).fit: the kernel's values on the training rows are not positive semidefinite "
             f"(an eigenvalue of {values[0]:.2g} beside one of {values[-1]:.2g}). Use another kernel."
         )
-    kept = values > DEPENDENT * values[-1]
+    kept = values > max(DEPENDENT * values[-1], ROUNDING * np.max(np.abs(K)))
     root, vectors = np.sqrt(values[kept]), vectors[:, kept]
-    return vectors * root, lambda w: np.asarray(vectors @ (w / root))
+
+    def lift(w: Array, b: float) -> tuple[Array, float]:
+        parts = vectors @ (w / root)
+        parts -= np.mean(parts)
+        return parts, b - float(np.mean(K @ parts))
+
+    return vectors * root, lift
