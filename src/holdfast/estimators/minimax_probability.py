@@ -37,6 +37,8 @@ SAME, BOUNDLESS = 1e-12, 1e7
 to it."""
 DEPENDENT, INDEFINITE = 1e-12, -1e-8
 """Eigenvalues of a kernel, as a share of the largest, that are left out, and that no kernel has."""
+INDEPENDENT = 1e-5
+"""Smallest eigenvalue of the rows' products, as a share of the largest, from which on these are as good as the rows."""
 EMPTY = 0.3
 """Share of the ridge in a class's squared spread from which on there is little else to the promise."""
 KERNEL_RIDGE = 0.01
@@ -312,9 +314,14 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             some = X[used]
             gamma = self._gamma(rows_of(some), weights)
             K = some[:, used] if self.kernel == "precomputed" else self._kernel(some, some, gamma)
-            coordinates, lift = _kernel_coordinates(K, self.kernel)
+            coordinates, back = _from_products(K, self.kernel)
+
+            def to_rows(w: Array, b: float) -> tuple[Array, float]:
+                parts = back(w)
+                return parts, b - float(np.mean(K @ parts))
+
             ridge = share * float(np.sum(_variances(rows_of(coordinates), weights)))
-            return _Span(rows_of(coordinates), lift, np.asarray(ridge), ridge, gamma)
+            return _Span(rows_of(coordinates), to_rows, np.asarray(ridge), ridge, gamma)
         X = X if len(used) == X.shape[0] else X[used]
         varies = ~_is_constant(X)
         rows = rows_of(X if np.all(varies) else X @ sparse.diags_array(varies.astype(X.dtype)))
@@ -325,18 +332,14 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         if not (is_exact and rows.n_features > rows.n_samples):
             return _Span(rows, lambda w, b: (w * varies, b - float(w @ offset)), share * variances, share * variances)
         scale = np.divide(1.0, np.sqrt(variances), out=np.zeros_like(variances), where=variances > 0)
-        columns = np.concatenate([block for _, block in rows.dense_blocks()])
-        middle = columns.mean(axis=0)
-        columns -= middle
-        columns *= scale
-        # exact: products of rows would lose what is less than the root of rounding
-        basis, triangle = linalg.qr(columns.T, mode="economic", overwrite_a=True)
+        coordinates, back = _of_standardised(rows, scale)
+        offset = offset + rows.transpose_dot(np.full(rows.n_samples, 1 / rows.n_samples))
 
         def lift(w: Array, b: float) -> tuple[Array, float]:
-            w = scale * (basis @ w)
-            return w, b - float(w @ (offset + middle))
+            w = scale * back(w)
+            return w, b - float(w @ offset)
 
-        return _Span(rows_of(np.ascontiguousarray(triangle.T)), lift, np.asarray(share), share * variances)
+        return _Span(rows_of(coordinates), lift, np.asarray(share), share * variances)
 
     def _gamma(self, rows: Rows, weights: Array) -> float | None:
         """Return gamma, None where the kernel has none; "scale" is 1 / (n_features * variance of all entries by weight)."""
@@ -500,22 +503,35 @@ def _variances(rows: Rows, weights: Array) -> Array:
     return np.where(variances > SAME * squares, variances, 0.0)
 
 
-def _kernel_coordinates(K: Array, kernel: Any) -> tuple[Array, Callable[[Array, float], tuple[Array, float]]]:
-    """Return coordinates of the rows less their mean, whose products K gives, and the way to weights of the rows."""
+def _from_products(K: Array, kernel: Any) -> tuple[Array, Callable[[Array], Array]]:
+    """Return coordinates of rows less their mean, whose products K gives, and the way to weights of the rows, sum 0."""
     centred = K - np.mean(K, axis=0)
     centred -= np.mean(centred, axis=1, keepdims=True)
     values, vectors = linalg.eigh(centred)
-    if values[0] < INDEFINITE * values[-1] - ROUNDING * np.max(np.abs(K)):
+    rounding = ROUNDING * np.max(np.abs(K))
+    if values[0] < INDEFINITE * values[-1] - rounding:
         raise ValueError(
             f"{NAME}(kernel={kernel!r}).fit: the kernel's values on the training rows are not positive semidefinite "
             f"(an eigenvalue of {values[0]:.2g} beside one of {values[-1]:.2g}). Use another kernel."
         )
-    kept = values > max(DEPENDENT * values[-1], ROUNDING * np.max(np.abs(K)))
+    kept = values > max(DEPENDENT * values[-1], rounding)
     root, vectors = np.sqrt(values[kept]), vectors[:, kept]
+    vectors = vectors - np.mean(vectors, axis=0)
+    return vectors * root, lambda w: np.asarray(vectors @ (w / root))
 
-    def lift(w: Array, b: float) -> tuple[Array, float]:
-        parts = vectors @ (w / root)
-        parts -= np.mean(parts)
-        return parts, b - float(np.mean(K @ parts))
 
-    return vectors * root, lift
+def _of_standardised(rows: Rows, scale: Array) -> tuple[Array, Callable[[Array], Array]]:
+    """Return coordinates of rows less their mean, in units of 1 / scale, and the way to weights of those features.
+
+    By products of the rows where these are all but independent; else they would lose what is less than the root of rounding.
+    """
+    n = rows.n_samples
+    K = rows.outer(np.square(scale))
+    coordinates, back = _from_products(K, None)
+    sizes = np.sum(np.square(coordinates), axis=0)
+    if len(sizes) == n - 1 and np.min(sizes) > INDEPENDENT * max(np.max(sizes), np.max(np.abs(K))):
+        return coordinates, lambda w: scale * rows.transpose_dot(back(w))
+    columns = np.concatenate([block for _, block in rows.dense_blocks()])
+    columns = (columns - columns.mean(axis=0)) * scale
+    basis, triangle = linalg.qr(columns.T, mode="economic", overwrite_a=True)
+    return np.ascontiguousarray(triangle.T), lambda w: np.asarray(basis @ w)
