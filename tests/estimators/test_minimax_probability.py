@@ -2,6 +2,7 @@
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.linalg import LinAlgWarning
@@ -125,6 +126,52 @@ def test_a_refused_refit_leaves_the_model_as_it_was(data):
         with pytest.raises(ValueError, match="same mean"):
             model.fit(np.zeros_like(X), y)
         np.testing.assert_array_equal(model.decision_function(X), before)
+
+
+def test_a_refit_that_is_refused_late_leaves_the_whole_model(rng, data):
+    X, y, _ = data
+    model = MinimaxProbabilityClassifier().fit(pd.DataFrame(X, columns=list("abcd")), y)
+    before = vars(model).copy()
+    for wide, labels in (
+        (rng.normal(size=(12, 30)), np.arange(12) % 2),
+        (rng.normal(size=(30, 3)), np.arange(30) == 0),
+    ):
+        model.set_params(covariance_ridge=0.0)
+        with pytest.raises(ValueError, match="covariance_ridge"):
+            model.fit(wide, labels)
+        after = vars(model.set_params(covariance_ridge=1e-6))
+        assert all(after[name] is before[name] for name in before if name.endswith("_"))
+        assert [name for name in after if name.endswith("_")] == [name for name in before if name.endswith("_")]
+
+
+def test_a_class_of_one_row_needs_a_ridge(rng):
+    X, y = rng.normal(size=(30, 3)), np.array(["few"] + ["many"] * 29)
+    with pytest.raises(ValueError, match="class 'few' has no spread at all, so the boundary runs through its mean"):
+        MinimaxProbabilityClassifier(covariance_ridge=0.0).fit(X, y)
+    model = MinimaxProbabilityClassifier(covariance_ridge=0.1).fit(X, y)
+    assert model.gap_ <= 1e-6
+    assert model.predict(X[:1]) == "few"
+
+
+def test_an_early_stop_is_not_taken_for_means_that_coincide(rng):
+    X, y = rng.normal(size=(200, 10)), np.arange(200) % 2
+    X[y == 1] += 0.5 * rng.normal(size=10)
+    D = np.abs(X[y == 1].mean(axis=0) - X[y == 0].mean(axis=0))
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        model = MinimaxProbabilityClassifier(Box(0.499 * D.max()), means="uncertain", max_iter=10).fit(X, y)
+    assert np.isfinite(model.objective_)
+    assert model.lower_bound_ < model.objective_
+    for max_iter in (10, 1000):
+        with pytest.raises(ValueError, match="within the sets the classes may have the same mean"):
+            MinimaxProbabilityClassifier(Box(0.501 * D.max()), means="uncertain", max_iter=max_iter).fit(X, y)
+
+
+def test_an_early_stop_without_an_answer_is_called_so(rng):
+    X, y = rng.normal(size=(40, 5)), np.arange(40) % 2
+    F = rng.normal(size=(40, 5, 2)) @ np.diag([0.5, 0.01])
+    model = MinimaxProbabilityClassifier(Ellipsoid(), means="uncertain", max_iter=1)
+    with pytest.raises(ValueError, match=r"raise max_iter=1"):
+        model.fit(X, y, X_factor=F)
 
 
 def test_noise_is_as_good_as_rows_that_have_been_moved_by_it(data):

@@ -242,6 +242,20 @@ class MinimaxProbabilityProblem:
         """Return how far apart the means' scores are at least."""
         return float(self.difference @ w) - self.drift.value(w)
 
+    def leading(self) -> Array:
+        """Return the best of the directions of D and of the features: where sets are boxes some lead unless none does."""
+        return max([self.difference, *np.vstack([np.eye(self.n_features), -np.eye(self.n_features)])], key=self.lead)
+
+    def may_coincide(self) -> bool:
+        """Return whether it is proved that nothing leads, for the means may be the same within the sets."""
+        if self.bound is None or self.budgets is None:
+            return False
+        if self.bound.interval_form() is not None:
+            return self.lead(self.leading()) <= 0
+        D = self.difference
+        scale = self.bound.support(D)
+        return self.bound.is_symmetric and least_multiple(self.bound, D, self.budgets, scale, np.abs(D)) <= 1
+
     def objective(self, w: Array) -> float:
         """Return phi at the multiple of w that satisfies the constraint, inf where none does."""
         lead = self.lead(w)
@@ -432,6 +446,9 @@ def train_minimax(
         path = _Path(problem, chosen, tol, max_iter, report, n_iter)
         w, proof = path.followed(w, proof, first)
         n_iter, name = path.n_iter, chosen.name
+    if problem.lead(w) <= 0:
+        w = problem.leading()
+        proof = MinimaxProof.of(problem.objective(w), proof.lower_bound)
     if proof.gap <= tol:
         status = Status.SOLVED
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from copy import copy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -41,6 +42,8 @@ INDEPENDENT = 1e-5
 """Smallest eigenvalue of the rows' products, as a share of the largest, from which on these are as good as the rows."""
 EMPTY = 0.3
 """Share of the ridge in a class's squared spread from which on there is little else to the promise."""
+INPUTS = ("n_features_in_", "feature_names_in_")
+"""What is known of the columns of X."""
 KERNEL_RIDGE = 0.01
 """Ridge to begin with where there is a kernel."""
 
@@ -250,7 +253,8 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         self._check_settings()
         check_columns(X, metadata)
         formats = False if self.kernel == "precomputed" else "csr"
-        X, y = validate_data(self, X, y, accept_sparse=formats, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        shell = copy(self)
+        X, y = validate_data(shell, X, y, accept_sparse=formats, dtype=[np.float64, np.float32], ensure_min_samples=2)
         if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"{NAME}(kernel='precomputed').fit: X has shape {X.shape}; it is square, one row and column a sample."
@@ -271,9 +275,18 @@ class MinimaxProbabilityClassifier(LinearClassifier):
                 train_minimax(problem, self.solver, tol=float(self.tol), max_iter=self._max_iter(), report=report)
                 for problem in problems
             ]
-        self._refuse_degenerate(problems, fits)
-        self.classes_ = classes
-        self._set_model(X, used, span, problems, fits)
+        labels = [f"class {label!r}" for label in classes.tolist()]
+        sides = [labels] if len(classes) == 2 else [[f"all but {label}", label] for label in labels]
+        self._refuse_degenerate(problems, fits, sides)
+        model = {"classes_": classes} | self._model(X, used, span, problems, fits)
+        ridge_share = max(
+            _ridge_share(problem, span.ridge, found.parameters)
+            for problem, (found, _) in zip(problems, fits, strict=True)
+        )
+        for name in ("coef_", "dual_coef_", "X_fit_", "gamma_", *INPUTS):
+            self.__dict__.pop(name, None)
+        self.__dict__.update(model | {name: vars(shell)[name] for name in INPUTS if name in vars(shell)})
+        self._warn(X, ridge_share)
         finished()
         return self
 
@@ -395,14 +408,25 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         return problem
 
     def _refuse_degenerate(
-        self, problems: Sequence[MinimaxProbabilityProblem], fits: Sequence[tuple[Solution, MinimaxProof]]
+        self,
+        problems: Sequence[MinimaxProbabilityProblem],
+        fits: Sequence[tuple[Solution, MinimaxProof]],
+        sides: Sequence[Sequence[str]],
     ) -> None:
         """Raise if no weights keep the classes apart, or some do so without end."""
-        for problem, (found, proof) in zip(problems, fits, strict=True):
-            if problem.lead(found.parameters) <= 0:
+        for problem, (found, proof), labels in zip(problems, fits, sides, strict=True):
+            w = found.parameters
+            if problem.lead(w) <= 0:
+                call = f"{NAME}(uncertainty={self.uncertainty!r}, means='uncertain').fit"
+                if problem.may_coincide():
+                    raise ValueError(
+                        f"{call}: within the sets the classes may have the same mean, so nothing can be promised. Use smaller "
+                        "sets, or means='fixed'."
+                    )
+                more = f"raise max_iter={self.max_iter}, " if found.status is Status.ITERATION_LIMIT else ""
                 raise ValueError(
-                    f"{NAME}(uncertainty={self.uncertainty!r}, means='uncertain').fit: within the sets the classes may have "
-                    "the same mean, so nothing can be promised. Use smaller sets, or means='fixed'."
+                    f"{call}: no weights were found that keep the means apart wherever they are in the sets. There may be none: "
+                    f"{more}use smaller sets, or means='fixed'."
                 )
             if proof.objective <= 1 / BOUNDLESS:
                 raise ValueError(
@@ -411,16 +435,22 @@ class MinimaxProbabilityClassifier(LinearClassifier):
                     "nothing. That is always so where there are no more rows than features. Use covariance_ridge > 0, or "
                     "state an uncertainty."
                 )
+            for label, law in zip(labels, (problem.negative, problem.positive), strict=True):
+                if law.spread.value(w) <= SAME * proof.objective:
+                    raise ValueError(
+                        f"{NAME}(covariance_ridge={self.covariance_ridge!r}).fit: {label} has no spread at all, so the boundary "
+                        "runs through its mean, where it promises nothing. Use covariance_ridge > 0, or state an uncertainty."
+                    )
 
-    def _set_model(
+    def _model(
         self,
         X: Any,
         used: NDArray[np.intp],
         span: _Span,
         problems: Sequence[MinimaxProbabilityProblem],
         fits: Sequence[tuple[Solution, MinimaxProof]],
-    ) -> None:
-        """Set the fitted attributes, and say what is not certified."""
+    ) -> dict[str, Any]:
+        """Return the fitted attributes."""
         parts, errors = [], []
         for problem, (found, _) in zip(problems, fits, strict=True):
             w = found.parameters
@@ -428,32 +458,35 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             parts.append(span.lift(w, b))
             errors.append(1 / (1 + np.square(np.maximum(problem.deviations(w, b), 0.0))))
         vectors = np.array([w for w, _ in parts])
-        self.intercept_ = np.array([b for _, b in parts])
-        for name in ("coef_", "dual_coef_", "X_fit_", "gamma_"):
-            self.__dict__.pop(name, None)
+        model: dict[str, Any] = {"intercept_": np.array([b for _, b in parts])}
         if self.kernel is None:
-            self.coef_ = vectors
+            model["coef_"] = vectors
         else:
-            self.gamma_, self.dual_coef_ = span.gamma, np.zeros((len(vectors), X.shape[0]))
-            self.dual_coef_[:, used] = vectors
+            model["gamma_"], model["dual_coef_"] = span.gamma, np.zeros((len(vectors), X.shape[0]))
+            model["dual_coef_"][:, used] = vectors
             if self.kernel != "precomputed":
-                self.X_fit_ = X
-        objectives = np.array([proof.objective for _, proof in fits])
-        self.separation_, self.covariance_ridge_ = 1 / objectives, span.stated_ridge
-        self.class_worst_case_errors_ = errors[0] if len(errors) == 1 else np.array(errors)
-        self.worst_case_error_ = float(min(np.sum(1 / (1 + np.square(self.separation_))), 1.0))
-        self.objective_ = float(np.sum(objectives))
-        self.lower_bound_ = float(sum(proof.lower_bound for _, proof in fits))
-        self.gap_ = float((self.objective_ - self.lower_bound_) / self.objective_)
+                model["X_fit_"] = X
+        separations = np.array([1 / proof.objective for _, proof in fits])
+        objective, bound = (float(sum(proof[k] for _, proof in fits)) for k in (0, 1))
         worst = min((found for found, _ in fits), key=lambda found: found.status is Status.SOLVED)
-        self.n_iter_ = max(1, *(found.n_iter for found, _ in fits))
-        self.solution_ = worst.summary() | {"objective": self.objective_, "lower_bound": self.lower_bound_}
-        self.holdfast_version_ = __version__
+        return model | {
+            "separation_": separations,
+            "covariance_ridge_": span.stated_ridge,
+            "class_worst_case_errors_": errors[0] if len(errors) == 1 else np.array(errors),
+            "worst_case_error_": float(min(np.sum(1 / (1 + np.square(separations))), 1.0)),
+            "objective_": objective,
+            "lower_bound_": bound,
+            "gap_": (objective - bound) / objective,
+            "n_iter_": max(1, *(found.n_iter for found, _ in fits)),
+            "solution_": worst.summary() | {"objective": objective, "lower_bound": bound},
+            "holdfast_version_": __version__,
+        }
+
+    def _warn(self, X: Any, ridge_share: float) -> None:
+        """Say what is not certified, and what is but rests on the ridge."""
         self._warn_uncertified()
         advised = KERNEL_RIDGE if self.kernel is not None else min(X.shape[1] / X.shape[0], 1.0)
-        pairs = zip(problems, fits, strict=True)
-        shares = [_ridge_share(problem, span.ridge, found.parameters) for problem, (found, _) in pairs]
-        if max(shares) > EMPTY and self.covariance_ridge < advised:
+        if ridge_share > EMPTY and self.covariance_ridge < advised:
             warnings.warn(
                 f"The covariances are all but singular: that errors are at most {self.worst_case_error_:.2g} rests on "
                 f"covariance_ridge={self.covariance_ridge:g} and little else. Raise it, to about {advised:.2g}.",
