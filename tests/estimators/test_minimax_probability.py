@@ -1,5 +1,7 @@
 """MinimaxProbabilityClassifier: what it promises holds, and its options mean what they say."""
 
+import pickle
+
 import cvxpy as cp
 import numpy as np
 import pandas as pd
@@ -456,6 +458,28 @@ def test_kernels_may_be_named_computed_before_or_called(data):
     np.testing.assert_allclose(called.decision_function(X), named.decision_function(X), atol=1e-8)
 
 
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_a_kernel_machine_does_not_change_with_what_it_was_made_of(data, kind):
+    X, y, _ = data
+    rows = kind(X.copy())
+    model = MinimaxProbabilityClassifier(kernel="poly", degree=2, coef0=1.0, covariance_ridge=0.01).fit(rows, y)
+    before = model.decision_function(X)
+    rows *= 0.0
+    model.set_params(kernel=None, degree=3, coef0=5.0, gamma=9.0)
+    np.testing.assert_array_equal(model.decision_function(X), before)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).decision_function(X), before)
+    linear = MinimaxProbabilityClassifier().fit(X, y)
+    before = linear.predict(X)
+    np.testing.assert_array_equal(linear.set_params(kernel="rbf").predict(X), before)
+
+
+def test_negative_coef0_of_a_kernel_is_not_refused_for_its_sign(data):
+    X, y, _ = data
+    model = MinimaxProbabilityClassifier(kernel="poly", degree=1, coef0=-2.0, covariance_ridge=0.01).fit(X, y)
+    plain = MinimaxProbabilityClassifier(kernel="poly", degree=1, covariance_ridge=0.01).fit(X, y)
+    np.testing.assert_allclose(model.decision_function(X), plain.decision_function(X), atol=1e-8)
+
+
 def test_a_kernel_machine_keeps_its_promise_about_its_own_rows(data):
     X, _, _ = data
     ring = (np.linalg.norm(X - X.mean(axis=0), axis=1) > 1.8).astype(int)
@@ -493,6 +517,10 @@ def test_max_iter_is_kept_and_said(data):
         ({"uncertainty": 0.3}, r"uncertainty=0.3\): give a set"),
         ({"kernel": "cubic"}, r"kernel='cubic'\): choose one of"),
         ({"kernel": "rbf", "gamma": "wide"}, r"gamma='wide'\): give 'scale', 'auto' or a number"),
+        ({"kernel": "poly", "degree": 2.5}, r"degree=2.5\): must be an integer >= 0"),
+        ({"kernel": "poly", "degree": -1}, r"degree=-1\): must be an integer >= 0"),
+        ({"kernel": "poly", "coef0": "one"}, r"coef0='one'\): must be a finite number"),
+        ({"kernel": "poly", "coef0": np.inf}, r"coef0=inf\): must be a finite number"),
         ({"kernel": "rbf", "uncertainty": Ball(0.1)}, "what a set of rows becomes under a kernel is not known"),
         ({"solver": "semismooth"}, "solver='semismooth' needs the view"),
         ({"uncertainty": Ball(9.0), "means": "uncertain"}, "within the sets the classes may have the same mean"),

@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
+from functools import partial
+from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -22,6 +24,7 @@ from holdfast._core.tolerances import ROUNDING
 from holdfast._core.uncertainty import BoundSet
 from holdfast._core.version import __version__
 from holdfast.counterpart import MinimaxProbabilityProblem, MinimaxProof, Moments, class_law, train_minimax
+from holdfast.counterpart.minimax_probability import BOUNDLESS
 from holdfast.counterpart.spreads import from_middle
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import announced, with_callbacks
@@ -33,9 +36,8 @@ NAME = "MinimaxProbabilityClassifier"
 MEANS = ("fixed", "uncertain")
 WEIGHTS = ("rms", "sum")
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
-SAME, BOUNDLESS = 1e-12, 1e7
-"""Difference of two means or entries, as a share of their sizes, that is rounding; separation from which on there is no end
-to it."""
+SAME = 1e-12
+"""Difference of two means or entries, as a share of their sizes, that is rounding."""
 DEPENDENT, INDEFINITE = 1e-12, -1e-8
 """Eigenvalues of a kernel, as a share of the largest, that are left out, and that no kernel has."""
 INDEPENDENT = 1e-5
@@ -60,6 +62,8 @@ class _Span(NamedTuple):
     """The same in terms of the features."""
     gamma: float | None = None
     """That of the kernel."""
+    products: Callable[[Any, Any], Array] | None = None
+    """The kernel itself."""
 
 
 class MinimaxProbabilityClassifier(LinearClassifier):
@@ -149,11 +153,11 @@ class MinimaxProbabilityClassifier(LinearClassifier):
     gap_ : float
         (objective_ - lower_bound_) / objective_.
     dual_coef_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
-        With a kernel: the score is ``kernel(X, X_fit_) @ dual_coef_.T + intercept_``.
+        With a kernel: the score is ``kernel(X, X_fit_) @ dual_coef_.T + intercept_``, whatever is set afterwards.
     gamma_ : float or None
         With a kernel: gamma as used.
     X_fit_ : {ndarray, sparse matrix} of shape (n_samples, n_features)
-        With a kernel other than "precomputed": the training rows.
+        With a kernel other than "precomputed": a copy of the training rows.
     n_iter_ : int
     solution_ : dict
         How the solver ended: status, advice, solver, n_iter, objective, lower_bound.
@@ -283,7 +287,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             _ridge_share(problem, span.ridge, found.parameters)
             for problem, (found, _) in zip(problems, fits, strict=True)
         )
-        for name in ("coef_", "dual_coef_", "X_fit_", "gamma_", *INPUTS):
+        for name in ("coef_", "dual_coef_", "X_fit_", "gamma_", "_kernel_products", *INPUTS):
             self.__dict__.pop(name, None)
         self.__dict__.update(model | {name: vars(shell)[name] for name in INPUTS if name in vars(shell)})
         self._warn(X, ridge_share)
@@ -308,6 +312,10 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             raise ValueError(
                 f"{NAME}(kernel={self.kernel!r}): choose one of {', '.join(map(repr, KERNELS))}, a callable, or None."
             )
+        if not isinstance(self.degree, Integral) or isinstance(self.degree, bool) or self.degree < 0:
+            raise ValueError(f"{NAME}(degree={self.degree!r}): must be an integer >= 0.")
+        if not isinstance(self.coef0, Real) or isinstance(self.coef0, bool) or not np.isfinite(float(self.coef0)):
+            raise ValueError(f"{NAME}(coef0={self.coef0!r}): must be a finite number.")
         if self.uncertainty is not None:
             raise ValueError(
                 f"{NAME}(uncertainty={self.uncertainty!r:.80}, kernel={self.kernel!r}): what a set of rows becomes under a "
@@ -326,7 +334,8 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         if self.kernel is not None:
             some = X[used]
             gamma = self._gamma(rows_of(some), weights)
-            K = some[:, used] if self.kernel == "precomputed" else self._kernel(some, some, gamma)
+            products = self._products(gamma)
+            K = some[:, used] if self.kernel == "precomputed" else products(some, some)
             coordinates, back = _from_products(K, self.kernel)
 
             def to_rows(w: Array, b: float) -> tuple[Array, float]:
@@ -334,7 +343,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
                 return parts, b - float(np.mean(K @ parts))
 
             ridge = share * float(np.sum(_variances(rows_of(coordinates), weights)))
-            return _Span(rows_of(coordinates), to_rows, np.asarray(ridge), ridge, gamma)
+            return _Span(rows_of(coordinates), to_rows, np.asarray(ridge), ridge, gamma, products)
         X = X if len(used) == X.shape[0] else X[used]
         varies = ~_is_constant(X)
         rows = rows_of(X if np.all(varies) else X @ sparse.diags_array(varies.astype(X.dtype)))
@@ -366,10 +375,10 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         variance = float(np.mean(rows.square_sums(shares)) - np.mean(rows.transpose_dot(shares)) ** 2)
         return 1 / (d * (variance if variance > 0 else 1.0)) if self.gamma == "scale" else 1 / d
 
-    def _kernel(self, X: Any, Y: Any, gamma: float | None) -> Array:
+    def _products(self, gamma: float | None) -> Callable[[Any, Any], Array]:
+        """Return the kernel as it is set."""
         options = {} if callable(self.kernel) else {"gamma": gamma, "degree": self.degree, "coef0": self.coef0}
-        X, Y = (some.astype(np.float64, copy=False) for some in (X, Y))
-        return np.asarray(pairwise_kernels(X, Y, metric=self.kernel, filter_params=True, **options), dtype=np.float64)
+        return partial(_kernel, kernel=self.kernel, options=options)
 
     def _problem(
         self,
@@ -425,8 +434,8 @@ class MinimaxProbabilityClassifier(LinearClassifier):
                     )
                 more = f"raise max_iter={self.max_iter}, " if found.status is Status.ITERATION_LIMIT else ""
                 raise ValueError(
-                    f"{call}: no weights were found that keep the means apart wherever they are in the sets. There may be none: "
-                    f"{more}use smaller sets, or means='fixed'."
+                    f"{call}: no weights were found that keep the means apart wherever they are in the sets. There may be "
+                    f"none: {more}use smaller sets, or means='fixed'."
                 )
             if proof.objective <= 1 / BOUNDLESS:
                 raise ValueError(
@@ -438,8 +447,9 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             for label, law in zip(labels, (problem.negative, problem.positive), strict=True):
                 if law.spread.value(w) <= SAME * proof.objective:
                     raise ValueError(
-                        f"{NAME}(covariance_ridge={self.covariance_ridge!r}).fit: {label} has no spread at all, so the boundary "
-                        "runs through its mean, where it promises nothing. Use covariance_ridge > 0, or state an uncertainty."
+                        f"{NAME}(covariance_ridge={self.covariance_ridge!r}).fit: {label} has no spread at all, so the "
+                        "boundary runs through its mean, where it promises nothing. Use covariance_ridge > 0, or state an "
+                        "uncertainty."
                     )
 
     def _model(
@@ -465,7 +475,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             model["gamma_"], model["dual_coef_"] = span.gamma, np.zeros((len(vectors), X.shape[0]))
             model["dual_coef_"][:, used] = vectors
             if self.kernel != "precomputed":
-                model["X_fit_"] = X
+                model["X_fit_"], model["_kernel_products"] = X.copy(), span.products
         separations = np.array([1 / proof.objective for _, proof in fits])
         objective, bound = (float(sum(proof[k] for _, proof in fits)) for k in (0, 1))
         worst = min((found for found, _ in fits), key=lambda found: found.status is Status.SOLVED)
@@ -503,12 +513,18 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             Two classes: positive means ``classes_[1]``. More: the class with the highest score is predicted.
         """
         check_is_fitted(self)
-        if self.kernel is None:
+        if hasattr(self, "coef_"):
             return super().decision_function(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        K = X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_, self.gamma_)
+        K = self._kernel_products(X, self.X_fit_) if hasattr(self, "X_fit_") else X
         scores = np.asarray(K @ self.dual_coef_.T + self.intercept_)
         return scores.ravel() if len(self.dual_coef_) == 1 else scores
+
+
+def _kernel(X: Any, Y: Any, kernel: Any, options: Mapping[str, Any]) -> Array:
+    """Return the kernel's values, computed in float64, shape (rows of X, rows of Y)."""
+    X, Y = (rows.astype(np.float64, copy=False) for rows in (X, Y))
+    return np.asarray(pairwise_kernels(X, Y, metric=kernel, filter_params=True, **options), dtype=np.float64)
 
 
 def _of(bound: BoundSet | None, rows: NDArray[np.intp]) -> BoundSet | None:
