@@ -70,7 +70,7 @@ def test_a_mix_bounds_the_exact_spread_and_rms_weights_are_tighter_than_the_publ
             inside = np.abs((X - p @ X) @ w) + kappa * 1.3 * S @ np.abs(w)
             formulas = [
                 1.3 * np.sqrt(p @ S**2) @ np.abs(w),
-                1.3 * np.sqrt(weights.sum()) * (p @ S) @ np.abs(w),
+                1.3 * (p @ S) @ np.abs(w) / np.sqrt(p.min()),
             ]
             values = [np.sqrt(p @ inside**2) + (1 - kappa) * outside for outside in formulas]
             assert rms.value(w) == pytest.approx(values[0], rel=1e-12)
@@ -81,12 +81,20 @@ def test_a_mix_bounds_the_exact_spread_and_rms_weights_are_tighter_than_the_publ
 @pytest.mark.parametrize("kappa", [0.0, 0.5])
 def test_a_mix_bounds_the_exact_spread_for_every_set(rng, rows, uncertainty, kappa):
     X, weights = rows
+    weights = weights * 10.0 ** rng.uniform(-4, 0, size=5)
     chosen, metadata = uncertainty
     sets = chosen.split(np.zeros((5, 3)), metadata)
     exact = _law(X, weights, *sets).spread
     mixes = [_law(X, weights, *sets, kappa=kappa, pooling=name).spread for name in ("rms", "sum")]
     for w in rng.normal(size=(20, 3)):
         assert exact.value(w) <= min(mix.value(w) for mix in mixes) * (1 + 1e-12)
+
+
+def test_published_weights_of_one_row_are_its_support_whatever_it_weighs(rng):
+    X, S, w = rng.normal(size=(1, 3)), rng.uniform(0.1, 1, size=(1, 3)), rng.normal(size=3)
+    for weight in (1e-6, 1.0, 1e6):
+        law = _law(X, np.array([weight]), Box().at(X, {"X_std": S}), kappa=0.0, pooling="sum")
+        assert law.spread.value(w) == pytest.approx(S[0] @ np.abs(w), rel=1e-12)
 
 
 def test_noise_of_any_kind_adds_its_covariance(rng, rows):

@@ -201,6 +201,12 @@ def test_entries_of_shifted_rows_are_shifted(exact):
     assert_allclose(found, (exact - shift)[np.ix_([3, 0], columns)], rtol=1e-15)
 
 
+def test_rows_shifted_again_are_less_both_offsets(rows, exact):
+    one, other = np.array([0.5, 0.0, -2.0, 0.0, 1.0]), np.array([0.0, 0.0, 1.0, 4.0, 1.0])
+    found = np.concatenate([block for _, block in rows.shifted(one).shifted(other).dense_blocks()])
+    assert_allclose(found, exact - one - other, rtol=1e-15)
+
+
 def test_gram_does_not_depend_on_how_many_entries_are_zero(rng, monkeypatch):
     X = sparse.random_array((300, 7), density=0.5, rng=rng, format="csr")
     weights = rng.uniform(size=300)

@@ -1,6 +1,10 @@
 """MinimaxProbabilityClassifier: what it promises holds, and its options mean what they say."""
 
+import pickle
+
+import cvxpy as cp
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.linalg import LinAlgWarning
@@ -126,6 +130,52 @@ def test_a_refused_refit_leaves_the_model_as_it_was(data):
         np.testing.assert_array_equal(model.decision_function(X), before)
 
 
+def test_a_refit_that_is_refused_late_leaves_the_whole_model(rng, data):
+    X, y, _ = data
+    model = MinimaxProbabilityClassifier().fit(pd.DataFrame(X, columns=list("abcd")), y)
+    before = vars(model).copy()
+    for wide, labels in (
+        (rng.normal(size=(12, 30)), np.arange(12) % 2),
+        (rng.normal(size=(30, 3)), np.arange(30) == 0),
+    ):
+        model.set_params(covariance_ridge=0.0)
+        with pytest.raises(ValueError, match="covariance_ridge"):
+            model.fit(wide, labels)
+        after = vars(model.set_params(covariance_ridge=1e-6))
+        assert all(after[name] is before[name] for name in before if name.endswith("_"))
+        assert [name for name in after if name.endswith("_")] == [name for name in before if name.endswith("_")]
+
+
+def test_a_class_of_one_row_needs_a_ridge(rng):
+    X, y = rng.normal(size=(30, 3)), np.array(["few"] + ["many"] * 29)
+    with pytest.raises(ValueError, match="class 'few' has no spread at all, so the boundary runs through its mean"):
+        MinimaxProbabilityClassifier(covariance_ridge=0.0).fit(X, y)
+    model = MinimaxProbabilityClassifier(covariance_ridge=0.1).fit(X, y)
+    assert model.gap_ <= 1e-6
+    assert model.predict(X[:1]) == "few"
+
+
+def test_an_early_stop_is_not_taken_for_means_that_coincide(rng):
+    X, y = rng.normal(size=(200, 10)), np.arange(200) % 2
+    X[y == 1] += 0.5 * rng.normal(size=10)
+    D = np.abs(X[y == 1].mean(axis=0) - X[y == 0].mean(axis=0))
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        model = MinimaxProbabilityClassifier(Box(0.499 * D.max()), means="uncertain", max_iter=10).fit(X, y)
+    assert np.isfinite(model.objective_)
+    assert model.lower_bound_ < model.objective_
+    for max_iter in (10, 1000):
+        with pytest.raises(ValueError, match="within the sets the classes may have the same mean"):
+            MinimaxProbabilityClassifier(Box(0.501 * D.max()), means="uncertain", max_iter=max_iter).fit(X, y)
+
+
+def test_an_early_stop_without_an_answer_is_called_so(rng):
+    X, y = rng.normal(size=(40, 5)), np.arange(40) % 2
+    F = rng.normal(size=(40, 5, 2)) @ np.diag([0.5, 0.01])
+    model = MinimaxProbabilityClassifier(Ellipsoid(), means="uncertain", max_iter=1)
+    with pytest.raises(ValueError, match=r"raise max_iter=1"):
+        model.fit(X, y, X_factor=F)
+
+
 def test_noise_is_as_good_as_rows_that_have_been_moved_by_it(data):
     X, y, _ = data
     noisy = MinimaxProbabilityClassifier(GaussianNoise(0.3), covariance_ridge=0.0).fit(X, y)
@@ -146,6 +196,26 @@ def test_a_weight_of_two_is_as_good_as_stating_a_row_twice(rng, data, options):
     model.fit(np.repeat(X, counts, axis=0), np.repeat(y, counts), X_std=np.repeat(S, counts, axis=0))
     np.testing.assert_allclose(weighted["coef_"], model.coef_, rtol=1e-4, atol=1e-5)
     assert weighted["objective_"] == pytest.approx(model.objective_, rel=1e-6)
+
+
+@pytest.mark.parametrize("pooling", ["rms", "sum"])
+def test_the_unit_of_the_weights_does_not_matter(rng, data, pooling):
+    X, y, S = data
+    model = MinimaxProbabilityClassifier(Box(), kappa=0.4, weights=pooling)
+    weights = rng.uniform(0.5, 2, size=60)
+    values = [model.fit(X, y, sample_weight=unit * weights, X_std=S).objective_ for unit in (1e-4, 1.0, 1e4)]
+    np.testing.assert_allclose(values, values[1], rtol=1e-6)
+
+
+def test_published_weights_are_those_of_the_report_where_no_row_counts_more(data):
+    X, y, S = data
+    model = MinimaxProbabilityClassifier(Box(), kappa=0.0, weights="sum", covariance_ridge=0.0)
+    w = model.fit(X, y, sample_weight=np.full(60, 0.01), X_std=S).coef_[0]
+    spreads = [
+        ((X[own] - X[own].mean(axis=0)) @ w).std() + S[own].sum(axis=0) @ np.abs(w) / np.sqrt(own.sum())
+        for own in (y == 0, y == 1)
+    ]
+    assert model.objective_ == pytest.approx(sum(spreads), rel=1e-9)
 
 
 def test_a_huge_row_of_weight_zero_does_not_count(data):
@@ -177,6 +247,52 @@ def test_rows_far_from_zero_give_the_same_weights(data):
     near, far = (MinimaxProbabilityClassifier().fit(X + shift, y) for shift in (0.0, 1e6))
     np.testing.assert_allclose(far.coef_, near.coef_, rtol=1e-6)
     np.testing.assert_allclose(far.decision_function(X + 1e6), near.decision_function(X), atol=1e-6)
+
+
+def _on_a_grid(X):
+    """Return numbers that are still exact when they are added to others of up to 2**30."""
+    return np.round(X * 2.0**20) / 2.0**20
+
+
+@pytest.mark.parametrize("far", [2.0**10, 2.0**20, 2.0**30])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("sets", [None, Box(0.1), Ball(0.1)], ids=repr)
+def test_what_is_certified_far_from_zero_is_the_optimum_near_it(data, sets, kind, far):
+    X, y, _ = data
+    X = _on_a_grid(X)
+    near = MinimaxProbabilityClassifier(sets, covariance_ridge=0.01).fit(X, y)
+    model = MinimaxProbabilityClassifier(sets, covariance_ridge=0.01).fit(kind(X + far * np.array([1, -1, 0, 1])), y)
+    assert model.gap_ <= 1e-6
+    assert model.lower_bound_ <= near.objective_ * (1 + 1e-9)
+    assert model.objective_ == pytest.approx(near.objective_, rel=1e-6)
+    np.testing.assert_allclose(model.covariance_ridge_, near.covariance_ridge_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("sets", [None, Box(0.1)], ids=repr)
+def test_classes_far_apart_have_the_spreads_that_they_have_near_each_other(data, sets, kind):
+    X, y, _ = data
+    X = _on_a_grid(X) + 2.0**20 * y[:, None]
+    model = MinimaxProbabilityClassifier(sets, covariance_ridge=0.0).fit(kind(X), y)
+    w, spread = model.coef_[0], 0.0
+    for k in (0, 1):
+        a = np.abs((X[y == k] - X[y == k].mean(axis=0)) @ w) + (0 if sets is None else 0.1 * np.abs(w).sum())
+        spread += np.sqrt(np.mean(a**2))
+    assert model.gap_ <= 1e-6
+    assert model.objective_ == pytest.approx(spread / (w @ (X[y == 1].mean(axis=0) - X[y == 0].mean(axis=0))), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("large", [2.0**10, 2.0**14, 2.0**17])
+def test_features_that_all_but_agree_prove_no_more_than_their_differences(rng, large, kind):
+    y = np.arange(200) % 2
+    T = _on_a_grid(np.column_stack([rng.normal(size=200), rng.normal(size=200) + y]))
+    X = np.column_stack([large * T[:, 0], large * T[:, 0] + T[:, 1]])
+    model = MinimaxProbabilityClassifier(covariance_ridge=0.0).fit(kind(X), y)
+    best = MinimaxProbabilityClassifier(covariance_ridge=0.0).fit(T, y).objective_
+    assert model.gap_ <= 1e-6
+    assert model.lower_bound_ <= best * (1 + 1e-9)
+    assert model.objective_ == pytest.approx(best, rel=1e-6)
 
 
 def test_swapped_labels_turn_the_model_around(data):
@@ -230,6 +346,36 @@ def test_more_features_than_rows_are_solved_in_their_span(rng):
     np.testing.assert_allclose(thin.coef_, wide.coef_, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:The covariances are all but singular")
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("ridge", [1e-6, 1e-10])
+@pytest.mark.parametrize("noise", [1e-3, 1e-5])
+def test_more_features_than_rows_that_all_but_agree_prove_no_more_than_the_optimum(rng, noise, ridge, kind):
+    y = np.arange(20) % 2
+    X = 90 + rng.normal(size=(20, 1)) + noise * (rng.normal(size=(20, 40)) + 2 * np.outer(y, np.linspace(-1, 1, 40)))
+    model = MinimaxProbabilityClassifier(covariance_ridge=ridge).fit(kind(X), y)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    w, groups = cp.Variable(40), [Z[y == k] for k in (0, 1)]
+    parts = [cp.hstack([(A - A.mean(axis=0)) @ w / np.sqrt(len(A)), np.sqrt(ridge) * w]) for A in groups]
+    program = cp.Problem(
+        cp.Minimize(sum(map(cp.norm, parts))), [(groups[1].mean(axis=0) - groups[0].mean(axis=0)) @ w == 1]
+    )
+    program.solve(solver=cp.CLARABEL, tol_gap_rel=1e-10, tol_gap_abs=1e-12)
+    assert model.gap_ <= 1e-6
+    assert model.objective_ == pytest.approx(program.value, rel=1e-5)
+    v = model.coef_[0] * X.std(axis=0)
+    attained = sum(np.sqrt(((A - A.mean(axis=0)) @ v).var() + ridge * v @ v) for A in groups)
+    assert model.objective_ == pytest.approx(attained, rel=1e-6)
+
+
+def test_a_linear_kernel_far_from_zero_is_the_one_near_it(data):
+    X, y, _ = data
+    X = _on_a_grid(X)
+    near, far = (MinimaxProbabilityClassifier(kernel="linear").fit(X + shift, y) for shift in (0.0, 2.0**10))
+    assert far.objective_ == pytest.approx(near.objective_, rel=1e-6)
+    np.testing.assert_allclose(far.decision_function(X + 2.0**10), near.decision_function(X), atol=1e-5)
+
+
 def test_a_promise_that_rests_on_a_small_ridge_is_called_so(rng):
     X, y = rng.normal(size=(12, 30)), np.arange(12) % 2
     with pytest.warns(LinAlgWarning, match="covariance_ridge=1e-06 and little else. Raise it, to about 1") as caught:
@@ -240,11 +386,40 @@ def test_a_promise_that_rests_on_a_small_ridge_is_called_so(rng):
     assert MinimaxProbabilityClassifier(Box(0.3), covariance_ridge=0.0).fit(X, y).gap_ <= 1e-6
 
 
-def test_constant_features_get_no_weight(data):
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("sets", [None, Box(half_widths=[0.1, 0.1, 0.1, 0.1, 0.0])], ids=repr)
+@pytest.mark.parametrize("constant", [7.0, 0.1, -0.7, 1e-3, 1e200])
+@pytest.mark.parametrize("ridge", [0.0, 1e-6])
+def test_constant_features_get_no_weight(rng, data, constant, sets, kind, ridge):
     X, y, _ = data
-    model = MinimaxProbabilityClassifier(covariance_ridge=0.0).fit(np.column_stack([X, np.full(60, 7.0)]), y)
-    plain = MinimaxProbabilityClassifier(covariance_ridge=0.0).fit(X, y)
-    np.testing.assert_allclose(model.coef_[0], np.append(plain.coef_[0], 0.0), rtol=1e-8, atol=1e-12)
+    plain = MinimaxProbabilityClassifier(
+        None if sets is None else Box(half_widths=np.full(4, 0.1)), covariance_ridge=ridge
+    ).fit(X, y)
+    for column in (np.full(60, constant), constant * (1 + 2e-16 * rng.integers(-1, 2, size=60))):
+        model = MinimaxProbabilityClassifier(sets, covariance_ridge=ridge).fit(kind(np.column_stack([X, column])), y)
+        assert model.gap_ <= 1e-6
+        assert model.coef_[0, 4] == 0
+        assert model.covariance_ridge_[4] == 0
+        np.testing.assert_allclose(model.coef_[0, :4], plain.coef_[0], rtol=1e-4)
+        np.testing.assert_allclose(model.intercept_, plain.intercept_, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_constant_features_that_are_known_up_to_a_set_get_no_weight(data, kind):
+    X, y, _ = data
+    model = MinimaxProbabilityClassifier(Box(0.1)).fit(kind(np.column_stack([X, np.full(60, 0.3)])), y)
+    plain = MinimaxProbabilityClassifier(Box(0.1)).fit(X, y)
+    assert model.gap_ <= 1e-6
+    np.testing.assert_allclose(model.coef_[0], np.append(plain.coef_[0], 0.0), rtol=1e-4, atol=1e-12)
+
+
+def test_features_that_vary_in_rows_of_weight_zero_only_get_no_weight(data):
+    X, y, _ = data
+    weights = (np.arange(60) > 5).astype(float)
+    X = np.column_stack([X, np.where(weights > 0, 0.1, np.arange(60.0))])
+    model = MinimaxProbabilityClassifier().fit(X, y, sample_weight=weights)
+    assert model.gap_ <= 1e-6
+    assert model.coef_[0, 4] == 0
 
 
 def test_several_classes_are_told_apart_one_against_the_rest(several_classes):
@@ -281,6 +456,28 @@ def test_kernels_may_be_named_computed_before_or_called(data):
     ).fit(X, y)
     np.testing.assert_allclose(before.decision_function(K), named.decision_function(X), atol=1e-8)
     np.testing.assert_allclose(called.decision_function(X), named.decision_function(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_a_kernel_machine_does_not_change_with_what_it_was_made_of(data, kind):
+    X, y, _ = data
+    rows = kind(X.copy())
+    model = MinimaxProbabilityClassifier(kernel="poly", degree=2, coef0=1.0, covariance_ridge=0.01).fit(rows, y)
+    before = model.decision_function(X)
+    rows *= 0.0
+    model.set_params(kernel=None, degree=3, coef0=5.0, gamma=9.0)
+    np.testing.assert_array_equal(model.decision_function(X), before)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).decision_function(X), before)
+    linear = MinimaxProbabilityClassifier().fit(X, y)
+    before = linear.predict(X)
+    np.testing.assert_array_equal(linear.set_params(kernel="rbf").predict(X), before)
+
+
+def test_negative_coef0_of_a_kernel_is_not_refused_for_its_sign(data):
+    X, y, _ = data
+    model = MinimaxProbabilityClassifier(kernel="poly", degree=1, coef0=-2.0, covariance_ridge=0.01).fit(X, y)
+    plain = MinimaxProbabilityClassifier(kernel="poly", degree=1, covariance_ridge=0.01).fit(X, y)
+    np.testing.assert_allclose(model.decision_function(X), plain.decision_function(X), atol=1e-8)
 
 
 def test_a_kernel_machine_keeps_its_promise_about_its_own_rows(data):
@@ -320,6 +517,10 @@ def test_max_iter_is_kept_and_said(data):
         ({"uncertainty": 0.3}, r"uncertainty=0.3\): give a set"),
         ({"kernel": "cubic"}, r"kernel='cubic'\): choose one of"),
         ({"kernel": "rbf", "gamma": "wide"}, r"gamma='wide'\): give 'scale', 'auto' or a number"),
+        ({"kernel": "poly", "degree": 2.5}, r"degree=2.5\): must be an integer >= 0"),
+        ({"kernel": "poly", "degree": -1}, r"degree=-1\): must be an integer >= 0"),
+        ({"kernel": "poly", "coef0": "one"}, r"coef0='one'\): must be a finite number"),
+        ({"kernel": "poly", "coef0": np.inf}, r"coef0=inf\): must be a finite number"),
         ({"kernel": "rbf", "uncertainty": Ball(0.1)}, "what a set of rows becomes under a kernel is not known"),
         ({"solver": "semismooth"}, "solver='semismooth' needs the view"),
         ({"uncertainty": Ball(9.0), "means": "uncertain"}, "within the sets the classes may have the same mean"),

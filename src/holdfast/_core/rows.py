@@ -159,7 +159,10 @@ class Rows(ABC):
         return None
 
     def shifted(self, offset: Array) -> Rows:
-        """Return the rows less `offset`: without a copy, unless what is left is sparse."""
+        """Return the rows less `offset`: without a copy, unless they are sparse or what is left is.
+
+        Of sparse rows all entries are stored where the offset is not 0.
+        """
         raise NotImplementedError(f"{type(self).__name__} cannot be shifted.")
 
     @cached_property

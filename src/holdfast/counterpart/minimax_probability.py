@@ -26,6 +26,7 @@ from holdfast.counterpart.spreads import (
     SumOfSupports,
     Total,
     centred_gram,
+    from_middle,
 )
 from holdfast.data import rows_of
 from holdfast.solvers import pick
@@ -48,8 +49,10 @@ STAGE_STEPS, NO_SHRINK = 30, 0.8
 """Steps after which a stage is given up for one nearer to the last, and the factor from which on it is not."""
 SLIGHT = 0.01
 """Share of both spreads that a class is taken to have at least where it has to bear a residual."""
-FEW = 2
-"""Rows for each feature up to which a covariance may be all but singular, and spreads are computed from scores."""
+DELICATE = 1e-7
+"""Smallest eigenvalue of a correlation, as a share of the largest, up to which spreads are computed from scores."""
+REFINEMENTS = 5
+"""Solves with a covariance at most until what it bears is known exactly."""
 BOUNDLESS = 1e7
 """Separation, in standard deviations, from which on there is no end to it."""
 
@@ -67,32 +70,36 @@ class ClassLaw:
         How far the score of the mean itself may be off, towards the other class.
     inner : ndarray of shape (n_features, n_features)
         M with spread(w)^2 >= w'M w.
+    core : RootOfSquares
+        The root of w'M w, as exact as can be.
     """
 
     mean: Array
     spread: Spread
     drift: Spread
     inner: Array
+    core: RootOfSquares
 
 
 class Moments(NamedTuple):
     """The rows of a class, and their mean and covariance by weight."""
 
     rows: Rows
+    """Counted from a point near their middle, if that is far from 0."""
     shares: Array
     """Weights that sum to 1."""
-    total: float
-    """What the weights sum to."""
+    centre: Array
+    """The mean as counted from that point."""
     mean: Array
     covariance: Array
 
     @classmethod
     def of(cls, rows: Rows, weights: Array) -> Moments:
         """Return the moments, the covariance over the total weight; a weight of 2 is as good as stating a row twice."""
-        total = float(np.sum(weights))
-        shares = weights / total
-        mean = rows.transpose_dot(shares)
-        return cls(rows, shares, total, mean, centred_gram(rows, mean, shares))
+        shares = weights / float(np.sum(weights))
+        near, _ = from_middle(rows, shares)
+        centre, mean = near.transpose_dot(shares), rows.transpose_dot(shares)
+        return cls(near, shares, centre, mean, centred_gram(near, centre, shares))
 
 
 def class_law(
@@ -113,7 +120,8 @@ def class_law(
 
     where :math:`u_i(\kappa)` is the distance from the mean's score at the worst point of :math:`\kappa S_i` and
     :math:`\tau` pools the supports: "rms" :math:`\sqrt{\sum p_i h_i^2}`, for boxes the l1 norm
-    :math:`\sum_j |w_j| \sqrt{\sum_i p_i s_{ij}^2}`; "sum" :math:`W^{1/2} \sum_i p_i h_i`, W being the total weight.
+    :math:`\sum_j |w_j| \sqrt{\sum_i p_i s_{ij}^2}`; "sum" :math:`\sum_i p_i h_i / \sqrt{\min p}`, the former's
+    bound by :math:`\sum p_i h_i^2 \le (\sum \sqrt{p_i} h_i)^2`.
 
     Parameters
     ----------
@@ -127,7 +135,7 @@ def class_law(
     drift : BoundSet or None
         Sets turned towards the other class, whose mean support is how far the mean's score may be off; None for not at all.
     """
-    rows, shares, _, mean, covariance = moments
+    rows, shares, centre, mean, covariance = moments
     d = rows.n_features
     noise = np.diag(np.broadcast_to(np.asarray(ridge, dtype=np.float64), d))
     squares: list[Squares] = []
@@ -135,17 +143,27 @@ def class_law(
         noise = noise + cloud.square_curvature(d, shares)
     elif cloud is not None:
         squares.append(_supports(moments, cloud))
+    inner = covariance + noise
+    core: list[Squares] = [Quadratic(inner)]
+    if _is_delicate(inner):
+        core = [CentredRows(rows, centre, shares, covariance), Quadratic(noise)]
     if worst is None or kappa == 0:
-        few = rows.n_samples <= FEW * d
-        squares += [CentredRows(rows, mean, shares, covariance)] if few else []
-        squares.append(Quadratic(noise if few else covariance + noise))
+        squares += core
     else:
-        squares += [PushedRows.of(rows, mean, shares, worst.scaled(kappa)), Quadratic(noise)]
+        squares += [PushedRows.of(rows, centre, shares, worst.scaled(kappa)), Quadratic(noise)]
     spreads: list[Spread] = [RootOfSquares(squares)]
     if worst is not None and kappa < 1:
         spreads += [_pooled(moments, part, pooling) for part in worst.scaled(1 - kappa).summands()]
     drifts = [] if drift is None else [SumOfSupports(drift, shares)]
-    return ClassLaw(mean, Total(spreads), Total(drifts), covariance + noise)
+    return ClassLaw(mean, Total(spreads), Total(drifts), inner, RootOfSquares(core))
+
+
+def _is_delicate(covariance: Array) -> bool:
+    """Return whether some scores have a variance that rounding hides in those of the features."""
+    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    own = np.flatnonzero(scale > 0)
+    values = np.linalg.eigvalsh(covariance[np.ix_(own, own)] / np.outer(scale[own], scale[own]))
+    return bool(np.min(values, initial=np.inf) <= DELICATE * np.max(values, initial=0.0))
 
 
 def _supports(moments: Moments, bound: BoundSet) -> PushedRows:
@@ -157,7 +175,7 @@ def _supports(moments: Moments, bound: BoundSet) -> PushedRows:
 
 def _pooled(moments: Moments, part: BoundSet, pooling: str) -> Spread:
     """Return one function that no row's support exceeds in quadratic mean."""
-    form, shares, size = part.interval_form(), moments.shares, np.sqrt(moments.total)
+    form, shares, size = part.interval_form(), moments.shares, float(np.min(moments.shares)) ** -0.5
     if form is not None:
         own = [part for part in (form.own, None if form.centre is None else abs(form.centre)) if part is not None]
         means, squares = form.common + np.zeros(moments.rows.n_features), np.square(form.common)
@@ -223,6 +241,20 @@ class MinimaxProbabilityProblem:
     def lead(self, w: Array) -> float:
         """Return how far apart the means' scores are at least."""
         return float(self.difference @ w) - self.drift.value(w)
+
+    def leading(self) -> Array:
+        """Return the best of the directions of D and of the features: where sets are boxes some lead unless none does."""
+        return max([self.difference, *np.vstack([np.eye(self.n_features), -np.eye(self.n_features)])], key=self.lead)
+
+    def may_coincide(self) -> bool:
+        """Return whether it is proved that nothing leads, for the means may be the same within the sets."""
+        if self.bound is None or self.budgets is None:
+            return False
+        if self.bound.interval_form() is not None:
+            return self.lead(self.leading()) <= 0
+        D = self.difference
+        scale = self.bound.support(D)
+        return self.bound.is_symmetric and least_multiple(self.bound, D, self.budgets, scale, np.abs(D)) <= 1
 
     def objective(self, w: Array) -> float:
         """Return phi at the multiple of w that satisfies the constraint, inf where none does."""
@@ -369,15 +401,21 @@ def _reach(problem: MinimaxProbabilityProblem, w: Array, target: Array, sizes: A
 
     The ellipsoids bear all they can. `sizes` are those of the numbers that the target was computed from.
     """
-    inner = (problem.negative.inner, problem.positive.inner)
-    scales = np.sqrt([max(float(w @ M @ w), 0.0) for M in inner])
+    laws = (problem.negative, problem.positive)
+    scales = np.array([law.core.value(w) for law in laws])
     scales = np.maximum(scales, SLIGHT * float(np.sum(scales)) or 1.0)
-    pooled = inner[0] / scales[0] + inner[1] / scales[1]
-    v = newton_step(pooled, -target, np.zeros(len(w)))[0]
-    share = max(np.sqrt(max(float(v @ M @ v), 0.0)) / scale for M, scale in zip(inner, scales, strict=True))
-    missed = target - pooled @ v
-    if np.all(np.abs(missed) <= ROUNDING * sizes):
-        return share
+    pooled = laws[0].inner / scales[0] + laws[1].inner / scales[1]
+    units = np.where(sizes > 0, sizes, 1.0)
+    v, missed, share = np.zeros(len(w)), target, np.inf
+    for _ in range(REFINEMENTS):
+        nearer = v + newton_step(pooled, -missed, np.zeros(len(w)))[0]
+        left = target - sum(law.core.slope(nearer) / scale for law, scale in zip(laws, scales, strict=True))
+        if np.isfinite(share) and np.max(np.abs(left) / units) > 0.5 * np.max(np.abs(missed) / units):
+            break
+        v, missed = nearer, left
+        share = max(law.core.value(v) / scale for law, scale in zip(laws, scales, strict=True))
+        if np.all(np.abs(missed) <= ROUNDING * sizes):
+            return share
     if problem.bound is None or problem.budgets is None:
         return np.inf
     t = problem.bound.support(w)
@@ -408,6 +446,9 @@ def train_minimax(
         path = _Path(problem, chosen, tol, max_iter, report, n_iter)
         w, proof = path.followed(w, proof, first)
         n_iter, name = path.n_iter, chosen.name
+    if problem.lead(w) <= 0:
+        w = problem.leading()
+        proof = MinimaxProof.of(problem.objective(w), proof.lower_bound)
     if proof.gap <= tol:
         status = Status.SOLVED
     else:

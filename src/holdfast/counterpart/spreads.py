@@ -13,6 +13,9 @@ from holdfast._core.memory import remembered
 from holdfast._core.rows import Rows
 from holdfast._core.uncertainty import Array, BoundSet
 
+FAR = 1e4
+"""Squared mean of a feature, as a multiple of its variance, from which on rows are counted from the mean."""
+
 
 class Spread(Protocol):
     """The support function T of a convex set Z, or a smooth one above it whose gradients are points of Z."""
@@ -203,6 +206,17 @@ class PushedRows:
         return self.sides[0].drawn_in(w, delta, factor)
 
 
+def from_middle(rows: Rows, shares: Array) -> tuple[Rows, Array]:
+    """Return rows less the means of those features whose mean is far from 0 for their spread, and what was deducted.
+
+    The other features have mean squares from which that of their mean may be deducted later at no loss.
+    """
+    mean = rows.transpose_dot(shares)
+    variances = np.maximum(rows.square_sums(shares) - np.square(mean), 0.0)
+    offset = np.where(np.square(mean) > FAR * variances, mean, 0.0)
+    return (rows.shifted(offset), offset) if np.any(offset) else (rows, offset)
+
+
 def centred_pull(rows: Rows, mean: Array, r: Array) -> Array:
     """Return sum_i r_i (x_i - mean), shape (n_features,)."""
     return rows.transpose_dot(r) - float(np.sum(r)) * mean
@@ -223,9 +237,12 @@ class RootOfSquares:
     def value(self, w: Array) -> float:
         return float(np.sqrt(sum(part.value(w) for part in self.parts)))
 
+    def slope(self, w: Array) -> Array:
+        """Return half the gradient of the sum."""
+        return np.asarray(np.sum([part.slope(w) for part in self.parts], axis=0))
+
     def gradient(self, w: Array) -> Array:
-        size = self.value(w)
-        slope = np.sum([part.slope(w) for part in self.parts], axis=0)
+        size, slope = self.value(w), self.slope(w)
         return slope / size if size > 0 else np.zeros_like(slope)
 
     def hessian(self, w: Array) -> Array:

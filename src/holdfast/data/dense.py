@@ -62,7 +62,7 @@ class DenseRows(BlockRows):
     def shifted(self, offset: Array) -> BlockRows:
         if self.regular is not None and np.array_equal(offset, self.regular.row):
             return SparseRows(self.regular.rest)
-        return DenseRows(self.X, offset)
+        return DenseRows(self.X, offset if self.shift is None else self.shift + offset)
 
     def dense_blocks(self) -> Iterator[tuple[slice, Array]]:
         return ((rows, self.exact(block)) for rows, block in self.blocks())

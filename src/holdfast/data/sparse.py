@@ -36,6 +36,11 @@ class SparseRows(BlockRows):
             rows = slice(start, min(start + size, self.n_samples))
             yield rows, self.X[rows].toarray().astype(np.float64, copy=False)
 
+    def shifted(self, offset: Array) -> SparseRows:
+        n, columns = self.n_samples, np.flatnonzero(offset)
+        parts = np.tile(offset[columns], n), np.tile(columns, n), len(columns) * np.arange(n + 1)
+        return SparseRows(sparse.csr_array(self.X - sparse.csr_array(parts, shape=self.X.shape)))
+
     @cached_property
     def span(self) -> Span | None:
         if self.n_samples > LARGEST_SPAN:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from copy import copy
+from functools import partial
+from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, sparse
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -17,9 +20,12 @@ from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.rows import Rows
 from holdfast._core.solution import Solution, Status
+from holdfast._core.tolerances import ROUNDING
 from holdfast._core.uncertainty import BoundSet
 from holdfast._core.version import __version__
 from holdfast.counterpart import MinimaxProbabilityProblem, MinimaxProof, Moments, class_law, train_minimax
+from holdfast.counterpart.minimax_probability import BOUNDLESS
+from holdfast.counterpart.spreads import from_middle
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, number, one_blas_thread, row_weights
@@ -30,12 +36,16 @@ NAME = "MinimaxProbabilityClassifier"
 MEANS = ("fixed", "uncertain")
 WEIGHTS = ("rms", "sum")
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
-SAME, BOUNDLESS = 1e-12, 1e7
-"""Difference of two means, as a share of their sizes, that is rounding; separation from which on there is no end to it."""
+SAME = 1e-12
+"""Difference of two means or entries, as a share of their sizes, that is rounding."""
 DEPENDENT, INDEFINITE = 1e-12, -1e-8
 """Eigenvalues of a kernel, as a share of the largest, that are left out, and that no kernel has."""
+INDEPENDENT = 1e-5
+"""Smallest eigenvalue of the rows' products, as a share of the largest, from which on these are as good as the rows."""
 EMPTY = 0.3
 """Share of the ridge in a class's squared spread from which on there is little else to the promise."""
+INPUTS = ("n_features_in_", "feature_names_in_")
+"""What is known of the columns of X."""
 KERNEL_RIDGE = 0.01
 """Ridge to begin with where there is a kernel."""
 
@@ -52,6 +62,8 @@ class _Span(NamedTuple):
     """The same in terms of the features."""
     gamma: float | None = None
     """That of the kernel."""
+    products: Callable[[Any, Any], Array] | None = None
+    """The kernel itself."""
 
 
 class MinimaxProbabilityClassifier(LinearClassifier):
@@ -92,8 +104,9 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         Share of the sets that is kept inside the spread, from 0 to 1. (Not :math:`\kappa_*`.)
     weights : {"rms", "sum"}, default="rms"
         :math:`\tau`, for kappa < 1: "rms" is :math:`\sqrt{\sum p_i h_i^2}` and for boxes
-        :math:`\tau_j = \sqrt{\sum_i p_i s_{ij}^2}`; "sum" is :math:`\sum_i h_i / \sqrt{N}`, as published, up to
-        :math:`\sqrt N` times larger.
+        :math:`\tau_j = \sqrt{\sum_i p_i s_{ij}^2}`; "sum" is :math:`\sum_i p_i h_i / \sqrt{\min p}`, up to
+        :math:`1/\sqrt{\min p}` times larger: :math:`\sum_i h_i / \sqrt{N}`, as published, where no row counts for more than
+        another, and for counts as if rows were repeated, the smallest being 1.
     covariance_ridge : float, default=1e-6
         :math:`\rho` of :math:`G_\pm + \rho V`, V the diagonal of the features' variances over all rows, so
         :math:`G_\pm + \rho I` for standardised features: the promise then holds for all covariances :math:`G_\pm + E` with
@@ -140,11 +153,11 @@ class MinimaxProbabilityClassifier(LinearClassifier):
     gap_ : float
         (objective_ - lower_bound_) / objective_.
     dual_coef_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
-        With a kernel: the score is ``kernel(X, X_fit_) @ dual_coef_.T + intercept_``.
+        With a kernel: the score is ``kernel(X, X_fit_) @ dual_coef_.T + intercept_``, whatever is set afterwards.
     gamma_ : float or None
         With a kernel: gamma as used.
     X_fit_ : {ndarray, sparse matrix} of shape (n_samples, n_features)
-        With a kernel other than "precomputed": the training rows.
+        With a kernel other than "precomputed": a copy of the training rows.
     n_iter_ : int
     solution_ : dict
         How the solver ended: status, advice, solver, n_iter, objective, lower_bound.
@@ -244,7 +257,8 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         self._check_settings()
         check_columns(X, metadata)
         formats = False if self.kernel == "precomputed" else "csr"
-        X, y = validate_data(self, X, y, accept_sparse=formats, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        shell = copy(self)
+        X, y = validate_data(shell, X, y, accept_sparse=formats, dtype=[np.float64, np.float32], ensure_min_samples=2)
         if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"{NAME}(kernel='precomputed').fit: X has shape {X.shape}; it is square, one row and column a sample."
@@ -265,9 +279,18 @@ class MinimaxProbabilityClassifier(LinearClassifier):
                 train_minimax(problem, self.solver, tol=float(self.tol), max_iter=self._max_iter(), report=report)
                 for problem in problems
             ]
-        self._refuse_degenerate(problems, fits)
-        self.classes_ = classes
-        self._set_model(X, used, span, problems, fits)
+        labels = [f"class {label!r}" for label in classes.tolist()]
+        sides = [labels] if len(classes) == 2 else [[f"all but {label}", label] for label in labels]
+        self._refuse_degenerate(problems, fits, sides)
+        model = {"classes_": classes} | self._model(X, used, span, problems, fits)
+        ridge_share = max(
+            _ridge_share(problem, span.ridge, found.parameters)
+            for problem, (found, _) in zip(problems, fits, strict=True)
+        )
+        for name in ("coef_", "dual_coef_", "X_fit_", "gamma_", "_kernel_products", *INPUTS):
+            self.__dict__.pop(name, None)
+        self.__dict__.update(model | {name: vars(shell)[name] for name in INPUTS if name in vars(shell)})
+        self._warn(X, ridge_share)
         finished()
         return self
 
@@ -289,6 +312,10 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             raise ValueError(
                 f"{NAME}(kernel={self.kernel!r}): choose one of {', '.join(map(repr, KERNELS))}, a callable, or None."
             )
+        if not isinstance(self.degree, Integral) or isinstance(self.degree, bool) or self.degree < 0:
+            raise ValueError(f"{NAME}(degree={self.degree!r}): must be an integer >= 0.")
+        if not isinstance(self.coef0, Real) or isinstance(self.coef0, bool) or not np.isfinite(float(self.coef0)):
+            raise ValueError(f"{NAME}(coef0={self.coef0!r}): must be a finite number.")
         if self.uncertainty is not None:
             raise ValueError(
                 f"{NAME}(uncertainty={self.uncertainty!r:.80}, kernel={self.kernel!r}): what a set of rows becomes under a "
@@ -307,22 +334,31 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         if self.kernel is not None:
             some = X[used]
             gamma = self._gamma(rows_of(some), weights)
-            K = some[:, used] if self.kernel == "precomputed" else self._kernel(some, some, gamma)
-            coordinates, back = _coordinates(K, self.kernel)
+            products = self._products(gamma)
+            K = some[:, used] if self.kernel == "precomputed" else products(some, some)
+            coordinates, back = _from_products(K, self.kernel)
+
+            def to_rows(w: Array, b: float) -> tuple[Array, float]:
+                parts = back(w)
+                return parts, b - float(np.mean(K @ parts))
+
             ridge = share * float(np.sum(_variances(rows_of(coordinates), weights)))
-            return _Span(rows_of(coordinates), lambda w, b: (back(w), b), np.asarray(ridge), ridge, gamma)
-        rows = rows_of(X) if len(used) == X.shape[0] else rows_of(X).take(used)
-        offset = rows.offset()
-        offset = np.zeros(rows.n_features) if offset is None else offset
-        rows = rows.shifted(offset) if np.any(offset) else rows
+            return _Span(rows_of(coordinates), to_rows, np.asarray(ridge), ridge, gamma, products)
+        X = X if len(used) == X.shape[0] else X[used]
+        varies = ~_is_constant(X)
+        rows = rows_of(X if np.all(varies) else X @ sparse.diags_array(varies.astype(X.dtype)))
+        start = rows.offset()
+        rows, offset = from_middle(rows if start is None else rows.shifted(start), weights / np.sum(weights))
+        offset = offset if start is None else start + offset
         variances = _variances(rows, weights)
         if not (is_exact and rows.n_features > rows.n_samples):
-            return _Span(rows, lambda w, b: (w, b - float(w @ offset)), share * variances, share * variances)
-        inverse = np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0)
-        coordinates, back = _coordinates(rows.outer(inverse), None)
+            return _Span(rows, lambda w, b: (w * varies, b - float(w @ offset)), share * variances, share * variances)
+        scale = np.divide(1.0, np.sqrt(variances), out=np.zeros_like(variances), where=variances > 0)
+        coordinates, back = _of_standardised(rows, scale)
+        offset = offset + rows.transpose_dot(np.full(rows.n_samples, 1 / rows.n_samples))
 
         def lift(w: Array, b: float) -> tuple[Array, float]:
-            w = inverse * rows.transpose_dot(back(w))
+            w = scale * back(w)
             return w, b - float(w @ offset)
 
         return _Span(rows_of(coordinates), lift, np.asarray(share), share * variances)
@@ -339,9 +375,10 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         variance = float(np.mean(rows.square_sums(shares)) - np.mean(rows.transpose_dot(shares)) ** 2)
         return 1 / (d * (variance if variance > 0 else 1.0)) if self.gamma == "scale" else 1 / d
 
-    def _kernel(self, X: Any, Y: Any, gamma: float | None) -> Array:
+    def _products(self, gamma: float | None) -> Callable[[Any, Any], Array]:
+        """Return the kernel as it is set."""
         options = {} if callable(self.kernel) else {"gamma": gamma, "degree": self.degree, "coef0": self.coef0}
-        return np.asarray(pairwise_kernels(X, Y, metric=self.kernel, filter_params=True, **options), dtype=np.float64)
+        return partial(_kernel, kernel=self.kernel, options=options)
 
     def _problem(
         self,
@@ -380,14 +417,25 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         return problem
 
     def _refuse_degenerate(
-        self, problems: Sequence[MinimaxProbabilityProblem], fits: Sequence[tuple[Solution, MinimaxProof]]
+        self,
+        problems: Sequence[MinimaxProbabilityProblem],
+        fits: Sequence[tuple[Solution, MinimaxProof]],
+        sides: Sequence[Sequence[str]],
     ) -> None:
         """Raise if no weights keep the classes apart, or some do so without end."""
-        for problem, (found, proof) in zip(problems, fits, strict=True):
-            if problem.lead(found.parameters) <= 0:
+        for problem, (found, proof), labels in zip(problems, fits, sides, strict=True):
+            w = found.parameters
+            if problem.lead(w) <= 0:
+                call = f"{NAME}(uncertainty={self.uncertainty!r}, means='uncertain').fit"
+                if problem.may_coincide():
+                    raise ValueError(
+                        f"{call}: within the sets the classes may have the same mean, so nothing can be promised. Use smaller "
+                        "sets, or means='fixed'."
+                    )
+                more = f"raise max_iter={self.max_iter}, " if found.status is Status.ITERATION_LIMIT else ""
                 raise ValueError(
-                    f"{NAME}(uncertainty={self.uncertainty!r}, means='uncertain').fit: within the sets the classes may have "
-                    "the same mean, so nothing can be promised. Use smaller sets, or means='fixed'."
+                    f"{call}: no weights were found that keep the means apart wherever they are in the sets. There may be "
+                    f"none: {more}use smaller sets, or means='fixed'."
                 )
             if proof.objective <= 1 / BOUNDLESS:
                 raise ValueError(
@@ -396,16 +444,23 @@ class MinimaxProbabilityClassifier(LinearClassifier):
                     "nothing. That is always so where there are no more rows than features. Use covariance_ridge > 0, or "
                     "state an uncertainty."
                 )
+            for label, law in zip(labels, (problem.negative, problem.positive), strict=True):
+                if law.spread.value(w) <= SAME * proof.objective:
+                    raise ValueError(
+                        f"{NAME}(covariance_ridge={self.covariance_ridge!r}).fit: {label} has no spread at all, so the "
+                        "boundary runs through its mean, where it promises nothing. Use covariance_ridge > 0, or state an "
+                        "uncertainty."
+                    )
 
-    def _set_model(
+    def _model(
         self,
         X: Any,
         used: NDArray[np.intp],
         span: _Span,
         problems: Sequence[MinimaxProbabilityProblem],
         fits: Sequence[tuple[Solution, MinimaxProof]],
-    ) -> None:
-        """Set the fitted attributes, and say what is not certified."""
+    ) -> dict[str, Any]:
+        """Return the fitted attributes."""
         parts, errors = [], []
         for problem, (found, _) in zip(problems, fits, strict=True):
             w = found.parameters
@@ -413,32 +468,35 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             parts.append(span.lift(w, b))
             errors.append(1 / (1 + np.square(np.maximum(problem.deviations(w, b), 0.0))))
         vectors = np.array([w for w, _ in parts])
-        self.intercept_ = np.array([b for _, b in parts])
-        for name in ("coef_", "dual_coef_", "X_fit_", "gamma_"):
-            self.__dict__.pop(name, None)
+        model: dict[str, Any] = {"intercept_": np.array([b for _, b in parts])}
         if self.kernel is None:
-            self.coef_ = vectors
+            model["coef_"] = vectors
         else:
-            self.gamma_, self.dual_coef_ = span.gamma, np.zeros((len(vectors), X.shape[0]))
-            self.dual_coef_[:, used] = vectors
+            model["gamma_"], model["dual_coef_"] = span.gamma, np.zeros((len(vectors), X.shape[0]))
+            model["dual_coef_"][:, used] = vectors
             if self.kernel != "precomputed":
-                self.X_fit_ = X
-        objectives = np.array([proof.objective for _, proof in fits])
-        self.separation_, self.covariance_ridge_ = 1 / objectives, span.stated_ridge
-        self.class_worst_case_errors_ = errors[0] if len(errors) == 1 else np.array(errors)
-        self.worst_case_error_ = float(min(np.sum(1 / (1 + np.square(self.separation_))), 1.0))
-        self.objective_ = float(np.sum(objectives))
-        self.lower_bound_ = float(sum(proof.lower_bound for _, proof in fits))
-        self.gap_ = float((self.objective_ - self.lower_bound_) / self.objective_)
+                model["X_fit_"], model["_kernel_products"] = X.copy(), span.products
+        separations = np.array([1 / proof.objective for _, proof in fits])
+        objective, bound = (float(sum(proof[k] for _, proof in fits)) for k in (0, 1))
         worst = min((found for found, _ in fits), key=lambda found: found.status is Status.SOLVED)
-        self.n_iter_ = max(1, *(found.n_iter for found, _ in fits))
-        self.solution_ = worst.summary() | {"objective": self.objective_, "lower_bound": self.lower_bound_}
-        self.holdfast_version_ = __version__
+        return model | {
+            "separation_": separations,
+            "covariance_ridge_": span.stated_ridge,
+            "class_worst_case_errors_": errors[0] if len(errors) == 1 else np.array(errors),
+            "worst_case_error_": float(min(np.sum(1 / (1 + np.square(separations))), 1.0)),
+            "objective_": objective,
+            "lower_bound_": bound,
+            "gap_": (objective - bound) / objective,
+            "n_iter_": max(1, *(found.n_iter for found, _ in fits)),
+            "solution_": worst.summary() | {"objective": objective, "lower_bound": bound},
+            "holdfast_version_": __version__,
+        }
+
+    def _warn(self, X: Any, ridge_share: float) -> None:
+        """Say what is not certified, and what is but rests on the ridge."""
         self._warn_uncertified()
         advised = KERNEL_RIDGE if self.kernel is not None else min(X.shape[1] / X.shape[0], 1.0)
-        pairs = zip(problems, fits, strict=True)
-        shares = [_ridge_share(problem, span.ridge, found.parameters) for problem, (found, _) in pairs]
-        if max(shares) > EMPTY and self.covariance_ridge < advised:
+        if ridge_share > EMPTY and self.covariance_ridge < advised:
             warnings.warn(
                 f"The covariances are all but singular: that errors are at most {self.worst_case_error_:.2g} rests on "
                 f"covariance_ridge={self.covariance_ridge:g} and little else. Raise it, to about {advised:.2g}.",
@@ -455,12 +513,18 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             Two classes: positive means ``classes_[1]``. More: the class with the highest score is predicted.
         """
         check_is_fitted(self)
-        if self.kernel is None:
+        if hasattr(self, "coef_"):
             return super().decision_function(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        K = X if self.kernel == "precomputed" else self._kernel(X, self.X_fit_, self.gamma_)
+        K = self._kernel_products(X, self.X_fit_) if hasattr(self, "X_fit_") else X
         scores = np.asarray(K @ self.dual_coef_.T + self.intercept_)
         return scores.ravel() if len(self.dual_coef_) == 1 else scores
+
+
+def _kernel(X: Any, Y: Any, kernel: Any, options: Mapping[str, Any]) -> Array:
+    """Return the kernel's values, computed in float64, shape (rows of X, rows of Y)."""
+    X, Y = (rows.astype(np.float64, copy=False) for rows in (X, Y))
+    return np.asarray(pairwise_kernels(X, Y, metric=kernel, filter_params=True, **options), dtype=np.float64)
 
 
 def _of(bound: BoundSet | None, rows: NDArray[np.intp]) -> BoundSet | None:
@@ -472,6 +536,14 @@ def _ridge_share(problem: MinimaxProbabilityProblem, ridge: Array, w: Array) -> 
     return max(float(np.sum(ridge * w**2)) / law.spread.value(w) ** 2 for law in (problem.negative, problem.positive))
 
 
+def _is_constant(X: Any) -> NDArray[np.bool_]:
+    """Return which features are the same in all rows but for rounding, shape (n_features,)."""
+    ends = X.min(axis=0), X.max(axis=0)
+    low, high = (np.ravel(end.toarray() if sparse.issparse(end) else end).astype(np.float64) for end in ends)
+    with np.errstate(over="ignore"):
+        return np.asarray(high - low <= SAME * np.maximum(np.abs(low), np.abs(high)))
+
+
 def _variances(rows: Rows, weights: Array) -> Array:
     """Return the variance of each feature over all rows by weight, 0 for what is constant, shape (n_features,)."""
     shares = weights / np.sum(weights)
@@ -480,14 +552,35 @@ def _variances(rows: Rows, weights: Array) -> Array:
     return np.where(variances > SAME * squares, variances, 0.0)
 
 
-def _coordinates(K: Array, kernel: Any) -> tuple[Array, Callable[[Array], Array]]:
-    """Return coordinates whose products are K, and the way from their weights to those of the rows."""
-    values, vectors = linalg.eigh(K)
-    if values[0] < INDEFINITE * values[-1]:
+def _from_products(K: Array, kernel: Any) -> tuple[Array, Callable[[Array], Array]]:
+    """Return coordinates of rows less their mean, whose products K gives, and the way to weights of the rows, sum 0."""
+    centred = K - np.mean(K, axis=0)
+    centred -= np.mean(centred, axis=1, keepdims=True)
+    values, vectors = linalg.eigh(centred)
+    rounding = ROUNDING * np.max(np.abs(K))
+    if values[0] < INDEFINITE * values[-1] - rounding:
         raise ValueError(
             f"{NAME}(kernel={kernel!r}).fit: the kernel's values on the training rows are not positive semidefinite "
             f"(an eigenvalue of {values[0]:.2g} beside one of {values[-1]:.2g}). Use another kernel."
         )
-    kept = values > DEPENDENT * values[-1]
+    kept = values > max(DEPENDENT * values[-1], rounding)
     root, vectors = np.sqrt(values[kept]), vectors[:, kept]
+    vectors = vectors - np.mean(vectors, axis=0)
     return vectors * root, lambda w: np.asarray(vectors @ (w / root))
+
+
+def _of_standardised(rows: Rows, scale: Array) -> tuple[Array, Callable[[Array], Array]]:
+    """Return coordinates of rows less their mean, in units of 1 / scale, and the way to weights of those features.
+
+    By products of the rows where these are all but independent; else they would lose what is less than the root of rounding.
+    """
+    n = rows.n_samples
+    K = rows.outer(np.square(scale))
+    coordinates, back = _from_products(K, None)
+    sizes = np.sum(np.square(coordinates), axis=0)
+    if len(sizes) == n - 1 and np.min(sizes) > INDEPENDENT * max(np.max(sizes), np.max(np.abs(K))):
+        return coordinates, lambda w: scale * rows.transpose_dot(back(w))
+    columns = np.concatenate([block for _, block in rows.dense_blocks()])
+    columns = (columns - columns.mean(axis=0)) * scale
+    basis, triangle = linalg.qr(columns.T, mode="economic", overwrite_a=True)
+    return np.ascontiguousarray(triangle.T), lambda w: np.asarray(basis @ w)
