@@ -129,10 +129,10 @@ class FeatureDeletionClassifier(LinearClassifier):
     >>> X = np.column_stack([y, *(y + 2 * rng.normal(size=200) for _ in range(5))])  # one perfect feature, five good ones
     >>> model = FeatureDeletionClassifier(budget=1).fit(X, y)
     >>> model.gap_ < 1e-6, np.round(model.worst_case_error_, 2)
-    (True, np.float64(0.0))
+    (True, np.float64(0.26))
     >>> without = np.where(np.arange(6) == 0, np.nan, X)
     >>> round(model.set_params(missing="delete").score(without, y), 2)
-    0.98
+    0.9
     """
 
     def __init__(

@@ -27,7 +27,9 @@ NEAR = 10.0
 """The gap of the steps, as a multiple of the tolerated one, from which on bounds are computed."""
 CENTRING = 0.1
 """Least share of the mean product that a step aims at: with less the dual stalls."""
-SHORT = 0.9995
+CORRECTION = 5.0
+"""Largest correction of a product, as a multiple of their mean: larger ones shorten the step."""
+SHORT = 0.95
 """Share of the way to the boundary that a step goes."""
 PATIENCE = 4
 """Steps without a better gap after which there is no progress."""
@@ -75,7 +77,7 @@ class DeletionInteriorPoint(Solver):
         status, n_iter, goal = Status.ITERATION_LIMIT, 0, max(SPARE * tol, 0.1 * CONTENT)
         for n_iter in range(1, max_iter + 1):
             mu = sum(part.product(0.0, 0.0) for part in parts) / n_pairs
-            if n_pairs * mu <= NEAR * goal * best.scale:
+            if n_pairs * mu <= NEAR * goal * best.scale(z):
                 best.see(z)
             report(f"deletion interior point {n_iter}: products {n_pairs * mu:.3g}, certified gap {best.gap:.2e}")
             if best.gap <= goal:
@@ -266,8 +268,8 @@ class _Part(ABC):
         """Add to M the squares and to `cross` those to be subtracted; return the diagonal in place of the latter."""
 
     @abstractmethod
-    def target(self, z: Array, mu: float, is_corrected: bool) -> Array:
-        """Return its share of the right-hand side for products `mu`, less those of the last direction if corrected."""
+    def target(self, z: Array, mu: float, most: float) -> Array:
+        """Return its share of the right-hand side for products `mu`, less those of the last direction up to `most`."""
 
     @abstractmethod
     def turn(self, dz: Array) -> tuple[float, float]:
@@ -294,9 +296,9 @@ class _Pairs:
     def ratio(self) -> Array:
         return self.multiplier / self.slack
 
-    def aim(self, mu: float, is_corrected: bool) -> Array:
-        """Return the multipliers that give the products `mu` at these slacks."""
-        return ((mu - self.dslack * self.dmultiplier) if is_corrected else mu) / self.slack
+    def aim(self, mu: float, most: float) -> Array:
+        """Return the multipliers that give the products `mu` at these slacks, corrected by `most` at most."""
+        return (mu - np.clip(self.dslack * self.dmultiplier, -most, most) if most > 0 else mu) / self.slack
 
     def fits(self) -> tuple[float, float]:
         """Return how often the direction fits in."""
@@ -333,8 +335,8 @@ class _Limits(_Part):
     def add_curvature(self, M: Array, cross: Array) -> Array:
         return self.upper.ratio + self.lower.ratio
 
-    def target(self, z: Array, mu: float, is_corrected: bool) -> Array:
-        self.aims = self.upper.aim(mu, is_corrected), self.lower.aim(mu, is_corrected)
+    def target(self, z: Array, mu: float, most: float) -> Array:
+        self.aims = self.upper.aim(mu, most), self.lower.aim(mu, most)
         found = np.zeros_like(z)
         found[: self.n_pairs // 2] = self.aims[1] - self.aims[0]
         return found
@@ -441,7 +443,7 @@ class _Group(_Part):
             cross += B.T @ B
         return entries.column_sums(hA2)
 
-    def target(self, z: Array, mu: float, is_corrected: bool) -> Array:
+    def target(self, z: Array, mu: float, most: float) -> Array:
         entries, n, v = self.entries, self.n, self.v
         p, xi, q, alpha, price = self.p, self.xi, self.q, self.alpha, self.price
         self.lack_p = p.slack - (
@@ -452,11 +454,11 @@ class _Group(_Part):
         self.lack_q += alpha.slack
         self.lack_q -= self.g
         np.subtract(q.slack, self.lack_q, out=self.lack_q)
-        self.aim_p = p.aim(mu, is_corrected) + self.Dp * self.lack_p
-        self.aim_xi = xi.aim(mu, is_corrected)
-        self.aim_price = np.zeros_like(price.slack) if self.is_spent else price.aim(mu, is_corrected)
-        self.aim_q = q.aim(mu, is_corrected) + self.Dq * self.lack_q
-        self.aim_alpha = alpha.aim(mu, is_corrected)
+        self.aim_p = p.aim(mu, most) + self.Dp * self.lack_p
+        self.aim_xi = xi.aim(mu, most)
+        self.aim_price = np.zeros_like(price.slack) if self.is_spent else price.aim(mu, most)
+        self.aim_q = q.aim(mu, most) + self.Dq * self.lack_q
+        self.aim_alpha = alpha.aim(mu, most)
         self.Ra = self.aim_q + self.aim_alpha
         self.Ra -= entries.of_rows(self.aim_p)
         self.Rx = self.aim_p + self.aim_xi - self.c
@@ -553,12 +555,13 @@ class _Best:
     @property
     def gap(self) -> float:
         """The relative gap."""
-        return (self.value - self.bound) / self.scale
+        return (self.value - self.bound) / max(self.value, self.scaled.floor) if self.dual else np.inf
 
-    @property
-    def scale(self) -> float:
-        """What the gap is measured against."""
-        return max(self.value if self.dual else 0.0, self.scaled.floor)
+    def scale(self, z: Array) -> float:
+        """Return what the gap will be measured against, nearly."""
+        w = z[: len(self.scaled.order)]
+        losses = sum(float(group.c @ group.xi.slack) for group in self.groups)
+        return max(losses + 0.5 * self.scaled.ridge * float(w @ w), self.scaled.floor)
 
     def solution(self, status: Status, n_iter: int) -> Solution:
         """Return it as the program states it."""
@@ -610,16 +613,16 @@ def _moved(scaled: _Scaled, parts: Sequence[_Part], z: Array, mu: float, n_pairs
     except LinAlgError:
         return False
 
-    def turned(aim: float, is_corrected: bool) -> tuple[Array, float, float]:
-        rhs = _total(part.target(z, aim, is_corrected) for part in parts)
+    def turned(aim: float, most: float) -> tuple[Array, float, float]:
+        rhs = _total(part.target(z, aim, most) for part in parts)
         rhs[:n_weights] -= scaled.ridge * z[:n_weights]
         dz = factor.solve(rhs)
         fits = [part.turn(dz) for part in parts]
         return dz, min(primal for primal, _ in fits), min(dual for _, dual in fits)
 
-    _, primal, dual = turned(0.0, False)
+    _, primal, dual = turned(0.0, 0.0)
     reached = sum(part.product(min(1.0, primal), min(1.0, dual)) for part in parts) / n_pairs
-    dz, primal, dual = turned(mu * max((reached / mu) ** 3, CENTRING), True)
+    dz, primal, dual = turned(mu * max((reached / mu) ** 3, CENTRING), CORRECTION * mu)
     if not np.all(np.isfinite(dz)):
         return False
     if scaled.ridge > 0:
