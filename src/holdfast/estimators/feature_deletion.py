@@ -36,8 +36,9 @@ from holdfast.estimators.linear import MANY_THREADS, LinearClassifier, predicted
 NAME = "FeatureDeletionClassifier"
 ADVERSARIES = ("relaxed", "exact")
 MISSING = ("raise", "delete")
-LARGEST = 1.5e8
-"""Entries up to which a problem is solved in memory, in some 17 arrays of as many numbers (20 GB)."""
+LARGEST, WIDEST = 1.5e8, 20_000
+"""Entries up to which a problem is solved in memory, in some 17 arrays of as many numbers (20 GB), and features up to which a
+matrix of them is factorised at every step."""
 
 
 class FeatureDeletionClassifier(LinearClassifier):
@@ -238,6 +239,11 @@ class FeatureDeletionClassifier(LinearClassifier):
                 f"{NAME}(n_chunks={self.n_chunks}).fit: a class has {fewest} rows only, and every chunk needs one of "
                 "each class. Use fewer chunks."
             )
+        if X.shape[1] > WIDEST:
+            raise ValueError(
+                f"{NAME}.fit: X has {X.shape[1]} features, and a matrix of as many rows and columns is factorised at every "
+                f"step. Use {WIDEST} features at most (sklearn.feature_selection)."
+            )
         n_entries = (X.nnz if sparse.issparse(X) else X.size) / self.n_chunks
         if n_entries > LARGEST:
             raise ValueError(
@@ -348,7 +354,8 @@ class FeatureDeletionClassifier(LinearClassifier):
                 f"Input X contains NaN, in {len(columns)} columns ({', '.join(map(str, names))}{', ...' * (len(columns) > 5)})."
                 f" {NAME}(missing='delete') scores rows without the features that are missing."
             )
-        worth = where[:, columns] @ self.values_[columns]
+        values = self.values_[columns]
+        worth = where[:, columns] @ np.where(np.isfinite(values), values, np.finfo(float).max)
         beyond = int(np.count_nonzero(worth > self.budget))
         if beyond:
             warnings.warn(

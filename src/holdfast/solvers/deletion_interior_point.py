@@ -79,7 +79,7 @@ class DeletionInteriorPoint(Solver):
             mu = sum(part.product(0.0, 0.0) for part in parts) / n_pairs
             if n_pairs * mu <= NEAR * goal * best.scale(z):
                 best.see(z)
-            report(f"deletion interior point {n_iter}: products {n_pairs * mu:.3g}, certified gap {best.gap:.2e}")
+            report(f"deletion interior point {n_iter}: products {n_pairs * mu:.3g}, estimated gap {best.gap:.2e}")
             if best.gap <= goal:
                 status = Status.SOLVED
                 break
@@ -369,7 +369,7 @@ class _Group(_Part):
         if scaled.is_reordered:
             X = X[:, scaled.order]
         self.entries = entries = _entries(X[:, :n], y, scaled.is_spent)
-        self.A, self.n, self.rows, self.c, self.is_spent = entries.A, n, rows, c, scaled.is_spent
+        self.A, self.n, self.c, self.is_spent = entries.A, n, c, scaled.is_spent
         self.U: Any = y[:, None] if scaled.program.fit_intercept else np.zeros((len(y), 0))
         if X.shape[1] > n:
             fixed = sparse.csr_array(X[:, n:]).astype(np.float64)
@@ -513,10 +513,10 @@ class _Group(_Part):
 
 
 class _Dual(NamedTuple):
-    """Dual weights of a group's rows, and what share of its entries is deleted."""
+    """Dual weights of a group's rows and of its entries."""
 
     pi: Array
-    deleted: Array
+    t: Array
 
 
 @dataclass
