@@ -23,7 +23,7 @@ SETTINGS = [
     AlternatingSVC(0.1, max_iter=5),
     AlternatingSVC(0.1, "optimistic", max_iter=5),
     FeatureDeletionClassifier(0.5),
-    FeatureDeletionClassifier(0.5, margin=1.0, adversary="exact", missing="delete"),
+    FeatureDeletionClassifier(0.5, margin=1.0, adversary="exact"),
     GaussianRobustClassifier(),
     GaussianRobustClassifier(0.1, loss="hinge"),
     GaussianRobustClassifier(0.1, loss="hinge", alpha=1e-3, warm_start=True),

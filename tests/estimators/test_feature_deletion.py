@@ -286,3 +286,22 @@ def test_robust_to_copies_of_the_label_that_vanish(rng):
     copies[500:, 20:] = 0
     assert model.score(copies[500:], y[500:]) > 0.75
     assert model.score(copies[500:], y[500:]) > plain.score(copies[500:], y[500:]) + 0.05
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_model_does_not_depend_on_how_repeated_rows_are_stated(kind, rng):
+    X, y = draw(rng, 40, 4)
+    X = np.round(X)
+    times = rng.integers(0, 4, size=40)
+    times[:2] = 1
+    order = rng.permutation(times.sum())
+    weighted = FeatureDeletionClassifier(1).fit(kind(X), y, sample_weight=times)
+    repeated = FeatureDeletionClassifier(1).fit(kind(np.repeat(X, times, axis=0)[order]), np.repeat(y, times)[order])
+    assert weighted.coef_ == pytest.approx(repeated.coef_, abs=1e-7)
+
+
+def test_rows_that_contradict_each_other_both_count():
+    X, y = np.array([[1.0, 1.0], [1.0, 1.0], [-1.0, -1.0]]), np.array([1, -1, -1])
+    model = FeatureDeletionClassifier(0.5, margin=0.3).fit(X, y)
+    assert model.objective_ == pytest.approx(published(X, y, np.ones(2), 0.5, 0.3, 1.0), abs=1e-6)
+    assert model.objective_ >= 0.3 / 3

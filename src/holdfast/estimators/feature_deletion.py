@@ -182,6 +182,9 @@ class FeatureDeletionClassifier(LinearClassifier):
         classes, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, self.class_weight, X, codes, classes, NAME)
         values = self._values(X.shape[1])
+        distinct, weights = _distinct(X, codes, weights)
+        if len(distinct) < X.shape[0]:
+            X, y, codes = X[distinct], y[distinct], codes[distinct]
         self._check_size(X, codes)
         report, finished = announced(self, reporter(self.verbose), X, y)
         used = np.flatnonzero(values > 0)
@@ -236,7 +239,7 @@ class FeatureDeletionClassifier(LinearClassifier):
         fewest = int(np.bincount(codes).min())
         if fewest < self.n_chunks:
             raise ValueError(
-                f"{NAME}(n_chunks={self.n_chunks}).fit: a class has {fewest} rows only, and every chunk needs one of "
+                f"{NAME}(n_chunks={self.n_chunks}).fit: a class has {fewest} distinct rows only, and every chunk needs one of "
                 "each class. Use fewer chunks."
             )
         if X.shape[1] > WIDEST:
@@ -367,3 +370,21 @@ class FeatureDeletionClassifier(LinearClassifier):
         X = X.copy()
         (X.data if is_sparse else X)[absent] = 0.0
         return X
+
+
+def _distinct(X: Any, codes: NDArray[np.intp], weights: Array) -> tuple[NDArray[np.intp], Array]:
+    """Return the rows that are to be kept, one of all that are alike and no others of weight 0, and what they weigh together.
+
+    Of all optimal models an interior point finds one that depends on how rows are stated, not on the objective alone.
+    """
+    if sparse.issparse(X):
+        X = X.sorted_indices()
+        ends = zip(X.indptr[:-1].tolist(), X.indptr[1:].tolist(), strict=True)
+        keys = [X.indices[i:j].tobytes() + X.data[i:j].tobytes() for i, j in ends]
+    else:
+        keys = [row.tobytes() for row in X]
+    first: dict[tuple[int, bytes], int] = {}
+    owners = np.array([first.setdefault(key, i) for i, key in enumerate(zip(codes.tolist(), keys, strict=True))])
+    total = np.asarray(np.bincount(owners, weights, len(owners)), dtype=np.float64)
+    kept = np.flatnonzero(total > 0)
+    return kept, total[kept]
