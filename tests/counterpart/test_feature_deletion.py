@@ -174,6 +174,14 @@ def test_no_guess_proves_more_than_the_optimum(kind, rng):
     assert deletion_bound(problem, np.ones(30), np.ones((30, 5))) <= best
 
 
+def test_bound_of_unbalanced_classes_is_that_of_the_smaller_one(rng):
+    X, y = 1e-3 * rng.normal(size=(30, 4)), np.where(np.arange(30) < 25, 1.0, -1.0)
+    problem = make(X, y, np.ones(4), 1.0)
+    bound = deletion_bound(problem, np.ones(30), np.zeros(X.shape))
+    assert bound <= optimum(problem) <= 2 * 5 / 30 * 0.5 * 4 / 3
+    assert bound == pytest.approx(2 * 5 / 30 * 0.5 * 4 / 3, abs=2e-3)
+
+
 def test_dual_and_primal_meet(rng):
     X, y = draw(rng, 40, 6)
     problem = make(X, y, rng.uniform(0.5, 2, size=6), 2.2)

@@ -164,3 +164,8 @@ def test_start_is_not_changed(rng):
     start = np.ones(7)
     DeletionInteriorPoint().minimise(Stated(program(X, y)), start, tol=1e-6, max_iter=50)
     assert np.all(start == 1)
+
+
+def test_few_steps_suffice(rng):
+    X, y = rows(rng, m=200, n=20)
+    assert solved(program(X, y, gains=np.full(20, 0.1), capacity=4.0), tol=1e-6).n_iter <= 33
