@@ -220,10 +220,9 @@ def deletion_bound(problem: FeatureDeletionProblem, slopes: Array, deleted: Any)
     return worth - problem.limit * float(np.sum(np.abs(pull)))
 
 
-def deletion_proof(problem: FeatureDeletionProblem, w: Array, b: float, dual: DualGuess | None) -> DeletionProof:
-    """Return what a dual guess proves of parameters."""
-    bound = 0.0 if dual is None else max(deletion_bound(problem, dual.slopes, dual.points), 0.0)
-    return DeletionProof.of(problem, problem.objective(w, b), bound)
+def deletion_proof(problem: FeatureDeletionProblem, w: Array, b: float, slopes: Array, deleted: Any) -> DeletionProof:
+    """Return what a dual guess, as `deletion_bound` takes it, proves of weights and an intercept."""
+    return DeletionProof.of(problem, problem.objective(w, b), max(deletion_bound(problem, slopes, deleted), 0.0))
 
 
 Trained = tuple[Solution, DeletionProof]
@@ -257,9 +256,7 @@ def train_deletion(
             slopes[rows] = own.dual.slopes
         deleted.append(np.zeros((len(rows), n)) if own.dual is None else own.dual.points)
     mean[:n] = np.clip(mean[:n], -problem.limit, problem.limit)
-    proof = deletion_proof(
-        problem, mean[:n], float(mean[n]), DualGuess(slopes, mean[:n], slopes, points=_joined(deleted, parts))
-    )
+    proof = deletion_proof(problem, mean[:n], float(mean[n]), slopes, _joined(deleted, parts))
     worst = min(found, key=lambda each: each.status is Status.SOLVED)
     status = Status.CHUNKED if n_chunks > 1 else worst.status
     steps = max(each.n_iter for each in found)
