@@ -3,9 +3,9 @@
 Run it with `python benchmarks/feature_deletion.py`. Every method runs on one thread; times are CPU seconds of the process, the
 median over rounds. The peer is HiGHS (interior point, as in scipy.optimize.linprog) on the linear program as published, (4) of
 Dekel and Shamir, its matrix built beforehand; it gets LIMIT seconds of wall time and is not run where n_samples * n_features
-exceeds SKIP, since it would not end. Ours is certified: `gap` is (objective - lower bound) / max(objective, margin), 1e-6 at
-most. `excess` is by how much the peer's objective lies above ours, in the same unit. The ratio is the peer's time over ours;
-">" where the peer did not end. Uniform rows have entries from -1 to 1, labels by five features and noise. Real features are
+exceeds SKIP, to save time. Ours is certified: `gap` is (objective - lower bound) / max(objective, margin), 1e-6 at most.
+`excess` is by how much the peer's objective lies above ours, in the same unit. The ratio is the peer's time over ours; ">"
+where the peer did not end. Uniform rows have entries from -1 to 1, labels by five features and noise. Real features are
 scaled to a largest absolute value of 1. Bound and margin are 1. Writes the table beside this file.
 """
 
