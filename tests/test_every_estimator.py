@@ -7,6 +7,7 @@ from holdfast import (
     AlternatingSVC,
     Ball,
     Box,
+    FeatureDeletionClassifier,
     GaussianNoise,
     GaussianRobustClassifier,
     GaussianRobustClassifierCV,
@@ -21,6 +22,8 @@ from holdfast.solvers import StochasticProximal
 SETTINGS = [
     AlternatingSVC(0.1, max_iter=5),
     AlternatingSVC(0.1, "optimistic", max_iter=5),
+    FeatureDeletionClassifier(0.5),
+    FeatureDeletionClassifier(0.5, margin=1.0, adversary="exact"),
     GaussianRobustClassifier(),
     GaussianRobustClassifier(0.1, loss="hinge"),
     GaussianRobustClassifier(0.1, loss="hinge", alpha=1e-3, warm_start=True),

@@ -5,6 +5,7 @@ from holdfast._core.version import __version__ as __version__
 from holdfast.ambiguity import LabelFlips as LabelFlips
 from holdfast.datasets import intervals_from_replicates as intervals_from_replicates
 from holdfast.estimators import AlternatingSVC as AlternatingSVC
+from holdfast.estimators import FeatureDeletionClassifier as FeatureDeletionClassifier
 from holdfast.estimators import GaussianRobustClassifier as GaussianRobustClassifier
 from holdfast.estimators import GaussianRobustClassifierCV as GaussianRobustClassifierCV
 from holdfast.estimators import MinimaxProbabilityClassifier as MinimaxProbabilityClassifier

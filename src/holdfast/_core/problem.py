@@ -337,6 +337,58 @@ class IntervalProgram:
     target: float | Array = 1.0
 
 
+@dataclass
+class DeletionProgram:
+    r"""A linear classifier whose features may be deleted by an adversary with a budget, a fraction of a feature too.
+
+    Minimise over w and b
+
+    .. math::
+        \sum_i c_i \Bigl[ base - y_i b + \max_{d} \sum_j (1 - d_j) (gain_j - y_i x_{ij} w_j) \Bigr]_+ + \tfrac12 ridge\, |w|^2
+        \quad \text{subject to } |w_j| \le limit, \qquad 0 \le d \le 1,\ \sum_j d_j value_j \le capacity .
+
+    Parameters are w, then b where `fit_intercept`. A solution's dual guess is :math:`\pi_i / c_i` in [0, 1] for each row, and
+    as `points` the shares d of each entry that are deleted, an array or a CSR array of shape (n_samples, n_features).
+
+    Attributes
+    ----------
+    rows : Rows
+    signs : ndarray of shape (n_samples,)
+        y, each -1 or 1.
+    weights : ndarray of shape (n_samples,)
+        c >= 0; rows of weight 0 do not count.
+    values : ndarray of shape (n_features,)
+        > 0; inf for features that are never deleted.
+    capacity : float
+        >= 0.
+    gains : ndarray of shape (n_features,)
+        What keeping a feature costs the row, >= 0.
+    base : float
+        >= 0, and positive where all gains are 0.
+    ridge : float
+    limit : float
+        inf for none; then ridge > 0.
+    floor : float
+        The gap is measured against the objective, or against this number where that is smaller.
+    fit_intercept : bool
+    is_spent : bool
+        Whether the adversary has to spend all of the capacity: the sum of :math:`d_j value_j` equals it.
+    """
+
+    rows: Rows
+    signs: Array
+    weights: Array
+    values: Array
+    capacity: float
+    gains: Array
+    base: float
+    ridge: float
+    limit: float
+    floor: float
+    fit_intercept: bool = True
+    is_spent: bool = False
+
+
 class Problem:
     """Something to minimise, seen through views."""
 

@@ -30,6 +30,10 @@ class Status(Enum):
         "Trained by partial_fit, which sees no row twice and proves nothing. For a certified gap use fit on all rows."
     )
     AVERAGED = "The mean of the models of all folds, which is the optimum of none. For a certified gap use refit=True."
+    CHUNKED = (
+        "The mean of the models of n_chunks parts of the rows, which need not be the optimum of all. For a certified one use "
+        "n_chunks=1, or raise tol if this accuracy is enough."
+    )
     UNCERTIFIED = (
         "The solver is content but the certified gap is above tol. Put the features on similar scales "
         "(StandardScaler), add a small ridge (alpha > 0), or raise tol."

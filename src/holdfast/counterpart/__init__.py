@@ -8,6 +8,14 @@ from holdfast.counterpart.collapse import critical_factor as critical_factor
 from holdfast.counterpart.collapse import majority as majority
 from holdfast.counterpart.critical import collapse_bound as collapse_bound
 from holdfast.counterpart.critical import critical_size as critical_size
+from holdfast.counterpart.feature_deletion import DeletionProof as DeletionProof
+from holdfast.counterpart.feature_deletion import FeatureDeletionProblem as FeatureDeletionProblem
+from holdfast.counterpart.feature_deletion import deletion_bound as deletion_bound
+from holdfast.counterpart.feature_deletion import generate_rows as generate_rows
+from holdfast.counterpart.feature_deletion import train_deletion as train_deletion
+from holdfast.counterpart.knapsack import FractionalKnapsack as FractionalKnapsack
+from holdfast.counterpart.knapsack import IntegerKnapsack as IntegerKnapsack
+from holdfast.counterpart.knapsack import survived_value as survived_value
 from holdfast.counterpart.label_flips import flipped as flipped
 from holdfast.counterpart.margin_scale import MarginScaleProblem as MarginScaleProblem
 from holdfast.counterpart.max_of_pairs import MaxOfPairsProblem as MaxOfPairsProblem

@@ -4,6 +4,7 @@ from holdfast.estimators.alternating_svc import AlternatingSVC as AlternatingSVC
 from holdfast.estimators.critical_radius import critical_radius as critical_radius
 from holdfast.estimators.critical_radius import separability_radius as separability_radius
 from holdfast.estimators.dual_view import recover_from_dual as recover_from_dual
+from holdfast.estimators.feature_deletion import FeatureDeletionClassifier as FeatureDeletionClassifier
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier as GaussianRobustClassifier
 from holdfast.estimators.gaussian_robust import critical_noise as critical_noise
 from holdfast.estimators.gaussian_robust_cv import GaussianRobustClassifierCV as GaussianRobustClassifierCV

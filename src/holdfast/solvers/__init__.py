@@ -1,6 +1,7 @@
 """Solvers: they minimise views and know neither losses nor sets."""
 
 from holdfast.solvers.clarabel import Clarabel as Clarabel
+from holdfast.solvers.deletion_interior_point import DeletionInteriorPoint as DeletionInteriorPoint
 from holdfast.solvers.highs import Highs as Highs
 from holdfast.solvers.interior_point import InteriorPoint as InteriorPoint
 from holdfast.solvers.newton import Newton as Newton

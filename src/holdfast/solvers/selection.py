@@ -12,6 +12,7 @@ from holdfast._core.problem import Problem
 from holdfast._core.solution import Solution
 from holdfast._core.solver import Report, Solver, silent
 from holdfast.solvers.clarabel import Clarabel
+from holdfast.solvers.deletion_interior_point import DeletionInteriorPoint
 from holdfast.solvers.highs import Highs
 from holdfast.solvers.interior_point import InteriorPoint
 from holdfast.solvers.newton import Newton
@@ -23,7 +24,18 @@ from holdfast.solvers.stochastic_proximal import StochasticProximal
 
 BUILT_IN: dict[str, type[Solver]] = {
     cls.name: cls
-    for cls in (Newton, QuasiNewton, NewtonCG, Semismooth, InteriorPoint, Clarabel, Highs, SGD, StochasticProximal)
+    for cls in (
+        Newton,
+        QuasiNewton,
+        NewtonCG,
+        Semismooth,
+        InteriorPoint,
+        DeletionInteriorPoint,
+        Clarabel,
+        Highs,
+        SGD,
+        StochasticProximal,
+    )
 }
 
 

@@ -1,0 +1,390 @@
+"""The classifier that is trained for features being deleted when it is used."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from holdfast._core.loss import Array
+from holdfast._core.progress import reporter
+from holdfast._core.rows import Rows
+from holdfast._core.solution import Solution, Status
+from holdfast._core.version import __version__
+from holdfast.counterpart import (
+    DeletionProof,
+    FeatureDeletionProblem,
+    FractionalKnapsack,
+    IntegerKnapsack,
+    generate_rows,
+    survived_value,
+    train_deletion,
+)
+from holdfast.data import rows_of
+from holdfast.estimators.callbacks import announced, with_callbacks
+from holdfast.estimators.inputs import class_codes, number, one_blas_thread, row_weights
+from holdfast.estimators.linear import MANY_THREADS, LinearClassifier, predicted_codes
+
+NAME = "FeatureDeletionClassifier"
+ADVERSARIES = ("relaxed", "exact")
+MISSING = ("raise", "delete")
+LARGEST, WIDEST = 1.5e8, 20_000
+"""Entries up to which a problem is solved in memory, in some 17 arrays of as many numbers (20 GB), and features up to which a
+matrix of them is factorised at every step."""
+
+
+class FeatureDeletionClassifier(LinearClassifier):
+    r"""Linear classifier for rows whose features may be missing when it is used: whichever hurt most, within a budget.
+
+    Feature j is worth :math:`v_j \ge 0`, all of them V. For every row an adversary who knows the classifier may delete features
+    (set them to 0) worth N together, and the row is asked for a margin :math:`\gamma` in proportion to the value that is left,
+    :math:`P = V - N` or more:
+
+    .. math:: \min_{|w_j| \le C,\,b}\ \frac1m \sum_i \Bigl[\max_{J:\,V(J) \ge P}\ \gamma \frac{V(J)}{P}
+              - y_i \Bigl(b + \sum_{j \in J} w_j x_{ij}\Bigr)\Bigr]_+ .
+
+    A loss is at least :math:`\gamma` where some deletion turns the prediction, so that the mean over :math:`\gamma` bounds the
+    share of training rows that an adversary can have misclassified: `worst_case_error_`. Only :math:`\gamma / C` matters, but
+    for the scale of the weights. Features that are worth 0 are deleted for free, and get the weight 0; those that are worth
+    inf are never deleted, ask for no margin and are not part of V. A feature is deleted by becoming 0: shift features so
+    that 0 says nothing.
+
+    ``adversary="relaxed"`` may delete shares of features too, which is a linear program of moderate size, (4) of the paper;
+    its optimum is also that of "exact" if all values are the same, v, and N/v is an integer. In general it is larger, by C
+    times the largest entry at most. ``adversary="exact"`` is the problem above, (3) of the paper, solved by generating its
+    constraints where values are small integers, for data of moderate size.
+
+    More than two classes are fitted one against the rest.
+
+    Parameters
+    ----------
+    budget : float, default=1.0
+        N, at least 0 and less than V. 0 is an ordinary hinge loss with limits on the weights.
+    values : array-like of shape (n_features,), default=None
+        v; None for 1 each, so that N is a number of features.
+    margin : float, default=0.1
+        :math:`\gamma > 0`, in units of the score.
+    bound : float, default=1.0
+        C > 0, the limit of each weight.
+    adversary : {"relaxed", "exact"}, default="relaxed"
+        "exact" takes values that are all the same, or integers.
+    n_chunks : int, default=1
+        With more than 1 the rows are dealt out to so many problems, and their mean is the model, as published for large data.
+        `gap_` is that of the mean on all rows.
+    solver : str or Solver, default=None
+        "deletion_interior_point", which None picks, or "highs" or "clarabel" on the linear program as published. For the
+        exact adversary of integer values the solver of each round, "highs" (None) or "clarabel".
+    tol : float, default=1e-6
+        Largest certified gap to accept.
+    max_iter : int, default=200
+        Steps, or rounds of generated constraints.
+    missing : {"raise", "delete"}, default="raise"
+        What predictions do about NaN: refuse, or score rows without these features, which is what the model was trained for;
+        a warning says so where more is missing than the budget. `fit` refuses NaN.
+    class_weight : dict or "balanced", default=None
+        Factors on the weights of the classes.
+    verbose : int, default=0
+        1 logs progress to the logger "holdfast".
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+        Sorted; with two classes a positive score means ``classes_[1]``.
+    objective_ : float
+        The mean loss at the fitted coefficients, by weight, summed over the classes where there are more than two.
+    lower_bound_ : float
+        A number that no coefficients can go below, recomputed from the data.
+    gap_ : float
+        (objective_ - lower_bound_) / max(objective_, margin), the margin for each class where there are more than two.
+    worst_case_error_ : float
+        objective_ / margin, 1 at most: no adversary with this budget makes the model err on a larger share of the training
+        rows, by weight.
+    values_ : ndarray of shape (n_features,)
+    n_iter_ : int
+    solution_ : dict
+        How the solver ended: status, advice, solver, n_iter, objective, lower_bound.
+    holdfast_version_ : str
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    References
+    ----------
+    O. Dekel, O. Shamir, "Learning to classify with missing and corrupted features" (2008).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from holdfast import FeatureDeletionClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.choice([-1, 1], size=200)
+    >>> X = np.column_stack([y, *(y + 2 * rng.normal(size=200) for _ in range(5))])  # one perfect feature, five good ones
+    >>> model = FeatureDeletionClassifier(budget=1).fit(X, y)
+    >>> model.gap_ < 1e-6, np.round(model.worst_case_error_, 2)
+    (True, np.float64(0.26))
+    >>> without = np.where(np.arange(6) == 0, np.nan, X)
+    >>> round(model.set_params(missing="delete").score(without, y), 2)
+    0.9
+    """
+
+    def __init__(
+        self,
+        budget: float = 1.0,
+        values: Any = None,
+        *,
+        margin: float = 0.1,
+        bound: float = 1.0,
+        adversary: str = "relaxed",
+        n_chunks: int = 1,
+        solver: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        missing: str = "raise",
+        class_weight: Any = None,
+        verbose: int = 0,
+    ):
+        self.budget = budget
+        self.values = values
+        self.margin = margin
+        self.bound = bound
+        self.adversary = adversary
+        self.n_chunks = n_chunks
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.missing = missing
+        self.class_weight = class_weight
+        self.verbose = verbose
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the classifier.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Two classes or more.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows in the mean: 2 is as good as stating a row twice.
+        """
+        self._check_settings()
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        classes, codes = class_codes(y, NAME)
+        weights = row_weights(sample_weight, self.class_weight, X, codes, classes, NAME)
+        values = self._values(X.shape[1])
+        distinct, weights = _distinct(X, codes, weights)
+        if len(distinct) < X.shape[0]:
+            X, y, codes = X[distinct], y[distinct], codes[distinct]
+        self._check_size(X, codes)
+        report, finished = announced(self, reporter(self.verbose), X, y)
+        used = np.flatnonzero(values > 0)
+        rows = rows_of(X if len(used) == X.shape[1] else X[:, used])
+        with one_blas_thread if X.shape[0] * X.shape[1] ** 2 < MANY_THREADS else nullcontext():
+            fits = [
+                self._trained_one(rows, codes == k, weights, values[used], report)
+                for k in ([1] if len(classes) == 2 else range(len(classes)))
+            ]
+        self.classes_, self.values_ = classes, values
+        self._set_model(fits, used)
+        finished()
+        return self
+
+    def _check_settings(self) -> None:
+        """Raise if a setting makes no sense, before rows are looked at."""
+        self._choice("adversary", ADVERSARIES), self._choice("missing", MISSING)
+        number(self.budget, f"{NAME}(budget")
+        for name in ("margin", "bound", "tol"):
+            number(getattr(self, name), f"{NAME}({name}", strictly=True)
+        self._max_iter()
+        if not isinstance(self.n_chunks, Integral) or self.n_chunks < 1:
+            raise ValueError(f"{NAME}(n_chunks={self.n_chunks!r}): must be an integer >= 1.")
+
+    def _choice(self, name: str, choices: Sequence[str]) -> str:
+        value = getattr(self, name)
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError(f"{NAME}({name}={value!r}): choose one of {', '.join(map(repr, choices))}.")
+        return value
+
+    def _values(self, n_features: int) -> Array:
+        """Return what each feature is worth, after checking that something is left."""
+        stated = np.ones(n_features) if self.values is None else np.asarray(self.values, dtype=np.float64)
+        if stated.shape != (n_features,) or not np.all(stated >= 0):
+            raise ValueError(
+                f"{NAME}(values={self.values!r:.80}): must be >= 0, one number for each of {n_features} features."
+            )
+        total = float(stated[np.isfinite(stated)].sum())
+        if not self.budget < total:
+            raise ValueError(
+                f"{NAME}(budget={self.budget!r}).fit: all features (n_features={n_features}) are worth {total:g} together, so "
+                "the adversary could delete every one. Use a smaller budget."
+            )
+        return stated
+
+    def _check_size(self, X: Any, codes: NDArray[np.intp]) -> None:
+        """Raise if the arrays of a problem would not fit, or chunks lack a class."""
+        if self.n_chunks > 1 and self.adversary == "exact":
+            raise ValueError(
+                f"{NAME}(adversary='exact', n_chunks={self.n_chunks}): chunks are for adversary='relaxed'."
+            )
+        fewest = int(np.bincount(codes).min())
+        if fewest < self.n_chunks:
+            raise ValueError(
+                f"{NAME}(n_chunks={self.n_chunks}).fit: a class has {fewest} distinct rows only, and every chunk needs one of "
+                "each class. Use fewer chunks."
+            )
+        if X.shape[1] > WIDEST:
+            raise ValueError(
+                f"{NAME}.fit: X has {X.shape[1]} features, and a matrix of as many rows and columns is factorised at every "
+                f"step. Use {WIDEST} features at most (sklearn.feature_selection)."
+            )
+        n_entries = (X.nnz if sparse.issparse(X) else X.size) / self.n_chunks
+        if n_entries > LARGEST:
+            raise ValueError(
+                f"{NAME}(n_chunks={self.n_chunks}).fit: {n_entries:.2g} entries at once need some {n_entries * 136e-9:.0f} GB. "
+                f"Use n_chunks={int(np.ceil(self.n_chunks * n_entries / LARGEST))} or more."
+            )
+
+    def _trained_one(
+        self, rows: Rows, is_positive: NDArray[np.bool_], weights: Array, values: Array, report: Any
+    ) -> tuple[Solution, DeletionProof]:
+        """Return the model of one class against the rest, and what is proved of it."""
+        budget, options = float(self.budget), {"tol": float(self.tol), "max_iter": self._max_iter(), "report": report}
+        shares, signs = weights / weights.sum(), np.where(is_positive, 1.0, -1.0)
+        numbers = (budget, float(self.margin), float(self.bound))
+        finite = values[np.isfinite(values)]
+        if self.adversary == "relaxed":
+            relaxed = FeatureDeletionProblem(rows, signs, shares, *numbers, FractionalKnapsack(values, budget))
+            return train_deletion(relaxed, self.solver, n_chunks=int(self.n_chunks), **options)
+        if np.all(finite == finite[0]):
+            # shares of features gain nothing where a whole number of them can be deleted
+            most = float(finite[0] * np.floor(budget / finite[0] * (1 + 1e-12)))
+            whole = FeatureDeletionProblem(rows, signs, shares, *numbers, FractionalKnapsack(values, most))
+            return train_deletion(whole, self.solver, **options)
+        if not np.all(finite == np.round(finite)):
+            raise ValueError(
+                f"{NAME}(adversary='exact', values={self.values!r:.80}): values must be integers, or all the same. Round them "
+                "to multiples of a unit and state both values and budget in it, or use adversary='relaxed'."
+            )
+        exact = FeatureDeletionProblem(rows, signs, shares, *numbers, IntegerKnapsack(values, float(np.floor(budget))))
+        return generate_rows(exact, self.solver, **options)
+
+    def _set_model(self, fits: Sequence[tuple[Solution, DeletionProof]], used: NDArray[np.intp]) -> None:
+        """Set the fitted attributes, and say what is not certified."""
+        self.coef_ = np.zeros((len(fits), len(self.values_)))
+        self.coef_[:, used] = [found.parameters[:-1] for found, _ in fits]
+        self.intercept_ = np.array([found.parameters[-1] for found, _ in fits])
+        self.objective_ = float(sum(proof.objective for _, proof in fits))
+        self.lower_bound_ = float(sum(proof.lower_bound for _, proof in fits))
+        margins = len(fits) * float(self.margin)
+        self.gap_ = (self.objective_ - self.lower_bound_) / max(self.objective_, margins)
+        self.worst_case_error_ = min(self.objective_ / float(self.margin), 1.0)
+        worst = min((found for found, _ in fits), key=lambda found: found.status is Status.SOLVED)
+        self.n_iter_ = max(1, *(found.n_iter for found, _ in fits))
+        self.solution_ = worst.summary() | {"objective": self.objective_, "lower_bound": self.lower_bound_}
+        self.holdfast_version_ = __version__
+        self._warn_uncertified()
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the scores w'x + b, without the features that are missing if ``missing="delete"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Two classes: positive means ``classes_[1]``. More: the class with the highest score is predicted.
+        """
+        scores = self._scores(self._present(X))
+        return scores.ravel() if len(self.coef_) == 1 else scores
+
+    def deletions_survived(self, X: Any) -> Array:
+        """Return how much may be deleted of each row before its predicted class changes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features that are missing already, with ``missing="delete"``, are not counted.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In the units of `values`, whatever is deleted; inf if no deletion changes the class. With values that are all the
+            same it is exact: some deletion worth one feature more makes another class draw level. With others deletions worth
+            less than this number leave the class as it is, and some that are worth more may do so too.
+        """
+        X = self._present(X)
+        survived = np.empty(X.shape[0])
+        two = len(self.coef_) == 1
+        coef = np.concatenate([np.zeros_like(self.coef_), self.coef_]) if two else self.coef_
+        for rows, block in rows_of(X).dense_blocks():
+            scores = self._scores(block)
+            scores = np.hstack([np.zeros_like(scores), scores]) if two else scores
+            own = predicted_codes(scores[:, 1] if two else scores)
+            least, each = np.full(len(own), np.inf), np.arange(len(own))
+            for rival in range(len(coef)):
+                margins = np.where(own == rival, np.inf, scores[each, own] - scores[:, rival])
+                least = np.minimum(least, survived_value(block * (coef[own] - coef[rival]), margins, self.values_))
+            survived[rows] = least
+        return survived
+
+    def _scores(self, X: Any) -> Array:
+        return np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
+
+    def _present(self, X: Any) -> Any:
+        """Return X with 0 for what is missing, if that is allowed."""
+        check_is_fitted(self)
+        kind = self._choice("missing", MISSING)
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False, ensure_all_finite="allow-nan"
+        )
+        is_sparse = sparse.issparse(X)
+        absent = np.isnan(X.data if is_sparse else X)
+        if not np.any(absent):
+            return X
+        where = sparse.csr_array((absent, X.indices, X.indptr), shape=X.shape) if is_sparse else absent
+        columns = np.flatnonzero(np.asarray(where.sum(axis=0)).ravel())
+        if kind == "raise":
+            names = getattr(self, "feature_names_in_", np.arange(X.shape[1]))[columns[:5]].tolist()
+            raise ValueError(
+                f"Input X contains NaN, in {len(columns)} columns ({', '.join(map(str, names))}{', ...' * (len(columns) > 5)})."
+                f" {NAME}(missing='delete') scores rows without the features that are missing."
+            )
+        values = self.values_[columns]
+        worth = where[:, columns] @ np.where(np.isfinite(values), values, np.finfo(float).max)
+        beyond = int(np.count_nonzero(worth > self.budget))
+        if beyond:
+            warnings.warn(
+                f"{beyond} of {X.shape[0]} rows lack more than the budget {self.budget:g} that the model was trained for; up "
+                f"to {np.max(worth):g} is missing. Nothing is promised of them. Train with a larger budget.",
+                UserWarning,
+                stacklevel=3,
+            )
+        X = X.copy()
+        (X.data if is_sparse else X)[absent] = 0.0
+        return X
+
+
+def _distinct(X: Any, codes: NDArray[np.intp], weights: Array) -> tuple[NDArray[np.intp], Array]:
+    """Return the rows that are to be kept, one of all that are alike and no others of weight 0, and what they weigh together.
+
+    Of all optimal models an interior point finds one that depends on how rows are stated, not on the objective alone.
+    """
+    if sparse.issparse(X):
+        X = X.sorted_indices()
+        ends = zip(X.indptr[:-1].tolist(), X.indptr[1:].tolist(), strict=True)
+        keys = [X.indices[i:j].tobytes() + X.data[i:j].tobytes() for i, j in ends]
+    else:
+        keys = [row.tobytes() for row in X]
+    first: dict[tuple[int, bytes], int] = {}
+    owners = np.array([first.setdefault(key, i) for i, key in enumerate(zip(codes.tolist(), keys, strict=True))])
+    total = np.asarray(np.bincount(owners, weights, len(owners)), dtype=np.float64)
+    kept = np.flatnonzero(total > 0)
+    return kept, total[kept]
