@@ -7,6 +7,7 @@ from holdfast import (
     AlternatingSVC,
     Ball,
     Box,
+    FeatureDeletionPerceptron,
     GaussianNoise,
     GaussianRobustClassifier,
     GaussianRobustClassifierCV,
@@ -21,6 +22,8 @@ from holdfast.solvers import StochasticProximal
 SETTINGS = [
     AlternatingSVC(0.1, max_iter=5),
     AlternatingSVC(0.1, "optimistic", max_iter=5),
+    FeatureDeletionPerceptron(0.1),
+    FeatureDeletionPerceptron(0.1, norm="inf", adversary="exact", missing="delete"),
     GaussianRobustClassifier(),
     GaussianRobustClassifier(0.1, loss="hinge"),
     GaussianRobustClassifier(0.1, loss="hinge", alpha=1e-3, warm_start=True),

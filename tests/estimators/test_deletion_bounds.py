@@ -178,7 +178,7 @@ def test_bound_is_violated_no_more_often_than_promised(margin, m):
     """At delta = 0.5, so that violations can be seen at all, for weights that are chosen by the rows."""
     rng, delta, times, wrong = np.random.default_rng(4), 0.5, 1000, 0
     settings = {"values": VALUES, "budget": 1.5, "bound": 1.0}
-    X_new, y_new = draw(20000, rng, 0.25)
+    X_new, y_new = draw(4000, rng, 0.25)
     for _ in range(times):
         X, y = draw(m, rng, 0.25)
         tried = rng.uniform(-0.2, 1, size=(20, 5))
@@ -186,5 +186,4 @@ def test_bound_is_violated_no_more_often_than_promised(margin, m):
         w = tried[np.argmin(losses)]
         found = generalization_bound(w, X, y, margin=margin, delta=delta, **settings)
         wrong += np.mean(_deficit(w, X_new, y_new, 1e-12) >= 0) > found.bound
-    print("violated", wrong)
     assert beta.ppf(0.01, max(wrong, 1e-9), times - wrong + 1) <= delta

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.sparsefuncs import min_max_axis
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -166,13 +165,12 @@ class MissingFeatures(LinearClassifier):
         if len(self.coef_) == 1:
             low, high = self._interval(scores, gone, ends)
             return np.where(codes == 1, low > 0, high <= 0)
-        certain = np.asarray(gone.sum(axis=1)).ravel() == 0
+        certain = gone.sum(axis=1) == 0
         for k in range(len(self.coef_)):
             rows = np.flatnonzero((codes == k) & ~certain)
             ahead, lead = (np.delete(part[k] - part, k, axis=0) for part in (self.coef_, self.intercept_))
             low, _ = _reach(ahead, ends)
-            least = safe_sparse_dot(known[rows], ahead.T, dense_output=True) + lead
-            certain[rows] = np.all(least + safe_sparse_dot(gone[rows], low.T, dense_output=True) > 0, axis=1)
+            certain[rows] = np.all(known[rows] @ ahead.T + lead + gone[rows] @ low.T > 0, axis=1)
         return certain
 
     def missing_report(self, X: Any, lower: Any = None, upper: Any = None) -> MissingReport:
@@ -186,15 +184,11 @@ class MissingFeatures(LinearClassifier):
         certain = self.is_certain(X, lower, upper)
         gone = missing_entries(self._with_missing(X))
         lost = gone @ self.values_
-        share = np.asarray(gone.sum(axis=0)).ravel() / gone.shape[0]
-        return MissingReport(share, lost, lost > self.budget_, certain)
+        return MissingReport(gone.mean(axis=0), lost, lost > self.budget_, certain)
 
     def _interval(self, scores: Array, gone: Any, ends: Array) -> tuple[Array, Array]:
         """Return the ends of the scores, given those of the known entries."""
-        low, high = (
-            safe_sparse_dot(gone, reach.T, dense_output=True).reshape(scores.shape)
-            for reach in _reach(self.coef_, ends)
-        )
+        low, high = ((gone @ reach.T).reshape(scores.shape) for reach in _reach(self.coef_, ends))
         return scores + low, scores + high
 
     def _ends(self, lower: Any, upper: Any) -> Array:
@@ -231,10 +225,10 @@ def _reach(coef: Array, ends: Array) -> tuple[Array, Array]:
     return products.min(axis=0), products.max(axis=0)
 
 
-def missing_entries(X: Any) -> Any:
-    """Return the matrix that is 1 where an entry is NaN and 0 elsewhere, sparse where X is."""
+def missing_entries(X: Any) -> sparse.csr_array:
+    """Return the sparse matrix that is 1 where an entry is NaN: what it does not store makes no NaN of infinite ranges."""
     if not sparse.issparse(X):
-        return np.isnan(X).astype(np.float64)
+        return sparse.csr_array(np.isnan(X), dtype=np.float64)
     gone = sparse.csr_array((np.isnan(X.data).astype(np.float64), X.indices, X.indptr), X.shape, copy=True)
     gone.eliminate_zeros()
     return gone
