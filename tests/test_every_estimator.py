@@ -22,7 +22,7 @@ from holdfast.solvers import StochasticProximal
 SETTINGS = [
     AlternatingSVC(0.1, max_iter=5),
     AlternatingSVC(0.1, "optimistic", max_iter=5),
-    FeatureDeletionPerceptron(0.1),
+    FeatureDeletionPerceptron(),
     FeatureDeletionPerceptron(0.1, norm="inf", adversary="exact", missing="delete"),
     GaussianRobustClassifier(),
     GaussianRobustClassifier(0.1, loss="hinge"),

@@ -8,8 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.optimize import linprog
 from scipy.stats import beta
+from sklearn.base import clone
 
 from holdfast import FeatureDeletionPerceptron
+from holdfast._core import compiled
 from holdfast.uncertainty.knapsack import DeletionLoss
 
 VALUES = np.array([1.0, 3.0, 2.0, 1.0])
@@ -152,6 +154,27 @@ def test_parts_and_sparse_rows_make_the_same_model():
     same(parts, whole)
     same(FeatureDeletionPerceptron(3.0, VALUES, **settings).fit(sparse.csr_array(X), y), whole)
     same(parts.fit(X, y), whole)
+
+
+@pytest.mark.parametrize("adversary", ["relaxed", "exact"])
+def test_compiled_steps_are_the_same(adversary, monkeypatch, several_classes):
+    X, y = several_classes((40, 30, 50), 6)
+    X[np.abs(X) < 0.3] = 0.0
+    model = FeatureDeletionPerceptron(4.0, [1, 3, 2, 0, 1, 2], adversary=adversary, shuffle=False)
+    plain = clone(model).fit(X, y)
+    monkeypatch.setattr(compiled, "STEPS_WORTHWHILE", 0)
+    for rows in (X, sparse.csr_array(X)):
+        same(clone(model).fit(rows, y), plain)
+
+
+def test_entries_stored_in_parts_are_added(several_classes):
+    X, y = several_classes((40, 30), 3)
+    model = FeatureDeletionPerceptron(1.0, shuffle=False).fit(X, y)
+    twice = sparse.csr_array(
+        (np.repeat(X.ravel() / 2, 2), np.tile(np.repeat(np.arange(3), 2), len(X)), 6 * np.arange(len(X) + 1)), X.shape
+    )
+    same(FeatureDeletionPerceptron(1.0, shuffle=False).fit(twice, y), model)
+    assert twice.nnz == 2 * X.size
 
 
 def test_classes_are_learned_one_against_the_rest(several_classes):

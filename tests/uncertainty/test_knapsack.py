@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linprog
 
+from holdfast._core.deletion_steps import fraction_left, whole_left
 from holdfast.uncertainty.knapsack import ADVERSARIES, DeletionLoss, in_units, relaxed_deletions, whole_deletions
 
 CASES = {
@@ -54,7 +55,7 @@ def test_relaxed_deletions_solve_the_linear_program_of_real_values():
 @each_case
 def test_exact_deletions_are_the_best_of_all(values, budget):
     gains = np.random.default_rng(2).normal(size=(20, 6))
-    found = ADVERSARIES["exact"](values, budget, "f()")(gains, slice(None))
+    found = ADVERSARIES["exact"](values, budget, "f()").best(gains, slice(None))
     assert set(np.unique(found)) <= {0.0, 1.0}
     assert np.all(found @ values <= budget)
     assert_allclose(np.sum(found * gains, axis=1), np.max(gains @ subsets(values, budget).T, axis=1), atol=1e-12)
@@ -70,7 +71,7 @@ def test_whole_deletions_are_the_best_of_all():
 
 def test_greed_is_not_exact():
     gains, values = np.array([[3.0, 10.0]]), np.array([1.0, 4.0])
-    assert_array_equal(ADVERSARIES["exact"](values, 4.0, "f()")(gains, slice(None)), [[0.0, 1.0]])
+    assert_array_equal(ADVERSARIES["exact"](values, 4.0, "f()").best(gains, slice(None)), [[0.0, 1.0]])
 
 
 @each_case
@@ -136,3 +137,13 @@ def test_units_are_the_largest_common_ones():
 def test_numbers_out_of_range_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         DeletionLoss.of(*settings, 3, "f")
+
+
+@each_case
+def test_rows_of_the_perceptron_are_those_of_the_knapsack(values, budget):
+    for gains in np.random.default_rng(8).normal(size=(50, 6)):
+        found = fraction_left(gains, values, budget)
+        assert_allclose(found, 1.0 - relaxed_deletions(gains[None], values, budget)[0], atol=1e-12)
+        units, capacity = in_units(values, budget, "f()")
+        found = whole_left(gains, units, capacity)
+        assert_allclose(found, 1.0 - whole_deletions(gains[None], units, capacity)[0])

@@ -80,15 +80,9 @@ class MissingFeatures(LinearClassifier):
         return out
 
     def _with_missing(self, X: Any, y: Any = "no_validation", *, reset: bool = False) -> Any:
-        return validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan",
-            reset=reset,
-        )
+        options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
+        out = validate_data(self, X, y, reset=reset, **options)
+        return (in_whole(out[0]), out[1]) if isinstance(out, tuple) else in_whole(out)
 
     def _refuse_missing(self, X: Any, where: str) -> None:
         if not np.any(np.isnan(X.data if sparse.issparse(X) else X)):
@@ -223,6 +217,14 @@ def _reach(coef: Array, ends: Array) -> tuple[Array, Array]:
     finite = np.where(coef[None] == 0, 0.0, ends[:, None, :])  # a weight of 0 makes nothing of an unknown range
     products = coef * finite
     return products.min(axis=0), products.max(axis=0)
+
+
+def in_whole(X: Any) -> Any:
+    """Return X, a copy where it is a sparse matrix that stores entries in parts."""
+    if sparse.issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
 
 
 def missing_entries(X: Any) -> sparse.csr_array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -108,15 +107,38 @@ def in_units(values: Array, budget: float, call: str) -> tuple[NDArray[np.int64]
     return multiples.astype(np.int64), int(min(np.floor(budget / unit + ROUNDED), multiples.sum()))
 
 
-def _relaxed(values: Array, budget: float, call: str) -> Callable[[Array, Where], Array]:
-    return lambda gains, where: relaxed_deletions(gains, values[where], budget)
+@dataclass(frozen=True)
+class Knapsack:
+    """What may be deleted together.
+
+    Parameters
+    ----------
+    prices : ndarray of shape (n_features,)
+    capacity : float
+        What all of them may cost.
+    is_whole : bool
+        Whether fractions of features would be deleted otherwise; prices and capacity are integers then.
+    """
+
+    prices: Array
+    capacity: float
+    is_whole: bool = False
+
+    def best(self, gains: Array, where: Where) -> Array:
+        """Return what to delete of the features `where`, whose gains these are; shape (n_rows, n_given)."""
+        if self.is_whole:
+            return whole_deletions(gains, self.prices[where].astype(np.int64), int(self.capacity))
+        return relaxed_deletions(gains, self.prices[where], self.capacity)
 
 
-def _exact(values: Array, budget: float, call: str) -> Callable[[Array, Where], Array]:
+def _relaxed(values: Array, budget: float, call: str) -> Knapsack:
+    return Knapsack(values, budget)
+
+
+def _exact(values: Array, budget: float, call: str) -> Knapsack:
     units, capacity = in_units(values, budget, call)
-    if np.all(units <= 1):  # the fractional knapsack of equal values and a whole budget has no fraction
-        return lambda gains, where: relaxed_deletions(gains, units[where].astype(np.float64), float(capacity))
-    return lambda gains, where: whole_deletions(gains, units[where], capacity)
+    # the fractional knapsack of equal values and a whole budget has no fraction
+    return Knapsack(units.astype(np.float64), float(capacity), is_whole=bool(np.any(units > 1)))
 
 
 ADVERSARIES = {"relaxed": _relaxed, "exact": _exact}
@@ -143,14 +165,14 @@ class DeletionLoss:
         N, in the unit of the values.
     margin : float
         :math:`\gamma`.
-    delete : callable
-        From gains, and the features that they are of, to d.
+    knapsack : Knapsack
+        Who deletes.
     """
 
     values: Array
     budget: float
     margin: float
-    delete: Callable[[Array, Where], Array]
+    knapsack: Knapsack
 
     @classmethod
     def of(cls, values: Any, budget: Any, margin: Any, adversary: str, n_features: int, call: str) -> DeletionLoss:
@@ -186,7 +208,7 @@ class DeletionLoss:
             The features that `margins` are of; all others have a = 0 and are never worth deleting.
         """
         gains = margins - self.rate * self.values[where]
-        deleted = self.delete(gains, where)
+        deleted = self.knapsack.best(gains, where)
         return self.largest_margin - bias - margins.sum(axis=1) + (deleted * gains).sum(axis=1), 1.0 - deleted
 
 
