@@ -103,27 +103,31 @@ def test_regret_stays_bounded_where_the_horizon_was_wrong(horizon):
     assert_allclose(model.regret_bound_, (2.5 * (1 / steps[0] + np.sum(4 * np.diff(1 / steps))) + np.sum(steps)) / 150)
 
 
+@pytest.mark.parametrize("margin", [0.1, 4.0])
 @pytest.mark.parametrize("adversary", ["relaxed", "exact"])
-def test_model_is_the_mean_of_the_hypotheses_before_each_row(adversary):
+def test_model_is_the_mean_of_the_hypotheses_before_each_row(adversary, margin):
+    """A small margin, so that deletions pay, and a large one, so that weights reach the bound."""
     X, y = stream(40, np.random.default_rng(3))
     found = FeatureDeletionPerceptron(
-        3.0, VALUES, margin=4.0, bound=0.7, radius=1.0, adversary=adversary, shuffle=False
+        3.0, VALUES, margin=margin, bound=0.7, radius=1.0, adversary=adversary, shuffle=False
     ).fit(X, y)
     left = 1.0 - vertices(VALUES, 3.0, adversary)
-    w, b, before, losses = np.zeros(4), 0.0, [], []
+    w, b, before, losses, deletes = np.zeros(4), 0.0, [], [], False
     step = 0.7 * np.sqrt(5 / 80)
     for x, label in zip(X, y, strict=True):
         before.append(np.append(w, b))
-        deficits = 4.0 * (left @ VALUES) / 4.0 - label * (b + left @ (w * x))
+        deficits = margin * (left @ VALUES) / 4.0 - label * (b + left @ (w * x))
         worst = left[np.argmax(deficits)]
         losses.append(max(deficits.max(), 0.0))
         if deficits.max() > 0:
+            deletes |= np.any(worst < 1)
             w = np.clip(w + label * step * worst * x, -0.7, 0.7)
             b = np.clip(b + label * step, -0.7, 0.7)
     assert_allclose(np.append(found.coef_, found.intercept_), np.mean(before, axis=0), atol=1e-13)
     assert_allclose(found.mean_loss_, np.mean(losses))
     assert_allclose(found.stream_["W"][0], w, atol=1e-13)
-    assert np.any(np.abs(w) == 0.7)
+    assert deletes == (margin < 1)
+    assert np.any(np.abs(w) == 0.7) == (margin > 1)
 
 
 def test_hypotheses_stay_in_the_cube():

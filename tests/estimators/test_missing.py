@@ -52,6 +52,17 @@ def test_certain_rows_keep_their_class_at_every_corner_and_others_do_not(case):
         assert claim == np.all(labels == label)
 
 
+def test_class_that_no_value_in_the_range_has_is_not_certain(case):
+    model, X, _ = case
+    row = np.where(np.arange(4) == 0, NAN, X[:1])
+    rest = model.predict(row)
+    ends = [(value, value + 1) for value in (-1e3, 1e3) if model.predict(np.nan_to_num(row, nan=value))[0] != rest[0]]
+    assert ends
+    for lower, upper in ends:
+        assert not model.is_certain(row, lower, upper)[0]
+        assert model.is_certain(row, 0.0, 0.0)[0]
+
+
 def test_stated_ranges_replace_the_learned_ones(case):
     model, X, holes = case
     zeros = [model.score_interval(holes, 0.0, 0.0)[side] for side in (0, 1)]
