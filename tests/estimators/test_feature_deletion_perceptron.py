@@ -147,10 +147,12 @@ def same(a, b):
     assert a.regret_bound_ == pytest.approx(b.regret_bound_)
 
 
-def test_parts_and_sparse_rows_make_the_same_model():
+@pytest.mark.parametrize(("norm", "order"), [("l2", 2), ("inf", np.inf), ("l1", 1)])
+def test_parts_and_sparse_rows_make_the_same_model(norm, order):
     X, y = stream(90, np.random.default_rng(5))
     X[np.abs(X) < 0.2] = 0.0
-    settings = {"radius": 1.0, "horizon": 20, "shuffle": False}
+    X /= np.linalg.norm(X, ord=order, axis=1).max()
+    settings = {"radius": 1.0, "horizon": 20, "shuffle": False, "norm": norm}
     whole = FeatureDeletionPerceptron(3.0, VALUES, **settings).fit(X, y)
     parts = FeatureDeletionPerceptron(3.0, VALUES, **settings)
     for start, stop in ((0, 1), (1, 50), (50, 90)):
@@ -158,6 +160,8 @@ def test_parts_and_sparse_rows_make_the_same_model():
     same(parts, whole)
     same(FeatureDeletionPerceptron(3.0, VALUES, **settings).fit(sparse.csr_array(X), y), whole)
     same(parts.fit(X, y), whole)
+    largest = FeatureDeletionPerceptron(3.0, VALUES, norm=norm).fit(sparse.csr_array(X), y).radius_
+    assert_allclose(largest, 1.0)
 
 
 @pytest.mark.parametrize("adversary", ["relaxed", "exact"])

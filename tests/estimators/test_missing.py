@@ -108,7 +108,7 @@ def test_rows_within_the_budget_are_scored_without_a_warning(case):
 
 
 def test_missing_values_at_prediction_are_refused_although_training_had_none(several_classes):
-    """The trap is a feature without missing values in training whose NaN counts as 0 at prediction, without a word."""
+    """LightGBM's issue 4040: NaN in a feature that missed nothing in training counts as 0 at prediction, without a word."""
     X, y = several_classes((30, 25), 3)
     model = FeatureDeletionPerceptron(1.0).fit(X, y)
     X[0, 1] = NAN

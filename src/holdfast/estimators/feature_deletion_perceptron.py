@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.linalg import norm as sparse_norm
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,15 +30,15 @@ NAME = "FeatureDeletionPerceptron"
 
 @dataclass(frozen=True)
 class Norm:
-    """A norm of rows: its order, and how large the squared l2 and the l1 norm of its unit ball's rows may be."""
+    """A norm of rows: its order, and the powers of n_features that are the largest squared l2 and l1 norms in its unit ball."""
 
     order: float
-    square_per_feature: float
+    square_power: float
     sum_power: float
 
     def square(self, n_features: int) -> float:
         """Return the largest squared l2 norm in the unit ball."""
-        return float(n_features**self.square_per_feature)
+        return float(n_features**self.square_power)
 
     def sum(self, n_features: int) -> float:
         """Return the largest l1 norm in the unit ball."""
@@ -45,9 +46,8 @@ class Norm:
 
     def of(self, X: Any) -> Array:
         """Return the norm of each row."""
-        if sparse.issparse(X):
-            return np.asarray(sparse.linalg.norm(X, ord=self.order, axis=1))
-        return np.asarray(np.linalg.norm(X, ord=self.order, axis=1))
+        norm = sparse_norm if sparse.issparse(X) else np.linalg.norm
+        return np.asarray(norm(X, ord=self.order, axis=1))
 
 
 NORMS = {"l1": Norm(1, 0, 0), "l2": Norm(2, 0, 0.5), "inf": Norm(np.inf, 1, 1)}

@@ -54,6 +54,8 @@ class MissingFeatures(LinearClassifier):
 
     A missing entry is NaN. ``missing="raise"`` refuses it; ``missing="delete"`` scores a row without it, which is what the
     model was trained for, and warns where more is missing than the budget. No NaN ever becomes a number without being asked to.
+
+    A subclass has its training rows checked by `_checked`, hands them to `_note_ranges`, and sets `values_` and `budget_`.
     """
 
     missing: Any
