@@ -15,6 +15,7 @@ from numba.experimental.function_type import _get_wrapper_address
 from numba.extending import register_jitable
 from scipy.special import erfcx
 
+from holdfast._core import deletion_steps as deletions
 from holdfast._core import descent
 
 VECTOR = types.Array(types.float64, 1, "C")
@@ -175,11 +176,12 @@ def expected_logistic(u, t, loss, slope, scale_slope):  # type: ignore[no-untype
             loss[i], slope[i], scale_slope[i] = g0, g1, g2
 
 
-for helper in descent.HELPERS:
+for helper in (*descent.HELPERS, *deletions.HELPERS):
     register_jitable(helper)
 STEPS: dict[str, Any] = {"cache": True, "error_model": "numpy", "fastmath": {"contract", "nsz", "arcp", "reassoc"}}
 lazy_steps = njit(**STEPS)(descent.lazy_steps)
 plain_steps = njit(**STEPS)(descent.plain_steps)
+deletion_steps = njit(**STEPS)(deletions.deletion_steps)
 
 
 def _sweep_signature(dtype):  # type: ignore[no-untyped-def]

@@ -136,7 +136,13 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             Two classes: positive means ``classes_[1]``. More: the class with the highest score is predicted.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return self._scores(self._rows_to_score(X))
+
+    def _rows_to_score(self, X: Any) -> Any:
+        """Return checked rows."""
+        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+
+    def _scores(self, X: Any) -> Array:
         scores = np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
         return scores.ravel() if len(self.coef_) == 1 else scores
 

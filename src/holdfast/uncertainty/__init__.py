@@ -3,6 +3,8 @@
 from holdfast.uncertainty.ball import Ball as Ball
 from holdfast.uncertainty.box import Box as Box
 from holdfast.uncertainty.chance import ChanceConstraint as ChanceConstraint
+from holdfast.uncertainty.corruption import CorruptedFeatures as CorruptedFeatures
+from holdfast.uncertainty.corruption import corruption_margin as corruption_margin
 from holdfast.uncertainty.ellipsoid import Ellipsoid as Ellipsoid
 from holdfast.uncertainty.gaussian import GaussianNoise as GaussianNoise
 from holdfast.uncertainty.interval_box import IntervalBox as IntervalBox

@@ -1,0 +1,226 @@
+"""What the error on new rows can be, with features deleted, when the error on the training rows is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import rel_entr
+from sklearn.utils.validation import check_array, check_consistent_length
+
+from holdfast._core.loss import Array
+from holdfast._core.tolerances import ROUNDING
+from holdfast.estimators.inputs import number
+from holdfast.uncertainty.checks import nonnegative, per_feature
+from holdfast.uncertainty.clouds import dense
+from holdfast.uncertainty.knapsack import DeletionLoss
+
+NAME = "generalization_bound"
+VARIANTS = ("tight", "published")
+ENTRIES = 1 << 20
+"""Matrix entries that are sorted at a time."""
+
+
+@dataclass(frozen=True)
+class GeneralizationBound:
+    """A bound on the probability of an error under deletion.
+
+    Attributes
+    ----------
+    empirical : float
+        The share of rows with a gamma-loss.
+    complexity : float
+        B.
+    bound : float
+        The largest p with kl(empirical, p) <= B: with probability 1 - delta over the rows, no more than this is wrong.
+    relaxed : float
+        empirical + sqrt(2 empirical B) + 2 B, at most 1: simpler, and larger.
+    """
+
+    empirical: float
+    complexity: float
+    bound: float
+    relaxed: float
+
+
+def kl_inverse(q: float, B: float) -> float:
+    r"""Return the largest p with :math:`q \ln(q/p) + (1-q) \ln((1-q)/(1-p)) \le B`, by bisection, from above.
+
+    Examples
+    --------
+    >>> kl_inverse(0.0, 0.1), bool(kl_inverse(0.1, 0.02) < 0.1 + np.sqrt(2 * 0.1 * 0.02) + 2 * 0.02)
+    (0.0951626, True)
+    """
+    if q == 0:
+        return float(-np.expm1(-B))
+    low, high = q, 1.0
+    while (middle := 0.5 * (low + high)) not in (low, high):
+        if rel_entr(q, middle) + rel_entr(1 - q, 1 - middle) <= B:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def generalization_bound(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    budget: float,
+    margin: float,
+    bound: float,
+    values: Any = None,
+    delta: float = 0.05,
+    variant: str = "tight",
+    intercept_bound: float | None = None,
+    feature_bound: Any = 1.0,
+) -> GeneralizationBound:
+    r"""Bound the probability that some deletion of features worth up to N makes a linear classifier err on a new row.
+
+    Theorem 2 of Dekel & Shamir (2008), corrected. With P the value of all features less N, let :math:`\ell_\gamma = 1` where
+    some set J of features that is left has :math:`y f(x_J) \le \gamma V(J) / P` (fractions of features may be deleted, which
+    is never less), and :math:`\hat q` its mean over m independent rows. With probability
+    :math:`1 - \delta`, for all weights :math:`|w_j| \le C` at once,
+
+    .. math:: \Pr(\text{some deletion makes } y f(x) \le 0) \le \sup\{p : \mathrm{kl}(\hat q, p) \le B\}, \qquad
+       B = \frac1m \Bigl(\sum_j \ln \frac{2C}{\mathrm{len}_j} + \ln \frac{2 \sqrt m}{\delta}\Bigr) ,
+
+    :math:`\mathrm{len}_j` the length of :math:`[w_j - r_j, w_j + r_j] \cap [-C, C]`, :math:`r_j = \gamma v_j / (2 P s_j)`, for
+    features with :math:`|x_j| \le s_j`. An intercept :math:`|b| \le C_b` is one more such interval. It and the features
+    that cost nothing to delete take a share of the margin: with k of them and n others,
+    :math:`r_b = \gamma / (2 (n + k))` and :math:`r_j = \gamma / (2 (n + k) s_j)`, and the others' r shrinks by n / (n + k).
+
+    **C, N, v, s and gamma are stated before the data are seen.** Who tries several gamma divides delta by their number. Train
+    with margin 2 gamma and certify with gamma: a row that meets its training margin, or misses it by less than gamma, then
+    has no loss here.
+
+    Parameters
+    ----------
+    model : estimator or array-like of shape (n_features,)
+        Fitted, linear, of two classes; or the weights, for y of -1 and 1 and no intercept.
+    X, y
+        Rows and labels; those of training will do.
+    budget : float
+        N.
+    margin : float
+        Gamma, in the units of the scores.
+    bound : float
+        C.
+    values : array-like of shape (n_features,), default=None
+        v; None means 1 each.
+    delta : float, default=0.05
+        With this probability, over the draw of the rows, the bound is wrong.
+    variant : {"tight", "published"}, default="tight"
+        "published": :math:`B = (\ln(m/\delta) + \sum_j \max(0, \ln(4 P C s_j/(\gamma v_j)))) / (m - 1)`, never smaller, for
+        positive values and no intercept. The maximum with 0 is missing in print and needed.
+    intercept_bound : float, default=None
+        :math:`C_b`. None: the class of models has no intercept, and that of `model` must be 0.
+    feature_bound : float or array-like of shape (n_features,), default=1.0
+        s.
+
+    Returns
+    -------
+    GeneralizationBound
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.choice([-1, 1], size=5000)
+    >>> X = np.clip(y[:, None] * 0.5 + rng.uniform(-0.7, 0.7, size=(5000, 6)), -1, 1)
+    >>> found = generalization_bound(np.ones(6), X, y, budget=1, margin=0.5, bound=1.0)
+    >>> found.empirical < found.bound < found.relaxed
+    True
+    """
+    if variant not in VARIANTS:
+        raise ValueError(f"{NAME}(..., variant={variant!r}): give 'tight' or 'published'.")
+    w, b, X, signs = _binary(model, X, y)
+    m, n = X.shape
+    loss = DeletionLoss.of(values, budget, margin, "relaxed", n, NAME)
+    C = number(bound, f"{NAME}(..., bound", strictly=True)
+    delta = number(delta, f"{NAME}(..., delta", strictly=True)
+    if delta >= 1:
+        raise ValueError(f"{NAME}(..., delta={delta!r}): must lie between 0 and 1.")
+    s = np.broadcast_to(
+        nonnegative(
+            per_feature(feature_bound, n, f"{NAME}(..., feature_bound=...)", "feature_bound"), NAME, "feature_bound"
+        ),
+        n,
+    )
+    C_b = None if intercept_bound is None else number(intercept_bound, f"{NAME}(..., intercept_bound", strictly=True)
+    _check_class(w, b, C, C_b, X, s)
+    widths, centres, sides = _boxes(loss, w, b, s, C, C_b)
+    if variant == "published":
+        if C_b is not None or np.any(loss.values == 0):
+            raise ValueError(
+                f"{NAME}(..., variant='published'): for positive values and no intercept only. Use 'tight'."
+            )
+        logs = np.maximum(np.log(2 * sides / widths), 0.0)
+        B = float((np.log(m / delta) + logs.sum()) / (m - 1)) if m > 1 else np.inf
+    else:
+        lengths = np.minimum(sides, centres + widths) - np.maximum(-sides, centres - widths)
+        B = float((np.sum(np.log(2 * sides / lengths)) + np.log(2 * np.sqrt(m) / delta)) / m)
+    q = _gamma_loss(loss, w, b, X, signs)
+    return GeneralizationBound(q, B, kl_inverse(q, B), float(min(q + np.sqrt(2 * q * B) + 2 * B, 1.0)))
+
+
+def _binary(model: Any, X: Any, y: Any) -> tuple[Array, float, Any, Array]:
+    """Return weights, intercept, rows and labels of -1 and 1."""
+    if hasattr(model, "coef_"):
+        if len(model.classes_) != 2:
+            raise ValueError(
+                f"{NAME}({type(model).__name__}(...), ...): has {len(model.classes_)} classes; it is for two."
+            )
+        w, b, classes = dense(model.coef_).ravel(), float(np.ravel(model.intercept_)[0]), model.classes_
+    else:
+        w, b, classes = np.asarray(model, dtype=np.float64), 0.0, np.array([-1, 1])
+    X, y = check_array(X, accept_sparse="csr", dtype=np.float64), np.asarray(y)
+    check_consistent_length(X, y)
+    if w.shape != (X.shape[1],):
+        raise ValueError(f"{NAME}: the weights have shape {w.shape}, X has {X.shape[1]} features.")
+    if len(unknown := np.setdiff1d(y, classes)):
+        raise ValueError(f"{NAME}: y contains {unknown.tolist()!r}; the classes are {classes.tolist()!r}.")
+    return w, b, X, np.where(y == classes[1], 1.0, -1.0)
+
+
+def _check_class(w: Array, b: float, C: float, C_b: float | None, X: Any, s: Array) -> None:
+    """Raise where the theorem says nothing of the model or of the rows."""
+    if np.any(np.abs(w) > C):
+        raise ValueError(
+            f"{NAME}(..., bound={C:g}): a weight is {np.max(np.abs(w)):g}. State the bound of the training."
+        )
+    if abs(b) > (0.0 if C_b is None else C_b):
+        raise ValueError(
+            f"{NAME}(..., intercept_bound={C_b!r}): the intercept is {b:g}. State a bound on it that was known before the data."
+        )
+    largest = np.ravel(dense(abs(X).max(axis=0)))
+    if np.any(beyond := largest > s):
+        j = int(np.argmax(beyond))
+        raise ValueError(
+            f"{NAME}: feature {j} reaches {largest[j]:g}, feature_bound is {s[j]:g}. Scale the features, or state a "
+            "feature_bound that was known before the data."
+        )
+
+
+def _boxes(loss: DeletionLoss, w: Array, b: float, s: Array, C: float, C_b: float | None) -> tuple[Array, Array, Array]:
+    """Return half-widths, centres and bounds of the intervals of the parameters, those of the intercept last."""
+    v, n_all = loss.values, len(w) + (C_b is not None)
+    free = loss.margin / (2 * n_all)
+    with np.errstate(divide="ignore"):  # a feature that is always 0 costs nothing: any weight will do
+        widths = np.where(v > 0, 0.5 * loss.rate * v * np.count_nonzero(v) / n_all, free) / s
+    if C_b is None:
+        return widths, w, np.full(len(w), C)
+    return np.append(widths, free), np.append(w, b), np.append(np.full(len(w), C), C_b)
+
+
+def _gamma_loss(loss: DeletionLoss, w: Array, b: float, X: Any, signs: Array) -> float:
+    """Return the share of rows with a deficit of 0 or more, what rounding may have hidden included."""
+    count, step = 0, max(ENTRIES // len(w), 1)
+    for start in range(0, len(signs), step):
+        rows = slice(start, start + step)
+        margins = signs[rows, None] * dense(X[rows]) * w
+        deficit, _ = loss.deficits(margins, signs[rows] * b)
+        size = loss.largest_margin + abs(b) + np.abs(margins).sum(axis=1)
+        count += int(np.sum(deficit >= -ROUNDING * size))
+    return count / len(signs)
