@@ -4,6 +4,7 @@ from holdfast.uncertainty.ball import Ball as Ball
 from holdfast.uncertainty.box import Box as Box
 from holdfast.uncertainty.chance import ChanceConstraint as ChanceConstraint
 from holdfast.uncertainty.ellipsoid import Ellipsoid as Ellipsoid
+from holdfast.uncertainty.feature_deletion import FeatureDeletion as FeatureDeletion
 from holdfast.uncertainty.gaussian import GaussianNoise as GaussianNoise
 from holdfast.uncertainty.interval_box import IntervalBox as IntervalBox
 from holdfast.uncertainty.sums import SetSum as SetSum
