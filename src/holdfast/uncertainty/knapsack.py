@@ -159,10 +159,10 @@ class Knapsacks:
             over, bend = few._excess(own, c, move)
             low, high = np.where(over > 0, move, low), np.where(over > 0, high, move)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                new = move + over / bend
-            new = np.where((low < new) & (new < high), new, 0.5 * (low + high))
+                step = over / bend
+            new = np.where((low < move + step) & (move + step < high), move + step, 0.5 * (low + high))
             is_open = (np.abs(over) > EXACT * self.budget) & (new != move)
-            moves[rows] = np.where(np.abs(new - move) <= SHORT * c, new, move)
+            moves[rows] = np.where(np.abs(step) <= SHORT * c, move + step, move)
             if not np.any(is_open):
                 break
             move = np.where(is_open, new, move)
