@@ -210,10 +210,9 @@ class Deletions(RowPoints):
         n, d = self.moves.shape
         if n * d * d <= AFFORDABLE:
             for approach in approaches(self, target, budgets):
-                shares = approach.multiple * approach.sets.shares(approach.w)
-                best = min(best, multiple(shares))
-                if best <= approach.least * (1 + ROUNDING):
+                if best <= max(1.0, approach.least * (1 + ROUNDING)):
                     break
+                best = min(best, multiple(approach.multiple * approach.sets.shares(approach.w)))
         return best * budgets
 
     def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
