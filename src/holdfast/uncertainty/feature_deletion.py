@@ -21,6 +21,9 @@ from holdfast.uncertainty.polytopes import FAINT
 from holdfast.uncertainty.pooled import approaches
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
 
+HOPELESS = 1.01
+"""Multiple of the budgets from which on it does not matter how little more than needed is asked for."""
+
 
 class FeatureDeletion(UncertaintySet):
     r"""Features of each row may be deleted, that is set to 0, up to a budget.
@@ -210,7 +213,7 @@ class Deletions(RowPoints):
         n, d = self.moves.shape
         if n * d * d <= AFFORDABLE:
             for approach in approaches(self, target, budgets):
-                if best <= max(1.0, approach.least * (1 + ROUNDING)):
+                if best <= max(1.0, approach.least * (1 + ROUNDING)) or approach.least > HOPELESS:
                     break
                 best = min(best, multiple(approach.multiple * approach.sets.shares(approach.w)))
         return best * budgets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.uncertainty import Array
+from holdfast.uncertainty.clouds import ratio
 
 ROOT_STEPS = 100
 """Steps to the prices, far more than it takes."""
@@ -106,17 +108,53 @@ class Knapsacks:
         found = self._ranked(gains)
         return Filled(found.shares, found.prices)
 
+    def broken(self, gains: Array, wanted: Array) -> tuple[NDArray[np.intp], Array]:
+        """Return how many items, the best first, gain less than is `wanted` of each row, and the budget that gains it.
+
+        The budget is inf where all that is worth something does not gain enough.
+        """
+        counts, budgets = np.zeros(len(self.counts), dtype=np.intp), np.full(len(self.counts), np.inf)
+        for rows, slots, worth, v in self._sorted(self.worth(gains)):
+            g = np.where(worth > 0, np.append(gains, 0.0)[slots], 0.0)
+            gained, spent = np.cumsum(g, axis=1), np.cumsum(v, axis=1)
+            counts[rows] = np.sum((gained < wanted[rows, None]) & (worth > 0), axis=1)
+            each, last = np.arange(len(rows)), np.minimum(counts[rows], worth.shape[1] - 1)
+            part = ratio(wanted[rows] - (gained - g)[each, last], g[each, last]) * v[each, last]
+            is_enough = gained[:, -1] >= wanted[rows]
+            budgets[rows] = np.where(is_enough, (spent - v)[each, last] + part, np.inf)
+        budgets[wanted <= 0] = 0.0
+        return counts, budgets
+
+    def in_order(self, worth: Array) -> NDArray[np.bool_]:
+        """Return the items that are taken as a whole, in the order of their `worth` > 0, where they still fit."""
+        taken = np.zeros(len(worth) + 1, dtype=bool)
+        for rows, slots, keys, v in self._sorted(worth):
+            left = np.full(len(rows), self.budget)
+            for k in range(slots.shape[1]):
+                fits = (keys[:, k] > 0) & (v[:, k] <= left)
+                left = left - np.where(fits, v[:, k], 0.0)
+                taken[slots[fits, k]] = True
+        return taken[:-1]
+
+    def worth(self, gains: Array) -> Array:
+        """Return the gain per cost of each item: 0 where there is none, inf where what gains is free."""
+        with np.errstate(over="ignore"):
+            out = np.where(gains > 0, np.inf, 0.0)
+            return np.divide(gains, self.costs, out=out, where=(self.costs > 0) & (gains > 0))
+
+    def _sorted(self, worth: Array) -> Iterator[tuple[Any, Any, Array, Array]]:
+        """Yield (rows, where their items are, what these are worth, what they cost), the best items first."""
+        padded, padded_costs = np.append(worth, 0.0), np.append(self.costs, 0.0)
+        for rows, slots in self._groups:
+            order = np.argsort(-padded[slots], axis=1)
+            ranked = np.take_along_axis(slots, order, axis=1)
+            yield rows, ranked, padded[ranked], padded_costs[ranked]
+
     def _ranked(self, gains: Array) -> _Ranked:
-        padded_gains, padded_costs = np.append(gains, 0.0), np.append(self.costs, 0.0)
-        shares = np.zeros(len(padded_gains))
+        shares = np.zeros(len(gains) + 1)
         price, part, above, below = np.zeros((4, len(self.counts)))
         margins = np.zeros(len(self.counts), dtype=np.intp)
-        for rows, slots in self._groups:
-            g, v = padded_gains[slots], padded_costs[slots]
-            with np.errstate(over="ignore"):
-                worth = np.divide(g, v, out=np.where(g > 0, np.inf, 0.0), where=(v > 0) & (g > 0))
-            order = np.argsort(-worth, axis=1)
-            worth, v, slots = (np.take_along_axis(block, order, axis=1) for block in (worth, v, slots))
+        for rows, slots, worth, v in self._sorted(self.worth(gains)):
             spent = np.cumsum(v, axis=1) - v
             bought = np.divide(self.budget - spent, v, out=np.ones(v.shape), where=v > 0)
             taken = np.where(worth > 0, np.clip(bought, 0.0, 1.0), 0.0)
