@@ -29,7 +29,14 @@ def gains(rng):
 
 @pytest.mark.parametrize(
     "values",
-    [None, [1, 1, 1, 0, 1, 1, 1], [0.3] * 7, [1, 2, 3, 1, 4, 2, 0], [2, np.inf, 3, 1, 4, 2, 5], [1, 1, np.inf, 1, 1, 1, 1]],
+    [
+        None,
+        [1, 1, 1, 0, 1, 1, 1],
+        [0.3] * 7,
+        [1, 2, 3, 1, 4, 2, 0],
+        [2, np.inf, 3, 1, 4, 2, 5],
+        [1, 1, np.inf, 1, 1, 1, 1],
+    ],
     ids=str,
 )
 def test_exact_adversary_is_the_best_of_all_subsets(gains, values):
@@ -90,8 +97,6 @@ def test_random_deletions_are_of_nonzero_features_and_use_up_the_budget(gains):
     assert_allclose(often, expected, atol=0.17)
     assert np.array_equal(random_deletions(X, 3, random_state=0), chosen)
     assert np.array_equal(random_deletions(sparse.csr_array(X), 3, random_state=0).toarray(), chosen)
-
-
 
 
 @pytest.mark.parametrize("n_classes", [1, 3])

@@ -88,7 +88,7 @@ def _entries(matrix: Any, costs: Array, limit: float) -> sparse.csr_array:
     return kept
 
 
-def _like(matrix: Any, entries: sparse.csr_array, chosen: Array) -> Any:
+def _like(matrix: Any, entries: sparse.csr_array, chosen: Any) -> Any:
     """Return what is chosen of the entries, sparse where the matrix is."""
     found = sparse.csr_array((chosen, entries.indices, entries.indptr), shape=entries.shape)
     return found if sparse.issparse(matrix) else found.toarray()
@@ -230,7 +230,9 @@ def feature_values(X: Any, y: Any, *, method: str = "mutual_information", n_bins
         raise ValueError(f"feature_values(n_bins={n_bins!r}): give an integer >= 2.")
     rows, (classes, codes) = numbers(X, "feature_values(X=...)", "X"), np.unique(np.asarray(y), return_inverse=True)
     if codes.shape != (rows.shape[0],):
-        raise ValueError(f"feature_values(X, y): y has shape {np.shape(y)}; give one label for each of {rows.shape[0]} rows.")
+        raise ValueError(
+            f"feature_values(X, y): y has shape {np.shape(y)}; give one label for each of {rows.shape[0]} rows."
+        )
     columns = (dense(rows[:, [j]]).ravel() for j in range(rows.shape[1]))
     found = np.array([_information(_cut(column, n_bins), codes, len(classes)) for column in columns])
     if not np.any(found > 0):

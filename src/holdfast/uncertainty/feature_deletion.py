@@ -21,16 +21,16 @@ from holdfast.uncertainty.polytopes import FAINT
 from holdfast.uncertainty.pooled import approaches
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
 
-HOPELESS = 1.01
-"""Multiple of the budgets from which on it does not matter how little more than needed is asked for."""
+NEARLY, HOPELESS = 0.1, 0.01
+"""What is needed beyond the budgets is told to such a share of it, and roughly where it is so much of them."""
 
 
 class FeatureDeletion(UncertaintySet):
     r"""Features of each row may be deleted, that is set to 0, up to a budget.
 
     Deleting feature j costs :math:`v_j`, and a row's deletions cost at most N together. Where parts of features may be deleted
-    as well, the set of row x is :math:`\{-s\,x \circ d : 0 \le d \le 1, \sum_j d_j v_j \le N\}`, and a row with label y loses at
-    most
+    as well, the set of row x is :math:`\{-s\,x \circ d : 0 \le d \le 1, \sum_j d_j v_j \le N\}`, and a row with label y
+    loses at most
 
     .. math:: \max_d \sum_j d_j\, s\,y x_j w_j
               = \min_{\lambda \ge 0} N\lambda + \sum_j (s\,y x_j w_j - \lambda v_j)_+
@@ -167,7 +167,7 @@ class Deletions(RowPoints):
 
     def column_sums(self, per_entry: Array) -> Array:
         """Return the sum over each feature's entries."""
-        return np.bincount(self.moves.indices, per_entry, self.moves.shape[1])
+        return np.asarray(np.bincount(self.moves.indices, per_entry, self.moves.shape[1]), dtype=np.float64)
 
     @remembered
     def _filled(self, w: Array) -> Filled:
@@ -213,7 +213,8 @@ class Deletions(RowPoints):
         n, d = self.moves.shape
         if n * d * d <= AFFORDABLE:
             for approach in approaches(self, target, budgets):
-                if best <= max(1.0, approach.least * (1 + ROUNDING)) or approach.least > HOPELESS:
+                excess = approach.least - 1
+                if best <= 1 or best - approach.least <= max(ROUNDING, NEARLY * excess) or excess > HOPELESS:
                     break
                 best = min(best, multiple(approach.multiple * approach.sets.shares(approach.w)))
         return best * budgets
@@ -319,22 +320,29 @@ class EasedDeletions(RowPoints, EasedSet):
         return self._here(w).values + np.where(self.base.ease > 0, 0.0, self.delta)
 
     @remembered
-    def _bends(self, w: Array) -> tuple[RowMatrix, RowMatrix, Array]:
-        r"""Return :math:`p^2 b`, u, and one over the sum that u is divided by, 0 where the price is."""
-        base, here = self.base, self._here(w)
-        costs, moved = base.knapsacks.costs, base.moves.data * here.bends
-        total = base.knapsacks.row_sums(np.square(costs) * here.bends)
+    def _bends(self, w: Array) -> tuple[RowMatrix, RowMatrix, RowMatrix, Array]:
+        r"""Return :math:`p^2 b`, the diagonals of the Hessians, u, and one over what u u' is divided by, 0 for no price."""
+        base, here, sacks = self.base, self._here(w), self.base.knapsacks
+        bends, moves = here.bends, base.moves.data
+        weights = np.square(sacks.costs) * bends
+        total = sacks.row_sums(weights)
         held = np.divide(1.0, total, out=np.zeros(len(total)), where=(here.prices > 0) & (total > 0))
-        return base.matrix(moved * base.moves.data), base.matrix(moved * costs), held
+        # of an item at the margin alone next to nothing remains, which a difference would not tell
+        is_most = weights > 0.5 * sacks.by_item(total)
+        others = sacks.by_item(sacks.row_sums(np.where(is_most, 0.0, weights)))
+        rest = np.where(is_most, others, sacks.by_item(total) - weights) * sacks.by_item(held)
+        squares = np.square(moves) * bends
+        diagonals = squares * np.where(sacks.by_item(held) > 0, rest, 1.0)
+        return base.matrix(squares), base.matrix(diagonals), base.matrix(moves * sacks.costs * bends), held
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        squares, along, held = self._bends(w)
-        out = super().curvature(w, first, second) - along.product(along, first * held)
-        out[np.diag_indices_from(out)] += squares.transpose_dot(first)
-        return out
+        _, diagonals, along, held = self._bends(w)
+        out = -along.product(along, first * held)
+        np.fill_diagonal(out, diagonals.transpose_dot(first))
+        return out + super().curvature(w, first, second)
 
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        squares, along, held = self._bends(w)
+        squares, _, along, held = self._bends(w)
         return squares.transpose_dot(first) * v - along.transpose_dot(first * held * along.dot(v))
 
     def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:

@@ -76,7 +76,7 @@ class Knapsacks:
 
     @cached_property
     def _groups(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Rows of similar length and where their items are, padded by one place behind the last item; at most twice too many."""
+        """Rows of similar length and where their items are, at most as many again being padded: one place after the last."""
         groups, n_items = [], len(self.costs)
         for doublings in np.unique(_doublings(self.counts)[self.counts > 0]):
             rows = np.flatnonzero((self.counts > 0) & (_doublings(self.counts) == doublings))
@@ -234,7 +234,7 @@ def _doublings(counts: NDArray[Any]) -> NDArray[Any]:
     return np.frexp(np.maximum(counts - 1, 0).astype(np.float64))[1]
 
 
-def hyperbola(z: Array, c: Array) -> tuple[Array, Array, Array]:
+def hyperbola(z: Array, c: Array | float) -> tuple[Array, Array, Array]:
     r"""Return :math:`(z + \sqrt{z^2 + c^2})/2`, its slope and its curvature."""
     root = np.sqrt(np.square(z) + np.square(c))
     reach = root + np.abs(z)
