@@ -185,8 +185,6 @@ class Knapsacks:
         """
         _, anchor, margin, part, above, below = self._ranked(gains)
         base = gains - self.by_item(anchor) * self.costs
-        at_margin = margin[anchor > 0]
-        base[at_margin] = 0.0
         with np.errstate(divide="ignore", invalid="ignore"):
             first = widths * (0.5 - part) / (np.sqrt(part * (1 - part)) * self.costs[margin])
             first = np.clip(first, 0.5 * (below - anchor), 0.5 * (above - anchor))
