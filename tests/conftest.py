@@ -74,7 +74,7 @@ def uncertainty(request):
 def bound(uncertainty):
     """Every set, bound to 5 rows of 3 features."""
     chosen, metadata = uncertainty
-    return chosen.at(np.zeros((5, 3)), metadata)
+    return chosen.at(chosen.example_rows(), metadata)
 
 
 @pytest.fixture(params=["itself", "eased"])

@@ -12,6 +12,7 @@ from holdfast.counterpart import train
 from holdfast.data import rows_of
 from holdfast.losses import ExpectedLogistic, TwoPointHinge
 from holdfast.uncertainty.clouds import CommonCloud, RowClouds
+from holdfast.uncertainty.feature_deletion import Deletions
 from holdfast.uncertainty.minkowski import BoundSum
 from holdfast.uncertainty.multiples import Multiples
 from holdfast.uncertainty.norm_balls import CommonNormBall
@@ -46,6 +47,10 @@ def _reach(bound, budgets):
         parts = [cp.Variable(F.shape[1]) for F in factors]
         conditions = [cp.norm(v) <= limit for v, limit in zip(parts, budgets, strict=True)]
         return sum(F @ v for F, v in zip(factors, parts, strict=True)), conditions
+    if isinstance(bound, Deletions):
+        moves, used = bound.moves.toarray(), cp.Variable((5, 3))
+        conditions = [used >= 0, used <= budgets[:, None], used @ bound.values <= bound.budget * budgets]
+        return cp.sum(cp.multiply(moves, used), axis=0), conditions
     point = cp.Variable(3)
     if isinstance(bound, CommonDiamond | CommonNormBall):
         return point, [cp.pnorm(point, getattr(bound, "p", 1)) <= bound.radius * np.sum(budgets)]
@@ -92,7 +97,8 @@ def test_samples_belong_to_the_set_and_reach_its_border(bound, rng):
 
 def test_point_beyond_the_maximizer_is_outside(bound, directions):
     for w in directions:
-        assert not np.any(bound.contains(1.001 * _by_row(bound.maximizer(w))))
+        beyond = bound.contains(1.001 * _by_row(bound.maximizer(w)))
+        assert not np.any(beyond & (_supports(bound, w) > 0))
 
 
 def test_support_is_sublinear(bound, directions):
@@ -370,7 +376,7 @@ def test_interval_form_is_the_support_of_boxes(smooth_bound, directions):
 
 def test_set_times_a_factor_is_that_much_larger(uncertainty, rng):
     chosen, metadata = uncertainty
-    X, w = np.zeros((5, 3)), rng.normal(size=3)
+    X, w = chosen.example_rows(), rng.normal(size=3)
     larger = chosen.times(2.5)
     assert type(larger) is type(chosen)
     assert_allclose(larger.at(X, metadata).support(w), 2.5 * chosen.at(X, metadata).support(w), rtol=1e-12)
@@ -378,19 +384,20 @@ def test_set_times_a_factor_is_that_much_larger(uncertainty, rng):
 
 def test_set_splits_into_what_is_maximised_and_what_is_averaged(uncertainty, rng):
     chosen, metadata = uncertainty
-    worst, cloud = chosen.split(np.zeros((5, 3)), metadata)
+    worst, cloud = chosen.split(chosen.example_rows(), metadata)
     w = rng.normal(size=3)
     assert (worst is None) == chosen.is_expectation
     assert (cloud is None) != chosen.is_expectation
     found = cloud if chosen.is_expectation else worst
-    assert_allclose(found.support(w), chosen.at(np.zeros((5, 3)), metadata).support(w), rtol=1e-14)
+    assert_allclose(found.support(w), chosen.at(chosen.example_rows(), metadata).support(w), rtol=1e-14)
 
 
 def test_set_is_bound_to_sparse_rows_as_to_dense_ones(uncertainty, rng):
     chosen, metadata = uncertainty
     w = rng.normal(size=3)
-    thin = chosen.at(sparse.csr_array((5, 3)), metadata)
-    assert_allclose(thin.support(w), chosen.at(np.zeros((5, 3)), metadata).support(w), rtol=1e-14)
+    X = chosen.example_rows()
+    thin = chosen.at(sparse.csr_array(X), metadata)
+    assert_allclose(thin.support(w), chosen.at(X, metadata).support(w), rtol=1e-14)
 
 
 def test_set_can_be_cloned_and_printed(uncertainty):

@@ -35,6 +35,7 @@ from holdfast.uncertainty import Box as Box
 from holdfast.uncertainty import ChanceConstraint as ChanceConstraint
 from holdfast.uncertainty import CorruptedFeatures as CorruptedFeatures
 from holdfast.uncertainty import Ellipsoid as Ellipsoid
+from holdfast.uncertainty import FeatureDeletion as FeatureDeletion
 from holdfast.uncertainty import GaussianNoise as GaussianNoise
 from holdfast.uncertainty import IntervalBox as IntervalBox
 from holdfast.uncertainty import WeightError as WeightError

@@ -94,6 +94,11 @@ class UncertaintySet(Parameters, ABC):
     def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
         """Return (set, metadata) pairs for 5 rows of 3 features, for tests that run on every set."""
 
+    @classmethod
+    def example_rows(cls) -> Array:
+        """Return the rows that the examples speak of."""
+        return np.zeros((5, 3))
+
 
 class BoundSet(ABC):
     r"""An uncertainty set :math:`S_i` for each row i, known through its support function.

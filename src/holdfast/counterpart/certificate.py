@@ -412,7 +412,8 @@ def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, A
         a = a * np.where(y > 0, _share(smaller, positive), _share(smaller, negative))
     V, pull = problem.rows.transpose_dot(np.column_stack([c * a * y, problem.pull_per_class()])).T
     sizes = None if problem.bound.is_isotropic else sizes_of_sums(problem, c * a)
-    claim = Claim(lambda: problem.bound, c, a, V, guess.scale, guess.direction, problem.alpha, sizes)
+    borne = None if guess.sets is None else guess.sets.adjoint(guess.direction, c * problem.loss.dual_scale(a))
+    claim = Claim(lambda: problem.bound, c, a, V, guess.scale, guess.direction, problem.alpha, sizes, borne)
     bound, share = dual_objective(problem.loss, [claim], lambda k: float(np.sum(c * problem.loss.dual_value(k * a))))
     return bound, pull, share * c * a
 
@@ -576,6 +577,8 @@ def _strong_convexity_bound(
         return objective, -np.inf, pull
     budgets = c * scale_slope
     missed = problem.bound.remainder(V, budgets, t, guess.direction)
+    if guess.sets is not None:
+        missed = min(missed, V - guess.sets.adjoint(guess.direction, budgets), key=norm)
     leftover = 0.0
     if problem.fit_intercept:
         # The optimum's losses add up to at most the objective, and each is at least u - 1 = -y(w'x + b).

@@ -24,6 +24,7 @@ from holdfast.counterpart.certificate import (
 from holdfast.counterpart.linear import View
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.uncertainty.clouds import solve_scaled
+from holdfast.uncertainty.row_knapsacks import hyperbola
 
 NEGLIGIBLE = 1e-10
 """Share of a row that a proof leaves out: of a label flipped to no more than this, or to all but this."""
@@ -159,15 +160,6 @@ class FlippedLoss(Loss):
     def of(self, **changes: Any) -> FlippedLoss:
         """Return the same loss with some arguments changed."""
         return FlippedLoss(**(self.get_params(deep=False) | changes))
-
-
-def hyperbola(z: Array, c: float) -> tuple[Array, Array, Array]:
-    r"""Return :math:`(z + \sqrt{z^2 + c^2})/2`, its slope and its curvature."""
-    root = np.sqrt(np.square(z) + c * c)
-    reach = root + np.abs(z)
-    # where z < 0 the sum cancels, its conjugate does not
-    value = np.where(z > 0, 0.5 * reach, 0.5 * c * c / reach)
-    return value, value / root, 0.5 * np.square(c / root) / root
 
 
 def most_valuable(worth: Array, counts: Array, budget: float) -> tuple[float, Array]:

@@ -124,8 +124,8 @@ class RobustLinearClassifier(IncrementalClassifier):
     ----------
     uncertainty : UncertaintySet or None, default=None
         What may be wrong with a row, in the units of the features: `Ball`, `Box`, `IntervalBox`, `Ellipsoid`,
-        `ChanceConstraint`, `GaussianNoise`, or a sum of them. What differs by row is given to `fit`. None: nothing, which
-        leaves the plain classifier.
+        `ChanceConstraint`, `FeatureDeletion`, `GaussianNoise`, or a sum of them. What differs by row is given to `fit`. None:
+        nothing, which leaves the plain classifier.
     loss : {"hinge", "squared_hinge", "logistic", "huberized_hinge"} or Loss, default="hinge"
     ambiguity : LabelFlips or None, default=None
         Labels that may be wrong: with :class:`LabelFlips` the objective is the largest over all ways to flip them, on top of

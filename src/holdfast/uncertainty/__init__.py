@@ -6,6 +6,7 @@ from holdfast.uncertainty.chance import ChanceConstraint as ChanceConstraint
 from holdfast.uncertainty.corruption import CorruptedFeatures as CorruptedFeatures
 from holdfast.uncertainty.corruption import corruption_margin as corruption_margin
 from holdfast.uncertainty.ellipsoid import Ellipsoid as Ellipsoid
+from holdfast.uncertainty.feature_deletion import FeatureDeletion as FeatureDeletion
 from holdfast.uncertainty.gaussian import GaussianNoise as GaussianNoise
 from holdfast.uncertainty.interval_box import IntervalBox as IntervalBox
 from holdfast.uncertainty.sums import SetSum as SetSum

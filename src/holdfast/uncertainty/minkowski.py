@@ -14,16 +14,13 @@ from scipy import sparse
 from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import ROUNDING
 from holdfast._core.uncertainty import Array, BoundSet, IntervalForm
-from holdfast.uncertainty.clouds import norm, ratio, solve_scaled
+from holdfast.uncertainty.clouds import norm, ratio
 from holdfast.uncertainty.polytopes import CommonBox
+from holdfast.uncertainty.pooled import approaches
 from holdfast.uncertainty.row_boxes import RowBoxes
 
-EASINGS = 10.0 ** -np.arange(1.0, 13.0)
-"""Shares of the support by which it is eased, one after the other, on the way to a split of a target."""
 SPLIT = 1e-6
 """Relative accuracy of the test of whether a point is in a sum."""
-NEWTON_STEPS, SHORTEST = 30, 1e-8
-"""Steps at one easing, and the shortest that is tried."""
 SWEEPS = 50
 """Rounds in which each part in turn takes what it can of a target."""
 
@@ -143,30 +140,13 @@ class BoundSum(BoundSet):
         ]
 
     def _splits(self, target: Array, budgets: Array) -> Iterator[_Split]:
-        r"""Yield ever better splits of the target over the parts.
-
-        The smallest k with the target in :math:`k \sum_i \beta_i S_i` is the dual norm of the support
-        :math:`t(w) = \sum_i \beta_i t_i(w)`. At the minimum of :math:`t(w)^2/2 - target^\top w` the target is
-        :math:`t \nabla t`, and each part's share is its own part of that. Newton's method, with ever less easing.
-        """
-        beta = np.asarray(budgets / (float(np.sum(budgets)) or 1.0))
-        size = float(norm(target)) or 1.0
-        w = target / size
-        reach = float(np.sum(beta * self.support(w)))
-        if reach == 0 or not np.any(budgets):
-            yield _Split(w, [np.zeros(len(w)) for _ in self.parts], 0.0)
-            return
-        # the minimum along the target itself
-        w = w / reach**2
-        last = EASINGS[0]
-        for easing in EASINGS:
-            eased = self.eased(easing / reach)
-            starts = [w, self.drawn_in(w, last / reach, easing / last)]
-            w = _newton(_Pooled(eased, target / size, beta), starts)
-            last = easing
-            t = float(np.sum(beta * eased.support(w)))
-            least = size * float(target / size @ w) / float(np.sum(budgets * self.support(w)))
-            yield _Split(w, [size * t * part.adjoint(w, beta) for part in eased.parts], least)
+        """Yield ever better splits of the target over the parts."""
+        found = None
+        for found in approaches(self, target, budgets):
+            shares = [found.multiple * part.adjoint(found.w, budgets) for part in found.sets.parts]
+            yield _Split(found.w, shares, found.least)
+        if found is None:
+            yield _Split(target / (norm(target) or 1.0), [np.zeros(len(target)) for _ in self.parts], 0.0)
 
     def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         t = self.support(direction)
@@ -299,43 +279,3 @@ class EasedSum(BoundSum):
 
     def interval_form(self) -> None:
         return None
-
-
-class _Pooled(NamedTuple):
-    """The function t(w)^2 / 2 - target'w, t being the mean support."""
-
-    bound: BoundSet
-    target: Array
-    beta: Array
-
-    def at(self, w: Array) -> tuple[float, float, Array, Array]:
-        """Return its value, t, the gradient of t, and its own gradient."""
-        t, point = float(np.sum(self.beta * self.bound.support(w))), self.bound.adjoint(w, self.beta)
-        return 0.5 * t**2 - float(self.target @ w), t, point, t * point - self.target
-
-    def hessian(self, w: Array, t: float, point: Array) -> Array:
-        """Return its Hessian."""
-        return self.bound.curvature(w, t * self.beta, np.zeros_like(self.beta)) + np.outer(point, point)
-
-
-def _newton(pooled: _Pooled, starts: Sequence[Array]) -> Array:
-    """Return w near the minimum, from the best of some starts."""
-    w = min(starts, key=lambda start: pooled.at(start)[0])
-    value, t, point, gradient = pooled.at(w)
-    for _ in range(NEWTON_STEPS):
-        if norm(gradient) <= ROUNDING * norm(pooled.target):
-            break
-        step = -solve_scaled(pooled.hessian(w, t, point), gradient)
-        slope, length = float(gradient @ step), 1.0
-        there = pooled.at(w + step)
-        while not there[0] <= value + 1e-4 * length * slope:
-            # at rounding the value says nothing any more, the gradient does
-            if -slope <= ROUNDING * abs(value) or length < SHORTEST:
-                break
-            length *= 0.5
-            there = pooled.at(w + length * step)
-        if norm(there[3]) > 0.5 * norm(gradient) and not there[0] < value - ROUNDING * abs(value):
-            return w
-        w = w + length * step
-        value, t, point, gradient = there
-    return w

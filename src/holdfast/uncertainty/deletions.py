@@ -1,0 +1,258 @@
+"""Deleted features as an adversary sees them: which to delete of given rows, and how many it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from holdfast._core.uncertainty import Array
+from holdfast.uncertainty.checks import numbers, one_number
+from holdfast.uncertainty.clouds import dense, rescaled
+from holdfast.uncertainty.feature_deletion import feature_costs
+from holdfast.uncertainty.row_knapsacks import Knapsacks
+
+METHODS = ("exact", "fractional", "greedy")
+TABLE = 5e7
+"""Decisions of a knapsack that are kept at a time."""
+
+
+def worst_deletions(gains: Any, budget: Any, values: Any = None, *, method: str = "exact") -> Any:
+    r"""Return which features of each row to delete so that it loses the most.
+
+    Deleting feature j of row i takes ``gains[i, j]`` off its margin, :math:`y_i w_j x_{ij}` for a linear classifier of two
+    classes. Deletions of a row are worth at most `budget` together.
+
+    ==================  ===============================================================================================
+    ``"exact"``         the best whole deletions: by sorting where all values are equal (but for some of 0 and inf), for
+                        integer values by dynamic programming in O(n_samples n_features budget)
+    ``"fractional"``    the best deletions in parts, any values: what :class:`holdfast.FeatureDeletion` trains for
+    ``"greedy"``        whole deletions by gain per value while they fit; not the best ones
+    ==================  ===============================================================================================
+
+    Parameters
+    ----------
+    gains : {array-like, sparse matrix} of shape (n_samples, n_features)
+    budget : float
+        >= 0.
+    values : array-like of shape (n_features,), default=None
+        >= 0, 1 each by default; inf cannot be deleted.
+    method : {"exact", "fractional", "greedy"}, default="exact"
+
+    Returns
+    -------
+    {ndarray, csr_array} of shape (n_samples, n_features)
+        True where a feature is deleted, with "fractional" the share of it that is; sparse where the gains are.
+
+    Examples
+    --------
+    >>> worst_deletions([[3.0, 10.0]], 4, [1, 4])
+    array([[False,  True]])
+    >>> worst_deletions([[3.0, 10.0]], 4, [1, 4], method="greedy")
+    array([[ True, False]])
+    >>> worst_deletions([[3.0, 10.0]], 4, [1, 4], method="fractional")
+    array([[1.  , 0.75]])
+    """
+    call = "worst_deletions(..., %s=...)"
+    if method not in METHODS:
+        raise ValueError(f"worst_deletions(method={method!r}): choose one of {', '.join(map(repr, METHODS))}.")
+    given = numbers(gains, call % "gains", "gains")
+    costs = feature_costs(values, given.shape[1], call % "values")
+    limit = one_number(budget, call % "budget", "budget")
+    entries = _entries(given, costs, limit)
+    sacks = Knapsacks(entries.indptr, costs[entries.indices], limit)
+    if method == "greedy":
+        return _like(given, entries, sacks.in_order(sacks.worth(entries.data)))
+    paid = np.unique(costs[np.isfinite(costs) & (costs > 0)])
+    if method == "fractional" or len(paid) == 0:
+        shares = sacks.filled(entries.data).shares
+        return _like(given, entries, shares if method == "fractional" else shares > 0)
+    if len(paid) == 1:
+        # as many as fit, a hair of rounding notwithstanding
+        whole = Knapsacks(entries.indptr, sacks.costs / paid[0], float(np.floor(limit / paid[0] * (1 + 1e-12))))
+        return _like(given, entries, whole.in_order(whole.worth(entries.data)))
+    if not np.array_equal(paid, np.floor(paid)):
+        raise ValueError(
+            "worst_deletions(method='exact'): the best whole deletions are known for equal and for integer values. Use "
+            "method='fractional', which bounds what they do from above, or 'greedy', which bounds it from below."
+        )
+    chosen = _by_table(entries, costs, int(min(limit, costs[np.isfinite(costs)].sum())))
+    return _like(given, entries, chosen[np.repeat(np.arange(given.shape[0]), np.diff(entries.indptr)), entries.indices])
+
+
+def _entries(matrix: Any, costs: Array, limit: float) -> sparse.csr_array:
+    """Return the entries that may be deleted."""
+    kept = sparse.csr_array(matrix * (np.isfinite(costs) & ((costs == 0) | (limit > 0))))
+    kept.eliminate_zeros()
+    return kept
+
+
+def _like(matrix: Any, entries: sparse.csr_array, chosen: Any) -> Any:
+    """Return what is chosen of the entries, sparse where the matrix is."""
+    found = sparse.csr_array((chosen, entries.indices, entries.indptr), shape=entries.shape)
+    return found if sparse.issparse(matrix) else found.toarray()
+
+
+def _by_table(gains: sparse.csr_array, costs: Array, limit: int) -> Any:
+    """Return the best whole items within an integer limit, a table of what each smaller limit gains being kept."""
+    n, d = gains.shape
+    items = [j for j in range(d) if costs[j] <= limit]
+    chosen = np.zeros((n, d), dtype=bool)
+    size = max(1, int(TABLE / (len(items) * (limit + 1) + 1)))
+    for start in range(0, n, size):
+        block = gains[start : start + size].toarray()
+        best = np.zeros((len(block), limit + 1))
+        is_better = np.zeros((len(items), *best.shape), dtype=bool)
+        for k, j in enumerate(items):
+            cost = int(costs[j])
+            richer = best[:, : limit + 1 - cost] + block[:, [j]]
+            is_better[k, :, cost:] = richer > best[:, cost:]
+            best[:, cost:] = np.maximum(richer, best[:, cost:])
+        each, left = np.arange(len(block)), np.full(len(block), limit)
+        for k, j in reversed(list(enumerate(items))):
+            is_taken = is_better[k, each, left]
+            chosen[start + each, j] = is_taken
+            left = left - np.where(is_taken, int(costs[j]), 0)
+    return chosen
+
+
+def random_deletions(X: Any, budget: Any, values: Any = None, *, random_state: Any = None) -> Any:
+    """Return features of each row to delete, drawn at random from those that are not 0 while they fit the budget.
+
+    With unit values that is every set of `budget` such features alike, as in the experiments of Globerson and Roweis.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    budget : float
+        >= 0.
+    values : array-like of shape (n_features,), default=None
+        >= 0, 1 each by default; inf cannot be deleted.
+    random_state : int or None, default=None
+
+    Returns
+    -------
+    {ndarray, csr_array} of shape (n_samples, n_features)
+        True where a feature is deleted; sparse where X is.
+
+    Examples
+    --------
+    >>> random_deletions([[1.0, 0.0, 2.0, 3.0]], 2, random_state=0).sum()
+    np.int64(2)
+    """
+    call = "random_deletions(..., %s=...)"
+    given = numbers(X, call % "X", "X")
+    costs = feature_costs(values, given.shape[1], call % "values")
+    limit = one_number(budget, call % "budget", "budget")
+    entries = _entries(given, costs, limit)
+    order = np.random.default_rng(random_state).uniform(0.5, 1.0, size=entries.nnz)
+    return _like(given, entries, Knapsacks(entries.indptr, costs[entries.indices], limit).in_order(order))
+
+
+def deletions_survived(coef: Any, intercept: Any, X: Any, values: Any = None) -> Array:
+    r"""Return how much of each row can be deleted, whatever it is, before the prediction of a linear classifier changes.
+
+    With unit values it is the largest number K of features: the K largest gains :math:`y w_j x_j > 0` add up to less than the
+    score's size, K + 1 do not. With other values it is the budget at which deletions in parts change the prediction; all whole
+    deletions worth less leave it. Several classes: the smallest over all other classes l, with
+    :math:`(w_k - w_l)_j x_j` and :math:`f_k - f_l`, k being predicted.
+
+    Parameters
+    ----------
+    coef : array-like of shape (n_features,), (1, n_features) or (n_classes, n_features)
+    intercept : float or array-like of shape (1,) or (n_classes,)
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    values : array-like of shape (n_features,), default=None
+        >= 0, 1 each by default; inf cannot be deleted.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        inf where nothing changes the prediction, 0 also where the score is a tie.
+
+    Examples
+    --------
+    >>> deletions_survived([1.0, 2.0, -1.0], 0.5, [[1.0, 1.0, 1.0], [3.0, 3.0, -1.0], [-1.0, 0.0, 0.0]])
+    array([ 1., inf,  0.])
+    """
+    call = "deletions_survived(..., %s=...)"
+    W = np.atleast_2d(numbers(coef, call % "coef", "coef"))
+    b = np.atleast_1d(numbers(intercept, call % "intercept", "intercept"))
+    rows = numbers(X, call % "X", "X")
+    if W.ndim != 2 or b.shape != (len(W),) or rows.shape[1] != W.shape[1]:
+        raise ValueError(
+            f"deletions_survived(coef, intercept, X): shapes {W.shape}, {b.shape} and {rows.shape} do not fit together; give "
+            "the coef_ and intercept_ of a model and rows of as many features."
+        )
+    costs = feature_costs(values, W.shape[1], call % "values")
+    if len(W) == 1:
+        # the class whose score is 0 everywhere
+        W, b = np.vstack([np.zeros(W.shape[1]), W]), np.append(0.0, b)
+    scores = np.asarray(rows @ W.T + b)
+    predicted, survived = scores.argmax(axis=1), np.full(len(scores), np.inf)
+    for k in range(len(W)):
+        own = np.flatnonzero(predicted == k)
+        for rival in (rival for rival in range(len(W)) if rival != k and len(own)):
+            gains = _entries(rescaled(rows[own], np.ones(len(own)), W[k] - W[rival]), costs, 1.0)
+            sacks = Knapsacks(gains.indptr, costs[gains.indices], 1.0)
+            counts, budgets = sacks.broken(gains.data, scores[own, k] - scores[own, rival])
+            found = np.where(np.isfinite(budgets), counts, np.inf) if values is None else budgets
+            survived[own] = np.minimum(survived[own], found)
+    return survived
+
+
+def feature_values(X: Any, y: Any, *, method: str = "mutual_information", n_bins: int = 10) -> Array:
+    r"""Return values of the features by what each of them says about the class, on average 1.
+
+    :math:`v_j = n I_j / \sum_k I_k` with n features and the plug-in mutual information :math:`I_j` of y and of feature j, cut
+    into `n_bins` bins of about as many rows each (not at all where it has no more than that many values).
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+    method : {"mutual_information"}, default="mutual_information"
+    n_bins : int, default=10
+
+    Returns
+    -------
+    ndarray of shape (n_features,)
+
+    Examples
+    --------
+    >>> feature_values([[0, 1], [0, 2], [1, 1], [1, 2]], [0, 0, 1, 1])
+    array([2., 0.])
+    """
+    if method != "mutual_information":
+        raise ValueError(f"feature_values(method={method!r}): 'mutual_information' is the one that is known.")
+    if not (isinstance(n_bins, int | np.integer) and n_bins >= 2):
+        raise ValueError(f"feature_values(n_bins={n_bins!r}): give an integer >= 2.")
+    rows, (classes, codes) = numbers(X, "feature_values(X=...)", "X"), np.unique(np.asarray(y), return_inverse=True)
+    if codes.shape != (rows.shape[0],):
+        raise ValueError(
+            f"feature_values(X, y): y has shape {np.shape(y)}; give one label for each of {rows.shape[0]} rows."
+        )
+    columns = (dense(rows[:, [j]]).ravel() for j in range(rows.shape[1]))
+    found = np.array([_information(_cut(column, n_bins), codes, len(classes)) for column in columns])
+    if not np.any(found > 0):
+        raise ValueError("feature_values(X, y): no feature tells the classes apart, so that none is worth anything.")
+    return len(found) * found / found.sum()
+
+
+def _cut(column: Array, n_bins: int) -> Any:
+    """Return the bin of each number."""
+    known, codes = np.unique(column, return_inverse=True)
+    if len(known) <= n_bins:
+        return codes
+    return np.searchsorted(np.unique(np.quantile(column, np.arange(1, n_bins) / n_bins)), column, side="right")
+
+
+def _information(bins: Any, codes: Any, n_classes: int) -> float:
+    """Return the mutual information, in nats, of two codes as they occur together; what is rounding is 0."""
+    joint = np.bincount(bins * n_classes + codes, minlength=(bins.max() + 1) * n_classes).reshape(-1, n_classes)
+    joint = joint / joint.sum()
+    apart = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+    seen = joint > 0
+    found = float(np.sum(joint[seen] * np.log(joint[seen] / apart[seen])))
+    return found if found > 1e-14 else 0.0

@@ -1,0 +1,350 @@
+"""Features that may be missing when the model is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from holdfast._core.memory import remembered
+from holdfast._core.problem import SupportProgram
+from holdfast._core.tolerances import AFFORDABLE, ROUNDING
+from holdfast._core.uncertainty import Array, BoundSet, EasedSet, UncertaintySet
+from holdfast.uncertainty.checks import numbers, one_number, stated
+from holdfast.uncertainty.clouds import MISSED, CommonCloud, norm, ratio, rescaled
+from holdfast.uncertainty.polytopes import FAINT
+from holdfast.uncertainty.pooled import approaches
+from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
+from holdfast.uncertainty.row_knapsacks import Eased, Filled, Knapsacks
+
+NEARLY, HOPELESS = 0.1, 0.01
+"""What is needed beyond the budgets is told to such a share of it, and roughly where it is so much of them."""
+
+
+class FeatureDeletion(UncertaintySet):
+    r"""Features of each row may be deleted, that is set to 0, up to a budget.
+
+    Deleting feature j costs :math:`v_j`, and a row's deletions cost at most N together. Where parts of features may be deleted
+    as well, the set of row x is :math:`\{-s\,x \circ d : 0 \le d \le 1, \sum_j d_j v_j \le N\}`, and a row with label y
+    loses at most
+
+    .. math:: \max_d \sum_j d_j\, s\,y x_j w_j
+              = \min_{\lambda \ge 0} N\lambda + \sum_j (s\,y x_j w_j - \lambda v_j)_+
+
+    of its margin: with s = 1, unit values and an integer N the sum of the N largest positive :math:`y x_j w_j`, as if features
+    were deleted as a whole. For other values it is an upper bound on that (what whole deletions can do is a 0-1 knapsack, see
+    :func:`holdfast.uncertainty.deletions.worst_deletions`); features with :math:`v_j > N`, which cannot be deleted as a whole,
+    may be given the value inf, and integer values an integer budget, to make it tighter.
+
+    ``RobustLinearClassifier(FeatureDeletion(K), alpha=1/C)`` is FDROP of Globerson and Roweis, with at most K deletions in
+    place of exactly K; with K = 0 the plain SVM.
+
+    Parameters
+    ----------
+    budget : float
+        N >= 0, below the sum of all values.
+    values : array-like of shape (n_features,), default=None
+        v >= 0, 1 each by default. inf: cannot be deleted; 0: can be deleted free of charge.
+    share : float, default=1.0
+        s, the share of its value that a deleted feature loses: 1 sets it to 0, 0.5 to half, 2 to its negative.
+
+    References
+    ----------
+    A. Globerson, S. Roweis, "Nightmare at test time: robust learning by feature deletion" (2006).
+    O. Dekel, O. Shamir, "Learning to classify with missing and corrupted features" (2008).
+
+    Examples
+    --------
+    >>> X = np.array([[3.0, 1.0, -2.0]])
+    >>> facing = FeatureDeletion(1).at(X, {}).facing(np.array([1.0]))
+    >>> facing.support(np.array([1.0, 2.0, -2.0])), facing.maximizer(np.array([1.0, 2.0, -2.0]))
+    (array([4.]), array([[ 0.,  0., -2.]]))
+    """
+
+    def __init__(self, budget: Any, values: Any = None, share: Any = 1.0):
+        self.budget = budget
+        self.values = values
+        self.share = share
+
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+        stated(self, metadata)
+        n_features = X.shape[1]
+        budget = one_number(self.budget, f"{type(self).__name__}(budget=...)", "budget")
+        share = one_number(self.share, f"{type(self).__name__}(share=...)", "share")
+        values = feature_costs(self.values, n_features, f"{type(self).__name__}(values=...)")
+        if not budget < np.sum(values):
+            raise ValueError(
+                f"{self!r}: all {n_features} features are worth {np.sum(values):g} together, so all of them may be deleted and "
+                "nothing is left to learn from. Use a budget below that, or the value inf for features that stay."
+            )
+        # without a budget only what is free can be deleted
+        lost = share * (np.isfinite(values) & ((values == 0) | (budget > 0)))
+        moves = sparse.csr_array(numbers(X, "X=...", "X")) * -lost
+        moves = sparse.csr_array(moves)
+        moves.eliminate_zeros()
+        if moves.nnz == 0:
+            return CommonCloud(np.zeros(()))
+        return Deletions(moves, np.where(lost > 0, values, 0.0), budget, is_dense=not sparse.issparse(X))
+
+    def times(self, factor: float) -> FeatureDeletion:
+        return FeatureDeletion(self.budget, self.values, factor * self.share)
+
+    @classmethod
+    def example_rows(cls) -> Array:
+        # in the first row two features are alike, so that which of them is deleted may change at any moment
+        return np.array([[-0.4, -0.4, 0.3], [0.5, -0.2, 0.6], [-0.1, 0.7, -0.3], [0.2, 0.3, 0.5], [0.6, -0.5, -0.2]])
+
+    @classmethod
+    def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
+        return [(cls(1), {}), (cls(1.5, [1.0, 0.7, 2.0], 0.8), {}), (cls(1.2, [0.0, 3.0, 1.0]), {})]
+
+
+def feature_costs(values: Any, n_features: int, call: str) -> Array:
+    """Return what deleting each feature costs, >= 0, inf where it cannot be deleted."""
+    if values is None:
+        return np.ones(n_features)
+    try:
+        out = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{call}: values must be numbers, got {values!r:.80}.") from None
+    if out.shape != (n_features,):
+        raise ValueError(f"{call}: values have shape {out.shape}; give one per feature, ({n_features},).")
+    if not np.all(out >= 0):
+        raise ValueError(f"{call}: values must be >= 0; 0 is deleted free of charge, inf never.")
+    return out
+
+
+class Deletions(RowPoints):
+    r"""The sets :math:`\{(p_{ij} d_j)_j : 0 \le d \le 1, \sum_j d_j v_j \le N\}`, :math:`p_i` being what deleting all does.
+
+    Parameters
+    ----------
+    moves : csr_array of shape (n_samples, n_features)
+        p; only what is stored can be deleted.
+    values : ndarray of shape (n_features,)
+        v >= 0, finite.
+    budget : float
+        N >= 0; > 0 where some value is.
+    is_dense : bool
+        Whether points are to be made as arrays, which multiply faster.
+    """
+
+    is_smooth = False
+    is_symmetric = False
+    is_aligned = True
+
+    def __init__(self, moves: sparse.csr_array, values: Array, budget: float, *, is_dense: bool):
+        self.moves, self.values, self.budget, self.is_dense = moves, values, budget, is_dense
+
+    @cached_property
+    def knapsacks(self) -> Knapsacks:
+        """What may be deleted of each row."""
+        return Knapsacks(self.moves.indptr, self.values[self.moves.indices], self.budget)
+
+    @cached_property
+    def owners(self) -> NDArray[np.intp]:
+        """The row of each entry."""
+        return np.repeat(np.arange(self.moves.shape[0]), np.diff(self.moves.indptr))
+
+    @cached_property
+    def ease(self) -> Array:
+        """The easing at w = 0 of each row whose width is 1, 0 for rows of which nothing can be deleted."""
+        return self.knapsacks.eased(np.zeros(self.moves.nnz), np.ones(self.moves.shape[0])).values
+
+    def gains(self, w: Array) -> Array:
+        """Return what deleting each entry does to the score."""
+        return np.asarray(self.moves.data * w[self.moves.indices])
+
+    def matrix(self, per_entry: Array) -> RowMatrix:
+        """Return one number an entry as a matrix."""
+        (n, d), entries = self.moves.shape, (per_entry, self.moves.indices, self.moves.indptr)
+        made = sparse.csr_array(entries, shape=(n, d))
+        return RowMatrix(made.toarray() if self.is_dense else made, np.ones(n), np.ones(d))
+
+    def column_sums(self, per_entry: Array) -> Array:
+        """Return the sum over each feature's entries."""
+        return np.asarray(np.bincount(self.moves.indices, per_entry, self.moves.shape[1]), dtype=np.float64)
+
+    @remembered
+    def _filled(self, w: Array) -> Filled:
+        return self.knapsacks.filled(self.gains(w))
+
+    @remembered
+    def _terms(self, w: Array) -> list[RowMatrix]:
+        return [self.matrix(self.moves.data * self._filled(w).shares)]
+
+    @remembered
+    def support(self, w: Array) -> Array:
+        return self.knapsacks.row_sums(self._filled(w).shares * self.gains(w))
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        here = points[self.owners, self.moves.indices]
+        shares = np.divide(here, self.moves.data, out=np.zeros(len(here)), where=self.moves.data != 0)
+        is_inside = (shares >= -slack) & (shares <= 1 + slack) & ((self.moves.data != 0) | (here == 0))
+        elsewhere = np.count_nonzero(points, axis=1) > self.knapsacks.row_sums(1.0 * (here != 0))
+        spent = self.knapsacks.row_sums(self.knapsacks.costs * shares)
+        is_possible = self.knapsacks.row_sums(1.0 * ~is_inside) == 0
+        return np.asarray(is_possible & ~elsewhere & (spent <= self.budget * (1 + slack)))
+
+    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+        sizes = np.full(len(target), norm(target)) if sizes is None else sizes
+        pulls = self.moves.data * budgets[self.owners]
+        helps = pulls * np.sign(target)[self.moves.indices] > 0
+        reach = self.column_sums(np.where(helps, np.abs(pulls), 0.0))
+        if np.any((np.abs(target) > MISSED * sizes) & (reach == 0)):
+            return np.full(len(budgets), np.inf)
+
+        def multiple(shares: Array) -> float:
+            """Return the multiple of the sets that these shares need once they are made to reach the target."""
+            forward = self.column_sums(np.where(helps, np.abs(pulls) * shares, 0.0))
+            plain, factor = ratio(np.abs(target), reach), ratio(np.abs(target), forward)
+            used = np.where(forward > 0, factor, 1.0)[self.moves.indices] * np.where(
+                (forward > 0)[self.moves.indices], shares, plain[self.moves.indices]
+            )
+            used = np.where(helps, used, 0.0)
+            spent = ratio(self.knapsacks.row_sums(self.knapsacks.costs * used), self.budget)
+            return float(max(np.max(used, initial=0.0), np.max(spent, initial=0.0)))
+
+        best = multiple(np.zeros(self.moves.nnz))
+        n, d = self.moves.shape
+        if n * d * d <= AFFORDABLE:
+            for approach in approaches(self, target, budgets):
+                excess = approach.least - 1
+                if best <= 1 or best - approach.least <= max(ROUNDING, NEARLY * excess) or excess > HOPELESS:
+                    break
+                best = min(best, multiple(approach.multiple * approach.sets.shares(approach.w)))
+        return best * budgets
+
+    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        return self.left_along(target, budgets, scale, direction)
+
+    def absolute_reach(self, n_features: int) -> Array:
+        sizes = np.abs(self.moves.data)
+        return self.knapsacks.row_sums(self.knapsacks.filled(sizes).shares * sizes)
+
+    def centred(self, X: Any) -> tuple[Any, BoundSet]:
+        raise ValueError(
+            "FeatureDeletion together with LabelFlips: what a deletion does depends on the label, so that a wrong label faces "
+            "another set, and no certified fit is known. State one of them."
+        )
+
+    def exact_features(self, n_features: int) -> NDArray[np.bool_]:
+        return self.column_sums(np.ones(self.moves.nnz)) == 0
+
+    def _of(self, moves: sparse.csr_array) -> Deletions:
+        return Deletions(moves, self.values, self.budget, is_dense=self.is_dense)
+
+    def facing(self, signs: Array) -> Deletions:
+        return self._of(rescaled(self.moves, -signs))
+
+    def scaled(self, factor: float) -> Deletions:
+        return self._of(rescaled(self.moves, np.full(self.moves.shape[0], factor)))
+
+    def take(self, rows: Any) -> Deletions:
+        return self._of(self.moves[rows])
+
+    def eased(self, delta: float) -> EasedDeletions:
+        return EasedDeletions(self, delta)
+
+    @cached_property
+    def _widest(self) -> Array:
+        """The largest that deleting a feature does to any row."""
+        return np.ravel(abs(self.moves).max(axis=0).toarray())
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        width = delta / np.max(self.ease, initial=1.0)
+        near = (self._widest > 0) & (self._widest * np.abs(w) <= FAINT * width)
+        return np.where(near, factor * w, w)
+
+    def support_program(self, n_features: int) -> SupportProgram:
+        # prices >= 0 and what is gained beyond them, u >= 0 with u >= p w - price v
+        n, m, costs = self.moves.shape[0], self.moves.nnz, self.knapsacks.costs
+        entries = np.arange(m)
+        at_row = sparse.csr_array((np.ones(m), (entries, self.owners)), shape=(m, n))
+        at_feature = sparse.csr_array((self.moves.data, (entries, self.moves.indices)), shape=(m, n_features))
+        T = sparse.hstack([sparse.csr_array((n, n_features)), self.budget * sparse.eye_array(n), at_row.T])
+        signs = sparse.hstack([sparse.csr_array((n + m, n_features)), sparse.eye_array(n + m)])
+        beyond = sparse.hstack([-at_feature, sparse.diags_array(costs) @ at_row, sparse.eye_array(m)])
+
+        def points(budgets: Array, multipliers: Array) -> Array:
+            shares = np.clip(ratio(multipliers[n + m :], budgets[self.owners]), 0.0, 1.0)
+            spent = self.knapsacks.row_sums(costs * shares)
+            within = np.minimum(1.0, np.divide(self.budget, spent, out=np.ones(n), where=spent > 0))
+            return self.matrix(self.moves.data * shares * within[self.owners]).of(slice(None))
+
+        G = sparse.csr_array(sparse.vstack([signs, beyond]))
+        return SupportProgram(sparse.csr_array(T), [("nonnegative", [n + 2 * m], G)], points)
+
+    def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
+        n = self.moves.shape[0]
+        many = self.take(np.tile(np.arange(n), n_draws))
+        shares = many.knapsacks.filled(rng.normal(size=many.moves.nnz)).shares
+        shares *= many.knapsacks.by_item(np.minimum(rng.uniform(0, 2, size=n * n_draws), 1.0))
+        return many.matrix(many.moves.data * shares).of(slice(None)).reshape(n_draws, n, n_features)
+
+
+class EasedDeletions(RowPoints, EasedSet):
+    r"""Deletions with supports :math:`T_i = \min_{\lambda \ge 0} N\lambda + \sum_j \phi(p_{ij} w_j - \lambda v_j)`.
+
+    :math:`\phi(z) = (z + \sqrt{z^2 + c_i^2})/2` with the width :math:`c_i` that makes :math:`T_i(0) = \delta`. With
+    :math:`b_j = \phi''` and the price :math:`\lambda > 0` the Hessian is
+    :math:`\mathrm{diag}(p^2 b) - u u^\top / \sum_j v_j^2 b_j`, :math:`u_j = p_j v_j b_j`; without the second term at
+    :math:`\lambda = 0`.
+    """
+
+    base: Deletions
+
+    def __init__(self, base: Deletions, delta: float):
+        super().__init__(base, delta)
+        self.is_smooth = True
+
+    @remembered
+    def _here(self, w: Array) -> Eased:
+        base = self.base
+        widths = np.divide(self.delta, base.ease, out=np.ones(len(base.ease)), where=base.ease > 0)
+        return base.knapsacks.eased(base.gains(w), widths)
+
+    def shares(self, w: Array) -> Array:
+        """Return how much of each entry is deleted."""
+        return self._here(w).shares
+
+    @remembered
+    def _terms(self, w: Array) -> list[RowMatrix]:
+        return [self.base.matrix(self.base.moves.data * self._here(w).shares)]
+
+    def support(self, w: Array) -> Array:
+        return self._here(w).values + np.where(self.base.ease > 0, 0.0, self.delta)
+
+    @remembered
+    def _bends(self, w: Array) -> tuple[RowMatrix, RowMatrix, RowMatrix, Array]:
+        r"""Return :math:`p^2 b`, the diagonals of the Hessians, u, and one over what u u' is divided by, 0 for no price."""
+        base, here, sacks = self.base, self._here(w), self.base.knapsacks
+        bends, moves = here.bends, base.moves.data
+        weights = np.square(sacks.costs) * bends
+        total = sacks.row_sums(weights)
+        held = np.divide(1.0, total, out=np.zeros(len(total)), where=(here.prices > 0) & (total > 0))
+        # of an item at the margin alone next to nothing remains, which a difference would not tell
+        is_most = weights > 0.5 * sacks.by_item(total)
+        others = sacks.by_item(sacks.row_sums(np.where(is_most, 0.0, weights)))
+        rest = np.where(is_most, others, sacks.by_item(total) - weights) * sacks.by_item(held)
+        squares = np.square(moves) * bends
+        diagonals = squares * np.where(sacks.by_item(held) > 0, rest, 1.0)
+        return base.matrix(squares), base.matrix(diagonals), base.matrix(moves * sacks.costs * bends), held
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        _, diagonals, along, held = self._bends(w)
+        out = -along.product(along, first * held)
+        np.fill_diagonal(out, diagonals.transpose_dot(first))
+        return out + super().curvature(w, first, second)
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        squares, _, along, held = self._bends(w)
+        return squares.transpose_dot(first) * v - along.transpose_dot(first * held * along.dot(v))
+
+    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        own = target - self.adjoint(direction, budgets)
+        return min(own, self.base.remainder(target, budgets, scale, direction), key=norm)

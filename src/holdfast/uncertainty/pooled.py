@@ -1,0 +1,95 @@
+"""How much of the sets of all rows together it takes to reach a target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from holdfast._core.tolerances import ROUNDING
+from holdfast._core.uncertainty import Array, BoundSet
+from holdfast.uncertainty.clouds import norm, solve_scaled
+
+EASINGS = 10.0 ** -np.arange(1.0, 13.0)
+"""Shares of the support by which it is eased, one after the other, on the way to a target."""
+NEWTON_STEPS, SHORTEST = 30, 1e-8
+"""Steps at one easing, and the shortest that is tried."""
+
+
+class Approach(NamedTuple):
+    """Points of the sets whose sum, each times `multiple` of its budget, is nearly the target."""
+
+    w: Array
+    """Where they are the maximizers of `sets`."""
+    sets: Any
+    """The sets, eased."""
+    multiple: float
+    least: float
+    """A multiple of the budgets that is needed at least, whatever the points."""
+
+
+def approaches(bound: BoundSet, target: Array, budgets: Array) -> Iterator[Approach]:
+    r"""Yield ever better approaches to a target; none where the sets do not reach out to it at all.
+
+    The smallest k with the target in :math:`k \sum_i \beta_i S_i` is the dual norm of the support
+    :math:`t(w) = \sum_i \beta_i t_i(w)`. At the minimum of :math:`t(w)^2/2 - target^\top w` the target is
+    :math:`t \nabla t`. Newton's method, with ever less easing.
+    """
+    beta = np.asarray(budgets / (float(np.sum(budgets)) or 1.0))
+    size = float(norm(target)) or 1.0
+    w = target / size
+    reach = float(np.sum(beta * bound.support(w)))
+    if reach == 0 or not np.any(budgets):
+        return
+    # the minimum along the target itself
+    w = w / reach**2
+    last = EASINGS[0]
+    for easing in EASINGS:
+        eased = bound.eased(easing / reach)
+        starts = [w, bound.drawn_in(w, last / reach, easing / last)]
+        w = _newton(_Pooled(eased, target / size, beta), starts)
+        last = easing
+        t = float(np.sum(beta * eased.support(w)))
+        least = size * float(target / size @ w) / float(np.sum(budgets * bound.support(w)))
+        yield Approach(w, eased, size * t / float(np.sum(budgets)), least)
+
+
+class _Pooled(NamedTuple):
+    """The function t(w)^2 / 2 - target'w, t being the mean support."""
+
+    bound: BoundSet
+    target: Array
+    beta: Array
+
+    def at(self, w: Array) -> tuple[float, float, Array, Array]:
+        """Return its value, t, the gradient of t, and its own gradient."""
+        t, point = float(np.sum(self.beta * self.bound.support(w))), self.bound.adjoint(w, self.beta)
+        return 0.5 * t**2 - float(self.target @ w), t, point, t * point - self.target
+
+    def hessian(self, w: Array, t: float, point: Array) -> Array:
+        """Return its Hessian."""
+        return self.bound.curvature(w, t * self.beta, np.zeros_like(self.beta)) + np.outer(point, point)
+
+
+def _newton(pooled: _Pooled, starts: Sequence[Array]) -> Array:
+    """Return w near the minimum, from the best of some starts."""
+    w = min(starts, key=lambda start: pooled.at(start)[0])
+    value, t, point, gradient = pooled.at(w)
+    for _ in range(NEWTON_STEPS):
+        if norm(gradient) <= ROUNDING * norm(pooled.target):
+            break
+        step = -solve_scaled(pooled.hessian(w, t, point), gradient)
+        slope, length = float(gradient @ step), 1.0
+        there = pooled.at(w + step)
+        while not there[0] <= value + 1e-4 * length * slope:
+            # at rounding the value says nothing any more, the gradient does
+            if -slope <= ROUNDING * abs(value) or length < SHORTEST:
+                break
+            length *= 0.5
+            there = pooled.at(w + length * step)
+        if norm(there[3]) > 0.5 * norm(gradient) and not there[0] < value - ROUNDING * abs(value):
+            return w
+        w = w + length * step
+        value, t, point, gradient = there
+    return w

@@ -1,0 +1,241 @@
+"""The most that shares of items are worth within a budget, row by row: fractional knapsacks, and smooth ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.uncertainty import Array
+from holdfast.uncertainty.clouds import ratio
+
+ROOT_STEPS = 100
+"""Steps to the prices, far more than it takes."""
+EXACT = 1e-13
+"""Share of the budget up to which it is met."""
+SHORT = 1e-3
+"""Share of the width up to which a last step makes things better for sure."""
+
+
+class Filled(NamedTuple):
+    """What is chosen of each row's items."""
+
+    shares: Array
+    """One number in [0, 1] an item."""
+    prices: Array
+    """What one more unit of the budget would gain, one number a row."""
+
+
+class _Ranked(NamedTuple):
+    shares: Array
+    prices: Array
+    margin: NDArray[np.intp]
+    """The first item of each row that is worth something and not taken as a whole, where the price is not 0."""
+    part: Array
+    """Its share."""
+    above: Array
+    """The gain per cost of the item before it."""
+    below: Array
+    """And of the item after it."""
+
+
+class Eased(NamedTuple):
+    """The same for gains whose positive part is made smooth."""
+
+    values: Array
+    """The smooth gain of each row."""
+    shares: Array
+    bends: Array
+    """Second derivatives of the smooth positive part, one an item."""
+    prices: Array
+
+
+class Knapsacks:
+    r"""Items in rows; the gain of row i is :math:`K_i(g) = \max\{\sum_j d_j g_j : 0 \le d \le 1, \sum_j d_j v_j \le N\}`.
+
+    By duality :math:`K_i(g) = \min_{\lambda \ge 0} N\lambda + \sum_j (g_j - \lambda v_j)_+`: items are taken by gain per cost
+    while the budget lasts, the last one in part. Where :math:`(z)_+` is replaced by :math:`(z + \sqrt{z^2 + c^2})/2` the
+    minimum is a smooth function of g, and the slopes of the summands are shares within the budget.
+
+    Parameters
+    ----------
+    indptr : ndarray of shape (n_rows + 1,)
+        Items ``indptr[i]`` to ``indptr[i + 1]`` are those of row i.
+    costs : ndarray of shape (n_items,)
+        v >= 0, finite.
+    budget : float
+        N >= 0; > 0 unless all costs are 0.
+    """
+
+    def __init__(self, indptr: NDArray[Any], costs: Array, budget: float):
+        self.indptr, self.costs, self.budget = indptr, costs, budget
+        self.counts = np.diff(indptr)
+
+    @cached_property
+    def _groups(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Rows of similar length and where their items are, at most as many again being padded: one place after the last."""
+        groups, n_items = [], len(self.costs)
+        for doublings in np.unique(_doublings(self.counts)[self.counts > 0]):
+            rows = np.flatnonzero((self.counts > 0) & (_doublings(self.counts) == doublings))
+            columns = np.arange(self.counts[rows].max())
+            slots = np.where(columns < self.counts[rows, None], self.indptr[rows, None] + columns, n_items)
+            groups.append((rows, slots))
+        return groups
+
+    def by_item(self, per_row: Array) -> Array:
+        """Return each row's number once for each of its items."""
+        return np.repeat(per_row, self.counts)
+
+    def row_sums(self, per_item: Array) -> Array:
+        """Return the sum over each row's items."""
+        out, filled = np.zeros(len(self.counts)), self.counts > 0
+        if len(per_item):
+            out[filled] = np.add.reduceat(per_item, self.indptr[:-1][filled])
+        return out
+
+    def largest(self, per_item: Array) -> Array:
+        """Return the largest number >= 0 among those of each row's items, 0 where there is none."""
+        out, filled = np.zeros(len(self.counts)), self.counts > 0
+        if len(per_item):
+            out[filled] = np.maximum(np.maximum.reduceat(per_item, self.indptr[:-1][filled]), 0.0)
+        return out
+
+    def filled(self, gains: Array) -> Filled:
+        """Return the best shares; items that gain nothing are left."""
+        found = self._ranked(gains)
+        return Filled(found.shares, found.prices)
+
+    def broken(self, gains: Array, wanted: Array) -> tuple[NDArray[np.intp], Array]:
+        """Return how many items, the best first, gain less than is `wanted` of each row, and the budget that gains it.
+
+        The budget is inf where all that is worth something does not gain enough.
+        """
+        counts, budgets = np.zeros(len(self.counts), dtype=np.intp), np.full(len(self.counts), np.inf)
+        for rows, slots, worth, v in self._sorted(self.worth(gains)):
+            g = np.where(worth > 0, np.append(gains, 0.0)[slots], 0.0)
+            gained, spent = np.cumsum(g, axis=1), np.cumsum(v, axis=1)
+            counts[rows] = np.sum((gained < wanted[rows, None]) & (worth > 0), axis=1)
+            each, last = np.arange(len(rows)), np.minimum(counts[rows], worth.shape[1] - 1)
+            part = ratio(wanted[rows] - (gained - g)[each, last], g[each, last]) * v[each, last]
+            is_enough = gained[:, -1] >= wanted[rows]
+            budgets[rows] = np.where(is_enough, (spent - v)[each, last] + part, np.inf)
+        budgets[wanted <= 0] = 0.0
+        return counts, budgets
+
+    def in_order(self, worth: Array) -> NDArray[np.bool_]:
+        """Return the items that are taken as a whole, in the order of their `worth` > 0, where they still fit."""
+        taken = np.zeros(len(worth) + 1, dtype=bool)
+        for rows, slots, keys, v in self._sorted(worth):
+            left = np.full(len(rows), self.budget)
+            for k in range(slots.shape[1]):
+                fits = (keys[:, k] > 0) & (v[:, k] <= left)
+                left = left - np.where(fits, v[:, k], 0.0)
+                taken[slots[fits, k]] = True
+        return taken[:-1]
+
+    def worth(self, gains: Array) -> Array:
+        """Return the gain per cost of each item: 0 where there is none, inf where what gains is free."""
+        with np.errstate(over="ignore"):
+            out = np.where(gains > 0, np.inf, 0.0)
+            return np.divide(gains, self.costs, out=out, where=(self.costs > 0) & (gains > 0))
+
+    def _sorted(self, worth: Array) -> Iterator[tuple[Any, Any, Array, Array]]:
+        """Yield (rows, where their items are, what these are worth, what they cost), the best items first."""
+        padded, padded_costs = np.append(worth, 0.0), np.append(self.costs, 0.0)
+        for rows, slots in self._groups:
+            order = np.argsort(-padded[slots], axis=1)
+            ranked = np.take_along_axis(slots, order, axis=1)
+            yield rows, ranked, padded[ranked], padded_costs[ranked]
+
+    def _ranked(self, gains: Array) -> _Ranked:
+        shares = np.zeros(len(gains) + 1)
+        price, part, above, below = np.zeros((4, len(self.counts)))
+        margins = np.zeros(len(self.counts), dtype=np.intp)
+        for rows, slots, worth, v in self._sorted(self.worth(gains)):
+            spent = np.cumsum(v, axis=1) - v
+            bought = np.divide(self.budget - spent, v, out=np.ones(v.shape), where=v > 0)
+            taken = np.where(worth > 0, np.clip(bought, 0.0, 1.0), 0.0)
+            shares[slots] = taken
+            is_short = (worth > 0) & (taken < 1)
+            each, margin = np.arange(len(rows)), np.argmax(is_short, axis=1)
+            beside = np.pad(worth, ((0, 0), (1, 1)), constant_values=((0, 0), (np.inf, 0.0)))
+            price[rows] = np.where(is_short[each, margin], worth[each, margin], 0.0)
+            margins[rows], part[rows] = slots[each, margin], taken[each, margin]
+            above[rows], below[rows] = beside[each, margin], beside[each, margin + 2]
+        return _Ranked(shares[:-1], price, margins, part, above, below)
+
+    def eased(self, gains: Array, widths: Array) -> Eased:
+        """Return the smooth gains, `widths` being c > 0, one a row."""
+        prices, beyond = np.zeros(len(self.counts)), np.array(gains)
+        rows = np.flatnonzero(self._excess(gains, widths, prices)[0] > 0)
+        if len(rows):
+            few, items = self.take(rows)
+            prices[rows], beyond[items] = few._priced(gains[items], widths[rows])
+        value, shares, bends = hyperbola(beyond, self.by_item(widths))
+        return Eased(self.budget * prices + self.row_sums(value), shares, bends, prices)
+
+    def _priced(self, gains: Array, widths: Array) -> tuple[Array, Array]:
+        """Return the prices > 0 at which the smooth shares use up the budget, and the gains beyond them: Newton in brackets.
+
+        Next to a price that is large beside the widths shares would be lost in its rounding: what is sought is its distance
+        from the price without easing, at which the gain of the item at the margin is 0.
+        """
+        _, anchor, margin, part, above, below = self._ranked(gains)
+        base = gains - self.by_item(anchor) * self.costs
+        with np.errstate(divide="ignore", invalid="ignore"):
+            first = widths * (0.5 - part) / (np.sqrt(part * (1 - part)) * self.costs[margin])
+            first = np.clip(first, 0.5 * (below - anchor), 0.5 * (above - anchor))
+        low, high = -anchor, self._highest(base, widths)
+        move = np.where(anchor > 0, first, 0.0)
+        moves, rows, few, own, c = move.copy(), np.arange(len(anchor)), self, base, widths
+        for _ in range(ROOT_STEPS):
+            over, bend = few._excess(own, c, move)
+            low, high = np.where(over > 0, move, low), np.where(over > 0, high, move)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                step = over / bend
+            new = np.where((low < move + step) & (move + step < high), move + step, 0.5 * (low + high))
+            is_open = (np.abs(over) > EXACT * self.budget) & (new != move)
+            moves[rows] = np.where(np.abs(step) <= SHORT * c, move + step, move)
+            if not np.any(is_open):
+                break
+            move = np.where(is_open, new, move)
+            if 2 * np.count_nonzero(is_open) < len(rows):
+                few, items = few.take(np.flatnonzero(is_open))
+                own, rows = own[items], rows[is_open]
+                low, high, move, c = (numbers[is_open] for numbers in (low, high, move, c))
+        return anchor + moves, base - self.by_item(moves) * self.costs
+
+    def _excess(self, gains: Array, widths: Array, prices: Array) -> tuple[Array, Array]:
+        """Return by how much the smooth shares exceed the budget, and how fast that falls with the price."""
+        _, share, bend = hyperbola(gains - self.by_item(prices) * self.costs, self.by_item(widths))
+        return self.row_sums(self.costs * share) - self.budget, self.row_sums(np.square(self.costs) * bend)
+
+    def _highest(self, gains: Array, widths: Array) -> Array:
+        r"""Return prices at which the smooth shares, at most :math:`c^2/4z^2` where z < 0, are within the budget."""
+        is_paid = self.costs > 0
+        worth = np.divide(gains, self.costs, out=np.zeros(len(gains)), where=is_paid)
+        inverse = np.divide(1.0, self.costs, out=np.zeros(len(gains)), where=is_paid)
+        return self.largest(worth) + widths * np.sqrt(self.row_sums(inverse) / self.budget)
+
+    def take(self, rows: NDArray[np.intp]) -> tuple[Knapsacks, NDArray[np.intp]]:
+        """Return the knapsacks of some rows, and which items are theirs."""
+        counts = self.counts[rows]
+        indptr = np.append(0, np.cumsum(counts))
+        items = np.repeat(self.indptr[:-1][rows] - indptr[:-1], counts) + np.arange(indptr[-1])
+        return Knapsacks(indptr, self.costs[items], self.budget), items
+
+
+def _doublings(counts: NDArray[Any]) -> NDArray[Any]:
+    return np.frexp(np.maximum(counts - 1, 0).astype(np.float64))[1]
+
+
+def hyperbola(z: Array, c: Array | float) -> tuple[Array, Array, Array]:
+    r"""Return :math:`(z + \sqrt{z^2 + c^2})/2`, its slope and its curvature."""
+    root = np.sqrt(np.square(z) + np.square(c))
+    reach = root + np.abs(z)
+    # where z < 0 the sum cancels, its conjugate does not
+    value = np.where(z > 0, 0.5 * reach, 0.5 * np.square(c) / reach)
+    return value, value / root, 0.5 * np.square(c / root) / root
