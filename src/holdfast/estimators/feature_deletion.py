@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from numbers import Integral
@@ -11,8 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
@@ -31,17 +29,17 @@ from holdfast.counterpart import (
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, number, one_blas_thread, row_weights
-from holdfast.estimators.linear import MANY_THREADS, LinearClassifier, predicted_codes
+from holdfast.estimators.linear import MANY_THREADS, predicted_codes
+from holdfast.estimators.missing import MissingFeatures, entry_ranges, without_missing
 
 NAME = "FeatureDeletionClassifier"
 ADVERSARIES = ("relaxed", "exact")
-MISSING = ("raise", "delete")
 LARGEST, WIDEST = 1.5e8, 20_000
 """Entries up to which a problem is solved in memory, in some 17 arrays of as many numbers (20 GB), and features up to which a
 matrix of them is factorised at every step."""
 
 
-class FeatureDeletionClassifier(LinearClassifier):
+class FeatureDeletionClassifier(MissingFeatures):
     r"""Linear classifier for rows whose features may be missing when it is used: whichever hurt most, within a budget.
 
     Feature j is worth :math:`v_j \ge 0`, all of them V. For every row an adversary who knows the classifier may delete features
@@ -88,7 +86,7 @@ class FeatureDeletionClassifier(LinearClassifier):
         Steps, or rounds of generated constraints.
     missing : {"raise", "delete"}, default="raise"
         What predictions do about NaN: refuse, or score rows without these features, which is what the model was trained for;
-        a warning says so where more is missing than the budget. `fit` refuses NaN.
+        a warning says so where more is missing than the budget. In `fit` such entries are then deleted to begin with.
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes.
     verbose : int, default=0
@@ -178,7 +176,8 @@ class FeatureDeletionClassifier(LinearClassifier):
             Weights of the rows in the mean: 2 is as good as stating a row twice.
         """
         self._check_settings()
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X, y = self._checked(X, y, where="fit", reset=True)
+        stated, X = X, without_missing(X)
         classes, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, self.class_weight, X, codes, classes, NAME)
         values = self._values(X.shape[1])
@@ -194,14 +193,15 @@ class FeatureDeletionClassifier(LinearClassifier):
                 self._trained_one(rows, codes == k, weights, values[used], report)
                 for k in ([1] if len(classes) == 2 else range(len(classes)))
             ]
-        self.classes_, self.values_ = classes, values
+        self.classes_, self.values_, self.budget_ = classes, values, float(self.budget)
+        self.feature_range_ = np.array(entry_ranges(stated))
         self._set_model(fits, used)
         finished()
         return self
 
     def _check_settings(self) -> None:
         """Raise if a setting makes no sense, before rows are looked at."""
-        self._choice("adversary", ADVERSARIES), self._choice("missing", MISSING)
+        self._choice("adversary", ADVERSARIES)
         number(self.budget, f"{NAME}(budget")
         for name in ("margin", "bound", "tol"):
             number(getattr(self, name), f"{NAME}({name}", strictly=True)
@@ -294,17 +294,6 @@ class FeatureDeletionClassifier(LinearClassifier):
         self.holdfast_version_ = __version__
         self._warn_uncertified()
 
-    def decision_function(self, X: Any) -> Array:
-        """Return the scores w'x + b, without the features that are missing if ``missing="delete"``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Two classes: positive means ``classes_[1]``. More: the class with the highest score is predicted.
-        """
-        scores = self._scores(self._present(X))
-        return scores.ravel() if len(self.coef_) == 1 else scores
-
     def deletions_survived(self, X: Any) -> Array:
         """Return how much may be deleted of each row before its predicted class changes.
 
@@ -320,12 +309,13 @@ class FeatureDeletionClassifier(LinearClassifier):
             same it is exact: some deletion worth one feature more makes another class draw level. With others deletions worth
             less than this number leave the class as it is, and some that are worth more may do so too.
         """
-        X = self._present(X)
+        check_is_fitted(self)
+        X = self._rows_to_score(X)
         survived = np.empty(X.shape[0])
         two = len(self.coef_) == 1
         coef = np.concatenate([np.zeros_like(self.coef_), self.coef_]) if two else self.coef_
         for rows, block in rows_of(X).dense_blocks():
-            scores = self._scores(block)
+            scores = self._scores(block).reshape(len(block), -1)
             scores = np.hstack([np.zeros_like(scores), scores]) if two else scores
             own = predicted_codes(scores[:, 1] if two else scores)
             least, each = np.full(len(own), np.inf), np.arange(len(own))
@@ -334,42 +324,6 @@ class FeatureDeletionClassifier(LinearClassifier):
                 least = np.minimum(least, survived_value(block * (coef[own] - coef[rival]), margins, self.values_))
             survived[rows] = least
         return survived
-
-    def _scores(self, X: Any) -> Array:
-        return np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
-
-    def _present(self, X: Any) -> Any:
-        """Return X with 0 for what is missing, if that is allowed."""
-        check_is_fitted(self)
-        kind = self._choice("missing", MISSING)
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False, ensure_all_finite="allow-nan"
-        )
-        is_sparse = sparse.issparse(X)
-        absent = np.isnan(X.data if is_sparse else X)
-        if not np.any(absent):
-            return X
-        where = sparse.csr_array((absent, X.indices, X.indptr), shape=X.shape) if is_sparse else absent
-        columns = np.flatnonzero(np.asarray(where.sum(axis=0)).ravel())
-        if kind == "raise":
-            names = getattr(self, "feature_names_in_", np.arange(X.shape[1]))[columns[:5]].tolist()
-            raise ValueError(
-                f"Input X contains NaN, in {len(columns)} columns ({', '.join(map(str, names))}{', ...' * (len(columns) > 5)})."
-                f" {NAME}(missing='delete') scores rows without the features that are missing."
-            )
-        values = self.values_[columns]
-        worth = where[:, columns] @ np.where(np.isfinite(values), values, np.finfo(float).max)
-        beyond = int(np.count_nonzero(worth > self.budget))
-        if beyond:
-            warnings.warn(
-                f"{beyond} of {X.shape[0]} rows lack more than the budget {self.budget:g} that the model was trained for; up "
-                f"to {np.max(worth):g} is missing. Nothing is promised of them. Train with a larger budget.",
-                UserWarning,
-                stacklevel=3,
-            )
-        X = X.copy()
-        (X.data if is_sparse else X)[absent] = 0.0
-        return X
 
 
 def _distinct(X: Any, codes: NDArray[np.intp], weights: Array) -> tuple[NDArray[np.intp], Array]:
