@@ -655,7 +655,7 @@ class RobustLinearClassifier(IncrementalClassifier):
                     Z[rows] += sets.take(rows).maximizer(self.coef_[rival] - self.coef_[k])
         return Z
 
-    def _codes(self, y: Any, n_samples: int, call: str = f"{NAME}.worst_case_data") -> NDArray[np.intp]:
+    def _codes(self, y: Any, n_samples: int, call: str = f"{NAME}.worst_case_data(X, y)") -> NDArray[np.intp]:
         y = np.asarray(y).ravel()
         if y.shape != (n_samples,) or not np.all(np.isin(y, self.classes_)):
             raise ValueError(
