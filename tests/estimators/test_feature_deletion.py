@@ -189,7 +189,7 @@ def test_nan_is_refused_unless_it_may_be_deleted(rng):
         model.fit(some, y)
     model.fit(X, y)
     for call in (model.predict, model.decision_function, model.deletions_survived):
-        with pytest.raises(ValueError, match="NaN in columns 1, 4.*missing='delete'"):
+        with pytest.raises(ValueError, match=r"NaN in columns 1, 4.*missing='delete'"):
             call(some)
     model.set_params(missing="delete")
     again = FeatureDeletionClassifier(1, missing="delete").fit(some, y)
