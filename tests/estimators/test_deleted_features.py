@@ -75,9 +75,10 @@ def test_fit_is_the_compact_program(loss, penalty_free, data, rng):
 
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 @pytest.mark.parametrize("rows", [np.asarray, sparse.csr_array])
-def test_exactly_so_many_deletions_are_the_compact_program_with_free_prices(loss, rows, data, rng):
-    X, y = data
-    X = np.where(rng.uniform(size=X.shape) < 0.1, 0.0, X)
+def test_exactly_so_many_deletions_are_the_compact_program_with_free_prices(loss, rows):
+    rng = np.random.default_rng(5)
+    y = rng.choice([-1.0, 1.0], size=40)
+    X = (rng.normal(size=(40, 8)) + 0.9 * y[:, None]) * (rng.uniform(size=(40, 8)) < 0.95)
     of_loss = {"hinge": cp.pos, "logistic": lambda x: cp.logistic(x - 1)}[loss]
     for N, v in ((3, np.ones(5)), (2.9, rng.uniform(0.8, 1.2, size=5))):
         v = np.append(np.full(3, np.inf), v)
