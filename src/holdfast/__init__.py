@@ -40,3 +40,4 @@ from holdfast.uncertainty import GaussianNoise as GaussianNoise
 from holdfast.uncertainty import IntervalBox as IntervalBox
 from holdfast.uncertainty import WeightError as WeightError
 from holdfast.uncertainty import corruption_margin as corruption_margin
+from holdfast.uncertainty import feature_values as feature_values
