@@ -324,6 +324,8 @@ class BoundSet(ABC):
     def borne(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
         r"""Return :math:`\sum_i` budgets_i q_i for those `points` q_i that are in `size` times their sets, shape (n_features,).
 
+        For others 0, or points of the sets near them.
+
         `points` are of shape (n_samples, n_features), or (1, n_features) where the set is common; for sums a list, one a part.
         """
         inside = self.contains(points / size, slack=BELIEVED)
