@@ -11,25 +11,23 @@ from scipy.optimize import linprog
 from holdfast._core.solution import Status
 from holdfast.counterpart import (
     FeatureDeletionProblem,
-    FractionalKnapsack,
-    IntegerKnapsack,
     deletion_bound,
     generate_rows,
-    survived_value,
     train_deletion,
 )
 from holdfast.data import rows_of
-from holdfast.solvers import DeletionInteriorPoint
+from holdfast.solvers import DeletionInteriorPoint, Highs
+from holdfast.uncertainty.knapsack import DeletionLoss, Knapsack
 
 
 def subsets(n):
     return [np.isin(np.arange(n), s) for s in chain.from_iterable(combinations(range(n), k) for k in range(n + 1))]
 
 
-def make(X, y, values, budget, *, margin=0.5, limit=1.0, kind=FractionalKnapsack, capacity=None, weights=None):
+def make(X, y, values, budget, *, margin=0.5, limit=1.0, adversary="relaxed", weights=None):
     weights = np.full(len(y), 1 / len(y)) if weights is None else weights
-    adversary = kind(values, budget if capacity is None else capacity)
-    return FeatureDeletionProblem(rows_of(X), y, weights, budget, margin, limit, adversary)
+    loss = DeletionLoss.of(values, budget, margin, adversary, X.shape[1], "make")
+    return FeatureDeletionProblem(rows_of(X), y, weights, loss, limit)
 
 
 def draw(rng, m=12, n=5):
@@ -57,56 +55,6 @@ def optimum(problem, tol=1e-8):
     found, proof = train_deletion(problem, tol=tol, max_iter=200)
     assert found.status is Status.SOLVED
     return proof.objective
-
-
-def test_fractional_knapsack_is_the_best_by_linear_programming(rng):
-    for values in (np.ones(6), rng.uniform(0.2, 3, size=6), np.array([0.0, 1.0, np.inf, 2.0, 1.0, 0.0])):
-        G = rng.normal(size=(10, 6))
-        d = FractionalKnapsack(values, 2.3).deletions(G)
-        finite = np.where(np.isfinite(values), values, 0.0)
-        assert np.all((d >= 0) & (d <= 1))
-        assert np.all(d @ finite <= 2.3 + 1e-12)
-        assert not np.any(d[:, np.isinf(values)])
-        upper = np.where(np.isfinite(values), 1.0, 0.0)
-        best = [-linprog(-g, A_ub=finite[None], b_ub=[2.3], bounds=np.c_[0 * upper, upper]).fun for g in G]
-        assert np.sum(d * G, axis=1) == pytest.approx(best, abs=1e-9)
-        assert np.all(np.count_nonzero((d > 0) & (d < 1), axis=1) <= 1)
-
-
-def test_integer_knapsack_is_the_best_by_enumeration(rng):
-    values = np.array([1.0, 4.0, 2.0, 3.0, np.inf, 1.0])
-    G = rng.normal(size=(40, 6)) + 0.5
-    d = IntegerKnapsack(values, 5.0).deletions(G)
-    sets = np.array([D for D in subsets(6) if values[D].sum() <= 5])
-    assert set(np.unique(d)) <= {0.0, 1.0}
-    assert np.all(np.where(d > 0, values, 0.0).sum(axis=1) <= 5)
-    assert np.sum(d * G, axis=1) == pytest.approx(np.max(G @ sets.T, axis=1))
-
-
-def test_best_for_the_value_first_is_not_best_for_whole_features():
-    G, values = np.array([[3.0, 10.0]]), np.array([1.0, 4.0])
-    assert np.sum(G * IntegerKnapsack(values, 4.0).deletions(G)) == 10
-    assert np.sum(G * FractionalKnapsack(values, 4.0).deletions(G)) == 3 + 7.5
-
-
-@pytest.mark.parametrize(
-    "values", [np.ones(5), np.array([0.0, 2.0, 2.0, np.inf, 2.0]), np.array([1.0, 2.0, 0.5, 3.0, 1.5])]
-)
-def test_survived_value_by_enumeration(values, rng):
-    G, margins = rng.normal(size=(200, 5)) + 0.2, rng.uniform(0, 2, size=200)
-    sets = np.array([D for D in subsets(5) if np.isfinite(values[D].sum())])
-    worth = np.array([values[D].sum() for D in sets])
-    turns = margins[:, None] <= G @ sets.T
-    least = np.where(turns, worth, np.inf).min(axis=1)
-    survived = survived_value(G, margins, values)
-    assert np.array_equal(np.isinf(survived), np.isinf(least))
-    some = np.isfinite(least)
-    if len(np.unique(values[np.isfinite(values) & (values > 0)])) == 1:
-        step = values[1]
-        assert np.array_equal(survived[some], np.maximum(least[some] - step, 0.0))
-    else:
-        assert np.all(survived[some] <= least[some] + 1e-12)
-        assert np.mean(survived[some] > least[some] - values.max()) == 1
 
 
 @pytest.mark.parametrize("budget", [1.0, 2.0])
@@ -195,7 +143,7 @@ def test_dual_and_primal_meet(rng):
 def test_loss_is_the_worst_of_all_sets(rng):
     X, y = draw(rng, 20, 5)
     values, w, b = np.array([1.0, 2.0, 1.0, 3.0, 1.0]), rng.normal(size=5), 0.2
-    problem = make(X, y, values, 3.0, kind=IntegerKnapsack)
+    problem = make(X, y, values, 3.0, adversary="exact")
     kept = np.array([~D for D in subsets(5) if values[D].sum() <= 3])
     losses = np.max(0.5 * (kept @ values) / 5 - y[:, None] * (b + (X * w) @ kept.T), axis=1)
     assert problem.objective(w, b) == pytest.approx(np.maximum(losses, 0).mean())
@@ -206,7 +154,7 @@ def test_generated_rows_solve_the_exponential_program(budget, rng):
     for _ in range(4):
         X, y = draw(rng)
         values = rng.integers(1, 4, size=5).astype(float)
-        problem = make(X, y, values, budget, kind=IntegerKnapsack, capacity=np.floor(budget))
+        problem = make(X, y, values, budget, adversary="exact")
         found, proof = generate_rows(problem, tol=1e-6, max_iter=50)
         assert found.status is Status.SOLVED
         best = exponential(X, y, values, budget)
@@ -217,7 +165,7 @@ def test_generated_rows_solve_the_exponential_program(budget, rng):
 def test_generated_rows_that_are_cut_short_are_honest(rng):
     X, y = draw(rng, 30, 6)
     values = np.array([1.0, 2.0, 3.0, 1.0, 2.0, 1.0])
-    problem = make(X, y, values, 4.0, kind=IntegerKnapsack, limit=3.0)
+    problem = make(X, y, values, 4.0, adversary="exact", limit=3.0)
     best = generate_rows(problem, tol=1e-6, max_iter=100)[1].objective
     found, proof = generate_rows(problem, tol=1e-6, max_iter=2)
     assert found.status is Status.ITERATION_LIMIT
@@ -240,8 +188,19 @@ def test_mean_of_chunks_is_proved_on_all_rows(kind, rng):
 
 def test_adversary_with_more_to_spend_costs_more(rng):
     X, y = draw(rng, 40, 6)
-    problem = make(X, y, np.ones(6), 4.0)
-    costs = [
-        optimum(replace(problem, adversary=FractionalKnapsack(np.ones(6), spent))) for spent in (0.0, 1.0, 2.5, 4.0)
-    ]
+    loss = make(X, y, np.ones(6), 4.0).loss
+    spending = [replace(loss, knapsack=Knapsack(np.ones(6), spent)) for spent in (0.0, 1.0, 2.5, 4.0)]
+    costs = [optimum(replace(make(X, y, np.ones(6), 4.0), loss=each)) for each in spending]
     assert np.all(np.diff(costs) > 1e-4)
+
+
+@pytest.mark.parametrize(("values", "budget"), [([1.0, 2.0, 3.0, 5.0, 2.0], 3.5), ([0.3, 1.2, 0.7, 2.5, 0.4], 1.0)])
+def test_what_the_budget_does_not_pay_for_is_not_deleted_in_part_by_the_tightened_adversary(values, budget, rng):
+    values = np.array(values)
+    X, y = draw(rng, 20, 5)
+    tightened, relaxed = (optimum(make(X, y, values, budget, adversary=name)) for name in ("tightened", "relaxed"))
+    assert exponential(X, y, values, budget) <= tightened + 1e-8
+    assert tightened < relaxed - 1e-4
+    program = make(X, y, values, budget, adversary="tightened")
+    whole = Highs().minimise(program, np.zeros(6), tol=1e-8, max_iter=1000)
+    assert program.objective(whole.parameters[:-1], whole.parameters[-1]) == pytest.approx(tightened, abs=1e-7)

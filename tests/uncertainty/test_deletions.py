@@ -112,6 +112,26 @@ def test_rows_survive_as_many_deletions_as_enumeration_says(n_classes, gains, rn
         assert survived == (sizes.min() - 1 if len(sizes) else np.inf)
 
 
+@pytest.mark.parametrize(
+    "values", [np.ones(5), np.array([0.0, 2.0, 2.0, np.inf, 2.0]), np.array([1.0, 2.0, 0.5, 3.0, 1.5])]
+)
+def test_value_survived_by_enumeration(values, rng):
+    gains, margins = rng.normal(size=(200, 5)) + 0.2, rng.uniform(0, 2, size=200)
+    sets = np.array([D for D in product((False, True), repeat=5) if np.isfinite(values[list(D)].sum())])
+    worth = np.array([values[D].sum() for D in sets])
+    least = np.where(margins[:, None] <= gains @ sets.T, worth, np.inf).min(axis=1)
+    # what is never deleted makes up the margins
+    X = np.column_stack([gains, margins - gains.sum(axis=1)])
+    survived = deletions_survived(np.ones(6), 0.0, X, np.append(values, np.inf))
+    assert np.array_equal(np.isinf(survived), np.isinf(least))
+    some = np.isfinite(least)
+    if len(np.unique(values[np.isfinite(values) & (values > 0)])) == 1:
+        assert np.array_equal(survived[some], np.maximum(least[some] - values[1], 0.0))
+    else:
+        assert np.all(survived[some] <= least[some] + 1e-12)
+        assert np.all(survived[some] > least[some] - values.max())
+
+
 def test_no_whole_deletion_worth_less_than_the_budget_survived_changes_a_prediction(gains, rng):
     w, values = rng.normal(size=7), np.array([0.5, 1.3, 2, 0.7, 1, np.inf, 0.2])
     found = deletions_survived(w, 0.1, gains, values)
@@ -155,7 +175,7 @@ def _plug_in(x, y):
         (lambda: worst_deletions(np.ones((2, 2)), 1, [1.5, 2]), "fractional"),
         (lambda: worst_deletions(np.ones((2, 2)), 1, method="best"), "choose one of"),
         (lambda: worst_deletions(np.ones((2, 2)), -1), "must be >= 0"),
-        (lambda: worst_deletions(np.ones((2, 2)), 1, [1, 2, 3]), "one per feature"),
+        (lambda: worst_deletions(np.ones((2, 2)), 1, [1, 2, 3]), "one for each feature"),
         (lambda: worst_deletions(np.ones((2, 2)), 1, [1, np.nan]), "must be >= 0"),
         (lambda: deletions_survived(np.ones(3), 0.0, np.ones((2, 2))), "do not fit"),
         (lambda: feature_values(np.ones((3, 2)), [0, 1, 1]), "none is worth"),

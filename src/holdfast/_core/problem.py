@@ -348,7 +348,7 @@ class DeletionProgram:
         \quad \text{subject to } |w_j| \le limit, \qquad 0 \le d \le 1,\ \sum_j d_j value_j \le capacity .
 
     Parameters are w, then b where `fit_intercept`. A solution's dual guess is :math:`\pi_i / c_i` in [0, 1] for each row, and
-    as `points` the shares d of each entry that are deleted, an array or a CSR array of shape (n_samples, n_features).
+    as `points` what `points` makes of the shares d of each entry that are deleted, an array or a CSR array of shape (n_samples, n_features).
 
     Attributes
     ----------
@@ -373,6 +373,8 @@ class DeletionProgram:
     fit_intercept : bool
     is_spent : bool
         Whether the adversary has to spend all of the capacity: the sum of :math:`d_j value_j` equals it.
+    points : callable
+        What is told in a dual guess of the shares d.
     """
 
     rows: Rows
@@ -387,6 +389,7 @@ class DeletionProgram:
     floor: float
     fit_intercept: bool = True
     is_spent: bool = False
+    points: Callable[[Any], Any] = lambda deleted: deleted
 
 
 class Problem:

@@ -45,6 +45,18 @@ class IntervalForm(NamedTuple):
         return IntervalForm(change(self.common), own, centre)
 
 
+class DeletionForm(NamedTuple):
+    """Sets, as they face the labels, of rows whose features are deleted within a budget, shares of a feature too."""
+
+    values: Array
+    """What each feature costs, shape (n_features,), > 0; inf for what is never deleted."""
+    capacity: float
+    is_spent: bool
+    """Whether all of the capacity has to be spent."""
+    points: Callable[[Any], Any]
+    """What makes points of the sets of the shares that are deleted, both of shape (n_samples, n_features)."""
+
+
 def _total(one: Any | None, other: Any | None) -> Any | None:
     return other if one is None else one if other is None else one + other
 
@@ -236,6 +248,10 @@ class BoundSet(ABC):
 
     def interval_form(self) -> IntervalForm | None:
         """Return the supports as those of boxes; None where the sets are none."""
+        return None
+
+    def deletion_form(self) -> DeletionForm | None:
+        """Return which deletions of features the sets are; None where they are none, or not of whole features."""
         return None
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:

@@ -13,9 +13,6 @@ from holdfast.counterpart.feature_deletion import FeatureDeletionProblem as Feat
 from holdfast.counterpart.feature_deletion import deletion_bound as deletion_bound
 from holdfast.counterpart.feature_deletion import generate_rows as generate_rows
 from holdfast.counterpart.feature_deletion import train_deletion as train_deletion
-from holdfast.counterpart.knapsack import FractionalKnapsack as FractionalKnapsack
-from holdfast.counterpart.knapsack import IntegerKnapsack as IntegerKnapsack
-from holdfast.counterpart.knapsack import survived_value as survived_value
 from holdfast.counterpart.label_flips import flipped as flipped
 from holdfast.counterpart.margin_scale import MarginScaleProblem as MarginScaleProblem
 from holdfast.counterpart.max_of_pairs import MaxOfPairsProblem as MaxOfPairsProblem

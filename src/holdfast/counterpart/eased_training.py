@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import ConeProgram, Curved, IntervalProgram, LinearProgram
+from holdfast._core.problem import ConeProgram, Curved, DeletionProgram, IntervalProgram, LinearProgram
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver
 from holdfast._core.tolerances import ROUNDING, SMALL_WORK
@@ -38,6 +38,8 @@ STRAIGHT, VANISHING = 0.01, 1000.0
 """From such an easing on, supports up to so many times it make w = 0 worth a try."""
 PROVED = 1e-9
 """Gap to aim at where it costs little, and to prove that w = 0 is optimal."""
+ACCURATE = {IntervalProgram, DeletionProgram}
+"""Views that solvers minimise to rounding, taking no start."""
 BACK_OFF = 0.1
 """How much smaller sets are trained for where nothing else gives dual weights room, as a share of the gap aimed at."""
 
@@ -70,8 +72,8 @@ class EasedTraining:
 
     def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
         """Return a solution with its proof."""
-        if {ConeProgram, LinearProgram, IntervalProgram}.intersection(self.solver.needs):
-            if IntervalProgram not in self.solver.needs:
+        if {ConeProgram, LinearProgram, *ACCURATE}.intersection(self.solver.needs):
+            if not ACCURATE.intersection(self.solver.needs):
                 # general solvers are not that accurate
                 self.fine = self.tol
             found, proof = self._taken_whole()
@@ -135,7 +137,7 @@ class EasedTraining:
         self.n_iter = found.n_iter
         if proof.gap <= self.tol:
             found, proof = self._flattened(found, proof)
-        is_accurate = IntervalProgram in self.solver.needs
+        is_accurate = bool(ACCURATE.intersection(self.solver.needs))
         if is_accurate and self.fine > PROVED and proof.gap > PROVED and self._is_flat(found.parameters):
             self.fine = PROVED
             return self._taken_whole()

@@ -15,8 +15,8 @@ from holdfast._core.problem import ConeProgram, DeletionProgram, LinearProgram, 
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver, silent
-from holdfast.counterpart.knapsack import Array, FractionalKnapsack, Knapsack
 from holdfast.solvers import Highs, pick
+from holdfast.uncertainty.knapsack import Array, DeletionLoss
 
 VIOLATED = 1e-3
 """Share of `tol` by which a loss must exceed what the rows so far say before another one is generated."""
@@ -31,7 +31,7 @@ class FeatureDeletionProblem(Problem):
         - y_i b\Bigr]_+ , \qquad P = \sum_j v_j - N .
 
     D is what the adversary may choose: (3) of Dekel and Shamir has sets of features worth at most N, (4) shares of features
-    too. Features whose value is inf are never deleted, ask for no margin and are not part of P.
+    too.
 
     Parameters
     ----------
@@ -39,44 +39,26 @@ class FeatureDeletionProblem(Problem):
     signs : ndarray of shape (n_samples,)
     weights : ndarray of shape (n_samples,)
         c, summing to 1 for a mean.
-    budget : float
-        N, less than what the finite values sum to.
-    margin : float
-        :math:`\gamma`.
+    loss : DeletionLoss
+        Its prices are > 0.
     limit : float
         C.
-    adversary : Knapsack
-        Its values are > 0, and its capacity is what can be spent of the budget.
     """
 
     rows: Rows
     signs: Array
     weights: Array
-    budget: float
-    margin: float
+    loss: DeletionLoss
     limit: float
-    adversary: Knapsack
 
     @property
     def n_parameters(self) -> int:
-        """How many parameters there are."""
         return self.rows.n_features + 1
-
-    @property
-    def values(self) -> Array:
-        """What each feature is worth."""
-        return self.adversary.values
-
-    @cached_property
-    def gains(self) -> Array:
-        """The margin that each feature asks for, by value."""
-        finite = np.where(np.isfinite(self.values), self.values, 0.0)
-        return self.margin * finite / (finite.sum() - self.budget)
 
     @property
     def floor(self) -> float:
         """What the gap is measured against where the objective is smaller: the margin."""
-        return self.margin * float(self.weights.sum())
+        return self.loss.margin * float(self.weights.sum())
 
     def take(self, rows: NDArray[np.intp]) -> FeatureDeletionProblem:
         """Return the problem of some of the rows."""
@@ -86,9 +68,8 @@ class FeatureDeletionProblem(Problem):
         """Yield (which rows, what is deleted of each entry, the deficit then: the loss is its positive part)."""
         for rows, X in self.rows.dense_blocks():
             y = self.signs[rows]
-            G = y[:, None] * X * w - self.gains
-            d = self.adversary.deletions(G)
-            yield rows, d, -y * b - np.sum((1 - d) * G, axis=1)
+            deficits, left = self.loss.deficits(y[:, None] * X * w, y * b)
+            yield rows, 1 - left, deficits
 
     def objective(self, w: Array, b: float) -> float:
         """Return the weighted sum of the losses."""
@@ -106,14 +87,15 @@ class FeatureDeletionProblem(Problem):
         return kind in (DeletionProgram, LinearProgram, ConeProgram) or super().offers(kind)
 
     def _deletion_program(self) -> DeletionProgram:
+        is_deletable = np.isfinite(self.loss.knapsack.prices)
         return DeletionProgram(
             self.rows,
             self.signs,
             self.weights,
-            self.values,
-            self.adversary.capacity,
-            self.gains,
-            base=0.0,
+            self.loss.knapsack.prices,
+            self.loss.knapsack.capacity,
+            np.where(is_deletable, self.loss.asked, 0.0),
+            base=float(self.loss.asked @ ~is_deletable),
             ridge=0.0,
             limit=self.limit,
             floor=self.floor,
@@ -128,11 +110,11 @@ class FeatureDeletionProblem(Problem):
 def _published_program(problem: FeatureDeletionProblem) -> LinearProgram:
     r"""Return (4) of Dekel and Shamir, O(n_samples * n_features) variables: w, b, xi, the prices and alpha."""
     X = np.concatenate([block for _, block in problem.rows.dense_blocks()])
-    (m, n), y, v = X.shape, problem.signs, problem.values
+    (m, n), y, v, asked = X.shape, problem.signs, problem.loss.knapsack.prices, problem.loss.asked
     A, each = y[:, None] * X, np.arange(m)
     deletable = np.flatnonzero(np.isfinite(v))
     k = len(deletable)
-    needed = float(v[deletable].sum()) - problem.adversary.capacity
+    needed = float(v[deletable].sum()) - problem.loss.knapsack.capacity
     q = np.concatenate([np.zeros(n + 1), problem.weights, np.zeros(m + m * k)])
     entry, owner, column = np.arange(m * k), np.repeat(each, k), np.tile(deletable, m)
     fixed = A.copy()
@@ -150,7 +132,7 @@ def _published_program(problem: FeatureDeletionProblem) -> LinearProgram:
     )
     bounds = sparse.eye_array(len(q), format="csr")
     A_all = sparse.vstack([-first, -second, bounds[:n], -bounds[:n], -bounds[n + 1 :]], format="csc")
-    wanted = np.concatenate([np.zeros(m), np.tile(problem.gains[deletable], m)])
+    wanted = np.concatenate([np.full(m, asked @ np.isinf(v)), np.tile(asked[deletable], m)])
     right = np.concatenate([-wanted, np.full(2 * n, problem.limit), np.zeros(len(q) - n - 1)])
 
     def dual_guess(parameters: Array, multipliers: Array) -> DualGuess:
@@ -208,14 +190,15 @@ def deletion_bound(problem: FeatureDeletionProblem, slopes: Array, deleted: Any)
     sums = [float(pi[problem.signs == sign].sum()) for sign in (-1.0, 1.0)]
     pi = pi * np.where(problem.signs > 0, *(min(sums) / (each or 1.0) for each in sums[::-1]))
     worth, pull = 0.0, np.zeros(problem.rows.n_features)
-    finite = np.where(np.isfinite(problem.values), problem.values, 0.0)
+    sack = problem.loss.knapsack
+    finite = np.where(np.isfinite(sack.prices), sack.prices, 0.0)
     for rows, X in problem.rows.dense_blocks():
         d = deleted[rows].toarray() if sparse.issparse(deleted) else deleted[rows]
         d = np.clip(np.nan_to_num(d), 0.0, 1.0) * (finite > 0)
         spent = d @ finite
-        d = d * np.minimum(1.0, problem.adversary.capacity / np.where(spent > 0, spent, np.inf))[:, None]
+        d = d * np.minimum(1.0, sack.capacity / np.where(spent > 0, spent, np.inf))[:, None]
         kept = pi[rows, None] * (1 - d)
-        worth += float(np.sum(kept @ problem.gains))
+        worth += float(np.sum(kept @ problem.loss.asked))
         pull += np.sum(problem.signs[rows, None] * kept * X, axis=0)
     return worth - problem.limit * float(np.sum(np.abs(pull)))
 
@@ -311,7 +294,7 @@ class _Master(Problem):
         cuts = sparse.hstack([sparse.csr_array(y[:, None] * kept * self.X[owners]), y[:, None], one])
         bounds = sparse.eye_array(n + 1 + m, format="csr")
         A = sparse.vstack([-cuts, bounds[:n], -bounds[:n], -bounds[n + 1 :]], format="csc")
-        right = np.concatenate([-kept @ problem.gains, np.full(2 * n, problem.limit), np.zeros(m)])
+        right = np.concatenate([-kept @ problem.loss.asked, np.full(2 * n, problem.limit), np.zeros(m)])
         q = np.concatenate([np.zeros(n + 1), problem.weights])
         program: Any = LinearProgram(
             sparse.csc_matrix((len(q), len(q))),
@@ -347,7 +330,7 @@ def generate_rows(
     the worst deletions at its solution. The first come from the solution for an adversary who deletes shares.
     """
     n, zero = problem.rows.n_features, np.zeros(problem.n_parameters)
-    relaxed = replace(problem, adversary=FractionalKnapsack(problem.values, problem.adversary.capacity))
+    relaxed = replace(problem, loss=replace(problem.loss, knapsack=replace(problem.loss.knapsack, is_whole=False)))
     z = pick(relaxed).minimise(relaxed, zero, tol=0.1, max_iter=max_iter).parameters
     X = np.concatenate([block for _, block in problem.rows.dense_blocks()])
     owners, deleted = np.arange(len(problem.signs)), np.zeros(X.shape)
@@ -362,7 +345,7 @@ def generate_rows(
             best, value = z, found
         proof = DeletionProof.of(problem, value, bound)
         report(f"row generation {n_iter}: {len(owners)} rows, objective {value:.10g}, certified gap {proof.gap:.2e}")
-        added = np.flatnonzero((problem.weights > 0) & (deficits > promised + VIOLATED * tol * problem.margin))
+        added = np.flatnonzero((problem.weights > 0) & (deficits > promised + VIOLATED * tol * problem.loss.margin))
         if proof.gap <= tol or len(added) == 0:
             status = Status.STALLED
             break
@@ -373,7 +356,7 @@ def generate_rows(
         if step.dual is not None:
             bound = max(bound, deletion_bound(problem, step.dual.slopes, step.dual.points))
         gains = problem.signs[owners] * z[n] + np.sum(
-            (1 - deleted) * (problem.signs[owners, None] * X[owners] * z[:n] - problem.gains), axis=1
+            (1 - deleted) * (problem.signs[owners, None] * X[owners] * z[:n] - problem.loss.asked), axis=1
         )
         promised = np.zeros(len(problem.signs))
         np.maximum.at(promised, owners, -gains)

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array, Coupling, Loss
-from holdfast._core.problem import ConeProgram, IntervalProgram, LinearProgram, ProximalSum
+from holdfast._core.problem import ConeProgram, DeletionProgram, IntervalProgram, LinearProgram, ProximalSum
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.cones import cone_program, is_conic
+from holdfast.counterpart.deletions import deletion_program, is_deletion
 from holdfast.counterpart.intervals import interval_program, is_interval
 from holdfast.counterpart.linear import WIDEST_METRIC, LinearProblem, View
 from holdfast.counterpart.penalty import Penalty
@@ -187,6 +188,8 @@ class MarginScaleProblem(LinearProblem):
                 return cast(View, cone_program(self, cones)) if is_conic(self, cones) else None
         if kind is IntervalProgram:
             return cast(View, interval_program(self)) if is_interval(self) else None
+        if kind is DeletionProgram:
+            return cast(View, deletion_program(self)) if is_deletion(self) else None
         if kind is ProximalSum:
             return cast(View, proximal_sum(self)) if self.is_plain else None
         return super().view(kind)
@@ -194,6 +197,8 @@ class MarginScaleProblem(LinearProblem):
     def offers(self, kind: type) -> bool:
         if kind is IntervalProgram:
             return is_interval(self)
+        if kind is DeletionProgram:
+            return is_deletion(self)
         if kind is ProximalSum:
             return self.is_plain
         return is_conic(self, kind) if kind in (ConeProgram, LinearProgram) else super().offers(kind)

@@ -152,7 +152,7 @@ def generalization_bound(
     _check_class(w, b, C, C_b, X, s)
     widths, centres, sides = _boxes(loss, w, b, s, C, C_b)
     if variant == "published":
-        if C_b is not None or np.any(loss.values == 0):
+        if C_b is not None or np.any(loss.worth == 0):
             raise ValueError(
                 f"{NAME}(..., variant='published'): for positive values and no intercept only. Use 'tight'."
             )
@@ -205,7 +205,7 @@ def _check_class(w: Array, b: float, C: float, C_b: float | None, X: Any, s: Arr
 
 def _boxes(loss: DeletionLoss, w: Array, b: float, s: Array, C: float, C_b: float | None) -> tuple[Array, Array, Array]:
     """Return half-widths, centres and bounds of the intervals of the parameters, those of the intercept last."""
-    v, n_all = loss.values, len(w) + (C_b is not None)
+    v, n_all = loss.worth, len(w) + (C_b is not None)
     free = loss.margin / (2 * n_all)
     with np.errstate(divide="ignore"):  # a feature that is always 0 costs nothing: any weight will do
         widths = np.where(v > 0, 0.5 * loss.rate * v * np.count_nonzero(v) / n_all, free) / s

@@ -20,23 +20,19 @@ from holdfast._core.version import __version__
 from holdfast.counterpart import (
     DeletionProof,
     FeatureDeletionProblem,
-    FractionalKnapsack,
-    IntegerKnapsack,
     generate_rows,
-    survived_value,
     train_deletion,
 )
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, number, one_blas_thread, row_weights
-from holdfast.estimators.linear import MANY_THREADS, predicted_codes
+from holdfast.estimators.linear import MANY_THREADS
 from holdfast.estimators.missing import MissingFeatures, entry_ranges, without_missing
+from holdfast.solvers.deletion_interior_point import LARGEST, WIDEST
+from holdfast.uncertainty.deletions import deletions_survived
+from holdfast.uncertainty.knapsack import DeletionLoss
 
 NAME = "FeatureDeletionClassifier"
-ADVERSARIES = ("relaxed", "exact")
-LARGEST, WIDEST = 1.5e8, 20_000
-"""Entries up to which a problem is solved in memory, in some 17 arrays of as many numbers (20 GB), and features up to which a
-matrix of them is factorised at every step."""
 
 
 class FeatureDeletionClassifier(MissingFeatures):
@@ -57,7 +53,9 @@ class FeatureDeletionClassifier(MissingFeatures):
 
     ``adversary="relaxed"`` may delete shares of features too, which is a linear program of moderate size, (4) of the paper;
     its optimum is also that of "exact" if all values are the same, v, and N/v is an integer. In general it is larger, by C
-    times the largest entry at most. ``adversary="exact"`` is the problem above, (3) of the paper, solved by generating its
+    times the largest entry at most. ``adversary="tightened"`` keeps it from deleting shares of what it cannot pay for as a
+    whole, :math:`v_j > N`, and from spending fractions of a budget on integer values; its optimum lies between the two.
+    ``adversary="exact"`` is the problem above, (3) of the paper, solved by generating its
     constraints where values are small integers, for data of moderate size.
 
     More than two classes are fitted one against the rest.
@@ -72,8 +70,8 @@ class FeatureDeletionClassifier(MissingFeatures):
         :math:`\gamma > 0`, in units of the score.
     bound : float, default=1.0
         C > 0, the limit of each weight.
-    adversary : {"relaxed", "exact"}, default="relaxed"
-        "exact" takes values that are all the same, or integers.
+    adversary : {"relaxed", "tightened", "exact"}, default="relaxed"
+        "exact" takes values that are multiples of a common unit, such as integers.
     n_chunks : int, default=1
         With more than 1 the rows are dealt out to so many problems, and their mean is the model, as published for large data.
         `gap_` is that of the mean on all rows.
@@ -180,20 +178,20 @@ class FeatureDeletionClassifier(MissingFeatures):
         stated, X = X, without_missing(X)
         classes, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, self.class_weight, X, codes, classes, NAME)
-        values = self._values(X.shape[1])
+        loss = DeletionLoss.of(self.values, self.budget, self.margin, self.adversary, X.shape[1], NAME)
         distinct, weights = _distinct(X, codes, weights)
         if len(distinct) < X.shape[0]:
             X, y, codes = X[distinct], y[distinct], codes[distinct]
         self._check_size(X, codes)
         report, finished = announced(self, reporter(self.verbose), X, y)
-        used = np.flatnonzero(values > 0)
+        used = np.flatnonzero(loss.values > 0)
         rows = rows_of(X if len(used) == X.shape[1] else X[:, used])
         with one_blas_thread if X.shape[0] * X.shape[1] ** 2 < MANY_THREADS else nullcontext():
             fits = [
-                self._trained_one(rows, codes == k, weights, values[used], report)
+                self._trained_one(rows, codes == k, weights, loss.take(used), report)
                 for k in ([1] if len(classes) == 2 else range(len(classes)))
             ]
-        self.classes_, self.values_, self.budget_ = classes, values, float(self.budget)
+        self.classes_, self.values_, self.budget_ = classes, loss.values, loss.budget
         self.feature_range_ = np.array(entry_ranges(stated))
         self._set_model(fits, used)
         finished()
@@ -201,34 +199,11 @@ class FeatureDeletionClassifier(MissingFeatures):
 
     def _check_settings(self) -> None:
         """Raise if a setting makes no sense, before rows are looked at."""
-        self._choice("adversary", ADVERSARIES)
-        number(self.budget, f"{NAME}(budget")
-        for name in ("margin", "bound", "tol"):
+        for name in ("bound", "tol"):
             number(getattr(self, name), f"{NAME}({name}", strictly=True)
         self._max_iter()
         if not isinstance(self.n_chunks, Integral) or self.n_chunks < 1:
             raise ValueError(f"{NAME}(n_chunks={self.n_chunks!r}): must be an integer >= 1.")
-
-    def _choice(self, name: str, choices: Sequence[str]) -> str:
-        value = getattr(self, name)
-        if not isinstance(value, str) or value not in choices:
-            raise ValueError(f"{NAME}({name}={value!r}): choose one of {', '.join(map(repr, choices))}.")
-        return value
-
-    def _values(self, n_features: int) -> Array:
-        """Return what each feature is worth, after checking that something is left."""
-        stated = np.ones(n_features) if self.values is None else np.asarray(self.values, dtype=np.float64)
-        if stated.shape != (n_features,) or not np.all(stated >= 0):
-            raise ValueError(
-                f"{NAME}(values={self.values!r:.80}): must be >= 0, one number for each of {n_features} features."
-            )
-        total = float(stated[np.isfinite(stated)].sum())
-        if not self.budget < total:
-            raise ValueError(
-                f"{NAME}(budget={self.budget!r}).fit: all features (n_features={n_features}) are worth {total:g} together, so "
-                "the adversary could delete every one. Use a smaller budget."
-            )
-        return stated
 
     def _check_size(self, X: Any, codes: NDArray[np.intp]) -> None:
         """Raise if the arrays of a problem would not fit, or chunks lack a class."""
@@ -255,28 +230,15 @@ class FeatureDeletionClassifier(MissingFeatures):
             )
 
     def _trained_one(
-        self, rows: Rows, is_positive: NDArray[np.bool_], weights: Array, values: Array, report: Any
+        self, rows: Rows, is_positive: NDArray[np.bool_], weights: Array, loss: DeletionLoss, report: Any
     ) -> tuple[Solution, DeletionProof]:
         """Return the model of one class against the rest, and what is proved of it."""
-        budget, options = float(self.budget), {"tol": float(self.tol), "max_iter": self._max_iter(), "report": report}
+        options = {"tol": float(self.tol), "max_iter": self._max_iter(), "report": report}
         shares, signs = weights / weights.sum(), np.where(is_positive, 1.0, -1.0)
-        numbers = (budget, float(self.margin), float(self.bound))
-        finite = values[np.isfinite(values)]
-        if self.adversary == "relaxed":
-            relaxed = FeatureDeletionProblem(rows, signs, shares, *numbers, FractionalKnapsack(values, budget))
-            return train_deletion(relaxed, self.solver, n_chunks=int(self.n_chunks), **options)
-        if np.all(finite == finite[0]):
-            # shares of features gain nothing where a whole number of them can be deleted
-            most = float(finite[0] * np.floor(budget / finite[0] * (1 + 1e-12)))
-            whole = FeatureDeletionProblem(rows, signs, shares, *numbers, FractionalKnapsack(values, most))
-            return train_deletion(whole, self.solver, **options)
-        if not np.all(finite == np.round(finite)):
-            raise ValueError(
-                f"{NAME}(adversary='exact', values={self.values!r:.80}): values must be integers, or all the same. Round them "
-                "to multiples of a unit and state both values and budget in it, or use adversary='relaxed'."
-            )
-        exact = FeatureDeletionProblem(rows, signs, shares, *numbers, IntegerKnapsack(values, float(np.floor(budget))))
-        return generate_rows(exact, self.solver, **options)
+        problem = FeatureDeletionProblem(rows, signs, shares, loss, float(self.bound))
+        if loss.knapsack.is_whole:
+            return generate_rows(problem, self.solver, **options)
+        return train_deletion(problem, self.solver, n_chunks=int(self.n_chunks), **options)
 
     def _set_model(self, fits: Sequence[tuple[Solution, DeletionProof]], used: NDArray[np.intp]) -> None:
         """Set the fitted attributes, and say what is not certified."""
@@ -310,20 +272,7 @@ class FeatureDeletionClassifier(MissingFeatures):
             less than this number leave the class as it is, and some that are worth more may do so too.
         """
         check_is_fitted(self)
-        X = self._rows_to_score(X)
-        survived = np.empty(X.shape[0])
-        two = len(self.coef_) == 1
-        coef = np.concatenate([np.zeros_like(self.coef_), self.coef_]) if two else self.coef_
-        for rows, block in rows_of(X).dense_blocks():
-            scores = self._scores(block).reshape(len(block), -1)
-            scores = np.hstack([np.zeros_like(scores), scores]) if two else scores
-            own = predicted_codes(scores[:, 1] if two else scores)
-            least, each = np.full(len(own), np.inf), np.arange(len(own))
-            for rival in range(len(coef)):
-                margins = np.where(own == rival, np.inf, scores[each, own] - scores[:, rival])
-                least = np.minimum(least, survived_value(block * (coef[own] - coef[rival]), margins, self.values_))
-            survived[rows] = least
-        return survived
+        return deletions_survived(self.coef_, self.intercept_, self._rows_to_score(X), self.values_)
 
 
 def _distinct(X: Any, codes: NDArray[np.intp], weights: Array) -> tuple[NDArray[np.intp], Array]:

@@ -85,7 +85,7 @@ class Stream:
         visits = signs.shape[1] * (X.size + 30 * len(signs))
         kernel = compiled.kernel("deletion_steps") if visits >= compiled.STEPS_WORTHWHILE else None
         take = deletion_steps if kernel is None else kernel
-        purse = (loss.values, loss.knapsack.prices, loss.knapsack.capacity, loss.knapsack.is_whole)
+        purse = (loss.worth, loss.knapsack.prices, loss.knapsack.capacity, loss.knapsack.is_whole)
         state = (self.n_seen, self.W, self.b, self.late_W, self.late_b)
         self.losses += take(*_csr(X), signs, *purse, loss.rate, loss.largest_margin, bound, steps, *state)
         self.first_step = self.first_step or float(steps[0])
@@ -164,9 +164,10 @@ class FeatureDeletionPerceptron(MissingFeatures):
         :math:`\gamma > 0`. Only gamma / C matters to the predictions.
     bound : float, default=1.0
         C > 0.
-    adversary : {"relaxed", "exact"}, default="relaxed"
+    adversary : {"relaxed", "tightened", "exact"}, default="relaxed"
         "relaxed" may delete fractions of features; its loss is never smaller, and the same for values of 1 and a whole budget.
-        "exact" deletes whole ones, for values that are multiples of a common unit, O(n_features N) a row unless all are equal.
+        "tightened" may not where a feature is worth more than the budget, nor spend fractions of it on integer values. "exact"
+        deletes whole features, for values that are multiples of a common unit, O(n_features N) a row unless all are equal.
     norm : {"l2", "inf", "l1"}, default="l2"
         The norm in which rows are bounded. "l1" has the step of "l2" and a better `online_bound`.
     radius : float, default=None

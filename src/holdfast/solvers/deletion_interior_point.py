@@ -33,6 +33,8 @@ SHORT = 0.95
 """Share of the way to the boundary that a step goes."""
 PATIENCE = 4
 """Steps without a better gap after which there is no progress."""
+LARGEST, WIDEST = 1.5e8, 20_000
+"""Entries, in some 17 arrays of as many numbers (20 GB), and features, in a matrix to factorise, up to which it is preferred."""
 CONTENT = 1e-9
 """Relative gap that counts as solved where all that floating point allows is asked for."""
 JITTER = 1e-15
@@ -60,7 +62,8 @@ class DeletionInteriorPoint(Solver):
     takes = "It is for features that may be deleted. "
 
     def preference(self, work: dict[str, Any]) -> float:
-        return 5.0
+        is_small = work["n_entries"] <= LARGEST and work["n_features"] <= WIDEST
+        return 5.0 if is_small else 0.2
 
     def minimise(
         self, problem: Problem, start: Array, *, tol: float, max_iter: int, rough: bool = False, report: Report = silent
@@ -157,7 +160,8 @@ def _one_class(scaled: _Scaled) -> Solution:
     z = np.zeros(len(scaled.order) + 1)
     z[-1] = scaled.signs[0] if len(scaled.signs) else 0.0
     n_samples, n = len(scaled.program.weights), len(scaled.order)
-    dual = DualGuess(np.zeros(n_samples), np.zeros(n), np.zeros(n_samples), points=sparse.csr_array((n_samples, n)))
+    points = scaled.program.points(sparse.csr_array((n_samples, n)))
+    dual = DualGuess(np.zeros(n_samples), np.zeros(n), np.zeros(n_samples), points=points)
     name = DeletionInteriorPoint.name
     return Solution(scaled.stated(z), Status.SOLVED, 0.0, 1, name, lower_bound=0.0, dual=dual)
 
@@ -577,6 +581,7 @@ class _Best:
         points = _placed(deleted, scaled.kept, scaled.order[: scaled.n_deletable], (n_samples, n))
         parameters = scaled.stated(self.z)
         unit = scaled.unit * scaled.size
+        points = self.scaled.program.points(points)
         dual = DualGuess(slopes, parameters[:n], np.zeros(n_samples), points=points)
         name = DeletionInteriorPoint.name
         return Solution(parameters, status, self.value * unit, n_iter, name, self.bound * unit, dual)

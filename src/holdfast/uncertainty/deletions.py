@@ -10,12 +10,12 @@ from scipy import sparse
 from holdfast._core.uncertainty import Array
 from holdfast.uncertainty.checks import numbers, one_number
 from holdfast.uncertainty.clouds import dense, rescaled
-from holdfast.uncertainty.feature_deletion import feature_costs
+from holdfast.uncertainty.knapsack import ADVERSARIES, feature_costs
 from holdfast.uncertainty.row_knapsacks import Knapsacks
 
 METHODS = ("exact", "fractional", "greedy")
-TABLE = 5e7
-"""Decisions of a knapsack that are kept at a time."""
+BLOCK = 5e7
+"""Entries of rows that are looked at at a time."""
 
 
 def worst_deletions(gains: Any, budget: Any, values: Any = None, *, method: str = "exact") -> Any:
@@ -26,7 +26,7 @@ def worst_deletions(gains: Any, budget: Any, values: Any = None, *, method: str 
 
     ==================  ===============================================================================================
     ``"exact"``         the best whole deletions: by sorting where all values are equal (but for some of 0 and inf), for
-                        integer values by dynamic programming in O(n_samples n_features budget)
+                        multiples of a common unit by dynamic programming in O(n_samples n_features budget)
     ``"fractional"``    the best deletions in parts, any values: what :class:`holdfast.FeatureDeletion` trains for
     ``"greedy"``        whole deletions by gain per value while they fit; not the best ones
     ==================  ===============================================================================================
@@ -64,21 +64,20 @@ def worst_deletions(gains: Any, budget: Any, values: Any = None, *, method: str 
     sacks = Knapsacks(entries.indptr, costs[entries.indices], limit)
     if method == "greedy":
         return _like(given, entries, sacks.in_order(sacks.worth(entries.data)))
-    paid = np.unique(costs[np.isfinite(costs) & (costs > 0)])
-    if method == "fractional" or len(paid) == 0:
-        shares = sacks.filled(entries.data).shares
-        return _like(given, entries, shares if method == "fractional" else shares > 0)
-    if len(paid) == 1:
-        # as many as fit, a hair of rounding notwithstanding
-        whole = Knapsacks(entries.indptr, sacks.costs / paid[0], float(np.floor(limit / paid[0] * (1 + 1e-12))))
-        return _like(given, entries, whole.in_order(whole.worth(entries.data)))
-    if not np.array_equal(paid, np.floor(paid)):
-        raise ValueError(
-            "worst_deletions(method='exact'): the best whole deletions are known for equal and for integer values. Use "
-            "method='fractional', which bounds what they do from above, or 'greedy', which bounds it from below."
-        )
-    chosen = _by_table(entries, costs, int(min(limit, costs[np.isfinite(costs)].sum())))
-    return _like(given, entries, chosen[np.repeat(np.arange(given.shape[0]), np.diff(entries.indptr)), entries.indices])
+    if method == "fractional":
+        return _like(given, entries, sacks.filled(entries.data).shares)
+    exact = ADVERSARIES["exact"](costs, limit, "worst_deletions(method='exact')")
+    if not exact.is_whole:
+        units = Knapsacks(entries.indptr, exact.prices[entries.indices], exact.capacity)
+        return _like(given, entries, units.filled(entries.data).shares > 0)
+    size = max(1, int(BLOCK / given.shape[1]))
+    blocks = (entries[start : start + size].toarray() for start in range(0, given.shape[0], size))
+    chosen = [exact.best(block) > 0 for block in blocks]
+    return (
+        sparse.vstack([sparse.csr_array(each) for each in chosen], format="csr")
+        if sparse.issparse(given)
+        else np.concatenate(chosen)
+    )
 
 
 def _entries(matrix: Any, costs: Array, limit: float) -> sparse.csr_array:
@@ -92,29 +91,6 @@ def _like(matrix: Any, entries: sparse.csr_array, chosen: Any) -> Any:
     """Return what is chosen of the entries, sparse where the matrix is."""
     found = sparse.csr_array((chosen, entries.indices, entries.indptr), shape=entries.shape)
     return found if sparse.issparse(matrix) else found.toarray()
-
-
-def _by_table(gains: sparse.csr_array, costs: Array, limit: int) -> Any:
-    """Return the best whole items within an integer limit, a table of what each smaller limit gains being kept."""
-    n, d = gains.shape
-    items = [j for j in range(d) if costs[j] <= limit]
-    chosen = np.zeros((n, d), dtype=bool)
-    size = max(1, int(TABLE / (len(items) * (limit + 1) + 1)))
-    for start in range(0, n, size):
-        block = gains[start : start + size].toarray()
-        best = np.zeros((len(block), limit + 1))
-        is_better = np.zeros((len(items), *best.shape), dtype=bool)
-        for k, j in enumerate(items):
-            cost = int(costs[j])
-            richer = best[:, : limit + 1 - cost] + block[:, [j]]
-            is_better[k, :, cost:] = richer > best[:, cost:]
-            best[:, cost:] = np.maximum(richer, best[:, cost:])
-        each, left = np.arange(len(block)), np.full(len(block), limit)
-        for k, j in reversed(list(enumerate(items))):
-            is_taken = is_better[k, each, left]
-            chosen[start + each, j] = is_taken
-            left = left - np.where(is_taken, int(costs[j]), 0)
-    return chosen
 
 
 def random_deletions(X: Any, budget: Any, values: Any = None, *, random_state: Any = None) -> Any:
@@ -154,8 +130,8 @@ def deletions_survived(coef: Any, intercept: Any, X: Any, values: Any = None) ->
     r"""Return how much of each row can be deleted, whatever it is, before the prediction of a linear classifier changes.
 
     With unit values it is the largest number K of features: the K largest gains :math:`y w_j x_j > 0` add up to less than the
-    score's size, K + 1 do not. With other values it is the budget at which deletions in parts change the prediction; all whole
-    deletions worth less leave it. Several classes: the smallest over all other classes l, with
+    score's size, K + 1 do not; K v where all values are v (but for some of 0 and inf). With other values it is the budget at
+    which deletions in parts change the prediction; all whole deletions worth less leave it. Several classes: the smallest over all other classes l, with
     :math:`(w_k - w_l)_j x_j` and :math:`f_k - f_l`, k being predicted.
 
     Parameters
@@ -186,6 +162,7 @@ def deletions_survived(coef: Any, intercept: Any, X: Any, values: Any = None) ->
             "the coef_ and intercept_ of a model and rows of as many features."
         )
     costs = feature_costs(values, W.shape[1], call % "values")
+    is_even = len(np.unique(costs[np.isfinite(costs) & (costs > 0)])) <= 1
     if len(W) == 1:
         # the class whose score is 0 everywhere
         W, b = np.vstack([np.zeros(W.shape[1]), W]), np.append(0.0, b)
@@ -196,9 +173,8 @@ def deletions_survived(coef: Any, intercept: Any, X: Any, values: Any = None) ->
         for rival in (rival for rival in range(len(W)) if rival != k and len(own)):
             gains = _entries(rescaled(rows[own], np.ones(len(own)), W[k] - W[rival]), costs, 1.0)
             sacks = Knapsacks(gains.indptr, costs[gains.indices], 1.0)
-            counts, budgets = sacks.broken(gains.data, scores[own, k] - scores[own, rival])
-            found = np.where(np.isfinite(budgets), counts, np.inf) if values is None else budgets
-            survived[own] = np.minimum(survived[own], found)
+            whole, parts = sacks.broken(gains.data, scores[own, k] - scores[own, rival])
+            survived[own] = np.minimum(survived[own], whole if is_even else parts)
     return survived
 
 

@@ -13,9 +13,10 @@ from scipy import sparse
 from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import AFFORDABLE, ROUNDING
-from holdfast._core.uncertainty import Array, BoundSet, EasedSet, UncertaintySet
+from holdfast._core.uncertainty import Array, BoundSet, DeletionForm, EasedSet, UncertaintySet
 from holdfast.uncertainty.checks import numbers, one_number, stated
-from holdfast.uncertainty.clouds import MISSED, CommonCloud, norm, ratio, rescaled
+from holdfast.uncertainty.clouds import MISSED, CommonCloud, dense, norm, ratio, rescaled
+from holdfast.uncertainty.knapsack import feature_costs
 from holdfast.uncertainty.polytopes import FAINT
 from holdfast.uncertainty.pooled import approaches
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
@@ -41,7 +42,8 @@ class FeatureDeletion(UncertaintySet):
     may be given the value inf, and integer values an integer budget, to make it tighter.
 
     ``RobustLinearClassifier(FeatureDeletion(K), alpha=1/C)`` is FDROP of Globerson and Roweis, with at most K deletions in
-    place of exactly K; with K = 0 the plain SVM.
+    place of exactly K; with K = 0 the plain SVM. With ``exactly=True`` it is FDROP as published:
+    :math:`\sum_j d_j v_j = N`, and :math:`\lambda` may be negative.
 
     Parameters
     ----------
@@ -51,6 +53,9 @@ class FeatureDeletion(UncertaintySet):
         v >= 0, 1 each by default. inf: cannot be deleted; 0: can be deleted free of charge.
     share : float, default=1.0
         s, the share of its value that a deleted feature loses: 1 sets it to 0, 0.5 to half, 2 to its negative.
+    exactly : bool, default=False
+        Whether features worth N are deleted even where that does no harm; takes a dense matrix of all rows. Without a penalty
+        nothing is proved then.
 
     References
     ----------
@@ -65,10 +70,11 @@ class FeatureDeletion(UncertaintySet):
     (array([4.]), array([[ 0.,  0., -2.]]))
     """
 
-    def __init__(self, budget: Any, values: Any = None, share: Any = 1.0):
+    def __init__(self, budget: Any, values: Any = None, share: Any = 1.0, exactly: bool = False):
         self.budget = budget
         self.values = values
         self.share = share
+        self.exactly = exactly
 
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         stated(self, metadata)
@@ -76,22 +82,30 @@ class FeatureDeletion(UncertaintySet):
         budget = one_number(self.budget, f"{type(self).__name__}(budget=...)", "budget")
         share = one_number(self.share, f"{type(self).__name__}(share=...)", "share")
         values = feature_costs(self.values, n_features, f"{type(self).__name__}(values=...)")
-        if not budget < np.sum(values):
+        total = float(np.sum(values[np.isfinite(values)] if self.exactly else values))
+        if not budget < total:
             raise ValueError(
-                f"{self!r}: all {n_features} features are worth {np.sum(values):g} together, so all of them may be deleted and "
-                "nothing is left to learn from. Use a budget below that, or the value inf for features that stay."
+                f"{self!r}: all {n_features} features are worth {total:g} together, so all of them may be deleted and "
+                "nothing is left to learn from. Use a budget below that"
+                + ("." if self.exactly else ", or the value inf for features that stay.")
             )
         # without a budget only what is free can be deleted
         lost = share * (np.isfinite(values) & ((values == 0) | (budget > 0)))
-        moves = sparse.csr_array(numbers(X, "X=...", "X")) * -lost
-        moves = sparse.csr_array(moves)
-        moves.eliminate_zeros()
+        rows = numbers(X, "X=...", "X")
+        if self.exactly and budget > 0 and share > 0:
+            moves = _every_entry(dense(rows), np.flatnonzero(lost), -share)
+        else:
+            moves = sparse.csr_array(sparse.csr_array(rows) * -lost)
+            moves.eliminate_zeros()
         if moves.nnz == 0:
             return CommonCloud(np.zeros(()))
-        return Deletions(moves, np.where(lost > 0, values, 0.0), budget, is_dense=not sparse.issparse(X))
+        prices = np.where(lost > 0, values, np.inf)
+        return Deletions(
+            moves, prices, budget, is_dense=not sparse.issparse(X), is_spent=bool(self.exactly), share=share
+        )
 
     def times(self, factor: float) -> FeatureDeletion:
-        return FeatureDeletion(self.budget, self.values, factor * self.share)
+        return FeatureDeletion(self.budget, self.values, factor * self.share, self.exactly)
 
     @classmethod
     def example_rows(cls) -> Array:
@@ -100,22 +114,15 @@ class FeatureDeletion(UncertaintySet):
 
     @classmethod
     def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
-        return [(cls(1), {}), (cls(1.5, [1.0, 0.7, 2.0], 0.8), {}), (cls(1.2, [0.0, 3.0, 1.0]), {})]
+        spent = [(cls(1, exactly=True), {}), (cls(1.5, [1.0, 0.7, 2.0], 0.8, exactly=True), {})]
+        return [(cls(1), {}), (cls(1.5, [1.0, 0.7, 2.0], 0.8), {}), (cls(1.2, [0.0, 3.0, 1.0]), {}), *spent]
 
 
-def feature_costs(values: Any, n_features: int, call: str) -> Array:
-    """Return what deleting each feature costs, >= 0, inf where it cannot be deleted."""
-    if values is None:
-        return np.ones(n_features)
-    try:
-        out = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{call}: values must be numbers, got {values!r:.80}.") from None
-    if out.shape != (n_features,):
-        raise ValueError(f"{call}: values have shape {out.shape}; give one per feature, ({n_features},).")
-    if not np.all(out >= 0):
-        raise ValueError(f"{call}: values must be >= 0; 0 is deleted free of charge, inf never.")
-    return out
+def _every_entry(X: Array, columns: NDArray[np.intp], factor: float) -> sparse.csr_array:
+    """Return some columns times a factor as a sparse matrix that stores zeros too."""
+    n = X.shape[0]
+    entries = (factor * X[:, columns]).ravel(), np.tile(columns, n), len(columns) * np.arange(n + 1)
+    return sparse.csr_array(entries, shape=X.shape)
 
 
 class Deletions(RowPoints):
@@ -126,24 +133,39 @@ class Deletions(RowPoints):
     moves : csr_array of shape (n_samples, n_features)
         p; only what is stored can be deleted.
     values : ndarray of shape (n_features,)
-        v >= 0, finite.
+        v >= 0, inf for what is stored nowhere.
     budget : float
         N >= 0; > 0 where some value is.
     is_dense : bool
         Whether points are to be made as arrays, which multiply faster.
+    is_spent : bool
+        Whether :math:`\sum_j d_j v_j = N`.
+    share : float
+        How much of an entry deleting all takes away.
     """
 
     is_smooth = False
     is_symmetric = False
     is_aligned = True
 
-    def __init__(self, moves: sparse.csr_array, values: Array, budget: float, *, is_dense: bool):
-        self.moves, self.values, self.budget, self.is_dense = moves, values, budget, is_dense
+    def __init__(
+        self,
+        moves: sparse.csr_array,
+        values: Array,
+        budget: float,
+        *,
+        is_dense: bool,
+        is_spent: bool = False,
+        share: float = 1.0,
+    ):
+        self.moves, self.values, self.budget = moves, values, budget
+        self.is_dense, self.is_spent, self.share = is_dense, is_spent, share
+        self.has_origin = not is_spent
 
     @cached_property
     def knapsacks(self) -> Knapsacks:
         """What may be deleted of each row."""
-        return Knapsacks(self.moves.indptr, self.values[self.moves.indices], self.budget)
+        return Knapsacks(self.moves.indptr, self.values[self.moves.indices], self.budget, is_spent=self.is_spent)
 
     @cached_property
     def owners(self) -> NDArray[np.intp]:
@@ -188,9 +210,48 @@ class Deletions(RowPoints):
         elsewhere = np.count_nonzero(points, axis=1) > self.knapsacks.row_sums(1.0 * (here != 0))
         spent = self.knapsacks.row_sums(self.knapsacks.costs * shares)
         is_possible = self.knapsacks.row_sums(1.0 * ~is_inside) == 0
-        return np.asarray(is_possible & ~elsewhere & (spent <= self.budget * (1 + slack)))
+        is_afforded = spent <= self.budget * (1 + slack)
+        if self.is_spent:
+            unseen = self.knapsacks.row_sums(np.where(self.moves.data == 0, self.knapsacks.costs, 0.0))
+            is_afforded &= spent + unseen >= self.budget * (1 - slack)
+        return np.asarray(is_possible & ~elsewhere & is_afforded)
+
+    def borne(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
+        found = points[self.owners, self.moves.indices]
+        shares = ratio(found.toarray() if sparse.issparse(found) else found, self.moves.data)
+        return self.column_sums(self.moves.data * self._within(shares, size) * budgets[self.owners])
+
+    def _within(self, shares: Array, size: float = 1.0) -> Array:
+        """Return shares near some, for points in `size` times the sets."""
+        sacks, costs = self.knapsacks, self.knapsacks.costs
+        shares = np.clip(np.nan_to_num(shares / size), 0.0, 1.0)
+        spent = sacks.row_sums(costs * shares)
+        shares *= sacks.by_item(
+            np.minimum(1.0, np.divide(self.budget, spent, out=np.ones(len(spent)), where=spent > 0))
+        )
+        # an entry of 0 is deleted unseen
+        for missed in (self.moves.data == 0, np.ones(len(shares))) if self.is_spent else ():
+            room = (1 - shares) * missed
+            lacking = self.budget - sacks.row_sums(costs * shares)
+            shares += room * sacks.by_item(np.clip(ratio(lacking, sacks.row_sums(costs * room)), 0.0, 1.0))
+        return np.asarray(size * shares)
+
+    def deletion_form(self) -> DeletionForm | None:
+        if self.share != 1 or np.any(self.values == 0):
+            return None
+        return DeletionForm(self.values, self.budget, self.is_spent, self._points_of)
+
+    def _points_of(self, deleted: Any) -> Any:
+        """Return where rows are with such shares of their entries deleted, as a sparse matrix, or None where there are none."""
+        found = deleted[self.owners, self.moves.indices]
+        shares = found.toarray() if sparse.issparse(found) else found
+        made = (self.moves.data * shares, self.moves.indices, self.moves.indptr)
+        return sparse.csr_array(made, shape=self.moves.shape)
 
     def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+        if self.is_spent:
+            # no multiple of a set that lacks the origin is known to reach far enough
+            return np.where(budgets > 0, np.inf, 0.0) if np.any(target) else np.zeros(len(budgets))
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         pulls = self.moves.data * budgets[self.owners]
         helps = pulls * np.sign(target)[self.moves.indices] > 0
@@ -236,13 +297,16 @@ class Deletions(RowPoints):
         return self.column_sums(np.ones(self.moves.nnz)) == 0
 
     def _of(self, moves: sparse.csr_array) -> Deletions:
-        return Deletions(moves, self.values, self.budget, is_dense=self.is_dense)
+        same = {"is_dense": self.is_dense, "is_spent": self.is_spent, "share": self.share}
+        return Deletions(moves, self.values, self.budget, **same)
 
     def facing(self, signs: Array) -> Deletions:
         return self._of(rescaled(self.moves, -signs))
 
     def scaled(self, factor: float) -> Deletions:
-        return self._of(rescaled(self.moves, np.full(self.moves.shape[0], factor)))
+        found = self._of(rescaled(self.moves, np.full(self.moves.shape[0], factor)))
+        found.share = factor * self.share
+        return found
 
     def take(self, rows: Any) -> Deletions:
         return self._of(self.moves[rows])
@@ -267,23 +331,23 @@ class Deletions(RowPoints):
         at_row = sparse.csr_array((np.ones(m), (entries, self.owners)), shape=(m, n))
         at_feature = sparse.csr_array((self.moves.data, (entries, self.moves.indices)), shape=(m, n_features))
         T = sparse.hstack([sparse.csr_array((n, n_features)), self.budget * sparse.eye_array(n), at_row.T])
-        signs = sparse.hstack([sparse.csr_array((n + m, n_features)), sparse.eye_array(n + m)])
+        signs = sparse.hstack([sparse.csr_array((n + m, n_features)), sparse.eye_array(n + m)], format="csr")
+        signs = signs[n if self.is_spent else 0 :]
         beyond = sparse.hstack([-at_feature, sparse.diags_array(costs) @ at_row, sparse.eye_array(m)])
 
         def points(budgets: Array, multipliers: Array) -> Array:
-            shares = np.clip(ratio(multipliers[n + m :], budgets[self.owners]), 0.0, 1.0)
-            spent = self.knapsacks.row_sums(costs * shares)
-            within = np.minimum(1.0, np.divide(self.budget, spent, out=np.ones(n), where=spent > 0))
-            return self.matrix(self.moves.data * shares * within[self.owners]).of(slice(None))
+            shares = self._within(ratio(multipliers[signs.shape[0] :], budgets[self.owners]))
+            return self.matrix(self.moves.data * shares).of(slice(None))
 
         G = sparse.csr_array(sparse.vstack([signs, beyond]))
-        return SupportProgram(sparse.csr_array(T), [("nonnegative", [n + 2 * m], G)], points)
+        return SupportProgram(sparse.csr_array(T), [("nonnegative", [G.shape[0]], G)], points)
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         n = self.moves.shape[0]
         many = self.take(np.tile(np.arange(n), n_draws))
         shares = many.knapsacks.filled(rng.normal(size=many.moves.nnz)).shares
-        shares *= many.knapsacks.by_item(np.minimum(rng.uniform(0, 2, size=n * n_draws), 1.0))
+        if not self.is_spent:
+            shares *= many.knapsacks.by_item(np.minimum(rng.uniform(0, 2, size=n * n_draws), 1.0))
         return many.matrix(many.moves.data * shares).of(slice(None)).reshape(n_draws, n, n_features)
 
 
@@ -326,7 +390,7 @@ class EasedDeletions(RowPoints, EasedSet):
         bends, moves = here.bends, base.moves.data
         weights = np.square(sacks.costs) * bends
         total = sacks.row_sums(weights)
-        held = np.divide(1.0, total, out=np.zeros(len(total)), where=(here.prices > 0) & (total > 0))
+        held = np.divide(1.0, total, out=np.zeros(len(total)), where=here.is_tight & (total > 0))
         # of an item at the margin alone next to nothing remains, which a difference would not tell
         is_most = weights > 0.5 * sacks.by_item(total)
         others = sacks.by_item(sacks.row_sums(np.where(is_most, 0.0, weights)))

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.uncertainty.checks import nonnegative, numbers, one_number
+from holdfast.uncertainty.checks import one_number
+from holdfast.uncertainty.row_knapsacks import Knapsacks
 
 Array = NDArray[np.float64]
 Where = slice | NDArray[Any]
 EVERYWHERE = slice(None)
 ROUNDED = 1e-9
 """What a budget may fall short of a multiple of the values and still pay for it: 0.3 buys three features of 0.1."""
+TABLE = 5e7
+"""Decisions of a dynamic program that are kept at a time."""
 
 
-def relaxed_deletions(gains: Array, values: Array, budget: float) -> Array:
+def relaxed_deletions(gains: Array, prices: Array, capacity: float) -> Array:
     r"""Return the d that maximises :math:`\sum_j d_j G_j` over :math:`0 \le d \le 1, \sum_j d_j v_j \le N`, row by row.
 
-    Gains per value in falling order until the budget is spent; at most one d a row is a fraction. What costs nothing is free.
+    Gains per price in falling order until the capacity is spent; at most one d a row is a fraction. What costs nothing is free.
 
     Parameters
     ----------
     gains : ndarray of shape (n_rows, n_features)
         G, what deleting each feature gains; those of 0 or less are kept.
-    values : ndarray of shape (n_features,)
-        v >= 0.
-    budget : float
+    prices : ndarray of shape (n_features,)
+        v >= 0, inf for what is never deleted.
+    capacity : float
         N >= 0.
 
     Examples
@@ -37,18 +40,11 @@ def relaxed_deletions(gains: Array, values: Array, budget: float) -> Array:
     >>> relaxed_deletions(np.array([[3.0, 10.0, -1.0]]), np.array([1.0, 4.0, 1.0]), 4.0)
     array([[1.  , 0.75, 0.  ]])
     """
-    worth = gains > 0
-    found = np.zeros_like(gains)
-    if not worth.any():
-        return found
-    price = worth * values
-    rank = np.divide(gains, price, out=np.where(worth, np.inf, -np.inf), where=price > 0)
-    order = (np.arange(len(gains))[:, None], np.argsort(-rank, axis=1))
-    price = price[order]
-    left = budget - (price.cumsum(axis=1) - price)
-    share = np.divide(left, price, out=np.ones_like(price), where=price > 0)
-    found[order] = np.minimum(np.maximum(share, 0.0), 1.0)
-    return worth * found
+    (n_rows, n_features), is_deletable = gains.shape, np.isfinite(prices)
+    sacks = Knapsacks(
+        n_features * np.arange(n_rows + 1), np.tile(np.where(is_deletable, prices, 0.0), n_rows), capacity
+    )
+    return sacks.filled(np.where(is_deletable, gains, 0.0).ravel()).shares.reshape(gains.shape)
 
 
 def whole_deletions(gains: Array, units: NDArray[np.int64], capacity: int) -> Array:
@@ -60,7 +56,7 @@ def whole_deletions(gains: Array, units: NDArray[np.int64], capacity: int) -> Ar
     ----------
     gains : ndarray of shape (n_rows, n_features)
     units : ndarray of int of shape (n_features,)
-        u >= 0, what each feature is worth.
+        u >= 0, what each feature costs; more than the capacity is never deleted.
     capacity : int
         K >= 0.
 
@@ -69,42 +65,50 @@ def whole_deletions(gains: Array, units: NDArray[np.int64], capacity: int) -> Ar
     >>> whole_deletions(np.array([[3.0, 10.0]]), np.array([1, 4]), 4)
     array([[0., 1.]])
     """
-    n_rows, n_features = gains.shape
-    best = np.zeros((n_rows, capacity + 1))
-    taken = np.zeros((n_features, n_rows, capacity + 1), dtype=bool)
-    for j in np.flatnonzero(units <= capacity):
-        rest = best[:, units[j] :]
-        tried = best[:, : capacity + 1 - units[j]] + gains[:, j, None]
-        taken[j, :, units[j] :] = tried > rest
-        np.maximum(rest, tried, out=rest)
-    found, room, rows = np.zeros_like(gains), np.full(n_rows, capacity), np.arange(n_rows)
-    for j in np.arange(n_features)[::-1]:
-        chosen = taken[j, rows, room]
-        found[:, j] = chosen
-        room -= units[j] * chosen
+    within = np.flatnonzero(units <= capacity)
+    size = max(1, int(TABLE / ((len(within) + 1) * (capacity + 1))))
+    found = np.zeros_like(gains)
+    for start in range(0, len(gains), size):
+        block = gains[start : start + size]
+        best = np.zeros((len(block), capacity + 1))
+        taken = np.zeros((len(within), *best.shape), dtype=bool)
+        for k, j in enumerate(within):
+            rest = best[:, units[j] :]
+            tried = best[:, : capacity + 1 - units[j]] + block[:, j, None]
+            taken[k, :, units[j] :] = tried > rest
+            np.maximum(rest, tried, out=rest)
+        rows, room = np.arange(len(block)), np.full(len(block), capacity)
+        for k in range(len(within))[::-1]:
+            chosen = taken[k, rows, room]
+            found[start + rows, within[k]] = chosen
+            room -= units[within[k]] * chosen
     return found
 
 
 def in_units(values: Array, budget: float, call: str) -> tuple[NDArray[np.int64], int]:
     """Return values as multiples of a common unit, and how many units the budget pays for.
 
-    The unit is the greatest common divisor of integers, otherwise the smallest value above 0.
+    The unit is the greatest common divisor of integers, otherwise the smallest value above 0. Values of inf are one unit more
+    than is paid for.
 
     Examples
     --------
-    >>> in_units(np.array([10.0, 20.0, 0.0]), 25.0, "f()")
-    (array([1, 2, 0]), 2)
+    >>> in_units(np.array([10.0, 20.0, 0.0, np.inf]), 25.0, "f()")
+    (array([1, 2, 0, 3]), 2)
     """
-    positive = values[values > 0]
-    whole = np.all(values == np.rint(values)) and np.all(values < 2.0**53)
-    unit = float(np.gcd.reduce(positive.astype(np.int64))) if whole else float(positive.min())
-    multiples = np.rint(values / unit)
-    if not np.allclose(multiples * unit, values, rtol=ROUNDED, atol=0.0):
+    is_finite = np.isfinite(values)
+    finite = np.where(is_finite, values, 0.0)
+    positive = finite[finite > 0]
+    whole = np.all(finite == np.rint(finite)) and np.all(finite < 2.0**53)
+    unit = float(np.gcd.reduce(positive.astype(np.int64), initial=0) or 1) if whole else float(positive.min())
+    multiples = np.rint(finite / unit)
+    if not np.allclose(multiples * unit, finite, rtol=ROUNDED, atol=0.0):
         raise ValueError(
             f"{call}: values are not multiples of the smallest of them, for which no exact adversary is fast. "
-            "Give integers, or adversary='relaxed', whose loss is never below the exact one."
+            "Give integers, or let fractions be deleted too (adversary='relaxed', method='fractional'), which is never less bad."
         )
-    return multiples.astype(np.int64), int(min(np.floor(budget / unit + ROUNDED), multiples.sum()))
+    capacity = int(min(np.floor(budget / unit + ROUNDED), multiples.sum()))
+    return np.where(is_finite, multiples, capacity + 1).astype(np.int64), capacity
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,7 @@ class Knapsack:
     Parameters
     ----------
     prices : ndarray of shape (n_features,)
+        inf for what is never deleted.
     capacity : float
         What all of them may cost.
     is_whole : bool
@@ -124,7 +129,7 @@ class Knapsack:
     capacity: float
     is_whole: bool = False
 
-    def best(self, gains: Array, where: Where) -> Array:
+    def best(self, gains: Array, where: Where = EVERYWHERE) -> Array:
         """Return what to delete of the features `where`, whose gains these are; shape (n_rows, n_given)."""
         if self.is_whole:
             return whole_deletions(gains, self.prices[where].astype(np.int64), int(self.capacity))
@@ -135,14 +140,22 @@ def _relaxed(values: Array, budget: float, call: str) -> Knapsack:
     return Knapsack(values, budget)
 
 
+def _tightened(values: Array, budget: float, call: str) -> Knapsack:
+    finite = values[np.isfinite(values)]
+    capacity = float(np.floor(budget)) if np.all(finite == np.rint(finite)) else budget
+    return Knapsack(np.where(values > capacity, np.inf, values), capacity)
+
+
 def _exact(values: Array, budget: float, call: str) -> Knapsack:
     units, capacity = in_units(values, budget, call)
-    # the fractional knapsack of equal values and a whole budget has no fraction
-    return Knapsack(units.astype(np.float64), float(capacity), is_whole=bool(np.any(units > 1)))
+    if not np.any(units[np.isfinite(values)] > 1):
+        # the fractional knapsack of equal values and a whole budget has no fraction
+        return Knapsack(np.where(np.isfinite(values), units, np.inf), float(capacity))
+    return Knapsack(units.astype(np.float64), float(capacity), is_whole=True)
 
 
-ADVERSARIES = {"relaxed": _relaxed, "exact": _exact}
-"""Who deletes: fractions of features, or whole ones."""
+ADVERSARIES = {"relaxed": _relaxed, "tightened": _tightened, "exact": _exact}
+"""Who deletes: fractions of features, of those only that the budget pays for as a whole, or whole ones."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +168,8 @@ class DeletionLoss:
        = \frac{\gamma V}{P} - y b - \sum_j a_j + \max_d \sum_j d_j \Bigl(a_j - \frac{\gamma v_j}{P}\Bigr)
 
     over :math:`\sum_j d_j v_j \le N`, d in {0, 1} (exact) or in [0, 1] (relaxed, never smaller); the loss is its positive
-    part, and at least :math:`\gamma` wherever some deletion makes :math:`y f(x) \le 0` (Dekel & Shamir 2008).
+    part, and at least :math:`\gamma` wherever some deletion makes :math:`y f(x) \le 0` (Dekel & Shamir 2008). Features whose
+    value is inf are never deleted, ask for no margin and are not part of V.
 
     Parameters
     ----------
@@ -175,25 +189,35 @@ class DeletionLoss:
     knapsack: Knapsack
 
     @classmethod
-    def of(cls, values: Any, budget: Any, margin: Any, adversary: str, n_features: int, call: str) -> DeletionLoss:
+    def of(cls, values: Any, budget: Any, margin: Any, adversary: Any, n_features: int, call: str) -> DeletionLoss:
         """Return the loss of checked numbers; `values` None means that each of `n_features` is worth 1."""
         v, N = deletable(values, budget, n_features, call)
         gamma = one_number(margin, f"{call}(margin=...)", "margin")
         if gamma == 0:
             raise ValueError(f"{call}(margin={margin!r}): margin must be > 0.")
-        if adversary not in ADVERSARIES:
-            raise ValueError(f"{call}(adversary={adversary!r}): give 'relaxed' or 'exact'.")
+        if not isinstance(adversary, str) or adversary not in ADVERSARIES:
+            raise ValueError(f"{call}(adversary={adversary!r}): choose one of {', '.join(map(repr, ADVERSARIES))}.")
         return cls(v, N, gamma, ADVERSARIES[adversary](v, N, f"{call}(adversary={adversary!r})"))
+
+    @cached_property
+    def worth(self) -> Array:
+        """The values, 0 for what is never deleted."""
+        return np.where(np.isfinite(self.values), self.values, 0.0)
 
     @cached_property
     def rate(self) -> float:
         """The margin asked for each unit of value that is left, gamma / P."""
-        return self.margin / (float(self.values.sum()) - self.budget)
+        return self.margin / (float(self.worth.sum()) - self.budget)
+
+    @cached_property
+    def asked(self) -> Array:
+        """The margin asked for each feature that is left, shape (n_features,)."""
+        return self.rate * self.worth
 
     @cached_property
     def largest_margin(self) -> float:
         r"""The margin asked where nothing is deleted, :math:`\psi = \gamma V / P`."""
-        return self.rate * float(self.values.sum())
+        return float(self.asked.sum())
 
     def deficits(self, margins: Array, bias: Array, where: Where = EVERYWHERE) -> tuple[Array, Array]:
         """Return the deficit of each row, and which share of each feature is left there.
@@ -207,23 +231,40 @@ class DeletionLoss:
         where : slice or ndarray of int
             The features that `margins` are of; all others have a = 0 and are never worth deleting.
         """
-        gains = margins - self.rate * self.values[where]
+        gains = margins - self.asked[where]
         deleted = self.knapsack.best(gains, where)
         return self.largest_margin - bias - margins.sum(axis=1) + (deleted * gains).sum(axis=1), 1.0 - deleted
 
+    def take(self, where: Where) -> DeletionLoss:
+        """Return the loss of some features, all others being free to delete."""
+        return replace(
+            self, values=self.values[where], knapsack=replace(self.knapsack, prices=self.knapsack.prices[where])
+        )
+
+
+def feature_costs(values: Any, n_features: int, call: str) -> Array:
+    """Return what deleting each feature costs, >= 0, inf where it cannot be deleted; 1 each for None."""
+    if values is None:
+        return np.ones(n_features)
+    try:
+        out = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{call}: values must be numbers, got {values!r:.80}.") from None
+    if out.shape != (n_features,):
+        raise ValueError(f"{call}: values have shape {out.shape}; give one for each feature, ({n_features},).")
+    if not np.all(out >= 0):
+        raise ValueError(f"{call}: values must be >= 0; 0 is deleted free of charge, inf never.")
+    return out
+
 
 def deletable(values: Any, budget: Any, n_features: int, call: str) -> tuple[Array, float]:
-    """Return the value of each feature, 1 for None, and a budget below their sum."""
-    given = np.ones(n_features) if values is None else numbers(values, f"{call}(values=...)", "values")
-    if given.shape != (n_features,):
-        raise ValueError(
-            f"{call}(values=...): has shape {given.shape}; give one value for each feature, ({n_features},)."
-        )
-    v = np.asarray(nonnegative(given, f"{call}(values=...)", "values"))
+    """Return the value of each feature, 1 for None, and a budget below the sum of those that can be deleted."""
+    v = feature_costs(values, n_features, f"{call}(values=...)")
     N = one_number(budget, f"{call}(budget=...)", "budget")
-    if v.sum() <= N:
+    total = float(v[np.isfinite(v)].sum())
+    if total <= N:
         raise ValueError(
-            f"{call}(budget={budget!r}): must be below the value of all features together, which is {v.sum():g} "
-            f"(n_features={n_features}); nothing would be left."
+            f"{call}(budget={budget!r}): must be below what the features are worth together, {total:g} "
+            f"(n_features={n_features}); the adversary could delete every one."
         )
     return v, N

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.tolerances import ROUNDING
 from holdfast._core.uncertainty import Array
 from holdfast.uncertainty.clouds import ratio
 
@@ -51,6 +52,8 @@ class Eased(NamedTuple):
     bends: Array
     """Second derivatives of the smooth positive part, one an item."""
     prices: Array
+    is_tight: NDArray[np.bool_]
+    """Whether a row's budget is used up."""
 
 
 class Knapsacks:
@@ -68,10 +71,12 @@ class Knapsacks:
         v >= 0, finite.
     budget : float
         N >= 0; > 0 unless all costs are 0.
+    is_spent : bool
+        Whether :math:`\\sum_j d_j v_j = N` is asked for, so that prices may be negative; N < the costs of every row then.
     """
 
-    def __init__(self, indptr: NDArray[Any], costs: Array, budget: float):
-        self.indptr, self.costs, self.budget = indptr, costs, budget
+    def __init__(self, indptr: NDArray[Any], costs: Array, budget: float, *, is_spent: bool = False):
+        self.indptr, self.costs, self.budget, self.is_spent = indptr, costs, budget, is_spent
         self.counts = np.diff(indptr)
 
     @cached_property
@@ -104,26 +109,41 @@ class Knapsacks:
         return out
 
     def filled(self, gains: Array) -> Filled:
-        """Return the best shares; items that gain nothing are left."""
-        found = self._ranked(gains)
-        return Filled(found.shares, found.prices)
+        """Return the best shares; items that gain nothing are left, unless the budget is to be spent."""
+        lift = self._lift(gains)
+        found = self._ranked(gains + self.by_item(lift) * self.costs)
+        return Filled(found.shares, found.prices - lift)
 
-    def broken(self, gains: Array, wanted: Array) -> tuple[NDArray[np.intp], Array]:
-        """Return how many items, the best first, gain less than is `wanted` of each row, and the budget that gains it.
+    def _lift(self, gains: Array, width: Array | float = 0.0) -> Array:
+        """Return, one a row, what gains per cost must rise by for a budget that is to be spent to be worth spending.
 
-        The budget is inf where all that is worth something does not gain enough.
+        Where all shares add up to the same cost, a gain in proportion to costs makes no difference to which is best.
         """
-        counts, budgets = np.zeros(len(self.counts), dtype=np.intp), np.full(len(self.counts), np.inf)
+        if not self.is_spent:
+            return np.zeros(len(self.counts))
+        is_paid = self.costs > 0
+        inverse = np.divide(1.0, self.costs, out=np.zeros(len(gains)), where=is_paid)
+        steepest = self.largest(np.abs(gains) * inverse)
+        # smooth shares of gains z > 0 lack up to (c / 2z)^2 of 1
+        room = np.maximum(1 - ratio(np.full(len(self.counts), self.budget), self.row_sums(self.costs)), ROUNDING)
+        return 2 * steepest + np.where(steepest > 0, 0.0, 1.0) + width * self.largest(inverse) / np.sqrt(room)
+
+    def broken(self, gains: Array, wanted: Array) -> tuple[Array, Array]:
+        """Return what items cost that, the best first, gain less than is `wanted` of each row, and the budget that gains it.
+
+        Both are inf where all that is worth something does not gain enough.
+        """
+        short, budgets = np.full((2, len(self.counts)), np.inf)
         for rows, slots, worth, v in self._sorted(self.worth(gains)):
             g = np.where(worth > 0, np.append(gains, 0.0)[slots], 0.0)
             gained, spent = np.cumsum(g, axis=1), np.cumsum(v, axis=1)
-            counts[rows] = np.sum((gained < wanted[rows, None]) & (worth > 0), axis=1)
-            each, last = np.arange(len(rows)), np.minimum(counts[rows], worth.shape[1] - 1)
+            n_short = np.sum((gained < wanted[rows, None]) & (worth > 0), axis=1)
+            each, last = np.arange(len(rows)), np.minimum(n_short, worth.shape[1] - 1)
             part = ratio(wanted[rows] - (gained - g)[each, last], g[each, last]) * v[each, last]
-            is_enough = gained[:, -1] >= wanted[rows]
-            budgets[rows] = np.where(is_enough, (spent - v)[each, last] + part, np.inf)
-        budgets[wanted <= 0] = 0.0
-        return counts, budgets
+            is_enough, before = gained[:, -1] >= wanted[rows], (spent - v)[each, last]
+            short[rows], budgets[rows] = np.where(is_enough, [before, before + part], np.inf)
+        short[wanted <= 0] = budgets[wanted <= 0] = 0.0
+        return short, budgets
 
     def in_order(self, worth: Array) -> NDArray[np.bool_]:
         """Return the items that are taken as a whole, in the order of their `worth` > 0, where they still fit."""
@@ -169,13 +189,16 @@ class Knapsacks:
 
     def eased(self, gains: Array, widths: Array) -> Eased:
         """Return the smooth gains, `widths` being c > 0, one a row."""
+        lift = self._lift(gains, widths)
+        gains = gains + self.by_item(lift) * self.costs
         prices, beyond = np.zeros(len(self.counts)), np.array(gains)
         rows = np.flatnonzero(self._excess(gains, widths, prices)[0] > 0)
         if len(rows):
             few, items = self.take(rows)
             prices[rows], beyond[items] = few._priced(gains[items], widths[rows])
         value, shares, bends = hyperbola(beyond, self.by_item(widths))
-        return Eased(self.budget * prices + self.row_sums(value), shares, bends, prices)
+        is_tight, prices = prices > 0, prices - lift
+        return Eased(self.budget * prices + self.row_sums(value), shares, bends, prices, is_tight)
 
     def _priced(self, gains: Array, widths: Array) -> tuple[Array, Array]:
         """Return the prices > 0 at which the smooth shares use up the budget, and the gains beyond them: Newton in brackets.
@@ -225,7 +248,7 @@ class Knapsacks:
         counts = self.counts[rows]
         indptr = np.append(0, np.cumsum(counts))
         items = np.repeat(self.indptr[:-1][rows] - indptr[:-1], counts) + np.arange(indptr[-1])
-        return Knapsacks(indptr, self.costs[items], self.budget), items
+        return Knapsacks(indptr, self.costs[items], self.budget, is_spent=self.is_spent), items
 
 
 def _doublings(counts: NDArray[Any]) -> NDArray[Any]:
