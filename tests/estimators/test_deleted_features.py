@@ -39,11 +39,12 @@ def _of_subsets(X, y, K, alpha):
     return cp.Problem(cp.Minimize(objective), conditions).solve(solver=cp.CLARABEL)
 
 
-def _compact(X, y, N, v, alpha, loss=cp.pos, share=1.0):
+def _compact(X, y, N, v, alpha, loss=cp.pos, share=1.0, exactly=False):
     """Return the least objective with the knapsacks' dual in place of the sets."""
     n, d = X.shape
-    w, b, z, u = cp.Variable(d), cp.Variable(), cp.Variable(n, nonneg=True), cp.Variable((n, d), nonneg=True)
-    gains = cp.multiply(share * y[:, None] * X, np.ones((n, 1)) @ cp.reshape(w, (1, d), order="C"))
+    w, b, z, u = cp.Variable(d), cp.Variable(), cp.Variable(n, nonneg=not exactly), cp.Variable((n, d), nonneg=True)
+    may, v = np.isfinite(v), np.where(np.isfinite(v), v, 0.0)
+    gains = cp.multiply(share * y[:, None] * X * may, np.ones((n, 1)) @ cp.reshape(w, (1, d), order="C"))
     conditions = [u + cp.reshape(z, (n, 1), order="C") @ v[None] >= gains]
     deficits = 1 - cp.multiply(y, X @ w + b) + N * z + cp.sum(u, axis=1)
     objective = cp.sum(loss(deficits)) + 0.5 * alpha * cp.sum_squares(w)
@@ -70,6 +71,32 @@ def test_fit_is_the_compact_program(loss, penalty_free, data, rng):
         model = RobustLinearClassifier(FeatureDeletion(N, v), loss=loss, alpha=0.5).fit(X, y)
         assert model.gap_ <= 1e-6
         assert_allclose(model.objective_, _compact(X, y, N, v, 0.5, penalty_free), rtol=3e-6)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+@pytest.mark.parametrize("rows", [np.asarray, sparse.csr_array])
+def test_exactly_so_many_deletions_are_the_compact_program_with_free_prices(loss, rows):
+    rng = np.random.default_rng(5)
+    y = rng.choice([-1.0, 1.0], size=40)
+    X = (rng.normal(size=(40, 8)) + 0.9 * y[:, None]) * (rng.uniform(size=(40, 8)) < 0.95)
+    of_loss = {"hinge": cp.pos, "logistic": lambda x: cp.logistic(x - 1)}[loss]
+    for N, v in ((3, np.ones(5)), (2.9, rng.uniform(0.8, 1.2, size=5))):
+        v = np.append(np.full(3, np.inf), v)
+        model = RobustLinearClassifier(FeatureDeletion(N, v, exactly=True), loss=loss, alpha=0.05).fit(rows(X), y)
+        assert model.gap_ <= 1e-6
+        assert np.count_nonzero(np.abs(model.coef_) > 1e-3) > 3
+        best = _compact(X, y, N, v, 0.05, of_loss, exactly=True)
+        assert_allclose(model.objective_, best, rtol=3e-6)
+        assert best < _compact(X, y, N, v, 0.05, of_loss) - 1e-3
+
+
+def test_hinge_is_solved_by_the_structured_interior_point(data):
+    for settings in ({}, {"exactly": True}):
+        model = RobustLinearClassifier(FeatureDeletion(2, **settings), alpha=0.5).fit(*data)
+        assert model.solution_["solver"] == "deletion_interior_point"
+        assert model.gap_ <= 1e-8
+        other = RobustLinearClassifier(FeatureDeletion(2, **settings), alpha=0.5, solver="semismooth").fit(*data)
+        assert_allclose(model.objective_, other.objective_, rtol=1e-6)
 
 
 @pytest.mark.parametrize("solver", ["clarabel", "newton", "quasi_newton"])
@@ -179,10 +206,10 @@ def test_sums_with_other_sets_are_certified_and_cost_more(other, few):
 
 
 @pytest.mark.parametrize("loss", [Hinge(), SquaredHinge(), Logistic()], ids=repr)
-@pytest.mark.parametrize("alpha", [0.0, 0.5])
-def test_nonsense_guesses_prove_nothing_false(loss, alpha, few, make_problem, rng):
+@pytest.mark.parametrize(("alpha", "exactly"), [(0.0, False), (0.5, False), (0.5, True)])
+def test_nonsense_guesses_prove_nothing_false(loss, alpha, exactly, few, make_problem, rng):
     X, y = few
-    bound = FeatureDeletion(1.5, [0.6, 1.0, 1.4, 1.0]).at(X, {}).facing(y)
+    bound = FeatureDeletion(1.5, [0.6, 1.0, 1.4, 1.0], exactly=exactly).at(X, {}).facing(y)
     problem = make_problem(X, y, loss, bound, alpha=alpha)
     best = train(problem, tol=1e-6, max_iter=500)[1].objective
     for _ in range(10 if alpha else 2):

@@ -127,7 +127,7 @@ def test_points_that_delete_too_much_or_the_wrong_way_are_outside(rows):
         (FeatureDeletion([1, 2]), "it is one number"),
         (FeatureDeletion(8), "nothing is left to learn from"),
         (FeatureDeletion(2.5, [0.5, 0.5, 0.5, 0.5, 0.5, 0, 0, 0]), "nothing is left"),
-        (FeatureDeletion(1, [1.0] * 7), "one per feature"),
+        (FeatureDeletion(1, [1.0] * 7), "one for each feature"),
         (FeatureDeletion(1, [1.0] * 7 + [-1]), "values must be >= 0"),
         (FeatureDeletion(1, [1.0] * 7 + [np.nan]), "values must be >= 0"),
         (FeatureDeletion(1, "mutual"), "must be numbers"),
@@ -143,3 +143,29 @@ def test_wrong_numbers_are_refused_with_what_to_do(uncertainty, message, rows):
 def test_metadata_are_refused(rows):
     with pytest.raises(ValueError, match="does not take X_std"):
         FeatureDeletion(1).at(rows[0], {"X_std": rows[0]})
+
+
+@pytest.mark.parametrize("rows", [np.asarray, sparse.csr_array])
+def test_exactly_so_many_are_deleted_also_where_that_helps(rows, rng):
+    X = np.where(rng.uniform(size=(20, 6)) < 0.4, 0.0, rng.normal(size=(20, 6)))
+    y, w = rng.choice([-1.0, 1.0], size=20), rng.normal(size=6)
+    gains = y[:, None] * X * w
+    for K in (1, 4, 5):
+        bound = FeatureDeletion(K, exactly=True).at(rows(X), {}).facing(y)
+        assert_allclose(bound.support(w), np.sort(gains, axis=1)[:, -K:].sum(axis=1), atol=1e-12)
+        assert_allclose(np.sum(bound.maximizer(w) * w, axis=1), bound.support(w), atol=1e-12)
+        assert bound.contains(bound.maximizer(w)).all()
+        eased = bound.eased(1e-2)
+        above = eased.support(w) - bound.support(w)
+        assert np.all((above >= -1e-12) & (above <= 1e-2 + 1e-12))
+        for move in np.eye(6):
+            slope = (eased.support(w + 1e-6 * move) - eased.support(w - 1e-6 * move)) / 2e-6
+            assert_allclose(eased.maximizer(w) @ move, slope, atol=1e-6)
+    assert np.any(FeatureDeletion(5, exactly=True).at(X, {}).facing(y).support(w) < 0)
+
+
+def test_draws_of_exactly_so_many_deletions_are_in_the_set_and_fewer_are_not(rng):
+    X = rng.normal(size=(8, 5))
+    bound = FeatureDeletion(2, exactly=True).at(X, {})
+    assert all(bound.contains(points).all() for points in bound.sample(rng, 20, 5))
+    assert not bound.contains(np.zeros((8, 5))).any()

@@ -348,7 +348,8 @@ class DeletionProgram:
         \quad \text{subject to } |w_j| \le limit, \qquad 0 \le d \le 1,\ \sum_j d_j value_j \le capacity .
 
     Parameters are w, then b where `fit_intercept`. A solution's dual guess is :math:`\pi_i / c_i` in [0, 1] for each row, and
-    as `points` what `points` makes of the shares d of each entry that are deleted, an array or a CSR array of shape (n_samples, n_features).
+    as `points` what `points` makes of the shares d of each entry that are deleted, an array or a CSR array of shape
+    (n_samples, n_features).
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ SHORT = 0.95
 PATIENCE = 4
 """Steps without a better gap after which there is no progress."""
 LARGEST, WIDEST = 1.5e8, 20_000
-"""Entries, in some 17 arrays of as many numbers (20 GB), and features, in a matrix to factorise, up to which it is preferred."""
+"""Entries, in some 17 arrays of as many numbers (20 GB), and features, in a matrix to factorise, up to which to prefer it."""
 CONTENT = 1e-9
 """Relative gap that counts as solved where all that floating point allows is asked for."""
 JITTER = 1e-15
@@ -78,15 +78,17 @@ class DeletionInteriorPoint(Solver):
         parts: list[_Part] = [*groups, *scaled.limits(groups)]
         best, n_pairs = _Best(scaled, groups), sum(part.n_pairs for part in parts)
         status, n_iter, goal = Status.ITERATION_LIMIT, 0, max(SPARE * tol, 0.1 * CONTENT)
+        least, idle = np.inf, 0
         for n_iter in range(1, max_iter + 1):
             mu = sum(part.product(0.0, 0.0) for part in parts) / n_pairs
+            least, idle = (mu, 0) if mu < 0.9 * least else (least, idle + 1)
             if n_pairs * mu <= NEAR * goal * best.scale(z):
                 best.see(z)
             report(f"deletion interior point {n_iter}: products {n_pairs * mu:.3g}, estimated gap {best.gap:.2e}")
             if best.gap <= goal:
                 status = Status.SOLVED
                 break
-            if best.age >= PATIENCE or not _moved(scaled, parts, z, mu, n_pairs):
+            if max(best.age, idle) >= PATIENCE or not _moved(scaled, parts, z, mu, n_pairs):
                 status = Status.STALLED
                 break
         if best.gap > goal:
@@ -578,10 +580,9 @@ class _Best:
             group.entries.matrix(1 - t / group.entries.of_rows(pi))
             for group, (pi, t) in zip(self.groups, self.dual, strict=True)
         ]
-        points = _placed(deleted, scaled.kept, scaled.order[: scaled.n_deletable], (n_samples, n))
+        points = program.points(_placed(deleted, scaled.kept, scaled.order[: scaled.n_deletable], (n_samples, n)))
         parameters = scaled.stated(self.z)
         unit = scaled.unit * scaled.size
-        points = self.scaled.program.points(points)
         dual = DualGuess(slopes, parameters[:n], np.zeros(n_samples), points=points)
         name = DeletionInteriorPoint.name
         return Solution(parameters, status, self.value * unit, n_iter, name, self.bound * unit, dual)

@@ -131,8 +131,8 @@ def deletions_survived(coef: Any, intercept: Any, X: Any, values: Any = None) ->
 
     With unit values it is the largest number K of features: the K largest gains :math:`y w_j x_j > 0` add up to less than the
     score's size, K + 1 do not; K v where all values are v (but for some of 0 and inf). With other values it is the budget at
-    which deletions in parts change the prediction; all whole deletions worth less leave it. Several classes: the smallest over all other classes l, with
-    :math:`(w_k - w_l)_j x_j` and :math:`f_k - f_l`, k being predicted.
+    which deletions in parts change the prediction; all whole deletions worth less leave it. Several classes: the smallest over
+    all other classes l, with :math:`(w_k - w_l)_j x_j` and :math:`f_k - f_l`, k being predicted.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ def in_units(values: Array, budget: float, call: str) -> tuple[NDArray[np.int64]
     if not np.allclose(multiples * unit, finite, rtol=ROUNDED, atol=0.0):
         raise ValueError(
             f"{call}: values are not multiples of the smallest of them, for which no exact adversary is fast. "
-            "Give integers, or let fractions be deleted too (adversary='relaxed', method='fractional'), which is never less bad."
+            "Give integers, or let fractions be deleted too (adversary='relaxed', method='fractional')."
         )
     capacity = int(min(np.floor(budget / unit + ROUNDED), multiples.sum()))
     return np.where(is_finite, multiples, capacity + 1).astype(np.int64), capacity
