@@ -33,6 +33,8 @@ SHORT = 0.95
 """Share of the way to the boundary that a step goes."""
 PATIENCE = 4
 """Steps without a better gap after which there is no progress."""
+IDLE = 15
+"""Steps without smaller products after which there is none either; the first ones may well enlarge them."""
 LARGEST, WIDEST = 1.5e8, 20_000
 """Entries, in some 17 arrays of as many numbers (20 GB), and features, in a matrix to factorise, up to which to prefer it."""
 CONTENT = 1e-9
@@ -88,7 +90,7 @@ class DeletionInteriorPoint(Solver):
             if best.gap <= goal:
                 status = Status.SOLVED
                 break
-            if max(best.age, idle) >= PATIENCE or not _moved(scaled, parts, z, mu, n_pairs):
+            if best.age >= PATIENCE or idle >= IDLE or not _moved(scaled, parts, z, mu, n_pairs):
                 status = Status.STALLED
                 break
         if best.gap > goal:
