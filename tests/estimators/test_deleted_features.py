@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from sklearn.svm import SVC
 
 from holdfast import Ball, FeatureDeletion, GaussianNoise, LabelFlips, RobustLinearClassifier
 from holdfast._core.solution import DualGuess
@@ -131,6 +132,14 @@ def test_no_deletions_are_the_plain_classifier(data):
     assert np.array_equal(plain.intercept_, none.intercept_)
     for fixed in (FeatureDeletion(3, [np.inf] * 8), FeatureDeletion(2, share=0.0)):
         assert np.array_equal(RobustLinearClassifier(fixed).fit(X, y).coef_, plain.coef_)
+
+
+def test_no_deletions_are_a_support_vector_machine(data):
+    X, y = data
+    model = RobustLinearClassifier(FeatureDeletion(0), alpha=0.5).fit(X, y)
+    machine = SVC(kernel="linear", C=2.0, tol=1e-9).fit(X, y)
+    assert_allclose(model.coef_, machine.coef_, atol=1e-5)
+    assert_allclose(model.decision_function(X), machine.decision_function(X), atol=1e-4)
 
 
 def test_free_features_get_no_weight(data):

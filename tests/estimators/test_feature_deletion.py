@@ -239,6 +239,8 @@ def test_limit_of_steps_is_a_warning_with_an_honest_gap(rng):
         ({"values": [1, 1, -1, 1, 1]}, "must be >= 0"),
         ({"margin": 0}, "margin=0"),
         ({"bound": np.inf}, "bound=inf"),
+        ({"bound": 0.0}, "bound=0.0"),
+        ({"margin": -0.1}, "margin=-0.1"),
         ({"adversary": "greedy"}, "'relaxed', 'tightened', 'exact'"),
         ({"adversary": "exact", "values": [1, 1.5, 1, 1, 1]}, "Give integers"),
         ({"adversary": "exact", "n_chunks": 2}, "chunks are for adversary='relaxed'"),

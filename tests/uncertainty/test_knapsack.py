@@ -92,6 +92,36 @@ def test_exact_deficit_is_that_of_the_definition_and_relaxed_is_no_smaller(value
     assert_allclose(attained, exact, atol=1e-12)
 
 
+@each_case
+def test_shares_cost_no_more_than_the_largest_gain_of_one_feature(values, budget):
+    rng = np.random.default_rng(9)
+    margins, bias = rng.normal(size=(200, 6)), np.zeros(200)
+    relaxed, exact = (DeletionLoss.of(values, budget, 0.7, name, 6, "f") for name in ("relaxed", "exact"))
+    excess = relaxed.deficits(margins, bias)[0] - exact.deficits(margins, bias)[0]
+    assert np.all(excess <= np.max(np.maximum(np.abs(margins) - relaxed.asked, 0.0), axis=1) + 1e-12)
+
+
+@each_case
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_what_is_left_is_a_slope_of_the_loss(adversary, values, budget):
+    """The slopes -y x tau and -y: tangents lie below the loss everywhere, and small steps go along them."""
+    rng = np.random.default_rng(10)
+    X, y, theta = rng.normal(size=(40, 6)), rng.choice([-1.0, 1.0], size=40), rng.normal(size=7)
+    loss = DeletionLoss.of(values, budget, 0.3, adversary, 6, "f")
+
+    def losses(theta):
+        deficits, left = loss.deficits(y[:, None] * X * theta[:6], y * theta[6])
+        return np.maximum(deficits, 0.0), -(y * (deficits > 0))[:, None] * np.column_stack([left * X, np.ones(40)])
+
+    value, slopes = losses(theta)
+    assert 0 < np.mean(value > 0) < 1
+    for size in (1e-3, 0.3, 10.0):
+        for step in size * rng.normal(size=(20, 7)):
+            assert np.all(losses(theta + step)[0] >= value + slopes @ step - 1e-12 * (1 + size))
+    step = 1e-7 * rng.normal(size=7)
+    assert_allclose(losses(theta + step)[0] - losses(theta - step)[0], 2 * slopes @ step, atol=1e-13)
+
+
 def test_relaxed_is_exact_for_equal_values_and_a_whole_budget():
     rng = np.random.default_rng(5)
     margins, bias, values = rng.normal(size=(50, 6)), np.zeros(50), np.array([0.0, 0.1, 0.1, 0.1, 0.1, 0.0])
