@@ -27,7 +27,7 @@ mutants: .venv/dev
 	$(BIN)/python tests/mutants.py
 
 bench: .venv/dev
-	for name in gaussian_dense gaussian_sparse gaussian_multiclass gaussian_path gaussian_sgd robust_sets label_flips minimax_probability feature_deletion; do \
+	for name in gaussian_dense gaussian_sparse gaussian_multiclass gaussian_path gaussian_sgd robust_sets label_flips minimax_probability feature_deletion missing_features; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
 
 format: .venv/dev

@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 from scipy.optimize import linprog
 
+from holdfast import FeatureDeletionClassifier
 from holdfast._core.solution import Status
 from holdfast.counterpart import (
     FeatureDeletionProblem,
@@ -62,6 +63,26 @@ def test_sets_and_shares_are_worth_the_same_for_unit_values_and_whole_budgets(bu
     for _ in range(5):
         X, y = draw(rng)
         assert optimum(make(X, y, np.ones(5), budget)) == pytest.approx(exponential(X, y, np.ones(5), budget), abs=1e-7)
+
+
+@pytest.mark.parametrize("budget", [1, 2])
+def test_sets_and_shares_are_worth_the_same_where_some_features_are_free(budget, rng):
+    values = np.array([1.0, 0.0, 1.0, 1.0, 0.0])
+    for _ in range(3):
+        X, y = draw(rng)
+        model = FeatureDeletionClassifier(budget, values, margin=0.5, tol=1e-8).fit(X, y)
+        assert model.objective_ == pytest.approx(exponential(X, y, values, budget), abs=1e-7)
+
+
+def test_shares_of_unequal_features_are_worth_more_within_the_bound(rng):
+    excess = []
+    for _ in range(10):
+        X, y = draw(rng)
+        values = rng.uniform(0.3, 2, size=5)
+        excess.append(optimum(make(X, y, values, 1.5)) - exponential(X, y, values, 1.5))
+        largest = np.max(np.maximum(np.abs(X).max(axis=0) - 0.5 * values / (values.sum() - 1.5), 0.0))
+        assert -1e-7 <= excess[-1] <= largest
+    assert max(excess) > 0.01
 
 
 def test_shares_are_worth_more_for_a_budget_of_one_and_a_half(rng):

@@ -1,5 +1,6 @@
 """Training for deleted features: FDROP against quadratic programs, and what certificates mean."""
 
+import warnings
 from itertools import combinations
 
 import cvxpy as cp
@@ -7,8 +8,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from sklearn.svm import SVC
 
-from holdfast import Ball, FeatureDeletion, GaussianNoise, LabelFlips, RobustLinearClassifier
+from holdfast import Ball, FeatureDeletion, GaussianNoise, LabelFlips, RobustLinearClassifier, WeightError
 from holdfast._core.solution import DualGuess
 from holdfast.counterpart import certificate, train
 from holdfast.losses import Hinge, Logistic, SquaredHinge
@@ -90,6 +92,42 @@ def test_exactly_so_many_deletions_are_the_compact_program_with_free_prices(loss
         assert best < _compact(X, y, N, v, 0.05, of_loss) - 1e-3
 
 
+@pytest.mark.parametrize("penalty", ["l2", "l1", "box"])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic", "huberized_hinge"])
+def test_bounds_of_rows_that_have_to_change_are_none_above_what_others_reach(loss, penalty, rng):
+    for trial in range(6):
+        y = rng.permutation(np.repeat([-1.0, 1.0], 8))
+        X = rng.normal(size=(16, 1 + trial % 3)) + 0.5 * y[:, None]
+        N, share = rng.uniform(0.05, 0.9) * X.shape[1], rng.choice([0.3, 1.0, 2.0])
+        model = RobustLinearClassifier(
+            FeatureDeletion(N, share=share, exactly=True), loss=loss, penalty=penalty, alpha=0.7
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(X, y)
+        bound = FeatureDeletion(N, share=share, exactly=True).at(X, {}).facing(y)
+        w, b = model.coef_[0], float(model.intercept_[0])
+        cost = RobustLinearClassifier(loss=loss)._loss()
+        for scale in (1e-3, 1e-2, 0.1, 1.0):
+            for _ in range(100):
+                v, c = w + scale * rng.normal(size=len(w)), b + scale * rng.normal()
+                if penalty == "box":
+                    v = np.clip(v, -1 / 0.7, 1 / 0.7)
+                extra = {"l2": 0.35 * v @ v, "l1": 0.7 * np.abs(v).sum(), "box": 0.0}[penalty]
+                assert cost.value(1 - y * (X @ v + c), bound.support(v)).sum() + extra >= model.lower_bound_ - 1e-9
+
+
+@pytest.mark.parametrize(
+    "settings", [{"kappa": 0.5}, {"multiclass": "joint"}, {"weight_error": WeightError(0.1)}, {"sum": Ball(0.1)}]
+)
+def test_rows_that_have_to_change_are_refused_where_no_proof_is_known(settings, several_classes):
+    uncertainty = FeatureDeletion(1, exactly=True)
+    if "sum" in settings:
+        uncertainty, settings = uncertainty + settings["sum"], {}
+    with pytest.raises(ValueError, match=r"have to change.* exactly=False"):
+        RobustLinearClassifier(uncertainty, **settings).fit(*several_classes((8, 8, 8)))
+
+
 def test_hinge_is_solved_by_the_structured_interior_point(data):
     for settings in ({}, {"exactly": True}):
         model = RobustLinearClassifier(FeatureDeletion(2, **settings), alpha=0.5).fit(*data)
@@ -131,6 +169,14 @@ def test_no_deletions_are_the_plain_classifier(data):
     assert np.array_equal(plain.intercept_, none.intercept_)
     for fixed in (FeatureDeletion(3, [np.inf] * 8), FeatureDeletion(2, share=0.0)):
         assert np.array_equal(RobustLinearClassifier(fixed).fit(X, y).coef_, plain.coef_)
+
+
+def test_no_deletions_are_a_support_vector_machine(data):
+    X, y = data
+    model = RobustLinearClassifier(FeatureDeletion(0), alpha=0.5).fit(X, y)
+    machine = SVC(kernel="linear", C=2.0, tol=1e-9).fit(X, y)
+    assert_allclose(model.coef_, machine.coef_, atol=1e-5)
+    assert_allclose(model.decision_function(X), machine.decision_function(X), atol=1e-4)
 
 
 def test_free_features_get_no_weight(data):

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 from scipy.special import rel_entr
-from scipy.stats import beta
+from scipy.stats import beta, binom
 from sklearn.linear_model import LogisticRegression
 
 from holdfast import generalization_bound
@@ -136,6 +136,28 @@ def test_intercept_and_free_features_share_the_margin(data):
     lengths = np.minimum(side, centre + half) - np.maximum(-side, centre - half)
     assert_allclose(found.complexity, (np.log(2 * side / lengths).sum() + np.log(2 * np.sqrt(2000) / 0.05)) / 2000)
     assert_allclose(half[values.size] * 2 + np.max(half[:5] * 2 * (values == 0)) + share, 0.3)
+
+
+def test_half_the_margin_pays_for_the_boxes_of_intercept_and_free_features(data):
+    X, y = (rows[:300] for rows in data)
+    values, rng = np.array([1.0, 0.0, 2.0, 0.5, 1.5]), np.random.default_rng(5)
+
+    def deficit(theta, margin):
+        loss = DeletionLoss.of(values, 1.5, margin, "relaxed", 5, "f")
+        return loss.deficits(y[:, None] * theta[:5] * X, y * theta[5])[0]
+
+    for _ in range(50):
+        theta, margin = rng.uniform(-1, 1, size=6), rng.uniform(0.05, 1.0)
+        half = margin / 2 / 6 * np.append(np.where(values > 0, 4 * values / 3.5, 1.0), 1.0)
+        moved = theta + half * rng.choice([-1, 1], size=6)
+        none, between, full = (deficit(t, g) for t, g in ((theta, 1e-12), (moved, margin / 2), (theta, margin)))
+        assert np.all((none < 0) | (between >= -1e-9))
+        assert np.all((between < 0) | (full >= -1e-9))
+
+
+def test_constant_of_the_tight_bound_covers_the_sum_that_it_stands_for():
+    for m in range(1, 400):
+        assert np.sum(binom.pmf(np.arange(m + 1), m, np.arange(m + 1) / m)) <= 2 * np.sqrt(m)
 
 
 def test_scaling_features_and_weights_changes_nothing(data):

@@ -328,3 +328,16 @@ def test_online_bound_is_violated_no_more_often_than_promised():
         assert np.mean(deficit >= 0.5) <= expected / 0.5
         wrong += expected > promised
     assert beta.ppf(0.01, max(wrong, 1e-9), times - wrong + 1) <= delta
+
+
+def test_settings_changed_after_the_fit_prove_nothing_else(several_classes):
+    X, y = several_classes((60, 60), 4)
+    X = X / (1.1 * np.abs(X).sum(axis=1).max())
+    model = FeatureDeletionPerceptron(1, radius=1.0, norm="l1", random_state=0).fit(X, y)
+    proved = model.online_bound()
+    assert model.set_params(margin=5.0, radius=0.1).online_bound() == proved
+    with pytest.raises(ValueError, match=r"margin, radius changed since the first call"):
+        model.partial_fit(X, y)
+    taken = FeatureDeletionPerceptron(1, norm="l1", random_state=0).fit(X, y).set_params(radius=1.0)
+    with pytest.warns(UserWarning, match="the radius was taken from the rows"):
+        assert np.isinf(taken.online_bound().risk)

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.base import clone
 
-from holdfast import FeatureDeletionPerceptron
+from holdfast import FeatureDeletion, FeatureDeletionClassifier, FeatureDeletionPerceptron, RobustLinearClassifier
 
 NAN = np.nan
 
@@ -107,18 +108,45 @@ def test_rows_within_the_budget_are_scored_without_a_warning(case):
         model.predict(one)
 
 
-def test_missing_values_at_prediction_are_refused_although_training_had_none(several_classes):
-    """LightGBM's issue 4040: NaN in a feature that missed nothing in training counts as 0 at prediction, without a word."""
-    X, y = several_classes((30, 25), 3)
-    model = FeatureDeletionPerceptron(1.0).fit(X, y)
-    X[0, 1] = NAN
-    for method in (model.predict, model.decision_function):
+TRAINED_FOR_DELETION = [
+    FeatureDeletionClassifier(1.0),
+    FeatureDeletionPerceptron(1.0, random_state=0),
+    RobustLinearClassifier(FeatureDeletion(1)),
+]
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("model", TRAINED_FOR_DELETION, ids=lambda model: type(model).__name__)
+def test_missing_values_after_training_without_any_are_never_a_silent_zero(model, layout, several_classes):
+    """The trap of LightGBM's issue 4040: there a NaN at prediction counts as 0 where training had none, without a word."""
+    X, y = several_classes((30, 25), 6)
+    model = clone(model).fit(X, y)
+    holes = X.copy()
+    holes[0, 1] = NAN
+    for ask in (model.predict, model.decision_function, lambda rows: model.score(rows, y)):
+        with pytest.raises(ValueError, match="Input X contains NaN"):
+            ask(layout(holes))
+        with pytest.raises(ValueError, match="infinity"):
+            ask(layout(np.where(np.isnan(holes), np.inf, X)))
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        clone(model).fit(layout(holes), y)
+
+
+@pytest.mark.parametrize("model", TRAINED_FOR_DELETION[:2], ids=lambda model: type(model).__name__)
+def test_missing_values_are_left_out_only_on_request_and_the_error_says_how(model, several_classes):
+    X, y = several_classes((30, 25), 6)
+    model = clone(model).fit(X, y)
+    holes = X.copy()
+    holes[0, 1] = NAN
+    for ask in (model.predict, model.decision_function):
         with pytest.raises(ValueError, match=r"Input X contains NaN in column 1\. .* set missing='delete'"):
-            method(X)
+            ask(holes)
     with pytest.raises(ValueError, match=r"fit: Input X contains NaN in column 1"):
-        model.fit(X, y)
-    with pytest.raises(ValueError, match="infinity"):
-        model.predict(np.where(np.isnan(X), np.inf, X))
+        clone(model).fit(holes, y)
+    model.set_params(missing="delete")
+    scores = model.decision_function(holes)
+    assert_allclose(scores[0], np.delete(X[0] * model.coef_[0], 1).sum() + model.intercept_[0])
+    assert_allclose(scores[1:], model.decision_function(X)[1:])
 
 
 def test_error_names_columns_of_frames_and_not_too_many(several_classes):

@@ -169,3 +169,14 @@ def test_start_is_not_changed(rng):
 def test_few_steps_suffice(rng):
     X, y = rows(rng, m=200, n=20)
     assert solved(program(X, y, gains=np.full(20, 0.1), capacity=4.0), tol=1e-6).n_iter <= 33
+
+
+@pytest.mark.parametrize("ridge", [0.1, 0.01])
+def test_products_that_grow_at_first_do_not_end_it(ridge, rng):
+    """With positive features in groups that are alike the start is far off, and the first steps lead further away."""
+    y = rng.choice([-1.0, 1.0], size=50)
+    X = np.repeat(rng.random((50, 10)), 6, axis=1) * (rng.random((50, 60)) < 0.9)
+    fdrop = {"base": 1.0, "gains": np.zeros(60), "limit": np.inf, "capacity": 1.0}
+    found = solved(program(X, y, c=np.ones(50), ridge=ridge, **fdrop), tol=1e-6)
+    assert found.status is Status.SOLVED
+    assert found.objective - found.lower_bound <= 1e-6 * found.objective

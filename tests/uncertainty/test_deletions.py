@@ -132,6 +132,13 @@ def test_value_survived_by_enumeration(values, rng):
         assert np.all(survived[some] > least[some] - values.max())
 
 
+def test_ties_up_to_rounding_count_against_the_prediction(rng):
+    assert deletions_survived([0.1, 0.2, 0.3], 0.0, [[1.0, 1.0, 1.0]]) == 2
+    for _ in range(200):
+        w = rng.uniform(0.1, 1, size=6)
+        assert deletions_survived(w, 0.0, np.ones((1, 6))) == 5
+
+
 def test_no_whole_deletion_worth_less_than_the_budget_survived_changes_a_prediction(gains, rng):
     w, values = rng.normal(size=7), np.array([0.5, 1.3, 2, 0.7, 1, np.inf, 0.2])
     found = deletions_survived(w, 0.1, gains, values)
@@ -174,7 +181,9 @@ def _plug_in(x, y):
     [
         (lambda: worst_deletions(np.ones((2, 2)), 1, [1.5, 2]), "fractional"),
         (lambda: worst_deletions(np.ones((2, 2)), 1, method="best"), "choose one of"),
-        (lambda: worst_deletions(np.ones((2, 2)), -1), "must be >= 0"),
+        (lambda: worst_deletions(np.ones((2, 4)), 1.5e9, [1e9, 1, 1e9 + 1, 7]), "coarser unit"),
+        (lambda: worst_deletions(np.ones((2, 2)), True), "budget=True"),
+        (lambda: worst_deletions(np.ones((2, 2)), -1), "finite number >= 0"),
         (lambda: worst_deletions(np.ones((2, 2)), 1, [1, 2, 3]), "one for each feature"),
         (lambda: worst_deletions(np.ones((2, 2)), 1, [1, np.nan]), "must be >= 0"),
         (lambda: deletions_survived(np.ones(3), 0.0, np.ones((2, 2))), "do not fit"),

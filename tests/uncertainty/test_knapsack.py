@@ -92,11 +92,54 @@ def test_exact_deficit_is_that_of_the_definition_and_relaxed_is_no_smaller(value
     assert_allclose(attained, exact, atol=1e-12)
 
 
+@each_case
+def test_shares_cost_no_more_than_the_largest_gain_of_one_feature(values, budget):
+    rng = np.random.default_rng(9)
+    margins, bias = rng.normal(size=(200, 6)), np.zeros(200)
+    relaxed, exact = (DeletionLoss.of(values, budget, 0.7, name, 6, "f") for name in ("relaxed", "exact"))
+    excess = relaxed.deficits(margins, bias)[0] - exact.deficits(margins, bias)[0]
+    assert np.all(excess <= np.max(np.maximum(np.abs(margins) - relaxed.asked, 0.0), axis=1) + 1e-12)
+
+
+@each_case
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_what_is_left_is_a_slope_of_the_loss(adversary, values, budget):
+    """The slopes -y x tau and -y: tangents lie below the loss everywhere, and small steps go along them."""
+    rng = np.random.default_rng(10)
+    X, y, theta = rng.normal(size=(40, 6)), rng.choice([-1.0, 1.0], size=40), rng.normal(size=7)
+    loss = DeletionLoss.of(values, budget, 0.3, adversary, 6, "f")
+
+    def losses(theta):
+        deficits, left = loss.deficits(y[:, None] * X * theta[:6], y * theta[6])
+        return np.maximum(deficits, 0.0), -(y * (deficits > 0))[:, None] * np.column_stack([left * X, np.ones(40)])
+
+    value, slopes = losses(theta)
+    assert 0 < np.mean(value > 0) < 1
+    for size in (1e-3, 0.3, 10.0):
+        for step in size * rng.normal(size=(20, 7)):
+            assert np.all(losses(theta + step)[0] >= value + slopes @ step - 1e-12 * (1 + size))
+    step = 1e-7 * rng.normal(size=7)
+    assert_allclose(losses(theta + step)[0] - losses(theta - step)[0], 2 * slopes @ step, atol=1e-13)
+
+
 def test_relaxed_is_exact_for_equal_values_and_a_whole_budget():
     rng = np.random.default_rng(5)
     margins, bias, values = rng.normal(size=(50, 6)), np.zeros(50), np.array([0.0, 0.1, 0.1, 0.1, 0.1, 0.0])
     both = [DeletionLoss.of(values, 0.3, 1.0, name, 6, "f").deficits(margins, bias)[0] for name in ("relaxed", "exact")]
     assert_allclose(*both, atol=1e-12)
+
+
+def test_tightened_is_between_the_others_also_where_a_budget_is_a_hair_short():
+    rng = np.random.default_rng(9)
+    margins, bias = rng.normal(size=(50, 6)), np.zeros(50)
+    for values, budget in (
+        (np.ones(6), 3 * (1 - 1e-12)),
+        (np.arange(1.0, 7.0), 0.29 * 100 / 4),
+        (np.full(6, 0.1), 0.3),
+    ):
+        of = [DeletionLoss.of(values, budget, 1.0, name, 6, "f").deficits(margins, bias)[0] for name in ADVERSARIES]
+        assert np.all(of[2] <= of[1] + 1e-9)
+        assert np.all(of[1] <= of[0] + 1e-9)
 
 
 def test_loss_is_at_least_the_margin_where_a_deletion_flips_the_sign():
@@ -131,7 +174,7 @@ def test_units_are_the_largest_common_ones():
     ("settings", "message"),
     [
         ((None, 3.0, 1.0, "exact"), r"f\(budget=3.0\): must be below .* 3 \(n_features=3\)"),
-        ((None, -1.0, 1.0, "exact"), r"budget must be >= 0"),
+        ((None, -1.0, 1.0, "exact"), r"budget must be a finite number >= 0"),
         (([1.0, 2.0], 1.0, 1.0, "exact"), r"f\(values=...\): values have shape \(2,\)"),
         (([1.0, -2.0, 3.0], 1.0, 1.0, "exact"), "values must be >= 0"),
         ((None, 1.0, 0.0, "exact"), r"f\(margin=0.0\): margin must be > 0"),

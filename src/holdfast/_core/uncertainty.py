@@ -193,7 +193,9 @@ class BoundSet(ABC):
         """
 
     def left_along(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        """Return what maximizers along a direction, as `remainder` says, leave of the target."""
+        """Return what maximizers along a direction, as `remainder` says, leave of the target, in full without `has_origin`."""
+        if not self.has_origin:
+            return target - self.adjoint(direction, budgets)
         t, scale = self.support(direction), np.asarray(scale)
         used = np.divide(t, scale, out=np.zeros(np.broadcast_shapes(t.shape, scale.shape)), where=scale > 0)
         return target - self.adjoint(direction, budgets * np.minimum(used, 1.0))
@@ -398,6 +400,7 @@ class EasedSet(BoundSet):
     def __init__(self, base: BoundSet, delta: float):
         self.base, self.delta = base, delta
         self.is_common, self.is_symmetric, self.is_smooth = base.is_common, base.is_symmetric, base.is_smooth
+        self.has_origin = base.has_origin
 
     @remembered
     def _parts(self, w: Array) -> tuple[Array, Array]:

@@ -26,6 +26,8 @@ from holdfast.estimators.missing import MissingFeatures, without_missing
 from holdfast.uncertainty.knapsack import DeletionLoss
 
 NAME = "FeatureDeletionPerceptron"
+PROVED_FOR = ("budget", "values", "margin", "bound", "adversary", "norm", "radius")
+"""Settings that bounds depend on."""
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,8 @@ class FeatureDeletionPerceptron(MissingFeatures):
         Smallest and largest finite entry of each feature.
     stream_ : dict
         What `partial_fit` goes on from.
+    settings_ : dict
+        The settings that all this is proved for.
     holdfast_version_ : str
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -296,6 +300,13 @@ class FeatureDeletionPerceptron(MissingFeatures):
         loss, bound = self._settings(X.shape[1])
         if not going_on:
             self._begin(X, known)
+        elif changed := [
+            name for name, value in self.settings_.items() if not np.array_equal(getattr(self, name), value)
+        ]:
+            raise ValueError(
+                f"{NAME}.partial_fit: {', '.join(changed)} changed since the first call, and what is proved is for one setting. "
+                "Set it back, or begin again with fit."
+            )
         self._advance(X, codes, loss, bound)
         return self
 
@@ -326,22 +337,19 @@ class FeatureDeletionPerceptron(MissingFeatures):
         delta = number(delta, f"{NAME}.online_bound(delta", strictly=True)
         if delta >= 1:
             raise ValueError(f"{NAME}.online_bound(delta={delta!r}): must lie between 0 and 1.")
-        if self.radius is None or not np.isfinite(self.regret_bound_):
+        radius, norm = self.settings_["radius"], self.settings_["norm"]
+        if radius is None or not np.isfinite(self.regret_bound_):
             warnings.warn(
-                f"{NAME}(radius={self.radius!r}).online_bound: nothing is proved, for "
-                + (
-                    "the radius was taken from the rows"
-                    if self.radius is None
-                    else f"rows reach {self.largest_norm_:g}"
-                )
-                + f". Scale the rows and state a radius that all of them, new ones too, are within in the {self.norm} norm.",
+                f"{NAME}(radius={radius!r}).online_bound: nothing is proved, for "
+                + ("the radius was taken from the rows" if radius is None else f"rows reach {self.largest_norm_:g}")
+                + f". Scale the rows and state a radius that all of them, new ones too, are within in the {norm} norm.",
                 UserWarning,
                 stacklevel=2,
             )
             return OnlineBound(np.inf, np.inf)
-        loss, bound = self._settings(self.coef_.shape[1])
-        n_vectors, m = self.coef_.shape[0], self.n_seen_
-        spread = loss.largest_margin + bound * (1.0 + self.radius_ * NORMS[self.norm].sum(self.coef_.shape[1]))
+        (n_vectors, n), m = self.coef_.shape, self.n_seen_
+        loss, bound = type(self)(**self.settings_)._settings(n)
+        spread = loss.largest_margin + bound * (1.0 + self.radius_ * NORMS[norm].sum(n))
         share = delta / n_vectors
         doubt = spread * np.sqrt(np.log(1 / share) / (2 * m))
         risk = float(np.sum(self.mean_loss_ + doubt)) / loss.margin
@@ -364,6 +372,7 @@ class FeatureDeletionPerceptron(MissingFeatures):
         for name in ("stream_", "feature_range_"):
             self.__dict__.pop(name, None)
         self.classes_, self.largest_norm_ = classes, 0.0
+        self.settings_ = {name: getattr(self, name) for name in PROVED_FOR}
         n_vectors = 1 if len(classes) == 2 else len(classes)
         horizon = X.shape[0] if self.horizon is None else int(self.horizon)
         self.stream_ = asdict(Stream.start(n_vectors, X.shape[1], horizon))

@@ -161,7 +161,8 @@ class RobustLinearClassifier(IncrementalClassifier):
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes.
     solver : str or Solver, default=None
-        "interior_point", "semismooth", "newton", "quasi_newton", "newton_cg", "clarabel" or "highs"; None picks one.
+        "interior_point", "deletion_interior_point", "semismooth", "newton", "quasi_newton", "newton_cg", "clarabel" or "highs";
+        None picks one.
         "stochastic_proximal" or :class:`StochasticProximal` is the stochastic descent of Couellan & Jan: rough, never picked.
     tol : float, default=1e-6
         Largest certified relative gap to accept.
@@ -428,6 +429,12 @@ class RobustLinearClassifier(IncrementalClassifier):
         options = self._penalty() | {"fit_intercept": bool(self.fit_intercept)}
         worst, cloud = self._bound(X, metadata)
         X, worst, share = self._filtered(X, worst, metadata)
+        is_plain = kappa == 1 and cloud is None and self.weight_error is None and self.multiclass == "ovr"
+        if worst is not None and not worst.has_origin and not is_plain:
+            raise ValueError(
+                f"{NAME}(uncertainty={self.uncertainty!r}): rows that have to change are not known together with kappa < 1, "
+                "noise, weight_error or multiclass='joint'. Use exactly=False, which lets rows be as they are."
+            )
         if self.multiclass == "joint":
             if worst is None or cloud is not None:
                 raise ValueError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +32,9 @@ CORRECTION = 5.0
 SHORT = 0.95
 """Share of the way to the boundary that a step goes."""
 PATIENCE = 4
-"""Steps without a better gap after which there is no progress."""
+"""Steps without a better gap, or of next to no length, after which there is no progress."""
+TINY = 1e-2
+"""Steps, as shares of the whole, that count for none."""
 LARGEST, WIDEST = 1.5e8, 20_000
 """Entries, in some 17 arrays of as many numbers (20 GB), and features, in a matrix to factorise, up to which to prefer it."""
 CONTENT = 1e-9
@@ -78,17 +80,18 @@ class DeletionInteriorPoint(Solver):
         parts: list[_Part] = [*groups, *scaled.limits(groups)]
         best, n_pairs = _Best(scaled, groups), sum(part.n_pairs for part in parts)
         status, n_iter, goal = Status.ITERATION_LIMIT, 0, max(SPARE * tol, 0.1 * CONTENT)
-        least, idle = np.inf, 0
+        idle = 0
         for n_iter in range(1, max_iter + 1):
             mu = sum(part.product(0.0, 0.0) for part in parts) / n_pairs
-            least, idle = (mu, 0) if mu < 0.9 * least else (least, idle + 1)
             if n_pairs * mu <= NEAR * goal * best.scale(z):
                 best.see(z)
             report(f"deletion interior point {n_iter}: products {n_pairs * mu:.3g}, estimated gap {best.gap:.2e}")
             if best.gap <= goal:
                 status = Status.SOLVED
                 break
-            if max(best.age, idle) >= PATIENCE or not _moved(scaled, parts, z, mu, n_pairs):
+            length = 0.0 if best.age >= PATIENCE else _moved(scaled, parts, z, mu, n_pairs)
+            idle = 0 if length > TINY else idle + 1
+            if length == 0 or idle >= PATIENCE:
                 status = Status.STALLED
                 break
         if best.gap > goal:
@@ -124,18 +127,30 @@ class _Scaled:
         self.ridge = program.ridge * self.size / self.unit
         self.floor = program.floor / (self.unit * self.size)
 
+    @cached_property
+    def first_slopes(self) -> Array:
+        """Dual weights of the rows to begin with, the same for both classes together where there is an intercept."""
+        totals = [float(self.weights[self.signs == sign].sum()) for sign in (-1.0, 1.0)]
+        shares = np.where(self.signs > 0, 1 / (totals[1] or 1.0), 1 / (totals[0] or 1.0))
+        balance = min(totals) * shares if self.program.fit_intercept else np.ones(len(self.signs))
+        return np.asarray(0.5 * balance * self.weights)
+
+    @cached_property
+    def room(self) -> float:
+        """The slack of a row to begin with: as much as its share of what the pull of all rows costs in the dual."""
+        pull = self.rows.transpose_dot(self.signs * self.first_slopes)
+        held = float(pull @ pull) / self.ridge if self.ridge > 0 else np.inf
+        return max(1.0, min(self.limit * float(np.sum(np.abs(pull))), held) / float(self.weights.sum()))
+
     def groups(self) -> Iterator[_Group]:
         """Yield the rows in groups."""
         n = len(self.order)
         size = max(GROUP_ROWS, GROUP_ENTRIES // max(1, n))
-        totals = [float(self.weights[self.signs == sign].sum()) for sign in (-1.0, 1.0)]
-        shares = np.where(self.signs > 0, 1 / (totals[1] or 1.0), 1 / (totals[0] or 1.0))
-        balance = min(totals) * shares if self.program.fit_intercept else np.ones(len(self.signs))
         for rows, block in self.rows.blocks():
             for start in range(rows.start, rows.stop, size):
                 part = slice(start, min(start + size, rows.stop))
                 X = block[start - rows.start : part.stop - rows.start]
-                yield _Group(self, part, X, 0.5 * balance[part] * self.weights[part])
+                yield _Group(self, part, X, self.first_slopes[part])
 
     def limits(self, groups: Sequence[_Group]) -> list[_Part]:
         """Return what keeps weights within the limit, if there is one."""
@@ -386,11 +401,11 @@ class _Group(_Part):
         self.base = 1 - entries.row_sums(self.g)
         share = np.maximum(self.needed, 0.0) / np.where(worth > 0, worth, 1.0)
         t = entries.of_rows((share if self.is_spent else 0.5 * (1 + share)) * pi) + np.zeros_like(self.A)
-        level = 1 / max(1, n)
-        price = 1 / np.maximum(np.maximum(self.needed, 0.5 * worth), 1e-3 * scaled.capacity)
+        level = scaled.room / max(1, n)
+        price = scaled.room / np.maximum(np.maximum(self.needed, 0.5 * worth), 1e-3 * scaled.capacity)
         alpha = self.g + entries.of_rows(price) * self.v + level
         owed = entries.row_sums(alpha) - self.needed * price + self.base
-        xi = np.maximum(owed, 0.0) + 1.0
+        xi = np.maximum(owed, 0.0) + scaled.room
         self.p = _Pairs(xi - owed, pi)
         self.xi = _Pairs(xi, c - pi)
         self.q = _Pairs(np.full_like(self.A, level), t)
@@ -602,8 +617,8 @@ def _total(parts: Iterable[Array]) -> Array:
     return reduce(np.add, parts)
 
 
-def _moved(scaled: _Scaled, parts: Sequence[_Part], z: Array, mu: float, n_pairs: int) -> bool:
-    """Take a step: Mehrotra's predictor and corrector; return whether floating point allowed it."""
+def _moved(scaled: _Scaled, parts: Sequence[_Part], z: Array, mu: float, n_pairs: int) -> float:
+    """Take a step: Mehrotra's predictor and corrector; return which share of it was taken, 0 where floating point fails."""
     n, n_weights = scaled.n_deletable, len(scaled.order)
     M, cross = np.zeros((len(z), len(z))), np.zeros((n, n))
     diagonal = np.zeros(len(z))
@@ -617,7 +632,7 @@ def _moved(scaled: _Scaled, parts: Sequence[_Part], z: Array, mu: float, n_pairs
     try:
         factor = _Factor(M)
     except LinAlgError:
-        return False
+        return 0.0
 
     def turned(aim: float, most: float) -> tuple[Array, float, float]:
         rhs = _total(part.target(z, aim, most) for part in parts)
@@ -630,14 +645,14 @@ def _moved(scaled: _Scaled, parts: Sequence[_Part], z: Array, mu: float, n_pairs
     reached = sum(part.product(min(1.0, primal), min(1.0, dual)) for part in parts) / n_pairs
     dz, primal, dual = turned(mu * max((reached / mu) ** 3, CENTRING), CORRECTION * mu)
     if not np.all(np.isfinite(dz)):
-        return False
+        return 0.0
     if scaled.ridge > 0:
         primal = dual = min(primal, dual)
     primal, dual = min(1.0, SHORT * primal), min(1.0, SHORT * dual)
     z += primal * dz
     for part in parts:
         part.move(primal, dual)
-    return True
+    return max(primal, dual)
 
 
 class _Factor:

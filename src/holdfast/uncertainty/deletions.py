@@ -8,9 +8,9 @@ import numpy as np
 from scipy import sparse
 
 from holdfast._core.uncertainty import Array
-from holdfast.uncertainty.checks import numbers, one_number
+from holdfast.uncertainty.checks import numbers
 from holdfast.uncertainty.clouds import dense, rescaled
-from holdfast.uncertainty.knapsack import ADVERSARIES, feature_costs
+from holdfast.uncertainty.knapsack import ADVERSARIES, feature_costs, stated_number
 from holdfast.uncertainty.row_knapsacks import Knapsacks
 
 METHODS = ("exact", "fractional", "greedy")
@@ -59,7 +59,7 @@ def worst_deletions(gains: Any, budget: Any, values: Any = None, *, method: str 
         raise ValueError(f"worst_deletions(method={method!r}): choose one of {', '.join(map(repr, METHODS))}.")
     given = numbers(gains, call % "gains", "gains")
     costs = feature_costs(values, given.shape[1], call % "values")
-    limit = one_number(budget, call % "budget", "budget")
+    limit = stated_number(budget, "worst_deletions", "budget")
     entries = _entries(given, costs, limit)
     sacks = Knapsacks(entries.indptr, costs[entries.indices], limit)
     if method == "greedy":
@@ -120,7 +120,7 @@ def random_deletions(X: Any, budget: Any, values: Any = None, *, random_state: A
     call = "random_deletions(..., %s=...)"
     given = numbers(X, call % "X", "X")
     costs = feature_costs(values, given.shape[1], call % "values")
-    limit = one_number(budget, call % "budget", "budget")
+    limit = stated_number(budget, "random_deletions", "budget")
     entries = _entries(given, costs, limit)
     order = np.random.default_rng(random_state).uniform(0.5, 1.0, size=entries.nnz)
     return _like(given, entries, Knapsacks(entries.indptr, costs[entries.indices], limit).in_order(order))
@@ -145,7 +145,7 @@ def deletions_survived(coef: Any, intercept: Any, X: Any, values: Any = None) ->
     Returns
     -------
     ndarray of shape (n_samples,)
-        inf where nothing changes the prediction, 0 also where the score is a tie.
+        inf where nothing changes the prediction, 0 also where the score is a tie. Rounding counts against the prediction.
 
     Examples
     --------
@@ -173,7 +173,10 @@ def deletions_survived(coef: Any, intercept: Any, X: Any, values: Any = None) ->
         for rival in (rival for rival in range(len(W)) if rival != k and len(own)):
             gains = _entries(rescaled(rows[own], np.ones(len(own)), W[k] - W[rival]), costs, 1.0)
             sacks = Knapsacks(gains.indptr, costs[gains.indices], 1.0)
-            whole, parts = sacks.broken(gains.data, scores[own, k] - scores[own, rival])
+            # sums of as many terms in any order may be off by so much
+            size = np.asarray(abs(rows[own]) @ np.abs(W[k] - W[rival])) + np.abs(b[k]) + np.abs(b[rival])
+            lead = scores[own, k] - scores[own, rival] - 4 * (W.shape[1] + 4) * np.finfo(float).eps * size
+            whole, parts = sacks.broken(gains.data, lead)
             survived[own] = np.minimum(survived[own], whole if is_even else parts)
     return survived
 

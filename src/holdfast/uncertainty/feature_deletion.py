@@ -14,9 +14,9 @@ from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import AFFORDABLE, ROUNDING
 from holdfast._core.uncertainty import Array, BoundSet, DeletionForm, EasedSet, UncertaintySet
-from holdfast.uncertainty.checks import numbers, one_number, stated
+from holdfast.uncertainty.checks import numbers, stated
 from holdfast.uncertainty.clouds import MISSED, CommonCloud, dense, norm, ratio, rescaled
-from holdfast.uncertainty.knapsack import feature_costs
+from holdfast.uncertainty.knapsack import feature_costs, stated_number
 from holdfast.uncertainty.polytopes import FAINT
 from holdfast.uncertainty.pooled import approaches
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
@@ -79,8 +79,9 @@ class FeatureDeletion(UncertaintySet):
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         stated(self, metadata)
         n_features = X.shape[1]
-        budget = one_number(self.budget, f"{type(self).__name__}(budget=...)", "budget")
-        share = one_number(self.share, f"{type(self).__name__}(share=...)", "share")
+        budget, share = (stated_number(getattr(self, name), type(self).__name__, name) for name in ("budget", "share"))
+        if not isinstance(self.exactly, bool | np.bool_):
+            raise ValueError(f"{type(self).__name__}(exactly={self.exactly!r}): must be True or False.")
         values = feature_costs(self.values, n_features, f"{type(self).__name__}(values=...)")
         total = float(np.sum(values[np.isfinite(values)] if self.exactly else values))
         if not budget < total:

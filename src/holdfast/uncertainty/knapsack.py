@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.uncertainty.checks import one_number
 from holdfast.uncertainty.row_knapsacks import Knapsacks
 
 Array = NDArray[np.float64]
@@ -142,7 +142,7 @@ def _relaxed(values: Array, budget: float, call: str) -> Knapsack:
 
 def _tightened(values: Array, budget: float, call: str) -> Knapsack:
     finite = values[np.isfinite(values)]
-    capacity = float(np.floor(budget)) if np.all(finite == np.rint(finite)) else budget
+    capacity = float(np.floor(budget + ROUNDED)) if np.all(finite == np.rint(finite)) else budget
     return Knapsack(np.where(values > capacity, np.inf, values), capacity)
 
 
@@ -151,6 +151,12 @@ def _exact(values: Array, budget: float, call: str) -> Knapsack:
     if not np.any(units[np.isfinite(values)] > 1):
         # the fractional knapsack of equal values and a whole budget has no fraction
         return Knapsack(np.where(np.isfinite(values), units, np.inf), float(capacity))
+    if capacity * len(units) > TABLE:
+        raise ValueError(
+            f"{call}: the values are so fine that whole deletions take a table of {capacity:.2g} x {len(units)} entries for "
+            "every row. Round values and budget to a coarser unit, or let fractions be deleted too (adversary='relaxed', "
+            "method='fractional')."
+        )
     return Knapsack(units.astype(np.float64), float(capacity), is_whole=True)
 
 
@@ -192,7 +198,7 @@ class DeletionLoss:
     def of(cls, values: Any, budget: Any, margin: Any, adversary: Any, n_features: int, call: str) -> DeletionLoss:
         """Return the loss of checked numbers; `values` None means that each of `n_features` is worth 1."""
         v, N = deletable(values, budget, n_features, call)
-        gamma = one_number(margin, f"{call}(margin=...)", "margin")
+        gamma = stated_number(margin, call, "margin")
         if gamma == 0:
             raise ValueError(f"{call}(margin={margin!r}): margin must be > 0.")
         if not isinstance(adversary, str) or adversary not in ADVERSARIES:
@@ -242,6 +248,13 @@ class DeletionLoss:
         )
 
 
+def stated_number(value: Any, call: str, name: str) -> float:
+    """Return one finite number >= 0."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < np.inf:
+        raise ValueError(f"{call}({name}={value!r}): {name} must be a finite number >= 0.")
+    return float(value)
+
+
 def feature_costs(values: Any, n_features: int, call: str) -> Array:
     """Return what deleting each feature costs, >= 0, inf where it cannot be deleted; 1 each for None."""
     if values is None:
@@ -260,8 +273,12 @@ def feature_costs(values: Any, n_features: int, call: str) -> Array:
 def deletable(values: Any, budget: Any, n_features: int, call: str) -> tuple[Array, float]:
     """Return the value of each feature, 1 for None, and a budget below the sum of those that can be deleted."""
     v = feature_costs(values, n_features, f"{call}(values=...)")
-    N = one_number(budget, f"{call}(budget=...)", "budget")
+    N = stated_number(budget, call, "budget")
     total = float(v[np.isfinite(v)].sum())
+    if total == 0:
+        raise ValueError(
+            f"{call}(values={values!r:.80}): no feature has a finite value above 0, so that there is nothing to guard against."
+        )
     if total <= N:
         raise ValueError(
             f"{call}(budget={budget!r}): must be below what the features are worth together, {total:g} "

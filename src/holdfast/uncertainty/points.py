@@ -49,9 +49,6 @@ class CommonPoint(CommonSet):
     def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return target - np.sum(budgets) * self.point
 
-    def left_along(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        return self.remainder(target, budgets, scale, direction)
-
     def scaled(self, factor: float) -> CommonPoint:
         return CommonPoint(factor * self.point)
 

@@ -77,6 +77,11 @@ class SetSum(UncertaintySet):
         clouds = [bound for _, bound in pairs if bound is not None]
         if len(clouds) > 1:
             raise ValueError(f"{self!r}: two noises. State them as one, whose covariance is the sum of theirs.")
+        if len(worst) > 1 and not all(bound.has_origin for bound in worst):
+            raise ValueError(
+                f"{self!r}: rows that have to change, as with FeatureDeletion(exactly=True), are not known in sums. Use "
+                "exactly=False, or that set alone."
+            )
         return (sum_of(worst) if worst else None), next(iter(clouds), None)
 
     def as_stated(self, metadata: Mapping[str, Any]) -> SetSum:
