@@ -57,6 +57,17 @@ from holdfast.uncertainty.deletions import random_deletions, worst_deletions
 HERE = Path(__file__).parent
 PICTURE = HERE.parent / "docs" / "images" / "missing_features.png"
 COPIES, VALIDATION, TEST = 10, 300, 1000
+READING = """In words, of the numbers of the default run:
+
+* At worst the advantage is there: FeatureDeletionClassifier, FDROP and the perceptron err up to 9 points less than LinearSVC
+  on SPAM and up to 18 on MNIST. An advantage of the linear program over FDROP is not: they are alike to within a point.
+* At random it is there on SPAM, over FDROP too where many features are deleted; but copies with deleted features do as well
+  or better. On MNIST it is absent: the linear program and FDROP err up to 9 and 11 points more than LinearSVC. So does SVC,
+  which differs from LinearSVC in its free intercept alone: the intercept stays while the rest of the score shrinks. LinearSVC
+  penalises its own, and the perceptron bounds it.
+* Imputed means do as well as training for deletion on SPAM and better against the worst deletions on MNIST. They are what 0
+  is after centring: a black pixel is no value that says nothing.
+* Trees lose more than linear models by deletion, unless they are trained on copies with NaN."""
 LINEAR, FREE, FDROP, OURS = "LinearSVC", "SVC", "FDROP", "FeatureDeletionClassifier"
 STYLE = {  # colours of Okabe and Ito
     LINEAR: ("#000000", "-", "o"),
@@ -265,7 +276,7 @@ def draw(results, constant):
         axes.axhline(constant[data], color="0.6", linewidth=1, zorder=0)
         axes.annotate(
             "always the larger class", (0.01, constant[data]), xycoords=("axes fraction", "data"), color="0.45", fontsize=9,
-            va="bottom",
+            va="top",
         )  # fmt: skip
         how = {"random": "N drawn at random, 50 training rows", "worst": "the worst N, 500 training rows"}[adversary]
         axes.set_title(f"{data}: {how}", loc="left", fontsize=11)
@@ -318,7 +329,11 @@ def main():
     if options.quick:
         return
     text = "# Models trained for deleted features, with features deleted\n\n" + __doc__.split("\n\n", 1)[1].strip()
-    text += "\n\n![test errors against deletions](../docs/images/missing_features.png)\n\n" + verdict(results) + "\n"
+    text += (
+        "\n\n![test errors against deletions](../docs/images/missing_features.png)\n\n"
+        + verdict(results)
+        + f"\n\n{READING}\n"
+    )
     for (name, adversary), result in results.items():
         text += f"\n## {name}, {adversary}, {times[adversary]} repetitions\n\n{table(*result)}\n"
     text += "\nAlways to answer the larger class errs in " + " and ".join(
