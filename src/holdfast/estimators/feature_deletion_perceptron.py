@@ -304,7 +304,7 @@ class FeatureDeletionPerceptron(MissingFeatures):
             name for name, value in self.settings_.items() if not np.array_equal(getattr(self, name), value)
         ]:
             raise ValueError(
-                f"{NAME}.partial_fit: {', '.join(changed)} changed since the first call, and what is proved is for one setting. "
+                f"{NAME}.partial_fit: {', '.join(changed)} changed since the first call; what is proved is for one setting. "
                 "Set it back, or begin again with fit."
             )
         self._advance(X, codes, loss, bound)
