@@ -52,6 +52,25 @@ def exponential(X, y, values, budget, margin=0.5, limit=1.0):
     return linprog(cost, A_ub=np.array(lines), b_ub=right, bounds=bounds).fun
 
 
+@pytest.mark.parametrize(("adversary", "solver"), [("relaxed", None), ("relaxed", "highs"), ("exact", None)])
+def test_without_an_intercept_it_is_the_same_program_without_one(adversary, solver, rng):
+    X, y = draw(rng)
+    X += 0.8
+    values = np.array([1.0, 2.0, 1.0, 3.0, 1.0]) if adversary == "exact" else np.ones(5)
+    # rows and their mirror images ask for no intercept
+    both, signs = np.concatenate([X, -X]), np.concatenate([y, -y])
+    problem = replace(make(X, y, values, 2.0, adversary=adversary), fit_intercept=False)
+    run = generate_rows if adversary == "exact" else train_deletion
+    found, proof = run(problem, solver, tol=1e-7, max_iter=200)
+    assert found.status is Status.SOLVED
+    assert found.parameters[-1] == 0
+    assert proof.objective == pytest.approx(exponential(both, signs, values, 2.0), abs=1e-6)
+    assert proof.objective > exponential(X, y, values, 2.0) + 1e-3
+    for _ in range(5):
+        claimed = deletion_bound(problem, rng.uniform(0, 1.2, size=12), rng.uniform(0, 1, size=(12, 5)))
+        assert claimed <= proof.objective + 1e-9
+
+
 def optimum(problem, tol=1e-8):
     found, proof = train_deletion(problem, tol=tol, max_iter=200)
     assert found.status is Status.SOLVED

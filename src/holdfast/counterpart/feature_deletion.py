@@ -42,6 +42,8 @@ class FeatureDeletionProblem(Problem):
         Its prices are > 0.
     limit : float
         C.
+    fit_intercept : bool
+        Whether b is free; it is 0 otherwise.
     """
 
     rows: Rows
@@ -49,6 +51,12 @@ class FeatureDeletionProblem(Problem):
     weights: Array
     loss: DeletionLoss
     limit: float
+    fit_intercept: bool = True
+
+    @property
+    def bias(self) -> Array:
+        """What b is multiplied by in each row's score, facing its label."""
+        return self.signs if self.fit_intercept else np.zeros_like(self.signs)
 
     @property
     def n_parameters(self) -> int:
@@ -67,7 +75,7 @@ class FeatureDeletionProblem(Problem):
         """Yield (which rows, what is deleted of each entry, the deficit then: the loss is its positive part)."""
         for rows, X in self.rows.dense_blocks():
             y = self.signs[rows]
-            deficits, left = self.loss.deficits(y[:, None] * X * w, y * b)
+            deficits, left = self.loss.deficits(y[:, None] * X * w, self.bias[rows] * b)
             yield rows, 1 - left, deficits
 
     def objective(self, w: Array, b: float) -> float:
@@ -98,6 +106,7 @@ class FeatureDeletionProblem(Problem):
             ridge=0.0,
             limit=self.limit,
             floor=self.floor,
+            fit_intercept=self.fit_intercept,
         )
 
     def work(self) -> dict[str, Any]:
@@ -120,7 +129,7 @@ def _published_program(problem: FeatureDeletionProblem) -> LinearProgram:
     fixed[:, deletable] = 0.0
     one = sparse.eye_array(m)
     own = sparse.coo_array((np.ones(m * k), (owner, entry)), shape=(m, m * k))
-    first = sparse.hstack([sparse.csr_array(fixed), y[:, None], one, needed * one, -own])
+    first = sparse.hstack([sparse.csr_array(fixed), problem.bias[:, None], one, needed * one, -own])
     second = sparse.hstack(
         [
             sparse.coo_array((A[:, deletable].ravel(), (entry, column)), shape=(m * k, n)),
@@ -187,7 +196,8 @@ def deletion_bound(problem: FeatureDeletionProblem, slopes: Array, deleted: Any)
     """
     pi = problem.weights * np.clip(np.nan_to_num(slopes), 0.0, 1.0)
     sums = [float(pi[problem.signs == sign].sum()) for sign in (-1.0, 1.0)]
-    pi = pi * np.where(problem.signs > 0, *(min(sums) / (each or 1.0) for each in sums[::-1]))
+    if problem.fit_intercept:
+        pi = pi * np.where(problem.signs > 0, *(min(sums) / (each or 1.0) for each in sums[::-1]))
     worth, pull = 0.0, np.zeros(problem.rows.n_features)
     sack = problem.loss.knapsack
     finite = np.where(np.isfinite(sack.prices), sack.prices, 0.0)
@@ -233,11 +243,12 @@ def train_deletion(
         part = problem if n_chunks == 1 else problem.take(rows)
         own = chosen.minimise(part, np.zeros(n + 1), tol=tol, max_iter=max_iter, report=report)
         found.append(own)
-        mean += own.parameters * float(part.weights.sum() / problem.weights.sum())
+        mean[: len(own.parameters)] += own.parameters * float(part.weights.sum() / problem.weights.sum())
         if own.dual is not None:
             slopes[rows] = own.dual.slopes
         deleted.append(np.zeros((len(rows), n)) if own.dual is None else own.dual.points)
     mean[:n] = np.clip(mean[:n], -problem.limit, problem.limit)
+    mean[n] *= problem.fit_intercept
     proof = deletion_proof(problem, mean[:n], float(mean[n]), slopes, _joined(deleted, parts))
     worst = min(found, key=lambda each: each.status is Status.SOLVED)
     status = Status.CHUNKED if n_chunks > 1 else worst.status
@@ -290,7 +301,7 @@ class _Master(Problem):
         m, n = self.X.shape
         y, kept = problem.signs[owners], 1 - self.deleted
         one = sparse.coo_array((np.ones(len(owners)), (np.arange(len(owners)), owners)), shape=(len(owners), m))
-        cuts = sparse.hstack([sparse.csr_array(y[:, None] * kept * self.X[owners]), y[:, None], one])
+        cuts = sparse.hstack([sparse.csr_array(y[:, None] * kept * self.X[owners]), problem.bias[owners, None], one])
         bounds = sparse.eye_array(n + 1 + m, format="csr")
         A = sparse.vstack([-cuts, bounds[:n], -bounds[:n], -bounds[n + 1 :]], format="csc")
         right = np.concatenate([-kept @ problem.loss.asked, np.full(2 * n, problem.limit), np.zeros(m)])
@@ -330,7 +341,7 @@ def generate_rows(
     """
     n, zero = problem.rows.n_features, np.zeros(problem.n_parameters)
     relaxed = replace(problem, loss=replace(problem.loss, knapsack=replace(problem.loss.knapsack, is_whole=False)))
-    z = pick(relaxed).minimise(relaxed, zero, tol=0.1, max_iter=max_iter).parameters
+    z = np.append(pick(relaxed).minimise(relaxed, zero, tol=0.1, max_iter=max_iter).parameters, 0.0)[: n + 1]
     X = np.concatenate([block for _, block in problem.rows.dense_blocks()])
     owners, deleted = np.arange(len(problem.signs)), np.zeros(X.shape)
     chosen = pick(_Master(problem, X, owners, deleted), Highs() if solver is None else solver)
@@ -354,10 +365,11 @@ def generate_rows(
         z = np.append(np.clip(step.parameters[:n], -problem.limit, problem.limit), step.parameters[n])
         if step.dual is not None:
             bound = max(bound, deletion_bound(problem, step.dual.slopes, step.dual.points))
-        gains = problem.signs[owners] * z[n] + np.sum(
+        gains = problem.bias[owners] * z[n] + np.sum(
             (1 - deleted) * (problem.signs[owners, None] * X[owners] * z[:n] - problem.loss.asked), axis=1
         )
         promised = np.zeros(len(problem.signs))
         np.maximum.at(promised, owners, -gains)
     proof = DeletionProof.of(problem, value, bound)
+    best[n] *= problem.fit_intercept
     return _told(best, proof, status, n_iter, chosen.name, tol), proof

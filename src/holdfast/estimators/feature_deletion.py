@@ -72,6 +72,8 @@ class FeatureDeletionClassifier(MissingFeatures):
         C > 0, the limit of each weight.
     adversary : {"relaxed", "tightened", "exact"}, default="relaxed"
         "exact" takes values that are multiples of a common unit, such as integers.
+    fit_intercept : bool, default=True
+        Whether b is free, 0 otherwise. It is never deleted, and weighs the more the more is missing at random.
     n_chunks : int, default=1
         With more than 1 the rows are dealt out to so many problems, and their mean is the model, as published for large data.
         `gap_` is that of the mean on all rows.
@@ -140,6 +142,7 @@ class FeatureDeletionClassifier(MissingFeatures):
         margin: float = 0.1,
         bound: float = 1.0,
         adversary: str = "relaxed",
+        fit_intercept: bool = True,
         n_chunks: int = 1,
         solver: Any = None,
         tol: float = 1e-6,
@@ -153,6 +156,7 @@ class FeatureDeletionClassifier(MissingFeatures):
         self.margin = margin
         self.bound = bound
         self.adversary = adversary
+        self.fit_intercept = fit_intercept
         self.n_chunks = n_chunks
         self.solver = solver
         self.tol = tol
@@ -235,7 +239,7 @@ class FeatureDeletionClassifier(MissingFeatures):
         """Return the model of one class against the rest, and what is proved of it."""
         options = {"tol": float(self.tol), "max_iter": self._max_iter(), "report": report}
         shares, signs = weights / weights.sum(), np.where(is_positive, 1.0, -1.0)
-        problem = FeatureDeletionProblem(rows, signs, shares, loss, float(self.bound))
+        problem = FeatureDeletionProblem(rows, signs, shares, loss, float(self.bound), bool(self.fit_intercept))
         if loss.knapsack.is_whole:
             return generate_rows(problem, self.solver, **options)
         return train_deletion(problem, self.solver, n_chunks=int(self.n_chunks), **options)
