@@ -89,6 +89,14 @@ class UncertaintySet(Parameters, ABC):
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         """Return the set bound to the rows of X, an array or a sparse matrix, after checking that its numbers make sense."""
 
+    def draw(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator) -> Any:
+        """Return a random error of each row of X, shape (n_samples, n_features).
+
+        Noise is drawn from its own law. A set says what may happen, not how often: its points are drawn uniformly. A CSR array
+        where the errors are those of few entries, else an array.
+        """
+        return self.at(X, metadata).draw(rng, X.shape)
+
     @classmethod
     @abstractmethod
     def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
@@ -320,7 +328,28 @@ class BoundSet(ABC):
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
-        """Return random points of every row's set, shape (n_draws, n_samples or 1, n_features)."""
+        """Return random points of every row's set, shape (n_draws, n_samples or 1, n_features).
+
+        They are to find faults, and lie on the border more often than not; `draw` is uniform.
+        """
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
+        """Return a point of each row's set, uniform in it, an array or a CSR array of a shape (n_samples, n_features)."""
+        form = self.interval_form()
+        if form is None:
+            raise NotImplementedError(f"{type(self).__name__} does not say how to draw from it.")
+        own: Any = np.zeros(()) if form.own is None else form.own
+        if sparse.issparse(own) and not np.any(form.common):
+            drawn = sparse.csr_array(own, copy=True)
+            drawn.data *= rng.uniform(-1.0, 1.0, size=drawn.nnz)
+        else:
+            half = form.common + (own.toarray() if sparse.issparse(own) else own)
+            drawn = half * rng.uniform(-1.0, 1.0, size=shape)
+        return drawn if form.centre is None else drawn + form.centre
+
+    def gaussian(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
+        """Return for each row a draw from the Gaussian whose one-deviation ellipsoid the set is, as `draw` does."""
+        raise NotImplementedError(f"{type(self).__name__} is no ellipsoid.")
 
 
 def above_absolute(n_features: int) -> sparse.csr_array:

@@ -88,6 +88,12 @@ class ChanceConstraint(SizedSet):
             return row_clouds(size, n_samples, n_features, own, "ChanceConstraint(epsilon, cov=...)")
         return CommonCloud(size * self._factor(n_features))
 
+    def draw(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator) -> Any:
+        raise ValueError(
+            f"{self!r}: of these errors only the covariance is known, or their bounds, and no law to draw from. "
+            "GaussianNoise draws from one with that covariance, Box within bounds."
+        )
+
     def gamma(self) -> float:
         """Return the radius of the ellipsoid, in standard deviations (of bounds, for "bounded")."""
         if not isinstance(self.assumption, str) or self.assumption not in RULES:

@@ -87,6 +87,15 @@ class GaussianNoise(UncertaintySet):
             )
         return row_clouds(float(self._common_factor(n_features)), n_samples, n_features, own, home)
 
+    def draw(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator) -> Any:
+        bound = self.at(X, metadata)
+        if self.adversary != "trace":
+            raise ValueError(
+                f"{self!r}: a covariance that an adversary chooses cannot be drawn from. State the one to draw from, as "
+                "GaussianNoise(std=...) with adversary='trace' or GaussianNoise(cov=...)."
+            )
+        return bound.gaussian(rng, X.shape)
+
     def times(self, factor: float) -> GaussianNoise:
         scaled = {"std": factor, "cov": factor**2, "factor": factor}
         larger = {

@@ -61,23 +61,29 @@ class SetSum(UncertaintySet):
         return worst
 
     def split(self, X: Any, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
-        own = stated(self, metadata)
-        summands = (self.first, self.second)
+        pairs = [summand.split(X, own) for summand, own in self._summands(metadata)]
+        worst = [bound for bound, _ in pairs if bound is not None]
+        clouds = [bound for _, bound in pairs if bound is not None]
+        if len(clouds) > 1:
+            raise ValueError(f"{self!r}: two noises. State them as one, whose covariance is the sum of theirs.")
+        return (sum_of(worst) if worst else None), next(iter(clouds), None)
+
+    def draw(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator) -> Any:
+        return sum(summand.draw(X, own, rng) for summand, own in self._summands(metadata))
+
+    def _summands(self, metadata: Mapping[str, Any]) -> list[tuple[UncertaintySet, dict[str, Any]]]:
+        """Return the summands, each with the metadata that it takes."""
+        own, summands = stated(self, metadata), (self.first, self.second)
         for name in own:
             if all(name in summand.open_metadata for summand in summands):
                 raise ValueError(
                     f"{self!r}: both summands take {name}. Let one of them be stated by its constructor's arguments alone, as "
                     "Box(half_widths=...) or a set that does not take it."
                 )
-        pairs = [
-            summand.split(X, {name: value for name, value in own.items() if name in summand.open_metadata})
+        return [
+            (summand, {name: value for name, value in own.items() if name in summand.open_metadata})
             for summand in summands
         ]
-        worst = [bound for bound, _ in pairs if bound is not None]
-        clouds = [bound for _, bound in pairs if bound is not None]
-        if len(clouds) > 1:
-            raise ValueError(f"{self!r}: two noises. State them as one, whose covariance is the sum of theirs.")
-        return (sum_of(worst) if worst else None), next(iter(clouds), None)
 
     def as_stated(self, metadata: Mapping[str, Any]) -> SetSum:
         return SetSum(
