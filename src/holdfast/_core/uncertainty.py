@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -89,13 +89,14 @@ class UncertaintySet(Parameters, ABC):
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         """Return the set bound to the rows of X, an array or a sparse matrix, after checking that its numbers make sense."""
 
-    def draw(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator) -> Any:
-        """Return a random error of each row of X, shape (n_samples, n_features).
+    def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
+        """Return, one after the other, random errors of the rows of X, each of shape (n_samples, n_features).
 
         Noise is drawn from its own law. A set says what may happen, not how often: its points are drawn uniformly. A CSR array
         where the errors are those of few entries, else an array.
         """
-        return self.at(X, metadata).draw(rng, X.shape)
+        bound = self.at(X, metadata)
+        return (bound.draw(rng, X.shape) for _ in range(n_draws))
 
     @classmethod
     @abstractmethod
@@ -330,7 +331,7 @@ class BoundSet(ABC):
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         """Return random points of every row's set, shape (n_draws, n_samples or 1, n_features).
 
-        They are to find faults, and lie on the border more often than not; `draw` is uniform.
+        They are to find faults, and lie on the border more often than not; those of `draw` are uniform.
         """
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:

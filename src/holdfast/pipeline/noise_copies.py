@@ -8,9 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter, validate_data
 
@@ -18,6 +17,7 @@ from holdfast._core.loss import Array
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.estimators.inputs import class_codes, row_weights
 from holdfast.estimators.linear import check_columns
+from holdfast.pipeline.inner_fit import InnerFit
 from holdfast.uncertainty import Ball, GaussianNoise, IntervalBox
 
 NAME = "NoiseCopies"
@@ -40,7 +40,7 @@ def _has(method: str) -> Callable[[NoiseCopies], bool]:
     return check
 
 
-class NoiseCopies(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class NoiseCopies(InnerFit, ClassifierMixin, BaseEstimator):
     r"""Any classifier, trained on `n_copies` random draws of each row from its stated uncertainty.
 
     The rows :math:`x_i` become :math:`x_i + \delta_{ik}`, k = 1, ..., n_copies, with independent draws
@@ -109,11 +109,6 @@ class NoiseCopies(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         tags.classifier_tags = inner.classifier_tags
         return tags
 
-    def get_metadata_routing(self) -> Any:
-        """Return what metadata this classifier takes, and what it hands on to the estimator's `fit`."""
-        router = MetadataRouter(owner=self).add_self_request(self)
-        return router.add(estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
-
     def fit(
         self,
         X: Any,
@@ -163,8 +158,7 @@ class NoiseCopies(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         weights = row_weights(sample_weight, None, X, codes, classes, NAME)
         copies = self._copies(X, {name: value for name, value in metadata.items() if value is not None})
         rows = np.tile(np.arange(len(y)), self.n_copies)
-        given = process_routing(self, "fit", **params).estimator.fit if params else {}
-        given = dict(_check_method_params(X, given, indices=rows))
+        given = dict(_check_method_params(X, self._handed_on(params), indices=rows))
         if has_fit_parameter(self.estimator, "sample_weight"):
             given["sample_weight"] = weights[rows] / self.n_copies
         elif sample_weight is not None:
@@ -181,7 +175,7 @@ class NoiseCopies(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         uncertainty = self._meaning(metadata)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         rng = np.random.default_rng(seed)
-        drawn = (uncertainty.draw(X, metadata, rng) for _ in range(self.n_copies))
+        drawn = uncertainty.draws(X, metadata, rng, int(self.n_copies))
         if not sparse.issparse(X):
             return np.concatenate([X + _dense(errors).astype(X.dtype, copy=False) for errors in drawn])
         copies = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -68,8 +68,9 @@ class SetSum(UncertaintySet):
             raise ValueError(f"{self!r}: two noises. State them as one, whose covariance is the sum of theirs.")
         return (sum_of(worst) if worst else None), next(iter(clouds), None)
 
-    def draw(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator) -> Any:
-        return sum(summand.draw(X, own, rng) for summand, own in self._summands(metadata))
+    def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
+        parts = (summand.draws(X, own, rng, n_draws) for summand, own in self._summands(metadata))
+        return map(sum, zip(*parts, strict=True))
 
     def _summands(self, metadata: Mapping[str, Any]) -> list[tuple[UncertaintySet, dict[str, Any]]]:
         """Return the summands, each with the metadata that it takes."""
