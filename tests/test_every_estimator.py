@@ -1,6 +1,7 @@
 """Every estimator: scikit-learn's own checks, none expected to fail."""
 
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from holdfast import (
@@ -14,6 +15,8 @@ from holdfast import (
     GaussianRobustClassifierCV,
     LabelFlips,
     MinimaxProbabilityClassifier,
+    ModeratedClassifier,
+    NoiseCopies,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
     WeightError,
@@ -50,6 +53,9 @@ SETTINGS = [
     RobustLinearClassifier(Ball(0.1), multiclass="joint"),
     RobustLinearClassifier(Box(0.1), loss="logistic", multiclass="joint"),
     RobustLinearClassifierCV([0.03, 0.01], uncertainty=Box(), loss="logistic", cv=2),
+    ModeratedClassifier(LogisticRegression()),
+    # draws that differ keep weights of 2 from being the same as two rows; tests/pipeline has the other checks with noise
+    NoiseCopies(LogisticRegression(), 3, uncertainty=Box(relative=0.0)),
 ]
 
 

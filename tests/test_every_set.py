@@ -5,13 +5,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from scipy.special import gamma
+from scipy.stats import kstest
 from sklearn.base import clone
 
-from holdfast import GaussianNoise
+from holdfast import Ball, Box, ChanceConstraint, Ellipsoid, GaussianNoise, IntervalBox
 from holdfast.counterpart import train
 from holdfast.data import rows_of
 from holdfast.losses import ExpectedLogistic, TwoPointHinge
-from holdfast.uncertainty.clouds import CommonCloud, RowClouds
+from holdfast.uncertainty.clouds import CommonCloud, RowClouds, dense
 from holdfast.uncertainty.feature_deletion import Deletions
 from holdfast.uncertainty.minkowski import BoundSum
 from holdfast.uncertainty.multiples import Multiples
@@ -440,3 +442,51 @@ def _check_certificate(loss, alpha, bound, make_problem, rng):
     assert proof.gap <= 1e-6
     for step in rng.normal(size=(100, 4)) * 10 ** rng.uniform(-4, 0, size=(100, 1)):
         assert problem.value_and_gradient(found.parameters + step)[0] >= proof.lower_bound * (1 - 1e-12)
+
+
+# Draws
+
+
+def test_draws_lie_in_the_set_and_no_two_rows_share_theirs(uncertainty, rng):
+    chosen, metadata = uncertainty
+    X = chosen.example_rows()
+    if isinstance(chosen, ChanceConstraint) or getattr(chosen, "adversary", "trace") != "trace":
+        with pytest.raises(ValueError, match="to draw from"):  # only the covariance is known, or not even that
+            chosen.draws(X, metadata, rng, 50)
+        return
+    draws = [dense(draw) for draw in chosen.draws(X, metadata, rng, 50)]
+    assert len(draws) == 50
+    assert all(draw.shape == X.shape for draw in draws)
+    if not chosen.is_expectation:
+        bound = chosen.at(X, metadata)
+        assert all(np.all(bound.contains(draw)) for draw in draws[:10])
+    moved = np.any(np.std(draws, axis=0) > 0, axis=1)
+    different = np.std([draw[0] - draw[1] for draw in draws], axis=0)
+    assert np.any(different > 0) or not np.all(moved[:2])
+
+
+@pytest.mark.parametrize(
+    ("chosen", "variance"),
+    [  # of the first feature, three of them, by integrals over the set
+        (Box(half_widths=[0.6, 1.0, 2.0]), 0.6**2 / 3),
+        (Ball(0.6), 0.6**2 / 5),
+        (Ball(0.6, 1), 0.6**2 / 10),
+        (Ball(0.6, 3.0), 0.6**2 * gamma(1) * gamma(2) / (gamma(1 / 3) * gamma(8 / 3))),
+        (Ellipsoid(2.0, shape=[0.09, 4.0, 0.25]), 4 * 0.09 / 5),
+        (IntervalBox(lower=0.0, upper=0.6), 0.6**2 / 12),
+        (Box(half_widths=0.6) + GaussianNoise(0.5), 0.6**2 / 3 + 0.25),
+        (GaussianNoise(cov=[[0.3, 0.1, 0.0], [0.1, 1.0, 0.2], [0.0, 0.2, 0.1]]), 0.3),
+    ],
+    ids=repr,
+)
+def test_draws_are_uniform_in_sets_and_normal_of_noise(chosen, variance, rng):
+    n = 200_000
+    [drawn] = chosen.draws(np.zeros((n, 3)), {}, rng, 1)
+    kurtosis = np.mean((drawn[:, 0] - drawn[:, 0].mean()) ** 4) / drawn[:, 0].var() ** 2
+    assert_allclose(drawn[:, 0].var(), variance, rtol=4 * np.sqrt((kurtosis - 1) / n))
+
+
+def test_every_point_of_a_ball_is_as_likely(rng):
+    [drawn] = Ball(1.0).draws(np.zeros((100_000, 4)), {}, rng, 1)
+    radii = np.linalg.norm(drawn, axis=1)
+    assert kstest(radii**4, "uniform").pvalue > 1e-3

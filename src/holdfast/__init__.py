@@ -28,6 +28,15 @@ from holdfast.estimators import radius_path as radius_path
 from holdfast.estimators import recover_from_dual as recover_from_dual
 from holdfast.estimators import separability_radius as separability_radius
 from holdfast.estimators import worst_weight_loss as worst_weight_loss
+from holdfast.evaluate import certified_accuracy_scorer as certified_accuracy_scorer
+from holdfast.evaluate import neg_flip_rate_scorer as neg_flip_rate_scorer
+from holdfast.evaluate import robust_accuracy_scorer as robust_accuracy_scorer
+from holdfast.pipeline import ModeratedClassifier as ModeratedClassifier
+from holdfast.pipeline import NoiseCopies as NoiseCopies
+from holdfast.pipeline import noise_from_intervals as noise_from_intervals
+from holdfast.pipeline import noise_from_quantization as noise_from_quantization
+from holdfast.pipeline import noise_from_replicates as noise_from_replicates
+from holdfast.pipeline import split_errors as split_errors
 from holdfast.solvers import SGD as SGD
 from holdfast.solvers import StochasticProximal as StochasticProximal
 from holdfast.uncertainty import Ball as Ball

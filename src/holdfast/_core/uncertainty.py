@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -100,6 +100,15 @@ class UncertaintySet(Parameters, ABC):
     @abstractmethod
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         """Return the set bound to the rows of X, an array or a sparse matrix, after checking that its numbers make sense."""
+
+    def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
+        """Return, one after the other, random errors of the rows of X, each of shape (n_samples, n_features).
+
+        Noise is drawn from its own law. A set says what may happen, not how often: its points are drawn uniformly. A CSR array
+        where the errors are those of few entries, else an array.
+        """
+        bound = self.at(X, metadata)
+        return (bound.draw(rng, X.shape) for _ in range(n_draws))
 
     @classmethod
     @abstractmethod
@@ -340,7 +349,28 @@ class BoundSet(ABC):
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
-        """Return random points of every row's set, shape (n_draws, n_samples or 1, n_features)."""
+        """Return random points of every row's set, shape (n_draws, n_samples or 1, n_features).
+
+        They are to find faults, and lie on the border more often than not; those of `draw` are uniform.
+        """
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
+        """Return a point of each row's set, uniform in it, an array or a CSR array of a shape (n_samples, n_features)."""
+        form = self.interval_form()
+        if form is None:
+            raise NotImplementedError(f"{type(self).__name__} does not say how to draw from it.")
+        own: Any = np.zeros(()) if form.own is None else form.own
+        if sparse.issparse(own) and not np.any(form.common):
+            drawn = sparse.csr_array(own, copy=True)
+            drawn.data *= rng.uniform(-1.0, 1.0, size=drawn.nnz)
+        else:
+            half = form.common + (own.toarray() if sparse.issparse(own) else own)
+            drawn = half * rng.uniform(-1.0, 1.0, size=shape)
+        return drawn if form.centre is None else drawn + form.centre
+
+    def gaussian(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
+        """Return for each row a draw from the Gaussian whose one-deviation ellipsoid the set is, as `draw` does."""
+        raise NotImplementedError(f"{type(self).__name__} is no ellipsoid.")
 
 
 def above_absolute(n_features: int) -> sparse.csr_array:

@@ -90,22 +90,22 @@ def intervals_from_replicates(X: Any, groups: Any, *, y: Any = None, deviations:
         raise ValueError(
             f"intervals_from_replicates(X, groups, deviations={deviations!r}): must be a finite number >= 0, or None."
         )
-    columns = {name: _numbers(column, f"{call}: column {name!r}") for name, column in _columns(X, call).items()}
+    columns = {name: _numbers(column, f"{call}: column {name!r}") for name, column in columns_of(X, call).items()}
     n_rows = len(next(iter(columns.values())))
-    first, codes = _first_and_codes(_one_a_row(groups, n_rows, "groups", call), call)
+    first, codes = first_and_codes(one_a_row(groups, n_rows, "groups", call), call)
     labels = np.asarray(groups)[first]
-    classes = None if y is None else _classes(_one_a_row(y, n_rows, "y", call), first, codes, labels, call)
+    classes = None if y is None else _classes(one_a_row(y, n_rows, "y", call), first, codes, labels, call)
     found = [_summary(column, codes, labels, f"{call}: column {name!r}") for name, column in columns.items()]
     mean, lower, upper, std, counts = (np.column_stack(part) for part in zip(*found, strict=True))
     if deviations is not None:
         lower, upper = mean - deviations * std, mean + deviations * std
     names = list(columns)
     return Intervals(
-        _like(X, mean, names, labels),
-        _like(X, lower, names, labels),
-        _like(X, upper, names, labels),
-        _like(X, std, names, labels),
-        _like(X, counts, names, labels),
+        like(X, mean, names, labels),
+        like(X, lower, names, labels),
+        like(X, upper, names, labels),
+        like(X, std, names, labels),
+        like(X, counts, names, labels),
         labels,
         classes,
     )
@@ -145,12 +145,14 @@ def values_and_errors(frame: Any, *, suffix: str = "_err", missing: str = "error
     1   0.3  0.1
     """
     call = f"values_and_errors(frame, suffix={suffix!r})"
-    if sided := [name for name in _columns(frame, call) if str(name).endswith((f"{suffix}_lower", f"{suffix}_upper"))]:
+    if sided := [
+        name for name in columns_of(frame, call) if str(name).endswith((f"{suffix}_lower", f"{suffix}_upper"))
+    ]:
         raise ValueError(
             f"{call}: column {sided[0]!r} states errors of one side. Use values_and_intervals, which keeps both sides."
         )
     names, X, below, _ = _values_below_above(frame, suffix, missing, call)
-    return _like(frame, X, names), _like(frame, below, names)
+    return like(frame, X, names), like(frame, below, names)
 
 
 def values_and_intervals(frame: Any, *, suffix: str = "_err", missing: str = "error") -> tuple[Any, Any, Any]:
@@ -184,7 +186,7 @@ def values_and_intervals(frame: Any, *, suffix: str = "_err", missing: str = "er
     names, X, below, above = _values_below_above(
         frame, suffix, missing, f"values_and_intervals(frame, suffix={suffix!r})"
     )
-    return _like(frame, X, names), _like(frame, X - below, names), _like(frame, X + above, names)
+    return like(frame, X, names), like(frame, X - below, names), like(frame, X + above, names)
 
 
 def values_and_bounds(frame: Any) -> tuple[Any, Any, Any]:
@@ -220,17 +222,17 @@ def values_and_bounds(frame: Any) -> tuple[Any, Any, Any]:
     call = "values_and_bounds(frame)"
     if not hasattr(frame, "columns") and (column := np.asarray(frame)).ndim == 1:
         frame = column[:, None]
-    columns = _columns(frame, call)
+    columns = columns_of(frame, call)
     lower, upper = (
-        np.column_stack([_finite(_end(column, side), f"{call}: column {name!r}") for name, column in columns.items()])
+        np.column_stack([finite(_end(column, side), f"{call}: column {name!r}") for name, column in columns.items()])
         for side in ("left", "right")
     )
     X = np.clip(0.5 * lower + 0.5 * upper, lower, upper)  # half of the smallest number is rounded to 0
     names = list(columns)
-    return _like(frame, X, names), _like(frame, lower, names), _like(frame, upper, names)
+    return like(frame, X, names), like(frame, lower, names), like(frame, upper, names)
 
 
-def _columns(table: Any, call: str) -> dict[Any, Any]:
+def columns_of(table: Any, call: str) -> dict[Any, Any]:
     """Return the columns of a frame by name, of an array by number."""
     if hasattr(table, "columns"):
         names = list(table.columns)
@@ -249,7 +251,7 @@ def _columns(table: Any, call: str) -> dict[Any, Any]:
     return dict(enumerate(array.T))
 
 
-def _like(table: Any, values: NDArray[Any], names: Sequence[Any], index: Any = None) -> Any:
+def like(table: Any, values: NDArray[Any], names: Sequence[Any], index: Any = None) -> Any:
     """Return values as a frame if the table is one, with its own index or another."""
     if not hasattr(table, "columns"):
         return values
@@ -268,7 +270,7 @@ def _numbers(column: Any, where: str) -> Array:
     raise ValueError(f"{where} must be numbers, got {wrong!r:.60}. Convert the column, or leave it out.")
 
 
-def _finite(column: Any, where: str) -> Array:
+def finite(column: Any, where: str) -> Array:
     """Return a column of numbers none of which is missing or infinite."""
     values = _numbers(column, where)
     if not np.all(np.isfinite(values)):
@@ -278,14 +280,15 @@ def _finite(column: Any, where: str) -> Array:
     return values
 
 
-def _one_a_row(labels: Any, n_rows: int, name: str, call: str) -> NDArray[Any]:
+def one_a_row(labels: Any, n_rows: int, name: str, call: str) -> NDArray[Any]:
+    """Return labels as an array, after checking that each row has one."""
     out = np.asarray(labels)
     if out.shape != (n_rows,):
         raise ValueError(f"{call}: {name} has shape {out.shape}; give one label for each row of X, ({n_rows},).")
     return out
 
 
-def _first_and_codes(labels: NDArray[Any], call: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def first_and_codes(labels: NDArray[Any], call: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the first row of each group, in the order of appearance, and the number of each row's group."""
     first: dict[Any, int] = {}
     starts = np.empty(len(labels), dtype=np.intp)
@@ -351,15 +354,19 @@ def _values_below_above(frame: Any, suffix: str, missing: str, call: str) -> tup
         raise ValueError(f"{call}: suffix must be a text such as '_err'.")
     if missing not in ("error", "exact"):
         raise ValueError(f"{call[:-1]}, missing={missing!r}): choose 'error' or 'exact'.")
-    columns = _columns(frame, call)
+    columns = columns_of(frame, call)
     stated = _stated(list(columns), suffix, call)
     unstated = [name for name, found in stated.items() if not found]
+    if len(unstated) == len(stated):
+        raise ValueError(
+            f"{call}: no column states errors, none of {list(columns)!r:.200} ends in {suffix!r}. Say how they end, suffix=..."
+        )
     if unstated and missing == "error":
         raise ValueError(
             f"{call}: no errors are stated of the columns {unstated}. Add {f'{unstated[0]}{suffix}'!r}, "
             "pass missing='exact' to take them as exact, or leave out what is no feature."
         )
-    X = np.column_stack([_finite(columns[name], f"{call}: column {name!r}") for name in stated])
+    X = np.column_stack([finite(columns[name], f"{call}: column {name!r}") for name in stated])
     below, above = np.zeros_like(X), np.zeros_like(X)
     for j, found in enumerate(stated.values()):
         if found:
@@ -392,7 +399,7 @@ def _stated(names: Sequence[Any], suffix: str, call: str) -> dict[Any, list[str]
 
 def _nonnegative(columns: dict[Any, Any], name: str, call: str) -> Array:
     """Return the errors that a column states."""
-    errors = _finite(columns[name], f"{call}: column {name!r}")
+    errors = finite(columns[name], f"{call}: column {name!r}")
     if np.any(errors < 0):
         row = int(np.argmax(errors < 0))
         raise ValueError(f"{call}: column {name!r}, row {row} (from 0) is {errors[row]:g}. Errors must be >= 0.")

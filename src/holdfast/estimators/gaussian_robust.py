@@ -9,7 +9,6 @@ from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -35,7 +34,8 @@ from holdfast.estimators.inputs import (
     one_blas_thread,
     row_weights,
 )
-from holdfast.estimators.linear import check_columns, predicted_codes, shares_of_classes
+from holdfast.estimators.linear import check_columns
+from holdfast.estimators.scores import against_the_rest, flip_probabilities, score_deviations
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
 from holdfast.solvers import SGD
 from holdfast.uncertainty import GaussianNoise
@@ -389,13 +389,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         check_columns(X, metadata)
         scores = self.decision_function(X)
-        t = self._known_score_std(scores, metadata)
-        if scores.ndim == 1:
-            return ndtr(-in_deviations(np.abs(scores), t))
-        codes = predicted_codes(scores)
-        flips = ndtr(-in_deviations(np.take_along_axis(scores, codes[:, None], axis=1) - scores, t))
-        np.put_along_axis(flips, codes[:, None], 0.0, axis=1)
-        return np.minimum(flips.sum(axis=1), 1.0)
+        return flip_probabilities(scores, self._known_score_std(scores, metadata))
 
     def score_std(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         r"""Return the standard deviation :math:`t = \sqrt{w^\top C w}` that the noise gives to each row's score.
@@ -425,16 +419,10 @@ class GaussianRobustClassifier(IncrementalClassifier):
         ndarray of shape (n_samples, n_classes)
         """
         scores = self.decision_function(X)
-        scores = scores.reshape(len(scores), -1)
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         check_columns(X, metadata)
         noise, loss = self._stated_noise(len(scores), metadata), self._loss()
-        squares = [np.zeros(()) if noise is None else np.square(noise.support(w)) for w in self.coef_]
-        t = np.sqrt(np.mean(squares, axis=0))
-        positive = np.column_stack([loss.evaluate(1.0 + score, t)[1] for score in scores.T])
-        if len(self.coef_) == 1:
-            return np.column_stack([1.0 - positive, positive])
-        return shares_of_classes(positive)
+        return against_the_rest(scores, self.coef_, noise, lambda score, t: loss.evaluate(1.0 + score, t)[1])
 
     @available_if(_is_proper)
     def predict_log_proba(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
@@ -467,19 +455,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
                 f"{NAME}: this model was fitted with the noise of each row, so it needs theirs here too. "
                 "Pass X_std, X_cov or X_factor (zeros for exact rows)."
             )
-        if scores.ndim == 1:
-            return np.array(np.broadcast_to(noise.support(self.coef_[0]), len(scores)))
-        return self._lead_std(noise, predicted_codes(scores))
-
-    def _lead_std(self, noise: BoundSet, codes: NDArray[np.intp]) -> Array:
-        """Return the deviation of the lead of class `codes` over each class, shape (n_samples, n_classes)."""
-        t = np.zeros((len(codes), len(self.coef_)))
-        for k, w in enumerate(self.coef_):
-            rows = np.flatnonzero(codes == k)
-            own = noise.take(rows)
-            for other in range(len(self.coef_)):
-                t[rows, other] = own.support(w - self.coef_[other])
-        return t
+        return score_deviations(scores, self.coef_, noise)
 
     def _stated_noise(self, n_samples: int, metadata: dict[str, Any]) -> BoundSet | None:
         """Return the rows' noise, or None where it is known to differ by row and is not given."""
@@ -487,11 +463,6 @@ class GaussianRobustClassifier(IncrementalClassifier):
         if any(value is not None for value in metadata.values()):
             return GaussianNoise().at(shape, metadata)
         return None if self.row_noise_ else self._noise().at(shape, {})
-
-
-def in_deviations(lead: Array, t: Array) -> Array:
-    """Return lead / t, inf where there is no noise."""
-    return np.divide(lead, t, out=np.full(lead.shape, np.inf), where=t > 0)
 
 
 def critical_noise(

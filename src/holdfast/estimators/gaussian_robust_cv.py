@@ -16,10 +16,11 @@ from holdfast._core.loss import Array, Loss
 from holdfast._core.progress import reporter
 from holdfast.counterpart import critical_factor
 from holdfast.estimators.callbacks import announced, with_callbacks
-from holdfast.estimators.gaussian_robust import GaussianRobustClassifier, in_deviations
+from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
 from holdfast.estimators.inputs import number, one_blas_thread
 from holdfast.estimators.linear import predicted_codes
 from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
+from holdfast.estimators.scores import in_deviations, pushes
 from holdfast.solvers import pick
 from holdfast.uncertainty import GaussianNoise
 
@@ -368,7 +369,7 @@ def _right(model: GaussianRobustClassifier, scores: Array, codes: NDArray[np.int
         t = np.broadcast_to(noise.support(model.coef_[0]), lead.shape)
         return np.where(t > 0, ndtr(in_deviations(lead, t)), right)
     lead = np.take_along_axis(scores, codes[:, None], axis=1) - scores
-    t = model._lead_std(noise, codes)
+    t = pushes(model.coef_, noise, codes)
     # a lead that no noise changes is lost or not; ties go to the first class
     lost = (lead < 0) | ((lead == 0) & (np.arange(scores.shape[1]) < codes[:, None]))
     misses = np.where(t > 0, ndtr(-in_deviations(lead, t)), lost)

@@ -35,6 +35,7 @@ from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
 from holdfast.estimators.inputs import class_codes, number, row_weights
 from holdfast.estimators.linear import check_columns, predicted_codes, shares_of_classes
+from holdfast.estimators.scores import worst_leads, worst_margins
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
 from holdfast.solvers import StochasticProximal
 from holdfast.uncertainty import Ball, WeightError
@@ -629,11 +630,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         :math:`f_k - f_l - h(w_l - w_k)`, k being predicted. Exact in both cases. Takes sets as `certify` does.
         """
         scores, sets = self._scores_and_sets(X, metadata)
-        if scores.ndim == 1:
-            signs = np.where(scores > 0, 1.0, -1.0)
-            return np.abs(scores) - sets.facing(signs).support(self.coef_[0])
-        codes = predicted_codes(scores)
-        return self._leads(scores, sets, codes).min(axis=1)
+        return worst_margins(scores, self.coef_, sets, predicted_codes(scores))
 
     def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Array:
         r"""Return the admissible rows that hurt this model the most, given their labels.
@@ -654,7 +651,7 @@ class RobustLinearClassifier(IncrementalClassifier):
             signs = np.where(codes == 1, 1.0, -1.0)
             # the sets facing the labels are -y S
             return np.asarray(Z - signs[:, None] * sets.facing(signs).maximizer(self.coef_[0]))
-        rivals = self._leads(scores, sets, codes).argmin(axis=1)
+        rivals = worst_leads(scores, self.coef_, sets, codes).argmin(axis=1)
         for k in range(len(self.coef_)):
             for rival in range(len(self.coef_)):
                 rows = np.flatnonzero((codes == k) & (rivals == rival))
@@ -669,18 +666,6 @@ class RobustLinearClassifier(IncrementalClassifier):
                 f"{call}: y must hold one of the classes {self.classes_.tolist()} for each of the {n_samples} rows."
             )
         return np.searchsorted(self.classes_, y)
-
-    def _leads(self, scores: Array, sets: BoundSet, codes: NDArray[np.intp]) -> Array:
-        """Return the worst lead of class `codes` over each other class, inf over itself, shape (n_samples, n_classes)."""
-        leads = np.full(scores.shape, np.inf)
-        for k, w in enumerate(self.coef_):
-            rows = np.flatnonzero(codes == k)
-            own = sets.take(rows)
-            for other in range(len(self.coef_)):
-                if other != k:
-                    lead = scores[rows, k] - scores[rows, other]
-                    leads[rows, other] = lead - own.support(self.coef_[other] - w)
-        return leads
 
     def _scores_and_sets(self, X: Any, metadata: Mapping[str, Any]) -> tuple[Array, BoundSet]:
         """Return scores and the sets of the rows, after checking that the question makes sense."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -87,6 +87,12 @@ class ChanceConstraint(SizedSet):
         if own:
             return row_clouds(size, n_samples, n_features, own, "ChanceConstraint(epsilon, cov=...)")
         return CommonCloud(size * self._factor(n_features))
+
+    def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
+        raise ValueError(
+            f"{self!r}: of these errors only the covariance is known, or their bounds, and no law to draw from. "
+            "GaussianNoise draws from one with that covariance, Box within bounds."
+        )
 
     def gamma(self) -> float:
         """Return the radius of the ellipsoid, in standard deviations (of bounds, for "bounded")."""

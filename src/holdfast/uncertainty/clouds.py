@@ -41,7 +41,23 @@ def solve_scaled(matrix: Array, target: Array) -> Array:
     return np.asarray((found.T / scale).T)
 
 
-class CommonCloud(CommonSet):
+class Cloud(BoundSet):
+    r"""Ellipsoids :math:`\{F_i v : |v|_2 \le 1\}`, one for all rows or one for each."""
+
+    @abstractmethod
+    def _normal(self, rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Any, Array]:
+        """Return F_i v_i with v_i standard normal, and the squares of the lengths of v_i."""
+
+    def gaussian(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
+        return self._normal(rng, shape)[0]
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
+        points, squares = self._normal(rng, shape)
+        # k coordinates of a point on the sphere in k + 2 dimensions are uniform in the ball
+        return rescaled(points, 1.0 / np.sqrt(squares + rng.chisquare(2, size=shape[0])))
+
+
+class CommonCloud(Cloud, CommonSet):
     r"""One ellipsoid :math:`\{F v : |v|_2 \le 1\}` for all rows; F a number, a diagonal or a matrix."""
 
     def __init__(self, factor: Array):
@@ -125,8 +141,12 @@ class CommonCloud(CommonSet):
         F = self.matrix(n_features)
         return _ball(rng, (n_draws, 1, F.shape[1])) @ F.T
 
+    def _normal(self, rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Array, Array]:
+        v = rng.standard_normal((shape[0], self.factor.shape[1] if self.factor.ndim == 2 else shape[1]))
+        return self.spread(v.T).T if self.factor.ndim == 2 else self.factor * v, np.square(v).sum(axis=1)
 
-class RowClouds(BoundSet):
+
+class RowClouds(Cloud):
     """An ellipsoid for each row."""
 
     @abstractmethod
@@ -248,6 +268,14 @@ class DiagonalClouds(RowClouds):
         stds = self.units * np.sqrt(dense(self.squares))
         return stds * _ball(rng, (n_draws, *stds.shape))
 
+    def _normal(self, rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Any, Array]:
+        stds = self.deviations()
+        if not sparse.issparse(stds):
+            v = np.where(stds > 0, rng.standard_normal(shape), 0.0)
+            return stds * v, np.square(v).sum(axis=1)
+        v = sparse.csr_array((rng.standard_normal(stds.nnz), stds.indices, stds.indptr), shape=shape)
+        return sparse.csr_array((stds.data * v.data, v.indices, v.indptr), shape=shape), np.asarray((v * v).sum(axis=1))
+
 
 class FactorClouds(RowClouds):
     r"""An ellipsoid :math:`\{F_i v : |v|_2 \le 1\}` for each row, F_i a matrix; `factors` has shape (N, n, r)."""
@@ -340,6 +368,10 @@ class FactorClouds(RowClouds):
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         v = _ball(rng, (n_draws, len(self.factors), self.factors.shape[-1]))
         return np.einsum("nij,dnj->dni", self.factors, v)
+
+    def _normal(self, rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Array, Array]:
+        v = rng.standard_normal((shape[0], self.factors.shape[-1]))
+        return np.einsum("nij,nj->ni", self.factors, v), np.square(v).sum(axis=1)
 
 
 def _inside(basis: Array, target: Array, sizes: Array) -> Array | None:

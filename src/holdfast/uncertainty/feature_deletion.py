@@ -353,6 +353,10 @@ class Deletions(RowPoints):
             shares *= many.knapsacks.by_item(np.minimum(rng.uniform(0, 2, size=n * n_draws), 1.0))
         return many.matrix(many.moves.data * shares).of(slice(None)).reshape(n_draws, n, n_features)
 
+    def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
+        # features in random order for as long as the budget lasts
+        return self.matrix(self.moves.data * self.knapsacks.filled(rng.uniform(size=self.moves.nnz)).shares).whole()
+
 
 def _at(matrix: Any, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:
     """Return some entries of an array or of a sparse matrix."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -86,6 +86,15 @@ class GaussianNoise(UncertaintySet):
                 "With metadata, let std be a single number that multiplies it (1.0: as stated)."
             )
         return row_clouds(float(self._common_factor(n_features)), n_samples, n_features, own, home)
+
+    def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
+        bound = self.at(X, metadata)
+        if self.adversary != "trace":
+            raise ValueError(
+                f"{self!r}: a covariance that an adversary chooses cannot be drawn from. State the one to draw from, as "
+                "GaussianNoise(std=...) with adversary='trace' or GaussianNoise(cov=...)."
+            )
+        return (bound.gaussian(rng, X.shape) for _ in range(n_draws))
 
     def times(self, factor: float) -> GaussianNoise:
         scaled = {"std": factor, "cov": factor**2, "factor": factor}

@@ -116,3 +116,6 @@ class Multiples(BoundSet):
         return self.factors[:, None] * self.base.sample(rng, n_draws * len(self.factors), n_features).reshape(
             n_draws, -1, n_features
         )
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
+        return self.factors[:, None] * self.base.draw(rng, shape)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from holdfast._core.uncertainty import Array, BoundSet, CommonSet
 from holdfast.uncertainty.clouds import MISSED, norm, ratio
-from holdfast.uncertainty.polytopes import EasedCommonSet
+from holdfast.uncertainty.polytopes import EasedCommonSet, uniform_in_ball
 
 HALVINGS = 60
 """Steps of a bisection down to rounding."""
@@ -82,6 +82,9 @@ class CommonNormBall(CommonSet):
         v = rng.normal(size=(n_draws, 1, n_features))
         sizes = np.minimum(rng.uniform(0, 2, size=(n_draws, 1, 1)), 1.0)
         return self.radius * sizes * v / np.sum(np.abs(v) ** self.p, axis=-1, keepdims=True) ** (1 / self.p)
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Array:
+        return self.radius * uniform_in_ball(rng, shape, self.p)
 
 
 class EasedNormBall(EasedCommonSet):

@@ -148,6 +148,20 @@ class CommonDiamond(CommonSet):
         shares = rng.dirichlet(np.full(n_features, 0.3), size=(n_draws, 1))
         return self.radius * shares * rng.choice([-1.0, 1.0], size=shares.shape) * rng.uniform(0.5, 1, (n_draws, 1, 1))
 
+    def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Array:
+        return self.radius * uniform_in_ball(rng, shape, 1.0)
+
+
+def uniform_in_ball(rng: np.random.Generator, shape: tuple[int, int], p: float) -> Array:
+    r"""Return rows that are uniform in the unit ball of the p-norm.
+
+    :math:`g / (\|g\|_p^p + e)^{1/p}` with independent :math:`g_j` of density proportional to :math:`\exp(-|g_j|^p)` and e
+    exponential (Barthe, Guedon, Mendelson & Naor, 2005).
+    """
+    powers = rng.gamma(1 / p, size=shape)
+    lengths = powers.sum(axis=1) + rng.exponential(size=shape[0])
+    return rng.choice([-1.0, 1.0], size=shape) * (powers / lengths[:, None]) ** (1 / p)
+
 
 class EasedCommonSet(CommonSet, EasedSet):
     """A support with kinks, common to all rows, made smooth in its own way."""

@@ -41,6 +41,11 @@ class RowMatrix:
     def _pull(self, r: Array) -> Array:
         return np.asarray(self.matrix.T @ (r.sum(keepdims=True) if self.is_shared else r))
 
+    def whole(self) -> Any:
+        """Return it as an array or a CSR array."""
+        matrix = np.repeat(self.matrix, len(self.rows), axis=0) if self.is_shared else self.matrix
+        return rescaled(matrix, self.rows, self.columns)
+
     def of(self, rows: slice) -> Array:
         """Return some rows as an array."""
         return self.rows[rows, None] * dense(self.matrix if self.is_shared else self.matrix[rows]) * self.columns

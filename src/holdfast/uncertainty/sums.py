@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -61,18 +61,7 @@ class SetSum(UncertaintySet):
         return worst
 
     def split(self, X: Any, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
-        own = stated(self, metadata)
-        summands = (self.first, self.second)
-        for name in own:
-            if all(name in summand.open_metadata for summand in summands):
-                raise ValueError(
-                    f"{self!r}: both summands take {name}. Let one of them be stated by its constructor's arguments alone, as "
-                    "Box(half_widths=...) or a set that does not take it."
-                )
-        pairs = [
-            summand.split(X, {name: value for name, value in own.items() if name in summand.open_metadata})
-            for summand in summands
-        ]
+        pairs = [summand.split(X, own) for summand, own in self._summands(metadata)]
         worst = [bound for bound, _ in pairs if bound is not None]
         clouds = [bound for _, bound in pairs if bound is not None]
         if len(clouds) > 1:
@@ -83,6 +72,24 @@ class SetSum(UncertaintySet):
                 "exactly=False, or that set alone."
             )
         return (sum_of(worst) if worst else None), next(iter(clouds), None)
+
+    def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
+        parts = (summand.draws(X, own, rng, n_draws) for summand, own in self._summands(metadata))
+        return map(sum, zip(*parts, strict=True))
+
+    def _summands(self, metadata: Mapping[str, Any]) -> list[tuple[UncertaintySet, dict[str, Any]]]:
+        """Return the summands, each with the metadata that it takes."""
+        own, summands = stated(self, metadata), (self.first, self.second)
+        for name in own:
+            if all(name in summand.open_metadata for summand in summands):
+                raise ValueError(
+                    f"{self!r}: both summands take {name}. Let one of them be stated by its constructor's arguments alone, as "
+                    "Box(half_widths=...) or a set that does not take it."
+                )
+        return [
+            (summand, {name: value for name, value in own.items() if name in summand.open_metadata})
+            for summand in summands
+        ]
 
     def as_stated(self, metadata: Mapping[str, Any]) -> SetSum:
         return SetSum(

@@ -1,0 +1,127 @@
+"""What sets and noise do to the scores of linear classifiers, ours and others'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_array
+
+from holdfast._core.loss import Array
+from holdfast._core.uncertainty import BoundSet
+from holdfast.estimators.linear import predicted_codes, shares_of_classes
+
+SINGLE = 1e-3
+"""How far scores may be off by rounding to float32 of large terms, as a share of the largest."""
+
+
+def coefficients_of(estimator: Any, X: Any, scores: Array, call: str) -> Array:
+    """Return coef_ of a fitted classifier, (1 or n_classes, n_features), after checking that its scores are made of it."""
+    coef, intercept = getattr(estimator, "coef_", None), getattr(estimator, "intercept_", None)
+    if coef is None or intercept is None:
+        raise ValueError(
+            f"{call}: {type(estimator).__name__} has no coef_ and intercept_. Give a linear classifier; one behind scalers or "
+            "other steps goes into an UncertainPipeline."
+        )
+    coef = np.atleast_2d(np.asarray(coef.toarray() if hasattr(coef, "toarray") else coef, dtype=np.float64))
+    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
+    made = np.asarray(safe_sparse_dot(X, coef.T, dense_output=True) + intercept).reshape(len(scores), -1)
+    given = scores.reshape(len(scores), -1)
+    slack = SINGLE * (1.0 + np.abs(given).max(initial=0.0))
+    if made.shape != given.shape or np.abs(made - given).max(initial=0.0) > slack:
+        raise ValueError(
+            f"{call}: the scores of this {type(estimator).__name__} are not X @ coef_.T + intercept_, so what errors do to "
+            "them is not known. Give a linear classifier with one score for two classes, else one a class."
+        )
+    return coef
+
+
+def pushes(coef: Array, sets: BoundSet, codes: NDArray[np.intp]) -> Array:
+    """Return how far the sets can push the lead of class `codes` over each class, (n_samples, n_classes); 0 for itself."""
+    out = np.zeros((len(codes), len(coef)))
+    for k, w in enumerate(coef):
+        rows = np.flatnonzero(codes == k)
+        own = sets.take(rows)
+        for other in range(len(coef)):
+            if other != k:
+                out[rows, other] = own.support(coef[other] - w)
+    return out
+
+
+def worst_leads(scores: Array, coef: Array, sets: BoundSet, codes: NDArray[np.intp]) -> Array:
+    """Return the worst lead of class `codes` over each other class, inf over itself, shape (n_samples, n_classes)."""
+    leads = np.take_along_axis(scores, codes[:, None], axis=1) - scores - pushes(coef, sets, codes)
+    np.put_along_axis(leads, codes[:, None], np.inf, axis=1)
+    return leads
+
+
+def worst_margins(scores: Array, coef: Array, sets: BoundSet, codes: NDArray[np.intp]) -> Array:
+    """Return by how much class `codes` leads at the worst point of each row's set; negative where it can be overtaken."""
+    if scores.ndim > 1:
+        return worst_leads(scores, coef, sets, codes).min(axis=1)
+    signs = np.where(codes == 1, 1.0, -1.0)
+    return signs * scores - sets.facing(signs).support(coef[0])
+
+
+def score_deviations(scores: Array, coef: Array, noise: BoundSet) -> Array:
+    """Return the standard deviation of each score, or of each lead of the predicted class, in the shape of `scores`."""
+    if scores.ndim > 1:
+        return pushes(coef, noise, predicted_codes(scores))
+    return np.array(np.broadcast_to(noise.support(coef[0]), len(scores)))
+
+
+def flip_probabilities(scores: Array, deviations: Array) -> Array:
+    """Return the probability that noise changes each prediction; its bound by the sum over the other classes."""
+    if scores.ndim == 1:
+        return ndtr(-in_deviations(np.abs(scores), deviations))
+    codes = predicted_codes(scores)
+    flips = ndtr(-in_deviations(np.take_along_axis(scores, codes[:, None], axis=1) - scores, deviations))
+    np.put_along_axis(flips, codes[:, None], 0.0, axis=1)
+    return np.minimum(flips.sum(axis=1), 1.0)
+
+
+def in_deviations(lead: Array, t: Array) -> Array:
+    """Return lead / t, inf where there is no noise."""
+    return np.divide(lead, t, out=np.full(lead.shape, np.inf), where=t > 0)
+
+
+def against_the_rest(
+    scores: Array, coef: Array, noise: BoundSet | None, expected: Callable[[Array, Array], Array]
+) -> Array:
+    """Return the probabilities of each class against the rest, averaged over the noise and made to sum to 1.
+
+    `expected(f, t)` is the probability at a score f with deviation t. Of several classes all have the root mean square of
+    their deviations for t, so that the likeliest is predicted.
+    """
+    columns = scores.reshape(len(scores), -1)
+    squares = [np.zeros(()) if noise is None else np.square(noise.support(w)) for w in coef]
+    t = np.sqrt(np.mean(squares, axis=0))
+    positive = np.column_stack([expected(score, t) for score in columns.T])
+    return np.column_stack([1.0 - positive, positive]) if len(coef) == 1 else shares_of_classes(positive)
+
+
+def among_all(scores: Array, coef: Array, noise: BoundSet | None, expected: Callable[[Array, Array], Array]) -> Array:
+    r"""Return softmax probabilities of several classes, approximately averaged over the noise.
+
+    With :math:`p_{kl} = \mathbb E\,\mathrm{sigmoid}(f_k - f_l + t_{kl} Z)`, exact for every pair of classes, :math:`t_{kl}`
+    being the deviation of the difference of their scores,
+
+    .. math:: q_k = \Bigl(1 + \sum_{l \ne k} \frac{1 - p_{kl}}{p_{kl}}\Bigr)^{-1}, \qquad p_k = q_k / \textstyle\sum_l q_l
+
+    (a mean-field form of Lu, Ie & Sha, 2020). Without noise that is the softmax, with two classes exact, and whatever is added
+    to all scores changes nothing.
+    """
+    odds = np.ones(scores.shape)
+    for k, w in enumerate(coef):
+        for other in range(k):
+            t = np.zeros(()) if noise is None else noise.support(w - coef[other])
+            lead = scores[:, k] - scores[:, other]
+            first, second = expected(lead, t), expected(-lead, t)
+            with np.errstate(divide="ignore", over="ignore"):
+                odds[:, k] += second / first
+                odds[:, other] += first / second
+    return shares_of_classes(1.0 / odds)

@@ -1,0 +1,202 @@
+"""Scorers for ``scoring=`` that know of the uncertainty of the rows that they score."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import _check_sample_weight, check_array
+
+from holdfast._core.loss import Array
+from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast.estimators.linear import check_columns
+from holdfast.estimators.scores import coefficients_of, flip_probabilities, score_deviations, worst_margins
+
+METADATA = ("X_std", "X_cov", "X_factor", "X_lower", "X_upper", "X_radius")
+
+
+class RowScorer(BaseEstimator, ABC):
+    """The weighted mean of one number a row, which may depend on the row's uncertainty; greater is better.
+
+    With metadata routing on, ``X_std`` and the like are asked for without a `set_score_request`, and arrive sliced by fold;
+    ``sample_weight`` waits for ``set_score_request(sample_weight=True)``. With it off, scikit-learn passes none of them.
+    """
+
+    __metadata_request__score = {"estimator": UNUSED, **dict.fromkeys(METADATA, True)}
+
+    @abstractmethod
+    def of_rows(self, estimator: Any, X: Any, y: NDArray[Any], metadata: Mapping[str, Any]) -> Array:
+        """Return one number for each row; `metadata` holds what was given, and no None."""
+
+    def score(
+        self,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_std: Any = None,
+        X_cov: Any = None,
+        X_factor: Any = None,
+        X_lower: Any = None,
+        X_upper: Any = None,
+        X_radius: Any = None,
+    ) -> float:
+        """Return the score of a fitted estimator; calling the scorer does the same."""
+        given = zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True)
+        metadata = {name: value for name, value in given if value is not None}
+        check_columns(X, metadata)
+        rows = self.of_rows(estimator, X, np.asarray(y), metadata)
+        return float(np.average(rows, weights=_check_sample_weight(sample_weight, rows, ensure_non_negative=True)))
+
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, **metadata: Any) -> float:
+        """Return the score of a fitted estimator."""
+        return self.score(estimator, X, y, sample_weight=sample_weight, **metadata)
+
+    def _accept_sample_weight(self) -> bool:  # scikit-learn asks this of the scorers of a dict
+        return True
+
+
+class robust_accuracy_scorer(RowScorer):
+    """Score: the share of rows that a linear classifier gets right wherever in their set they are.
+
+    Exact, by the support functions of the sets, for any classifier whose scores are ``X @ coef_.T + intercept_``, trained with
+    the uncertainty or not. Boundaries count as wrong.
+
+    Parameters
+    ----------
+    uncertainty : UncertaintySet
+        The sets, such as ``Box(0.1)`` or ``Ball(0.5)``; with metadata at scoring what these mean, as at `fit`: ``Box(2.0)`` is
+        twice the half-widths ``X_std``. Gaussian noise has no bounds; ``ChanceConstraint`` has.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import cross_validate
+    >>> from holdfast import Ball, robust_accuracy_scorer
+    >>> X, y = load_iris(return_X_y=True)
+    >>> scoring = {"clean": "accuracy", "robust": robust_accuracy_scorer(Ball(0.3))}
+    >>> scores = cross_validate(LogisticRegression(max_iter=1000), X, y, scoring=scoring)
+    >>> scores["test_clean"].mean().round(2), scores["test_robust"].mean().round(2)
+    (np.float64(0.97), np.float64(0.87))
+    """
+
+    def __init__(self, uncertainty: UncertaintySet):
+        self.uncertainty = uncertainty
+
+    def of_rows(self, estimator: Any, X: Any, y: NDArray[Any], metadata: Mapping[str, Any]) -> Array:
+        """Return 1.0 for rows that stay right, else 0.0."""
+        scores, coef, rows = _linear(estimator, X, "robust_accuracy_scorer")
+        worst, cloud = _stated(self.uncertainty, "robust_accuracy_scorer").split(rows, metadata)
+        if worst is None or cloud is not None:
+            raise ValueError(
+                f"robust_accuracy_scorer({self.uncertainty!r}): Gaussian noise has no bounds, so no row stays right for sure. "
+                "Use neg_flip_rate_scorer, or ChanceConstraint(epsilon, 'gaussian')."
+            )
+        is_known = np.isin(y, estimator.classes_)
+        codes = np.searchsorted(estimator.classes_, np.where(is_known, y, estimator.classes_[0]))
+        return np.where(is_known & (worst_margins(scores, coef, worst, codes) > 0), 1.0, 0.0)
+
+
+class certified_accuracy_scorer(RowScorer):
+    """Score: the share of rows whose prediction is right and certified by the classifier's own ``certify(X, **metadata)``.
+
+    For `RobustLinearClassifier` and any pipeline or other estimator that has ``certify``; it speaks of the sets of its
+    constructor, or of the metadata at scoring, taken as stated.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from holdfast import Ball, RobustLinearClassifier, certified_accuracy_scorer
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = RobustLinearClassifier(Ball(0.2), multiclass="joint")
+    >>> cross_val_score(model, X, y, scoring=certified_accuracy_scorer()).mean().round(2)
+    np.float64(0.91)
+    """
+
+    def of_rows(self, estimator: Any, X: Any, y: NDArray[Any], metadata: Mapping[str, Any]) -> Array:
+        """Return 1.0 for rows that are right and certified, else 0.0."""
+        if not hasattr(estimator, "certify"):
+            raise ValueError(
+                f"certified_accuracy_scorer(): {type(estimator).__name__} has no certify(X, **metadata); "
+                "RobustLinearClassifier and UncertainPipeline have. For other linear models state the sets, "
+                "robust_accuracy_scorer(Box(0.1))."
+            )
+        return np.where(estimator.certify(X, **metadata) & (estimator.predict(X) == y), 1.0, 0.0)
+
+
+class neg_flip_rate_scorer(RowScorer):
+    r"""Score: minus the mean probability that noise changes the prediction; 0 is best.
+
+    Labels play no part in it: use it beside accuracy. Two classes: exact, :math:`\Phi(-|f|/t)`; more: an upper bound of the
+    probability.
+
+    Parameters
+    ----------
+    uncertainty : GaussianNoise, default=None
+        The noise, for any linear classifier; with metadata at scoring what multiplies these, as at `fit`. None: the
+        classifier's own ``flip_probability(X, **metadata)``, which speaks of the noise of its constructor or of the metadata
+        as stated.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from holdfast import GaussianNoise, neg_flip_rate_scorer
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model, scoring = LogisticRegression(max_iter=1000), neg_flip_rate_scorer(GaussianNoise(0.2))
+    >>> cross_val_score(model, X, y, scoring=scoring).mean().round(3)
+    np.float64(-0.038)
+    """
+
+    def __init__(self, uncertainty: UncertaintySet | None = None):
+        self.uncertainty = uncertainty
+
+    def of_rows(self, estimator: Any, X: Any, y: NDArray[Any], metadata: Mapping[str, Any]) -> Array:
+        """Return minus the probability that each row's prediction flips."""
+        if self.uncertainty is not None:
+            scores, coef, rows = _linear(estimator, X, "neg_flip_rate_scorer")
+            noise = self._noise(rows, metadata)
+            return -flip_probabilities(scores, score_deviations(scores, coef, noise))
+        if not hasattr(estimator, "flip_probability"):
+            raise ValueError(
+                f"neg_flip_rate_scorer(): {type(estimator).__name__} has no flip_probability(X, **metadata); "
+                "GaussianRobustClassifier and UncertainPipeline have. For other linear models state the noise, "
+                "neg_flip_rate_scorer(GaussianNoise(0.1)), or GaussianNoise() for X_std at scoring."
+            )
+        return -np.asarray(estimator.flip_probability(X, **metadata))
+
+    def _noise(self, rows: Any, metadata: Mapping[str, Any]) -> BoundSet:
+        worst, cloud = _stated(self.uncertainty, "neg_flip_rate_scorer").split(rows, metadata)
+        if cloud is None or worst is not None:
+            raise ValueError(
+                f"neg_flip_rate_scorer({self.uncertainty!r}): a set says what may happen, not how likely it is. Give "
+                "GaussianNoise, or use robust_accuracy_scorer."
+            )
+        return cloud
+
+
+def _linear(estimator: Any, X: Any, name: str) -> tuple[Array, Array, Any]:
+    """Return scores, coefficients and checked rows of a linear classifier."""
+    if not hasattr(estimator, "decision_function") or not hasattr(estimator, "coef_"):
+        raise ValueError(
+            f"{name}(...): {type(estimator).__name__} is no linear classifier with decision_function, coef_ and intercept_, so "
+            "its worst case is not known. Supported are linear models, ours and scikit-learn's; estimators with methods of "
+            "their own go with certified_accuracy_scorer() (certify) or neg_flip_rate_scorer() (flip_probability)."
+        )
+    scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
+    rows = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    return scores, coefficients_of(estimator, rows, scores, f"{name}(...)"), rows
+
+
+def _stated(uncertainty: Any, name: str) -> UncertaintySet:
+    if not isinstance(uncertainty, UncertaintySet):
+        raise ValueError(f"{name}({uncertainty!r:.80}): give a set, such as Box(0.1), Ball(0.5) or GaussianNoise(0.2).")
+    return uncertainty
