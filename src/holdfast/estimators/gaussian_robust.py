@@ -485,7 +485,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         """Return the rows' noise, or None where it is known to differ by row and is not given."""
         shape = np.broadcast_to(0.0, (n_samples, self.coef_.shape[1]))
         if any(value is not None for value in metadata.values()):
-            return GaussianNoise().at(shape, metadata)
+            return self._noise().as_stated(metadata).at(shape, metadata)
         return None if self.row_noise_ else self._noise().at(shape, {})
 
 

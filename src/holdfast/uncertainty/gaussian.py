@@ -87,6 +87,17 @@ class GaussianNoise(UncertaintySet):
             )
         return row_clouds(float(self._common_factor(n_features)), n_samples, n_features, own, home)
 
+    @property
+    def is_size(self) -> bool:  # type: ignore[override]
+        """Whether `std` is one number."""
+        return self.std is not None and np.ndim(self.std) == 0
+
+    def as_stated(self, metadata: Mapping[str, Any]) -> GaussianNoise:
+        return GaussianNoise()
+
+    def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        return (self, map.cloud(metadata)) if metadata else super().image(map, metadata)
+
     def times(self, factor: float) -> GaussianNoise:
         scaled = {"std": factor, "cov": factor**2, "factor": factor}
         larger = {
