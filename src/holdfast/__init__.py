@@ -28,6 +28,10 @@ from holdfast.estimators import radius_path as radius_path
 from holdfast.estimators import recover_from_dual as recover_from_dual
 from holdfast.estimators import separability_radius as separability_radius
 from holdfast.estimators import worst_weight_loss as worst_weight_loss
+from holdfast.pipeline import SpreadImputer as SpreadImputer
+from holdfast.pipeline import UncertainPipeline as UncertainPipeline
+from holdfast.pipeline import make_uncertain_pipeline as make_uncertain_pipeline
+from holdfast.pipeline import teach_step as teach_step
 from holdfast.solvers import SGD as SGD
 from holdfast.solvers import StochasticProximal as StochasticProximal
 from holdfast.uncertainty import Ball as Ball
@@ -38,5 +42,6 @@ from holdfast.uncertainty import Ellipsoid as Ellipsoid
 from holdfast.uncertainty import FeatureDeletion as FeatureDeletion
 from holdfast.uncertainty import GaussianNoise as GaussianNoise
 from holdfast.uncertainty import IntervalBox as IntervalBox
+from holdfast.uncertainty import LinearImage as LinearImage
 from holdfast.uncertainty import WeightError as WeightError
 from holdfast.uncertainty import corruption_margin as corruption_margin

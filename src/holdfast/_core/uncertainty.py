@@ -60,6 +60,8 @@ class UncertaintySet(Parameters, ABC):
     """What ``+`` makes; the class of sums puts itself here."""
     is_size = False
     """Whether it says no more than one size."""
+    is_of_rows = False
+    """Whether its errors depend on the values of the rows by more than metadata can say."""
     image_by_wrapping: ClassVar[Callable[..., tuple[UncertaintySet, dict[str, Any]]]]
     """The image of a set that has no other form; the class of images puts itself here."""
 
@@ -246,7 +248,8 @@ class BoundSet(ABC):
             return None
         shape = (n_samples, n_features)
         own, centre = (
-            0.0 if part is None else part.toarray() if sparse.issparse(part) else part for part in (form.own, form.centre)
+            0.0 if part is None else part.toarray() if sparse.issparse(part) else part
+            for part in (form.own, form.centre)
         )
         half = np.broadcast_to(form.common + own, shape)
         return {"X_lower": np.minimum(centre - half, 0.0), "X_upper": np.maximum(centre + half, 0.0)}

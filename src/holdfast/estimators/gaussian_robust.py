@@ -331,6 +331,10 @@ class GaussianRobustClassifier(IncrementalClassifier):
             return self.alpha
         return 0.0 if loss.is_homogeneous else 1.0
 
+    def stated_uncertainty(self) -> tuple[str, UncertaintySet]:
+        """Return the parameter that states the noise, and the noise as a set."""
+        return "noise", self._noise()
+
     def _noise(self) -> UncertaintySet:
         if isinstance(self.noise, UncertaintySet):
             return self.noise

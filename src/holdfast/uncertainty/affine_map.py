@@ -101,11 +101,13 @@ class AffineMap:
 
     @cached_property
     def isometry(self) -> float | None:
-        """c with A A' = c^2 I, so that balls become balls of c times the radius; None where there is none."""
+        """The c with A A' = c^2 I, so that balls become balls of c times the radius; None where there is none."""
         gram = dense(self.matrix @ self.matrix.T)
         square = float(np.mean(np.diag(gram))) if len(gram) else 0.0
         is_one = square > 0 and np.max(np.abs(gram - square * np.eye(len(gram)))) <= 1e-13 * square
-        return float(np.sqrt(square)) if is_one else None
+        if not is_one:
+            return None
+        return 1.0 if abs(square - 1) <= 1e-13 else float(np.sqrt(square))
 
     def columns(self, values: Any, factors: Array) -> Any:
         """Return the columns of an array or a CSR array that a monomial map keeps, multiplied by `factors`."""
@@ -125,7 +127,9 @@ class AffineMap:
     def _cloud(self, A: Array, name: str, value: Any) -> list[tuple[str, Any]]:
         value = value if sparse.issparse(value) else np.asarray(value, dtype=np.float64)
         if name == "X_std" and self.is_monomial:
-            return [(name, self.columns(sparse.csr_array(value) if sparse.issparse(value) else value, abs(self.scales)))]
+            return [
+                (name, self.columns(sparse.csr_array(value) if sparse.issparse(value) else value, abs(self.scales)))
+            ]
         if name == "X_std":
             factors = A * dense(value)[:, None, :]
             few = self.shape[0] < self.shape[1]

@@ -108,7 +108,11 @@ class ChanceConstraint(SizedSet):
         return matrix_root(cov, n_features, call, "cov")
 
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
-        return (self, map.cloud(metadata)) if metadata and (map.is_monomial or self.assumption != "bounded") else super().image(map, metadata)
+        return (
+            (self, map.cloud(metadata))
+            if metadata and (map.is_monomial or self.assumption != "bounded")
+            else super().image(map, metadata)
+        )
 
     @classmethod
     def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:

@@ -14,8 +14,8 @@ from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import AFFORDABLE, ROUNDING
 from holdfast._core.uncertainty import Array, BoundSet, EasedSet, UncertaintySet
-from holdfast.uncertainty.checks import numbers, one_number, stated
-from holdfast.uncertainty.clouds import MISSED, CommonCloud, norm, ratio, rescaled
+from holdfast.uncertainty.checks import numbers, one_number, per_feature, stated
+from holdfast.uncertainty.clouds import MISSED, CommonCloud, dense, norm, ratio, rescaled
 from holdfast.uncertainty.polytopes import FAINT
 from holdfast.uncertainty.pooled import approaches
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
@@ -51,6 +51,9 @@ class FeatureDeletion(UncertaintySet):
         v >= 0, 1 each by default. inf: cannot be deleted; 0: can be deleted free of charge.
     share : float, default=1.0
         s, the share of its value that a deleted feature loses: 1 sets it to 0, 0.5 to half, 2 to its negative.
+    filler : float or array-like of shape (n_features,), default=0.0
+        What a deleted feature is set to in place of 0, such as what becomes of 0 when features are centred: x is then counted
+        from there.
 
     References
     ----------
@@ -65,10 +68,13 @@ class FeatureDeletion(UncertaintySet):
     (array([4.]), array([[ 0.,  0., -2.]]))
     """
 
-    def __init__(self, budget: Any, values: Any = None, share: Any = 1.0):
+    is_of_rows = True
+
+    def __init__(self, budget: Any, values: Any = None, share: Any = 1.0, *, filler: Any = 0.0):
         self.budget = budget
         self.values = values
         self.share = share
+        self.filler = filler
 
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         stated(self, metadata)
@@ -83,15 +89,35 @@ class FeatureDeletion(UncertaintySet):
             )
         # without a budget only what is free can be deleted
         lost = share * (np.isfinite(values) & ((values == 0) | (budget > 0)))
-        moves = sparse.csr_array(numbers(X, "X=...", "X")) * -lost
+        filler = per_feature(self.filler, n_features, f"{type(self).__name__}(filler=...)", "filler")
+        rows = numbers(X, "X=...", "X")
+        moves = sparse.csr_array(dense(rows) - filler if np.any(filler) else rows) * -lost
         moves = sparse.csr_array(moves)
         moves.eliminate_zeros()
         if moves.nnz == 0:
             return CommonCloud(np.zeros(()))
         return Deletions(moves, np.where(lost > 0, values, 0.0), budget, is_dense=not sparse.issparse(X))
 
+    def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        n_features = map.shape[1]
+        if not map.is_monomial:
+            raise ValueError(
+                f"{self!r}: a step that mixes features leaves none of them to be deleted. Let the deleted features reach the "
+                "classifier one by one, through scalers and selectors only."
+            )
+        values = feature_costs(self.values, n_features, f"{type(self).__name__}(values=...)")
+        filler = per_feature(self.filler, n_features, f"{type(self).__name__}(filler=...)", "filler")
+        # what is constant has nothing to lose, and is where its filler is
+        kept = np.where(map.scales != 0, values[map.sources], np.inf)
+        there = map(np.broadcast_to(filler, (1, n_features)))[0]
+        is_same = self.values is None and np.array_equal(kept, values)
+        made = FeatureDeletion(
+            self.budget, None if is_same else kept, self.share, filler=there if np.any(there) else 0.0
+        )
+        return made, {}
+
     def times(self, factor: float) -> FeatureDeletion:
-        return FeatureDeletion(self.budget, self.values, factor * self.share)
+        return FeatureDeletion(self.budget, self.values, factor * self.share, filler=self.filler)
 
     @classmethod
     def example_rows(cls) -> Array:
@@ -100,7 +126,11 @@ class FeatureDeletion(UncertaintySet):
 
     @classmethod
     def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
-        return [(cls(1), {}), (cls(1.5, [1.0, 0.7, 2.0], 0.8), {}), (cls(1.2, [0.0, 3.0, 1.0]), {})]
+        return [
+            (cls(1), {}),
+            (cls(1.5, [1.0, 0.7, 2.0], 0.8), {}),
+            (cls(1.2, [0.0, 3.0, 1.0], filler=[0.2, 0.0, -0.1]), {}),
+        ]
 
 
 def feature_costs(values: Any, n_features: int, call: str) -> Array:

@@ -160,7 +160,9 @@ class Images(BoundSet):
 
         def through(matrix: Any) -> sparse.csr_array:
             """Return a matrix of (A'w, more) as one of (w, more)."""
-            return sparse.csr_array(sparse.hstack([matrix[:, :n_in] @ sparse.csr_array(self.map.matrix.T), matrix[:, n_in:]]))
+            return sparse.csr_array(
+                sparse.hstack([matrix[:, :n_in] @ sparse.csr_array(self.map.matrix.T), matrix[:, n_in:]])
+            )
 
         return SupportProgram(through(one.T), [(kind, sizes, through(G)) for kind, sizes, G in one.cones], one.points)
 
@@ -180,7 +182,7 @@ class Images(BoundSet):
     def eased(self, delta: float) -> BoundSet:
         return EasedImages(self, delta)
 
-    def take(self, rows: Any) -> BoundSet:
+    def take(self, rows: Any) -> Images:
         return Images(self.base.take(rows), self.map)
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
@@ -206,7 +208,7 @@ class EasedImages(Images):
     def scaled(self, factor: float) -> BoundSet:
         return self.original.scaled(factor).eased(factor * self.delta)
 
-    def take(self, rows: Any) -> BoundSet:
+    def take(self, rows: Any) -> Images:
         return self._of(self.base.take(rows), self.original.take(rows))
 
     def _of(self, base: BoundSet, original: Any) -> EasedImages:

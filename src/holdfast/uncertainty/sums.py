@@ -51,6 +51,11 @@ class SetSum(UncertaintySet):
         """Names that one of the summands takes."""
         return tuple(dict.fromkeys((*self.first.open_metadata, *self.second.open_metadata)))
 
+    @property
+    def is_of_rows(self) -> bool:  # type: ignore[override]
+        """Whether one of the summands is."""
+        return self.first.is_of_rows or self.second.is_of_rows
+
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         worst, cloud = self.split(X, metadata)
         if worst is None or cloud is not None:
@@ -108,7 +113,9 @@ class SetSum(UncertaintySet):
         ]
         (first, ours), (second, others) = found
         if both := set(ours) & set(others):
-            raise ValueError(f"{self!r}: both summands come to be stated by {min(both)}, which only one of them may take.")
+            raise ValueError(
+                f"{self!r}: both summands come to be stated by {min(both)}, which only one of them may take."
+            )
         return SetSum(first, second), ours | others
 
     def times(self, factor: float) -> SetSum:
