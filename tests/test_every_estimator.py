@@ -16,6 +16,7 @@ from holdfast import (
     MinimaxProbabilityClassifier,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
+    SpreadImputer,
     WeightError,
 )
 from holdfast.solvers import StochasticProximal
@@ -50,6 +51,7 @@ SETTINGS = [
     RobustLinearClassifier(Ball(0.1), multiclass="joint"),
     RobustLinearClassifier(Box(0.1), loss="logistic", multiclass="joint"),
     RobustLinearClassifierCV([0.03, 0.01], uncertainty=Box(), loss="logistic", cv=2),
+    SpreadImputer(),
 ]
 
 

@@ -207,7 +207,7 @@ class Imputed(Effect):
         )
 
     def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
-        return noise.through(self.map).plus(RowNoise(self.missing(X) * self.std))
+        return noise.through(self.map).plus(RowNoise(np.where(self.missing(X), self.std, 0.0)))
 
 
 class InSequence(Effect):

@@ -19,10 +19,16 @@ def numbers_of(X: Any) -> Any:
     """Return rows as a float array or CSR array; what is no number, such as a category, counts as missing."""
     if sparse.issparse(X):
         return sparse.csr_array(X, dtype=np.float64)
+    if np.iscomplexobj(values := np.asarray(X)):
+        raise ValueError("X: Complex data not supported. Give real numbers.")
+    if values.ndim != 2:
+        raise ValueError(
+            f"X has shape {values.shape}, not (n_samples, n_features). Reshape your data: X.reshape(-1, 1), say."
+        )
     try:
-        return np.asarray(X, dtype=np.float64)
+        return values.astype(np.float64, copy=False)
     except (TypeError, ValueError):
-        columns = [X[name] for name in X.columns] if hasattr(X, "columns") else np.asarray(X, dtype=object).T
+        columns = [X[name] for name in X.columns] if hasattr(X, "columns") else values.T
         return np.column_stack([_column(column) for column in columns])
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.impute import SimpleImputer
 
 from holdfast.pipeline.rows import numbers_of
+from holdfast.uncertainty.clouds import dense
 
 SPREADS = ("std", "range")
 
@@ -69,7 +70,7 @@ class SpreadImputer(SimpleImputer):
                 f"SpreadImputer(missing_values={self.missing_values!r}): in rows with errors it is np.nan."
             )
         super().fit(X, y)
-        columns = [column[~np.isnan(column)] for column in numbers_of(X).T]
+        columns = [column[~np.isnan(column)] for column in dense(numbers_of(X)).T]
         fills = np.array([np.nan if fill is None else fill for fill in self.statistics_], dtype=np.float64)
         std = np.array([column.std() if len(column) else 0.0 for column in columns])
         if self.spread == "range":

@@ -123,7 +123,10 @@ class UncertainPipeline(Pipeline):
 
     def __getitem__(self, ind: Any) -> Any:
         found = super().__getitem__(ind)
-        return found.set_params(nonlinear=self.nonlinear, effects=self.effects) if isinstance(ind, slice) else found
+        if not isinstance(ind, slice):
+            return found
+        found.__dict__ |= {"row_uncertainty_": self.row_uncertainty_} if hasattr(self, "row_uncertainty_") else {}
+        return found.set_params(nonlinear=self.nonlinear, effects=self.effects)
 
     def get_metadata_routing(self) -> Any:
         """Return the metadata that the pipeline takes itself, and those that its steps ask for."""
@@ -229,7 +232,7 @@ class UncertainPipeline(Pipeline):
 
     def _effects(self, X: Any, *, with_final: bool = False) -> Any:
         steps = self.steps if with_final else self.steps[:-1]
-        return effects_of(steps, X.shape[1] if hasattr(X, "shape") else len(X[0]), self.effects or {})
+        return effects_of(steps, known_numbers(X).shape[1], self.effects or {})
 
     def carried(
         self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any
@@ -248,15 +251,13 @@ class UncertainPipeline(Pipeline):
         (UncertaintySet, dict)
             For the rows that the transformers make of X, those before a last step that predicts.
         """
-        check_is_fitted(self)
         stated = checked_metadata(X, metadata, f"{NAME}.carried")
         chosen = meaning(set(stated)) if uncertainty is None else uncertainty
         chosen.split(known_numbers(X), stated)
         is_last = not hasattr(self._final_estimator, "predict")
         steps = self.steps if is_last else self.steps[:-1]
-        return carry(
-            chosen, stated, X, _transformed(steps, X), steps, self._effects(X, with_final=is_last), self.nonlinear
-        )
+        Z = _transformed(steps, X)
+        return carry(chosen, stated, X, Z, steps, self._effects(X, with_final=is_last), self.nonlinear)
 
     def _asked(self, method: str, X: Any, metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Any:
         """Return what the last step says of rows whose uncertainty is stated in the units of X."""
@@ -298,7 +299,7 @@ class UncertainPipeline(Pipeline):
         asked = copy(self._final_estimator)
         asked.intercept_ = asked.intercept_ + asked.coef_ @ map.offset
         asked.coef_ = np.asarray(dense(asked.coef_ @ map.matrix))
-        asked.n_features_in_ = values.shape[1]
+        asked.n_features_in_, asked.row_uncertainty_ = values.shape[1], self.row_uncertainty_
         asked.__dict__.pop("feature_names_in_", None)
         return asked.worst_case_data(values, y, **stated)
 
