@@ -39,6 +39,7 @@ from holdfast import (
     teach_step,
 )
 from holdfast.pipeline import Affine, Monotone
+from holdfast.pipeline.row_noise import RowNoise, side_by_side
 
 N, D = 12, 4
 
@@ -146,7 +147,7 @@ def test_affine_steps_are_exact_for_every_set_and_noise(step, rows, rng):
 def test_intervals_of_rows_go_with_their_rows_through_negative_scales(rows):
     lower, upper = rows - STDS, rows + 0.3 * STDS
     pipe = _fitted("reversed", AFFINE["reversed"], rows).set_params(effects=None)
-    with pytest.raises(ValueError, match="step 'reversed', FunctionTransformer.*is it linear"):
+    with pytest.raises(ValueError, match=r"step 'reversed', FunctionTransformer.*is it linear"):
         pipe.carried(rows, IntervalBox(), X_lower=lower, X_upper=upper)
     made, carried = pipe.set_params(effects=STATED).carried(rows, IntervalBox(), X_lower=lower, X_upper=upper)
     ends = pipe.transform(lower), pipe.transform(upper)
@@ -214,13 +215,13 @@ def test_noise_has_no_intervals_and_raise_raises(rows):
     with pytest.raises(ValueError, match=r"step 'log', FunctionTransformer: is no affine map.*nonlinear='linearise'"):
         pipe.carried(rows, GaussianNoise(0.1))
     pipe.set_params(nonlinear="raise")
-    with pytest.raises(ValueError, match="step 'log'.*is no affine map"):
+    with pytest.raises(ValueError, match=r"step 'log'.*is no affine map"):
         pipe.carried(rows, Box(0.1))
 
 
 def test_function_that_ends_within_an_interval_is_said_so(rows):
     pipe = _fitted("log", FunctionTransformer(np.log), rows)
-    with pytest.raises(ValueError, match="step 'log'.*is not finite at an end of an interval"):
+    with pytest.raises(ValueError, match=r"step 'log'.*is not finite at an end of an interval"):
         pipe.carried(rows, Box(100.0))
 
 
@@ -249,7 +250,7 @@ def test_deletions_through_scalers_are_those_of_the_original_features(rows, rng)
     for w in rng.normal(size=(5, D)):
         alone = [(pipe.transform(np.where(np.arange(D) == j, 0.0, rows)) - Z) @ w for j in range(D)]
         assert_allclose(made.at(Z, {}).support(w), np.maximum(np.max(alone, axis=0), 0.0), rtol=1e-9)
-    with pytest.raises(ValueError, match="step 'pca', PCA.*mixes features"):
+    with pytest.raises(ValueError, match=r"step 'pca', PCA.*mixes features"):
         _fitted("pca", PCA(2), rows).carried(rows, FeatureDeletion(1))
 
 
@@ -274,12 +275,12 @@ def test_unchanged_forms_stay_fast_ones(rows):
 def test_sparse_deviations_stay_sparse_through_scalers(rows):
     X = sparse.csr_array(np.where(rows > 4, rows, 0.0))
     pipe = UncertainPipeline([("scale", MaxAbsScaler())]).fit(X)
-    made, carried = pipe.carried(X, Box(0.5), X_std=0.1 * X)
+    _, carried = pipe.carried(X, Box(0.5), X_std=0.1 * X)
     assert sparse.issparse(carried["X_std"])
     assert_allclose(carried["X_std"].toarray(), 0.1 * pipe.transform(X).toarray())
-    made, carried = pipe.carried(X, Box(relative=0.1))
+    _, carried = pipe.carried(X, Box(relative=0.1))
     assert sparse.issparse(carried["X_std"])
-    made, carried = pipe.carried(X, IntervalBox(), X_lower=0.5 * X, X_upper=2 * X)
+    _, carried = pipe.carried(X, IntervalBox(), X_lower=0.5 * X, X_upper=2 * X)
     assert_allclose(carried["X_lower"].toarray(), 0.5 * pipe.transform(X).toarray())
 
 
@@ -311,7 +312,7 @@ def test_filled_entries_may_be_anywhere_in_the_range_of_their_column(rows):
     assert carried["X_lower"][3, 1] == np.nanmin(X[:, 1])
     assert carried["X_upper"][3, 1] == np.nanmax(X[:, 1])
     plain = UncertainPipeline([("fill", SimpleImputer())]).fit(X)
-    with pytest.raises(ValueError, match="step 'fill', SimpleImputer.*Use SpreadImputer"):
+    with pytest.raises(ValueError, match=r"step 'fill', SimpleImputer.*Use SpreadImputer"):
         plain.carried(X, Box(0.1))
     plain.carried(rows, Box(0.1))
     with pytest.raises(ValueError, match=r"SpreadImputer\(spread='all'\)"):
@@ -339,6 +340,8 @@ def test_frames_with_categories(rows, rng):
         assert all(np.array_equal(carried[name], again[name]) for name in carried)
         with pytest.raises(ValueError, match=r"step 'columns'.*column 'kind' goes into categories.*Ball\(radius=0.1\)"):
             pipe.carried(frame, Ball(0.1))
+        with pytest.raises(ValueError, match="X has other columns than in fit, or in another order"):
+            pipe.carried(frame[["b", "a", "c", "d", "kind"]], Box(), X_std=stds)
         with pytest.raises(ValueError, match="X_std lacks the column 'c'"):
             pipe.carried(frame, Box(), X_std=stds[list("abd")])
         with pytest.raises(ValueError, match="X_std has the column 'a_err'"):
@@ -347,7 +350,7 @@ def test_frames_with_categories(rows, rng):
 
 def test_unknown_step_is_an_error_that_names_it_and_the_choices(rows):
     pipe = _fitted("norm", Normalizer(), rows)
-    with pytest.raises(ValueError, match="step 'norm', Normalizer: what it does to errors is not known.*teach_step"):
+    with pytest.raises(ValueError, match=r"step 'norm', Normalizer: what it does to errors is not known.*teach_step"):
         pipe.carried(rows, Box(0.1))
     inside = _fitted("both", _half_and_half(Normalizer(), StandardScaler()), rows)
     with pytest.raises(ValueError, match="step 'both__one', Normalizer"):
@@ -381,3 +384,16 @@ def test_steps_can_be_taught_and_can_say_themselves(rows):
     teach_step(Doubled, lambda step, n_features: Affine(np.full(n_features, 2.0)))
     assert_allclose(_fitted("twice", Doubled(), rows).carried(rows, Box(), X_std=STDS)[1]["X_std"], 2 * STDS)
     assert_allclose(_fitted("cube", Cubed(), rows).carried(rows, Box(0.1))[1]["X_upper"], (rows + 0.1) ** 3)
+
+
+def test_causes_of_one_group_are_none_of_another(rng):
+    shared, own, other = rng.normal(size=(3, 2, 2)), rng.normal(size=(3, 2, 1)), rng.normal(size=(3, 1, 3))
+    first = RowNoise(np.concatenate([shared, own], axis=2))
+    second = RowNoise(np.concatenate([shared[:, :1], other], axis=2))
+    F = side_by_side([first, second], common=2).factors
+    C = F @ F.transpose(0, 2, 1)
+    assert_allclose(C[:, :2, :2], first.factors @ first.factors.transpose(0, 2, 1))
+    assert_allclose(C[:, 2:, 2:], second.factors @ second.factors.transpose(0, 2, 1))
+    assert_allclose(C[:, :2, 2:], shared @ shared[:, :1].transpose(0, 2, 1))
+    apart = side_by_side([RowNoise(STDS[:, :1]), RowNoise(FACTORS)], common=None).factors
+    assert_allclose((apart @ apart.transpose(0, 2, 1))[:, :1, 1:], 0.0)

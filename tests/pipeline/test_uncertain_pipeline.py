@@ -165,7 +165,7 @@ def test_intervals_and_radii_by_row(data):
 
 
 def test_parameters_are_as_before_also_when_the_fit_fails(data):
-    X, y, S = data
+    X, y, _ = data
     pipe = _scaled(GaussianRobustClassifier(GaussianNoise(0.3), loss="hinge", max_iter=0))
     before = clone(pipe).get_params(deep=True)
     with pytest.raises(ValueError, match="max_iter"):
@@ -183,7 +183,7 @@ def test_metadata_with_the_wrong_number_of_rows_is_refused_before_anything_is_fi
         _scaled(RobustLinearClassifier(Ball())).fit(X, y, X_std=S)
     with pytest.raises(ValueError, match=r"X_std has shape \(60, 3\)"):
         pipe.fit(X, y, X_std=S[:, :3])
-    with pytest.raises(ValueError, match="X_lower.*is above X"):
+    with pytest.raises(ValueError, match=r"X_lower.*is above X"):
         _scaled(RobustLinearClassifier(IntervalBox())).fit(X, y, X_lower=X + S, X_upper=X + S)
     with pytest.raises(NotFittedError):
         check_is_fitted(pipe[0])
@@ -338,7 +338,7 @@ def test_last_steps_without_sets_get_metadata_in_their_own_units(data):
     turned = UncertainPipeline([("pca", PCA(2)), ("clf", WithErrors())])
     turned.fit(X, y, X_radius=np.ones(N))
     assert_allclose(turned[-1].seen_["X_radius"], 1.0)
-    with pytest.raises(ValueError, match="WithErrors takes X_lower, X_upper.*which no metadata can state"):
+    with pytest.raises(ValueError, match=r"WithErrors takes X_lower, X_upper.*which no metadata can state"):
         turned.fit(X, y, X_lower=X - S, X_upper=X)
 
 
@@ -395,9 +395,9 @@ def test_curved_steps_train_and_certify_by_intervals(data, rng):
     assert 0 < certain.sum() < N
     with pytest.raises(ValueError, match="needs theirs here too"):
         pipe.certify(X)
-    with pytest.raises(ValueError, match="only where all steps before the last are affine"):
+    with pytest.raises(ValueError, match=r"only where all steps before the last are affine"):
         pipe.worst_case_data(X, y, X_std=S)
-    with pytest.raises(ValueError, match="step 'functiontransformer'.*nonlinear='linearise'"):
+    with pytest.raises(ValueError, match=r"step 'functiontransformer'.*nonlinear='linearise'"):
         make_uncertain_pipeline(FunctionTransformer(np.log), GaussianRobustClassifier()).fit(X, y, X_std=S)
     noisy = make_uncertain_pipeline(FunctionTransformer(np.log), GaussianRobustClassifier(), nonlinear="linearise")
     assert noisy.fit(X, y, X_std=S)[-1].gap_ < 1e-6

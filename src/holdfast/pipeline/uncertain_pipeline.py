@@ -97,7 +97,7 @@ class UncertainPipeline(Pipeline):
     >>> pipe = UncertainPipeline([("scale", StandardScaler()), ("pca", PCA(5)), ("clf", GaussianRobustClassifier())])
     >>> pipe = pipe.fit(data.X, data.y, X_std=data.X_std)
     >>> pipe.flip_probability(data.X[:4], X_std=4 * data.X_std[:4]).round(2)
-    array([0.07, 0.02, 0.02, 0.28])
+    array([0.07, 0.04, 0.01, 0.3 ])
     """
 
     __metadata_request__fit = dict.fromkeys(METADATA, True)
@@ -232,6 +232,12 @@ class UncertainPipeline(Pipeline):
 
     def _effects(self, X: Any, *, with_final: bool = False) -> Any:
         steps = self.steps if with_final else self.steps[:-1]
+        known = getattr(self.steps[0][1], "feature_names_in_", None)
+        if known is not None and hasattr(X, "columns") and list(X.columns) != list(known):
+            raise ValueError(
+                f"{NAME}: X has other columns than in fit, or in another order. Errors are carried by their position: give "
+                "X[columns] with the columns of fit."
+            )
         return effects_of(steps, known_numbers(X).shape[1], self.effects or {})
 
     def carried(
@@ -249,7 +255,8 @@ class UncertainPipeline(Pipeline):
         Returns
         -------
         (UncertaintySet, dict)
-            For the rows that the transformers make of X, those before a last step that predicts.
+            For the rows that the transformers make of X, those before a last step that predicts; what
+            :func:`critical_radius` and the like take with these rows.
         """
         stated = checked_metadata(X, metadata, f"{NAME}.carried")
         chosen = meaning(set(stated)) if uncertainty is None else uncertainty

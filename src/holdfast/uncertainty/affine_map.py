@@ -131,7 +131,8 @@ class AffineMap:
                 (name, self.columns(sparse.csr_array(value) if sparse.issparse(value) else value, abs(self.scales)))
             ]
         if name == "X_std":
-            factors = A * dense(value)[:, None, :]
-            few = self.shape[0] < self.shape[1]
-            return [("X_cov", factors @ factors.transpose(0, 2, 1))] if few else [("X_factor", factors)]
+            if self.shape[0] >= self.shape[1]:
+                return [("X_factor", A * dense(value)[:, None, :])]
+            pairs = (A[:, None, :] * A).reshape(-1, self.shape[1])
+            return [("X_cov", (np.square(dense(value)) @ pairs.T).reshape(-1, *A.shape[:1] * 2))]
         return [(name, A @ value @ A.T if name == "X_cov" else A @ value)]
