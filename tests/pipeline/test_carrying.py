@@ -68,6 +68,7 @@ AFFINE = {
     "columns": _half_and_half(StandardScaler(), "drop"),
     "columns_mixed": _half_and_half(PCA(1), MinMaxScaler()),
     "union": FeatureUnion([("a", StandardScaler()), ("b", PCA(1))], transformer_weights={"b": 2.0}),
+    "twice": FeatureUnion([("a", StandardScaler()), ("b", MinMaxScaler())]),
     "nested": Pipeline([("scale", StandardScaler()), ("no", "passthrough"), ("pca", PCA(2))]),
     "reversed": FunctionTransformer(lambda X: np.asarray(X)[:, ::-1] @ np.diag([1.0, -2.0, 0.5, 1.0]) + 3.0),
     "complete": SimpleImputer(),

@@ -97,7 +97,7 @@ def test_noise_by_row_is_scaled_and_not_shifted_at_fit_and_at_prediction(name, d
         (Ball(0.2) + Box(0.1), lambda s: Ellipsoid(0.2, shape=1 / s**2) + Box(half_widths=0.1 / s)),
         (GaussianNoise(0.5), lambda s: GaussianNoise(0.5 / s)),
     ],
-    ids=repr,
+    ids=["box", "ball", "ellipsoid", "interval", "sum", "noise"],
 )
 def test_sets_of_the_constructor_are_in_the_units_of_x(uncertainty, by_hand, data):
     X, y, _ = data
@@ -196,7 +196,9 @@ def test_metadata_with_the_wrong_number_of_rows_is_refused_before_anything_is_fi
         _scaled(GaussianRobustClassifier(), transform_input=["X_std"]).fit(X, y)
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame, lambda rows, columns: pl.DataFrame(rows, schema=columns)])
+@pytest.mark.parametrize(
+    "frame", [pd.DataFrame, lambda rows, columns: pl.DataFrame(rows, schema=columns)], ids=["pandas", "polars"]
+)
 def test_frames_are_matched_by_name(frame, data):
     X, y, S = data
     names = list("abcd")

@@ -284,6 +284,7 @@ class LinearImage(UncertaintySet):
         stds = rng.uniform(0.1, 1.0, size=(5, 4))
         return [
             (cls(Box(0.4), square), {}),
+            (cls(Box(0.4), [[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]]), {}),
             (cls(IntervalBox(), wide), {"X_lower": -stds, "X_upper": 0.5 * stds}),
             (cls(Ball(0.4, 1), np.diag([2.0, 2.0, -1.0])), {}),
             (cls(Ball(0.4, 3.0), wide), {}),
