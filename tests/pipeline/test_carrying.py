@@ -324,8 +324,9 @@ def test_frames_with_categories(rows, rng):
     frame = pd.DataFrame(rows, columns=list("abcd")).assign(kind=["x", "y", "z"] * 4)
     numbers = Pipeline([("fill", SpreadImputer()), ("scale", StandardScaler())])
     for curved in (StandardScaler(), FunctionTransformer(np.log1p, feature_names_out="one-to-one")):
+        kinds = Pipeline([("fill", SimpleImputer(strategy="most_frequent")), ("codes", OneHotEncoder())])
         columns = ColumnTransformer(
-            [("numbers", numbers, ["d", "a"]), ("bent", curved, ["b"]), ("kinds", OneHotEncoder(), ["kind"])]
+            [("numbers", numbers, ["d", "a"]), ("bent", curved, ["b"]), ("kinds", kinds, ["kind"])]
         )
         pipe = UncertainPipeline([("columns", columns)]).fit(frame)
         stds = pd.DataFrame(STDS, columns=list("abcd"))
@@ -398,3 +399,14 @@ def test_causes_of_one_group_are_none_of_another(rng):
     assert_allclose(C[:, :2, 2:], shared @ shared[:, :1].transpose(0, 2, 1))
     apart = side_by_side([RowNoise(STDS[:, :1]), RowNoise(FACTORS)], common=None).factors
     assert_allclose((apart @ apart.transpose(0, 2, 1))[:, :1, 1:], 0.0)
+
+
+def test_errors_that_reach_categories_through_other_steps_are_refused(rows):
+    bins = np.round(rows)
+    for before in (StandardScaler(), FunctionTransformer(np.sqrt)):
+        coded = Pipeline([("before", before), ("codes", OneHotEncoder(handle_unknown="ignore"))])
+        both = ColumnTransformer([("coded", coded, [2]), ("rest", StandardScaler(), [0, 1, 3])])
+        pipe = UncertainPipeline([("both", both)]).fit(bins)
+        with pytest.raises(ValueError, match="step 'both', ColumnTransformer: column 2 goes into categories"):
+            pipe.carried(bins, Box(0.1))
+        pipe.carried(bins, Box(half_widths=[0.1, 0.1, 0.0, 0.1]))

@@ -189,7 +189,7 @@ class Imputed(Effect):
 
     def missing(self, X: Any) -> NDArray[np.bool_]:
         """Return which outputs are filled in."""
-        found = self.map.moved(1.0 * np.isnan(numbers_of(X))) > 0
+        found = self.map.moved(1.0 * np.isnan(dense(numbers_of(X)))) > 0
         if np.any(found & np.isnan(self.std)):
             raise ValueError(
                 "does not say how uncertain the entries are that it fills in. Use SpreadImputer, which gives them the spread "
@@ -217,14 +217,27 @@ class InSequence(Effect):
     ----------
     parts : list of (Effect, callable)
         Effects, and the steps' `transform`.
+    n_features : int
+        How many inputs the first one takes.
     """
 
-    def __init__(self, parts: Sequence[tuple[Effect, Callable[[Any], Any]]]):
+    def __init__(self, parts: Sequence[tuple[Effect, Callable[[Any], Any]]], n_features: int):
         self.parts = parts
         self.map = _all_or_none(
             [part.map for part, _ in parts], lambda maps: reduce(lambda one, two: two.after(one), maps)
         )
-        self.exact, self.adds_errors = parts[0][0].exact, any(part.adds_errors for part, _ in parts)
+        self.exact, self.adds_errors = self._exact(n_features), any(part.adds_errors for part, _ in parts)
+
+    def _exact(self, n_features: int) -> NDArray[np.intp]:
+        """Return the inputs that reach features which must be exact."""
+        reached, total = np.zeros(n_features, dtype=bool), AffineMap.diagonal(np.ones(n_features))
+        for part, _ in self.parts:
+            reached |= np.any(dense(total.matrix)[part.exact] != 0, axis=0)
+            # where features may be mixed in any way, all of them reach on
+            total = (
+                AffineMap(np.ones((part.width(total.shape[0]), total.shape[0]))) if part.map is None else part.map
+            ).after(total)
+        return np.flatnonzero(reached)
 
     def width(self, n_features: int) -> int:
         return reduce(lambda width, part: part[0].width(width), self.parts, n_features)

@@ -199,6 +199,8 @@ def _function(step: Any, n_features: int, stated: dict[str, str], path: str) -> 
 
 @_taught(SimpleImputer)
 def _imputer(step: Any, n_features: int, stated: dict[str, str], path: str) -> Effect:
+    if step.statistics_.dtype.kind == "O":  # categories
+        return Exact(n_features, len(step.get_feature_names_out()), step.transform)
     kept = [j for j, fill in enumerate(step.statistics_) if step.keep_empty_features or fill == fill]
     n_flags = 0 if step.indicator_ is None else len(step.indicator_.features_)
     matrix = sparse.vstack([AffineMap.selection(kept, n_features).matrix, sparse.csr_array((n_flags, n_features))])
@@ -209,12 +211,12 @@ def _imputer(step: Any, n_features: int, stated: dict[str, str], path: str) -> E
 
 @_taught(Pipeline)
 def _pipeline(step: Any, n_features: int, stated: dict[str, str], path: str) -> Effect:
-    parts = []
+    parts, width = [], n_features
     for name, inner in step.steps:
-        found = effect_of(inner, n_features, stated, f"{path}__{name}")
-        n_features = found.width(n_features)
+        found = effect_of(inner, width, stated, f"{path}__{name}")
+        width = found.width(width)
         parts.append((found, getattr(inner, "transform", _same)))
-    return InSequence(parts)
+    return InSequence(parts, n_features)
 
 
 @_taught(FeatureUnion)
@@ -225,7 +227,8 @@ def _union(step: Any, n_features: int, stated: dict[str, str], path: str) -> Eff
     for name, one in inner:
         effect = effect_of(one, n_features, stated, f"{path}__{name}")
         weight = Affine(np.full(effect.width(n_features), weights.get(name, 1.0)))
-        parts.append((InSequence([(effect, getattr(one, "transform", _same)), (weight, _same)]), np.arange(n_features)))
+        weighted = InSequence([(effect, getattr(one, "transform", _same)), (weight, _same)], n_features)
+        parts.append((weighted, np.arange(n_features)))
     return SideBySide(parts, n_features)
 
 
