@@ -354,6 +354,24 @@ def test_last_steps_that_would_be_told_different_things_are_refused(data):
     assert turned[-1].estimators[0][1].uncertainty == Box()
 
 
+def test_pipelines_inside_the_last_step_carry_on_or_are_refused(data):
+    X, y, S = data
+    inner = [("pca", PCA(2)), ("clf", RobustLinearClassifier(Box(0.2), loss="logistic"))]
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipe = _scaled(CalibratedClassifierCV(UncertainPipeline(inner), cv=2)).fit(X, y, X_std=S)
+        by_hand = CalibratedClassifierCV(UncertainPipeline(inner), cv=2).fit(
+            pipe[0].transform(X), y, X_std=S / pipe[0].scale_
+        )
+        assert_allclose(pipe.predict_proba(X), by_hand.predict_proba(pipe[0].transform(X)), rtol=1e-9)
+        with pytest.raises(ValueError, match="inside CalibratedClassifierCV there is a plain Pipeline"):
+            _scaled(CalibratedClassifierCV(Pipeline(inner), cv=2)).fit(X, y, X_std=S)
+    for kind in (Pipeline, UncertainPipeline):
+        with pytest.raises(
+            ValueError, match=f"its last step is a {kind.__name__}. Make its steps steps of the outer one"
+        ):
+            _scaled(kind(inner)).fit(X, y)
+
+
 def test_sets_stated_by_plain_numbers_pass_where_steps_keep_them(data):
     X, y, _ = data
     unit = X / SCALES

@@ -78,7 +78,7 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any) -> Stated:
     if made.is_expectation:
         own = effect.linearised(X, RowNoise(np.zeros(values.shape)))
         known = made.at(Z, stated).by_row(*Z.shape)
-        if known is None:
+        if known is None or "X_lower" in known:
             raise ValueError(f"fills in entries, and {uncertainty!r} is no noise that others can be added to.")
         return GaussianNoise(), RowNoise.of(known).plus(own).metadata
     ends = effect.bounds(X, values, values)

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from sklearn.pipeline import Pipeline
+
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.uncertainty import Ball, GaussianNoise, IntervalBox
 
@@ -24,7 +26,27 @@ class Holder(NamedTuple):
 
 def holders(estimator: Any) -> list[Holder]:
     """Return the sets that an estimator and those inside it hold."""
-    return [holder for path, one in _estimators(estimator) for holder in _own(path, one)]
+    found = [holder for path, one in _estimators(estimator) for holder in _own(path, one)]
+    if found:
+        _refuse_pipelines(estimator)
+    return found
+
+
+def _refuse_pipelines(estimator: Any) -> None:
+    """Raise where a set would be in the units of what a pipeline is given, but used in those of its last step."""
+    if isinstance(estimator, Pipeline):
+        raise ValueError(
+            f"UncertainPipeline: its last step is a {type(estimator).__name__}. Make its steps steps of the outer one."
+        )
+    if any(isinstance(one, Pipeline) and not _carries(one) for _, one in _estimators(estimator)):
+        raise ValueError(
+            f"UncertainPipeline: inside {type(estimator).__name__} there is a plain Pipeline, which passes uncertainty on as "
+            "it is. Use an UncertainPipeline there too."
+        )
+
+
+def _carries(estimator: Any) -> bool:
+    return hasattr(estimator, "carried")
 
 
 def takers(estimator: Any, names: set[str]) -> list[str]:
@@ -32,7 +54,7 @@ def takers(estimator: Any, names: set[str]) -> list[str]:
     return [
         type(one).__name__
         for path, one in _estimators(estimator)
-        if names & set(inspect.signature(one.fit).parameters) and not _own(path, one)
+        if names & set(inspect.signature(one.fit).parameters) and not _own(path, one) and not _carries(one)
     ]
 
 
