@@ -93,7 +93,7 @@ class GaussianNoise(UncertaintySet):
         return self.std is not None and np.ndim(self.std) == 0
 
     def as_stated(self, metadata: Mapping[str, Any]) -> GaussianNoise:
-        return GaussianNoise()
+        return self if all(value is None for value in metadata.values()) else GaussianNoise()
 
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
         return (self, map.cloud(metadata)) if metadata else super().image(map, metadata)
