@@ -346,7 +346,8 @@ class BoundSet(ABC):
     def borne(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
         r"""Return :math:`\sum_i` budgets_i q_i for those `points` q_i that are in `size` times their sets, shape (n_features,).
 
-        `points` are of shape (n_samples, n_features), or (1, n_features) where the set is common; for sums a list, one a part.
+        `points` are of shape (n_samples, n_features), or (1, n_features) where the set is common; for sums a list, one a part;
+        for images points of the original sets.
         """
         inside = self.contains(points / size, slack=BELIEVED)
         kept = np.where(inside[:, None], points, 0.0) / (1 + BELIEVED)
