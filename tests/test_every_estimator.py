@@ -19,6 +19,7 @@ from holdfast import (
     NoiseCopies,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
+    SpreadImputer,
     WeightError,
 )
 from holdfast.solvers import StochasticProximal
@@ -56,6 +57,7 @@ SETTINGS = [
     ModeratedClassifier(LogisticRegression()),
     # draws that differ keep weights of 2 from being the same as two rows; tests/pipeline has the other checks with noise
     NoiseCopies(LogisticRegression(), 3, uncertainty=Box(relative=0.0)),
+    SpreadImputer(),
 ]
 
 

@@ -15,6 +15,7 @@ from holdfast.data import rows_of
 from holdfast.losses import ExpectedLogistic, TwoPointHinge
 from holdfast.uncertainty.clouds import CommonCloud, RowClouds, dense
 from holdfast.uncertainty.feature_deletion import Deletions
+from holdfast.uncertainty.images import Images
 from holdfast.uncertainty.minkowski import BoundSum
 from holdfast.uncertainty.multiples import Multiples
 from holdfast.uncertainty.norm_balls import CommonNormBall
@@ -37,15 +38,18 @@ def _supports(bound, w):
     return np.broadcast_to(bound.support(w), 5)
 
 
-def _reach(bound, budgets):
+def _reach(bound, budgets, d=3):
     """Return any point of sum_i budgets_i S_i as an expression, and the conditions on it."""
     if isinstance(bound, BoundSum):
-        points, conditions = zip(*(_reach(part, budgets) for part in bound.parts), strict=True)
+        points, conditions = zip(*(_reach(part, budgets, d) for part in bound.parts), strict=True)
         return sum(points), [condition for group in conditions for condition in group]
     if isinstance(bound, Multiples):
-        return _reach(bound.base, np.array([budgets @ bound.factors]))
+        return _reach(bound.base, np.array([budgets @ bound.factors]), d)
+    if isinstance(bound, Images):
+        point, conditions = _reach(bound.base, budgets, bound.map.shape[1])
+        return bound.map.matrix @ point, conditions
     if isinstance(bound, CommonCloud | RowClouds):
-        factors = [bound.matrix(3)] * len(budgets) if bound.is_common else list(bound.factor_matrices())
+        factors = [bound.matrix(d)] * len(budgets) if bound.is_common else list(bound.factor_matrices())
         parts = [cp.Variable(F.shape[1]) for F in factors]
         conditions = [cp.norm(v) <= limit for v, limit in zip(parts, budgets, strict=True)]
         return sum(F @ v for F, v in zip(factors, parts, strict=True)), conditions
@@ -53,7 +57,7 @@ def _reach(bound, budgets):
         moves, used = bound.moves.toarray(), cp.Variable((5, 3))
         conditions = [used >= 0, used <= budgets[:, None], used @ bound.values <= bound.budget * budgets]
         return cp.sum(cp.multiply(moves, used), axis=0), conditions
-    point = cp.Variable(3)
+    point = cp.Variable(d)
     if isinstance(bound, CommonDiamond | CommonNormBall):
         return point, [cp.pnorm(point, getattr(bound, "p", 1)) <= bound.radius * np.sum(budgets)]
     common, own, centre, _ = bound.interval_form()

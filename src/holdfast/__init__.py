@@ -29,14 +29,18 @@ from holdfast.estimators import recover_from_dual as recover_from_dual
 from holdfast.estimators import separability_radius as separability_radius
 from holdfast.estimators import worst_weight_loss as worst_weight_loss
 from holdfast.evaluate import certified_accuracy_scorer as certified_accuracy_scorer
-from holdfast.evaluate import neg_flip_rate_scorer as neg_flip_rate_scorer
+from holdfast.evaluate import flip_rate_scorer as flip_rate_scorer
 from holdfast.evaluate import robust_accuracy_scorer as robust_accuracy_scorer
 from holdfast.pipeline import ModeratedClassifier as ModeratedClassifier
 from holdfast.pipeline import NoiseCopies as NoiseCopies
+from holdfast.pipeline import SpreadImputer as SpreadImputer
+from holdfast.pipeline import UncertainPipeline as UncertainPipeline
+from holdfast.pipeline import make_uncertain_pipeline as make_uncertain_pipeline
 from holdfast.pipeline import noise_from_intervals as noise_from_intervals
 from holdfast.pipeline import noise_from_quantization as noise_from_quantization
 from holdfast.pipeline import noise_from_replicates as noise_from_replicates
 from holdfast.pipeline import split_errors as split_errors
+from holdfast.pipeline import teach_step as teach_step
 from holdfast.solvers import SGD as SGD
 from holdfast.solvers import StochasticProximal as StochasticProximal
 from holdfast.uncertainty import Ball as Ball
@@ -47,6 +51,7 @@ from holdfast.uncertainty import Ellipsoid as Ellipsoid
 from holdfast.uncertainty import FeatureDeletion as FeatureDeletion
 from holdfast.uncertainty import GaussianNoise as GaussianNoise
 from holdfast.uncertainty import IntervalBox as IntervalBox
+from holdfast.uncertainty import LinearImage as LinearImage
 from holdfast.uncertainty import WeightError as WeightError
 from holdfast.uncertainty import corruption_margin as corruption_margin
 from holdfast.uncertainty import feature_values as feature_values

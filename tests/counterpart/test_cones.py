@@ -16,6 +16,7 @@ from holdfast.counterpart import Lasso, Limits
 from holdfast.counterpart.training import train
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
 from holdfast.solvers import Clarabel, Highs, pick, solve
+from holdfast.uncertainty.images import Images
 
 PENALTIES = {"l2": {"alpha": 0.8}, "l1": {"penalty": Lasso(0.8)}, "box": {"penalty": Limits(0.7)}, None: {}}
 LOSSES = [Hinge(), SquaredHinge(), Logistic(), HuberizedHinge()]
@@ -123,9 +124,11 @@ def test_multipliers_balance_the_pull_of_the_rows(worst_cases, bound):
 def test_what_points_bear_is_in_the_sets_whatever_they_are(bound, rng):
     w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
 
-    def scaled(part, factor):
+    def scaled(part, factor, w=w):
+        if isinstance(part, Images):  # the points are those that it is the image of
+            return scaled(part.base, factor, part.map.back(w))
         parts = getattr(part, "parts", None)
-        return [scaled(one, factor) for one in parts] if parts else factor * part.maximizer(w)
+        return [scaled(one, factor, w) for one in parts] if parts else factor * part.maximizer(w)
 
     assert_allclose(bound.borne(scaled(bound, 1 - 1e-9), budgets), bound.adjoint(w, budgets), rtol=1e-6, atol=1e-9)
     for factor, size in ((1 + 1e-6, 1.0), (1.0, 1 - 1e-6), (3.0, 0.5)):

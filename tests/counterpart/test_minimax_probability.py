@@ -97,7 +97,7 @@ def test_ellipsoids_of_each_row_reach_the_optimum_of_the_cone_program(data, kapp
 def test_every_set_is_solved_to_a_proof(rng, uncertainty):
     chosen, metadata = uncertainty
     X, y = np.vstack([rng.normal(size=(3, 3)), rng.normal(size=(2, 3)) + 3.0]), np.array([-1.0, -1, -1, 1, 1])
-    metadata = {name: X + value if name in ("X_lower", "X_upper") else value for name, value in metadata.items()}
+    metadata = chosen.placed(X, metadata)
     for options in ({}, {"kappa": 0.2, "pooling": "sum"}):
         _solved(_problem(X, y, chosen.times(0.3), metadata, ridge=0.1, **options))
 

@@ -23,7 +23,7 @@ from holdfast import (
     IntervalBox,
     RobustLinearClassifier,
     certified_accuracy_scorer,
-    neg_flip_rate_scorer,
+    flip_rate_scorer,
     robust_accuracy_scorer,
 )
 
@@ -88,15 +88,15 @@ def test_flip_rate_is_minus_the_share_of_noisy_predictions_that_differ(noisy, rn
     model = LogisticRegression().fit(X, y)
     again = model.predict((X + 2 * S * rng.normal(size=(5000, *X.shape))).reshape(-1, 3)).reshape(5000, -1)
     flips = np.mean(again != model.predict(X))
-    assert_allclose(neg_flip_rate_scorer(GaussianNoise(2.0))(model, X, y, X_std=S), -flips, atol=4e-3)
+    assert_allclose(flip_rate_scorer(GaussianNoise(2.0))(model, X, y, X_std=S), -flips, atol=4e-3)
 
 
 def test_own_methods_and_stated_noise_agree(noisy):
     X, y, S = noisy
     model = GaussianRobustClassifier().fit(X, y, X_std=S)
-    own = neg_flip_rate_scorer()(model, X, y, X_std=S)
+    own = flip_rate_scorer()(model, X, y, X_std=S)
     assert_allclose(own, -model.flip_probability(X, X_std=S).mean())
-    assert_allclose(own, neg_flip_rate_scorer(GaussianNoise())(model, X, y, X_std=S))
+    assert_allclose(own, flip_rate_scorer(GaussianNoise())(model, X, y, X_std=S))
     robust = RobustLinearClassifier(Box(0.3)).fit(X, y)
     assert certified_accuracy_scorer()(robust, X, y) == robust_accuracy_scorer(Box(0.3))(robust, X, y)
 
@@ -122,7 +122,7 @@ def test_routed_errors_arrive_sliced_by_fold(noisy):
 
     assert_allclose(found, by_hand(robust, X, y, S, certified))
     gaussian = GaussianRobustClassifier().set_fit_request(X_std=True)
-    found = cross_val_score(gaussian, X, y, cv=CV, scoring=neg_flip_rate_scorer(), params={"X_std": S})
+    found = cross_val_score(gaussian, X, y, cv=CV, scoring=flip_rate_scorer(), params={"X_std": S})
     assert_allclose(found, by_hand(gaussian, X, y, S, lambda m, Z, _, T: -m.flip_probability(Z, X_std=T).mean()))
 
 
@@ -131,9 +131,9 @@ def test_requests_can_be_set_as_scikit_learn_does_where_its_own_scorers_fail(noi
     X, y, S = noisy
     model = GaussianRobustClassifier().set_fit_request(X_std=True)
     scorers = {
-        "flips": neg_flip_rate_scorer().set_score_request(X_std=True),
-        "four times": neg_flip_rate_scorer(GaussianNoise(4.0)),
-        "renamed": neg_flip_rate_scorer().set_score_request(X_std="later"),
+        "flips": flip_rate_scorer().set_score_request(X_std=True),
+        "four times": flip_rate_scorer(GaussianNoise(4.0)),
+        "renamed": flip_rate_scorer().set_score_request(X_std="later"),
         "accuracy": "accuracy",
     }
     params = {"X_std": S, "later": 3 * S}
@@ -175,7 +175,7 @@ def test_without_routing_the_sets_of_constructors_are_meant(noisy):
     scoring = {
         "certified": certified_accuracy_scorer(),
         "robust": robust_accuracy_scorer(Box(0.2)),
-        "flips": neg_flip_rate_scorer(GaussianNoise(0.1)),
+        "flips": flip_rate_scorer(GaussianNoise(0.1)),
         "accuracy": "accuracy",
     }
     found = cross_validate(model, X, y, cv=CV, scoring=scoring)
@@ -187,7 +187,7 @@ def test_without_routing_the_sets_of_constructors_are_meant(noisy):
 def test_sparse_float32_and_frames_say_the_same(noisy):
     X, y, S = noisy
     model = LogisticRegression().fit(X, y)
-    for scorer in (robust_accuracy_scorer(Box()), neg_flip_rate_scorer(GaussianNoise())):
+    for scorer in (robust_accuracy_scorer(Box()), flip_rate_scorer(GaussianNoise())):
         dense = scorer(model, X, y, X_std=S)
         assert_allclose(scorer(model, sparse.csr_array(X), y, X_std=sparse.csr_array(S)), dense)
         assert_allclose(scorer(model, X.astype(np.float32), y, X_std=S), dense, atol=1e-5)
@@ -213,7 +213,7 @@ def test_scorers_are_cloned_and_print_as_they_are_called():
             LogisticRegression(),
             r"LogisticRegression has no certify.*RobustLinearClassifier",
         ),
-        (neg_flip_rate_scorer(), LogisticRegression(), r"LogisticRegression has no flip_probability.*GaussianRobust"),
+        (flip_rate_scorer(), LogisticRegression(), r"LogisticRegression has no flip_probability.*GaussianRobust"),
         (robust_accuracy_scorer(Box(0.1)), HistGradientBoostingClassifier(), "is no linear classifier.*Supported are"),
         (
             robust_accuracy_scorer(Box(0.1)),
@@ -223,7 +223,7 @@ def test_scorers_are_cloned_and_print_as_they_are_called():
         (robust_accuracy_scorer(Box(0.1)), SVC(kernel="linear"), "are not X @ coef_.T"),
         (robust_accuracy_scorer(GaussianNoise(0.1)), LogisticRegression(), "Gaussian noise has no bounds"),
         (robust_accuracy_scorer(0.1), LogisticRegression(), r"robust_accuracy_scorer\(0.1\): give a set"),
-        (neg_flip_rate_scorer(Box(0.1)), LogisticRegression(), "what may happen, not how likely"),
+        (flip_rate_scorer(Box(0.1)), LogisticRegression(), "what may happen, not how likely"),
     ],
     ids=repr,
 )
@@ -236,6 +236,6 @@ def test_what_cannot_be_scored_is_refused_with_what_can(scorer, model, said, noi
 def test_a_model_of_rows_asks_for_theirs(noisy):
     X, y, S = noisy
     with pytest.raises(ValueError, match="needs theirs here too"):
-        neg_flip_rate_scorer()(GaussianRobustClassifier().fit(X, y, X_std=S), X, y)
+        flip_rate_scorer()(GaussianRobustClassifier().fit(X, y, X_std=S), X, y)
     with pytest.raises(ValueError, match="needs theirs here too"):
         certified_accuracy_scorer()(RobustLinearClassifier(Box()).fit(X, y, X_std=S), X, y)

@@ -70,6 +70,12 @@ class UncertaintySet(Parameters, ABC):
     """Whether the loss is averaged over it rather than maximised."""
     sum_of: ClassVar[Callable[[UncertaintySet, UncertaintySet], UncertaintySet]]
     """What ``+`` makes; the class of sums puts itself here."""
+    is_size = False
+    """Whether it says no more than one size."""
+    is_of_rows = False
+    """Whether its errors depend on the values of the rows by more than metadata can say."""
+    image_by_wrapping: ClassVar[Callable[..., tuple[UncertaintySet, dict[str, Any]]]]
+    """The image of a set that has no other form; the class of images puts itself here."""
 
     def __add__(self, other: UncertaintySet) -> UncertaintySet:
         if not isinstance(other, UncertaintySet):
@@ -84,6 +90,18 @@ class UncertaintySet(Parameters, ABC):
     def as_stated(self, metadata: Mapping[str, Any]) -> UncertaintySet:
         """Return the set for rows whose `metadata` is taken as it is, without the number that multiplies it at training."""
         return self
+
+    def freed(self, X: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        """Return a set and metadata that say of rows of zeros what these say of the rows X; deletions know of X only."""
+        return self, dict(metadata)
+
+    def placed(self, X: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Return metadata that say of the rows X what these, as `freed` and `image` make them, say of rows of zeros."""
+        return dict(metadata)
+
+    def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        """Return the set of errors A d of images A x + c of rows, with its metadata; `metadata` are as `freed` made them."""
+        return UncertaintySet.image_by_wrapping(self, map, metadata)
 
     @abstractmethod
     def times(self, factor: float) -> UncertaintySet:
@@ -239,6 +257,26 @@ class BoundSet(ABC):
             out += self.maximizer(w, rows).T @ (r[rows, None] * other.maximizer(w, rows))
         return out
 
+    def image(self, map: Any) -> BoundSet | None:
+        """Return the sets A S_i, A the matrix of an affine map, where they are of a form of their own; None elsewhere."""
+        return None
+
+    def by_row(self, n_samples: int, n_features: int) -> dict[str, Any] | None:
+        """Return metadata that state these sets: X_lower and X_upper around 0, or for ellipsoids X_std or X_factor.
+
+        None where they are neither boxes nor ellipsoids.
+        """
+        form = self.interval_form()
+        if form is None:
+            return None
+        shape = (n_samples, n_features)
+        own, centre = (
+            0.0 if part is None else part.toarray() if sparse.issparse(part) else part
+            for part in (form.own, form.centre)
+        )
+        half = np.broadcast_to(form.common + own, shape)
+        return {"X_lower": np.minimum(centre - half, 0.0), "X_upper": np.maximum(centre + half, 0.0)}
+
     def summands(self) -> list[BoundSet]:
         """Return the sets whose sum it is: itself, but for a sum."""
         return [self]
@@ -337,7 +375,8 @@ class BoundSet(ABC):
 
         For others 0, or points of the sets near them.
 
-        `points` are of shape (n_samples, n_features), or (1, n_features) where the set is common; for sums a list, one a part.
+        `points` are of shape (n_samples, n_features), or (1, n_features) where the set is common; for sums a list, one a part;
+        for images points of the original sets.
         """
         inside = self.contains(points / size, slack=BELIEVED)
         kept = np.where(inside[:, None], points, 0.0) / (1 + BELIEVED)

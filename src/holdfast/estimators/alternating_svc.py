@@ -143,6 +143,10 @@ class AlternatingSVC(LinearClassifier):
         self.max_iter = max_iter
         self.verbose = verbose
 
+    def fixed_uncertainty(self) -> tuple[str, Ball]:
+        """Return the parameter that states the set, and the set: a ball, and nothing else."""
+        return "radius", Ball(self.radius)
+
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the classifier.

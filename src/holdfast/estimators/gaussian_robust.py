@@ -331,6 +331,10 @@ class GaussianRobustClassifier(IncrementalClassifier):
             return self.alpha
         return 0.0 if loss.is_homogeneous else 1.0
 
+    def stated_uncertainty(self) -> tuple[str, UncertaintySet]:
+        """Return the parameter that states the noise, and the noise as a set."""
+        return "noise", self._noise()
+
     def _noise(self) -> UncertaintySet:
         if isinstance(self.noise, UncertaintySet):
             return self.noise
@@ -461,7 +465,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         """Return the rows' noise, or None where it is known to differ by row and is not given."""
         shape = np.broadcast_to(0.0, (n_samples, self.coef_.shape[1]))
         if any(value is not None for value in metadata.values()):
-            return GaussianNoise().at(shape, metadata)
+            return self._noise().as_stated(metadata).at(shape, metadata)
         return None if self.row_noise_ else self._noise().at(shape, {})
 
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import _num_samples
 
 from holdfast._core.loss import Array, Loss
 from holdfast._core.progress import reporter
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.counterpart import critical_factor
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
@@ -352,11 +353,11 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
 
 def _is_known(noise: Any) -> bool:
     """Return whether the noise says more than its size."""
-    return not (isinstance(noise, GaussianNoise) and noise.std is not None and np.ndim(noise.std) == 0)
+    return not noise.is_size
 
 
 def _times(noise: Any, factor: float) -> Any:
-    return noise.times(factor) if isinstance(noise, GaussianNoise) else factor * noise
+    return noise.times(factor) if isinstance(noise, UncertaintySet) else factor * noise
 
 
 def _right(model: GaussianRobustClassifier, scores: Array, codes: NDArray[np.intp], noise: Any) -> Array:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast._core.loss import Array
 from holdfast.estimators.linear import LinearClassifier, predicted_codes
+from holdfast.uncertainty import FeatureDeletion
 
 CHOICES = ("raise", "delete")
 SHOWN = 5
@@ -58,6 +59,8 @@ class MissingFeatures(LinearClassifier):
     A subclass has its training rows checked by `_checked`, hands them to `_note_ranges`, and sets `values_` and `budget_`.
     """
 
+    budget: Any
+    values: Any
     missing: Any
     values_: Array
     """What each feature is worth."""
@@ -65,6 +68,10 @@ class MissingFeatures(LinearClassifier):
     """What the deleted ones may be worth."""
     feature_range_: Array
     """Smallest and largest finite training entry of each feature, shape (2, n_features); NaN where there was none."""
+
+    def fixed_uncertainty(self) -> tuple[str, FeatureDeletion]:
+        """Return the parameter that states the set, and the set: deletions, and nothing else."""
+        return "budget", FeatureDeletion(self.budget, self.values)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

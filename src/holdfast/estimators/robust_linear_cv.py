@@ -335,3 +335,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
 
     def _stated_set(self) -> UncertaintySet:
         return Ball(1.0) if self.uncertainty is None else self.uncertainty
+
+    def stated_uncertainty(self) -> tuple[str, UncertaintySet]:
+        """Return the parameter that states the set, and the set."""
+        return "uncertainty", self._stated_set()

@@ -96,7 +96,7 @@ class robust_accuracy_scorer(RowScorer):
         if worst is None or cloud is not None:
             raise ValueError(
                 f"robust_accuracy_scorer({self.uncertainty!r}): Gaussian noise has no bounds, so no row stays right for sure. "
-                "Use neg_flip_rate_scorer, or ChanceConstraint(epsilon, 'gaussian')."
+                "Use flip_rate_scorer, or ChanceConstraint(epsilon, 'gaussian')."
             )
         is_known = np.isin(y, estimator.classes_)
         codes = np.searchsorted(estimator.classes_, np.where(is_known, y, estimator.classes_[0]))
@@ -131,7 +131,7 @@ class certified_accuracy_scorer(RowScorer):
         return np.where(estimator.certify(X, **metadata) & (estimator.predict(X) == y), 1.0, 0.0)
 
 
-class neg_flip_rate_scorer(RowScorer):
+class flip_rate_scorer(RowScorer):
     r"""Score: minus the mean probability that noise changes the prediction; 0 is best.
 
     Labels play no part in it: use it beside accuracy. Two classes: exact, :math:`\Phi(-|f|/t)`; more: an upper bound of the
@@ -149,9 +149,9 @@ class neg_flip_rate_scorer(RowScorer):
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.model_selection import cross_val_score
-    >>> from holdfast import GaussianNoise, neg_flip_rate_scorer
+    >>> from holdfast import GaussianNoise, flip_rate_scorer
     >>> X, y = load_iris(return_X_y=True)
-    >>> model, scoring = LogisticRegression(max_iter=1000), neg_flip_rate_scorer(GaussianNoise(0.2))
+    >>> model, scoring = LogisticRegression(max_iter=1000), flip_rate_scorer(GaussianNoise(0.2))
     >>> cross_val_score(model, X, y, scoring=scoring).mean().round(3)
     np.float64(-0.038)
     """
@@ -162,22 +162,22 @@ class neg_flip_rate_scorer(RowScorer):
     def of_rows(self, estimator: Any, X: Any, y: NDArray[Any], metadata: Mapping[str, Any]) -> Array:
         """Return minus the probability that each row's prediction flips."""
         if self.uncertainty is not None:
-            scores, coef, rows = _linear(estimator, X, "neg_flip_rate_scorer")
+            scores, coef, rows = _linear(estimator, X, "flip_rate_scorer")
             noise = self._noise(rows, metadata)
             return -flip_probabilities(scores, score_deviations(scores, coef, noise))
         if not hasattr(estimator, "flip_probability"):
             raise ValueError(
-                f"neg_flip_rate_scorer(): {type(estimator).__name__} has no flip_probability(X, **metadata); "
+                f"flip_rate_scorer(): {type(estimator).__name__} has no flip_probability(X, **metadata); "
                 "GaussianRobustClassifier and UncertainPipeline have. For other linear models state the noise, "
-                "neg_flip_rate_scorer(GaussianNoise(0.1)), or GaussianNoise() for X_std at scoring."
+                "flip_rate_scorer(GaussianNoise(0.1)), or GaussianNoise() for X_std at scoring."
             )
         return -np.asarray(estimator.flip_probability(X, **metadata))
 
     def _noise(self, rows: Any, metadata: Mapping[str, Any]) -> BoundSet:
-        worst, cloud = _stated(self.uncertainty, "neg_flip_rate_scorer").split(rows, metadata)
+        worst, cloud = _stated(self.uncertainty, "flip_rate_scorer").split(rows, metadata)
         if cloud is None or worst is not None:
             raise ValueError(
-                f"neg_flip_rate_scorer({self.uncertainty!r}): a set says what may happen, not how likely it is. Give "
+                f"flip_rate_scorer({self.uncertainty!r}): a set says what may happen, not how likely it is. Give "
                 "GaussianNoise, or use robust_accuracy_scorer."
             )
         return cloud
@@ -189,7 +189,7 @@ def _linear(estimator: Any, X: Any, name: str) -> tuple[Array, Array, Any]:
         raise ValueError(
             f"{name}(...): {type(estimator).__name__} is no linear classifier with decision_function, coef_ and intercept_, so "
             "its worst case is not known. Supported are linear models, ours and scikit-learn's; estimators with methods of "
-            "their own go with certified_accuracy_scorer() (certify) or neg_flip_rate_scorer() (flip_probability)."
+            "their own go with certified_accuracy_scorer() (certify) or flip_rate_scorer() (flip_probability)."
         )
     scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
     rows = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])

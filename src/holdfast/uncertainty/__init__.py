@@ -12,6 +12,7 @@ from holdfast.uncertainty.deletions import worst_deletions as worst_deletions
 from holdfast.uncertainty.ellipsoid import Ellipsoid as Ellipsoid
 from holdfast.uncertainty.feature_deletion import FeatureDeletion as FeatureDeletion
 from holdfast.uncertainty.gaussian import GaussianNoise as GaussianNoise
+from holdfast.uncertainty.images import LinearImage as LinearImage
 from holdfast.uncertainty.interval_box import IntervalBox as IntervalBox
 from holdfast.uncertainty.sums import SetSum as SetSum
 from holdfast.uncertainty.weight_error import WeightError as WeightError

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from holdfast._core.uncertainty import Array, BoundSet
+from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.uncertainty.checks import nonnegative, numbers, stated
 from holdfast.uncertainty.clouds import CommonCloud
 from holdfast.uncertainty.multiples import Multiples
@@ -54,6 +54,13 @@ class Ball(SizedSet):
         size: Any = self._radius()
         base = BALLS.get(p, partial(CommonNormBall, p=p))(np.full(n_features, size) if p == np.inf else size)
         return Multiples(base, _radii(own["X_radius"], n_samples)) if own else base
+
+    def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        if self._norm() == 2 and map.isometry is not None:
+            if not metadata:
+                return self.times(map.isometry), {}
+            return self, {"X_radius": map.isometry * np.asarray(metadata["X_radius"], dtype=np.float64)}
+        return super().image(map, metadata)
 
     def _norm(self) -> float:
         try:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from holdfast._core.regular import regular
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.uncertainty.checks import at_most_one, nonnegative, per_entry, per_feature, stated
 from holdfast.uncertainty.clouds import rescaled
 from holdfast.uncertainty.polytopes import CommonBox
@@ -79,6 +79,19 @@ class Box(SizedSet):
         call = f"Box({name}=...)"
         widths = np.broadcast_to(nonnegative(per_feature(value, n_features, call, name), call, name), n_features)
         return CommonBox(size * widths) if name == "half_widths" else RowBoxes(_shares(X, size * widths))
+
+    def freed(self, X: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        if self.relative is None:
+            return self, dict(metadata)
+        boxes = self.at(X, metadata)
+        form = boxes.interval_form()
+        assert form is not None
+        return Box(), {"X_std": form.own}
+
+    def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        if metadata and map.is_monomial:
+            return self, map.cloud(metadata)
+        return super().image(map, metadata)
 
     @classmethod
     def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:

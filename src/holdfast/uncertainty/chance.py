@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.special import ndtri
 
-from holdfast._core.uncertainty import Array, BoundSet
+from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.uncertainty.checks import at_most_one, matrix_root, numbers, row_clouds, stated
 from holdfast.uncertainty.clouds import CommonCloud
 from holdfast.uncertainty.sized import SizedSet
@@ -112,6 +112,13 @@ class ChanceConstraint(SizedSet):
                 f"{self!r}: with assumption='bounded' cov is diagonal, the squares of the entries' bounds."
             )
         return matrix_root(cov, n_features, call, "cov")
+
+    def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        return (
+            (self, map.cloud(metadata))
+            if metadata and (map.is_monomial or self.assumption != "bounded")
+            else super().image(map, metadata)
+        )
 
     @classmethod
     def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:

@@ -122,6 +122,19 @@ class CommonCloud(Cloud, CommonSet):
     def deviations(self) -> Array | None:
         return self.factor if self.factor.ndim < 2 else None
 
+    def image(self, map: Any) -> CommonCloud:
+        if self.factor.ndim == 0 and map.isometry is not None:
+            return CommonCloud(map.isometry * self.factor)
+        if self.factor.ndim < 2 and map.is_monomial:
+            factor = np.broadcast_to(self.factor, map.shape[1])
+            return CommonCloud(factor[map.sources] * np.abs(map.scales))
+        return CommonCloud(map.matrix @ self.matrix(map.shape[1]))
+
+    def by_row(self, n_samples: int, n_features: int) -> dict[str, Any]:
+        if self.factor.ndim < 2:
+            return {"X_std": np.broadcast_to(self.factor, (n_samples, n_features))}
+        return {"X_factor": np.broadcast_to(self.factor, (n_samples, *self.factor.shape))}
+
     def support_program(self, n_features: int) -> SupportProgram:
         lines = self.matrix(n_features).T
         return norm_program(sparse.csr_array(lines), np.array([len(lines)]))
@@ -132,7 +145,7 @@ class CommonCloud(Cloud, CommonSet):
         return np.broadcast_to(self.factor == 0, n_features)
 
     def exact_directions(self, n_features: int) -> Array:
-        return _orthogonal_to(self.factor) if self.factor.ndim == 2 else super().exact_directions(n_features)
+        return orthogonal_to(self.factor) if self.factor.ndim == 2 else super().exact_directions(n_features)
 
     def scaled(self, factor: float) -> CommonCloud:
         return CommonCloud(factor * self.factor)
@@ -258,6 +271,15 @@ class DiagonalClouds(RowClouds):
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return np.asarray(self.units * (self.squares.T @ np.ones(self.squares.shape[0])) == 0)
 
+    def image(self, map: Any) -> RowClouds:
+        if map.is_monomial:
+            squares = map.columns(self.squares, np.ones(map.shape[0]))
+            return DiagonalClouds(squares, self.units[map.sources] * np.abs(map.scales))
+        return FactorClouds(dense(map.matrix) * dense(self.deviations())[:, None, :])
+
+    def by_row(self, n_samples: int, n_features: int) -> dict[str, Any]:
+        return {"X_std": dense(self.deviations())}
+
     def scaled(self, factor: float) -> DiagonalClouds:
         return DiagonalClouds(self.squares, factor * self.units)
 
@@ -357,7 +379,13 @@ class FactorClouds(RowClouds):
         return ~np.any(self.factors, axis=(0, 2))
 
     def exact_directions(self, n_features: int) -> Array:
-        return _orthogonal_to(self.covariance(np.ones(len(self.factors))))
+        return orthogonal_to(self.covariance(np.ones(len(self.factors))))
+
+    def image(self, map: Any) -> FactorClouds:
+        return FactorClouds(dense(map.matrix) @ self.factors)
+
+    def by_row(self, n_samples: int, n_features: int) -> dict[str, Any]:
+        return {"X_factor": self.factors}
 
     def scaled(self, factor: float) -> FactorClouds:
         return FactorClouds(factor * self.factors)
@@ -384,7 +412,7 @@ def _inside(basis: Array, target: Array, sizes: Array) -> Array | None:
     return None if np.any(np.abs(target - basis @ along) > MISSED * rounded) else along
 
 
-def _orthogonal_to(factor: Array) -> Array:
+def orthogonal_to(factor: Array) -> Array:
     """Return directions v with factor'v = 0, shape (n, k), whatever the scales of the features."""
     scale = norm(factor, axis=1)
     moved = np.flatnonzero(scale)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.uncertainty.checks import at_most_one, matrix_root, row_clouds, stated
 from holdfast.uncertainty.clouds import CommonCloud
 from holdfast.uncertainty.sized import SizedSet
@@ -54,6 +54,9 @@ class Ellipsoid(SizedSet):
         if self.shape is None:
             return CommonCloud(np.asarray(size))
         return CommonCloud(size * matrix_root(self.shape, n_features, "Ellipsoid(shape=...)", "shape"))
+
+    def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        return (self, map.cloud(metadata)) if metadata else super().image(map, metadata)
 
     @classmethod
     def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:

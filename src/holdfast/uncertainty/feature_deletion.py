@@ -14,7 +14,7 @@ from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import AFFORDABLE, ROUNDING
 from holdfast._core.uncertainty import Array, BoundSet, DeletionForm, EasedSet, UncertaintySet
-from holdfast.uncertainty.checks import numbers, stated
+from holdfast.uncertainty.checks import numbers, per_feature, stated
 from holdfast.uncertainty.clouds import MISSED, CommonCloud, dense, norm, ratio, rescaled
 from holdfast.uncertainty.knapsack import feature_costs, stated_number
 from holdfast.uncertainty.polytopes import FAINT
@@ -56,6 +56,9 @@ class FeatureDeletion(UncertaintySet):
     exactly : bool, default=False
         Whether features worth N are deleted even where that does no harm; takes a dense matrix of all rows. Without a penalty
         nothing is proved then.
+    filler : float or array-like of shape (n_features,), default=0.0
+        What a deleted feature is set to in place of 0, such as what becomes of 0 when features are centred: x is then counted
+        from there.
 
     References
     ----------
@@ -70,11 +73,14 @@ class FeatureDeletion(UncertaintySet):
     (array([4.]), array([[ 0.,  0., -2.]]))
     """
 
-    def __init__(self, budget: Any, values: Any = None, share: Any = 1.0, exactly: bool = False):
+    is_of_rows = True
+
+    def __init__(self, budget: Any, values: Any = None, share: Any = 1.0, exactly: bool = False, *, filler: Any = 0.0):
         self.budget = budget
         self.values = values
         self.share = share
         self.exactly = exactly
+        self.filler = filler
 
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         stated(self, metadata)
@@ -92,7 +98,9 @@ class FeatureDeletion(UncertaintySet):
             )
         # without a budget only what is free can be deleted
         lost = share * (np.isfinite(values) & ((values == 0) | (budget > 0)))
+        filler = per_feature(self.filler, n_features, f"{type(self).__name__}(filler=...)", "filler")
         rows = numbers(X, "X=...", "X")
+        rows = dense(rows) - filler if np.any(filler) else rows
         if self.exactly and budget > 0 and share > 0:
             moves = _every_entry(dense(rows), np.flatnonzero(lost), -share)
         else:
@@ -102,11 +110,33 @@ class FeatureDeletion(UncertaintySet):
             return CommonCloud(np.zeros(()))
         prices = np.where(lost > 0, values, np.inf)
         return Deletions(
-            moves, prices, budget, is_dense=not sparse.issparse(X), is_spent=bool(self.exactly), share=share
+            moves,
+            prices,
+            budget,
+            is_dense=not sparse.issparse(X),
+            is_spent=bool(self.exactly),
+            is_to_zero=share == 1 and not np.any(filler),
         )
 
+    def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        n_features = map.shape[1]
+        if not map.is_monomial:
+            raise ValueError(
+                f"{self!r}: a step that mixes features leaves none of them to be deleted. Let the deleted features reach the "
+                "classifier one by one, through scalers and selectors only."
+            )
+        values = feature_costs(self.values, n_features, f"{type(self).__name__}(values=...)")
+        filler = per_feature(self.filler, n_features, f"{type(self).__name__}(filler=...)", "filler")
+        # what is constant has nothing to lose, and is where its filler is
+        kept = np.where(map.scales != 0, values[map.sources], np.inf)
+        there = map(np.broadcast_to(filler, (1, n_features)))[0]
+        is_same = self.values is None and np.array_equal(kept, values)
+        prices, zero = None if is_same else kept, there if np.any(there) else 0.0
+        made = FeatureDeletion(self.budget, prices, self.share, self.exactly, filler=zero)
+        return made, {}
+
     def times(self, factor: float) -> FeatureDeletion:
-        return FeatureDeletion(self.budget, self.values, factor * self.share, self.exactly)
+        return FeatureDeletion(self.budget, self.values, factor * self.share, self.exactly, filler=self.filler)
 
     @classmethod
     def example_rows(cls) -> Array:
@@ -115,7 +145,11 @@ class FeatureDeletion(UncertaintySet):
 
     @classmethod
     def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
-        return [(cls(1), {}), (cls(1.5, [1.0, 0.7, 2.0], 0.8), {}), (cls(1.2, [0.0, 3.0, 1.0]), {})]
+        return [
+            (cls(1), {}),
+            (cls(1.5, [1.0, 0.7, 2.0], 0.8), {}),
+            (cls(1.2, [0.0, 3.0, 1.0], filler=[0.2, 0.0, -0.1]), {}),
+        ]
 
 
 def _every_entry(X: Array, columns: NDArray[np.intp], factor: float) -> sparse.csr_array:
@@ -140,8 +174,8 @@ class Deletions(RowPoints):
         Whether points are to be made as arrays, which multiply faster.
     is_spent : bool
         Whether :math:`\sum_j d_j v_j = N`.
-    share : float
-        How much of an entry deleting all takes away.
+    is_to_zero : bool
+        Whether what is deleted is 0.
     """
 
     is_smooth = False
@@ -156,10 +190,10 @@ class Deletions(RowPoints):
         *,
         is_dense: bool,
         is_spent: bool = False,
-        share: float = 1.0,
+        is_to_zero: bool = False,
     ):
         self.moves, self.values, self.budget = moves, values, budget
-        self.is_dense, self.is_spent, self.share = is_dense, is_spent, share
+        self.is_dense, self.is_spent, self.is_to_zero = is_dense, is_spent, is_to_zero
         self.has_origin = not is_spent
 
     @cached_property
@@ -240,7 +274,7 @@ class Deletions(RowPoints):
         return np.asarray(size * shares)
 
     def deletion_form(self) -> DeletionForm | None:
-        if self.share != 1 or np.any(self.values == 0):
+        if not self.is_to_zero or np.any(self.values == 0):
             return None
         return DeletionForm(self.values, self.budget, self.is_spent, self._points_of)
 
@@ -300,7 +334,7 @@ class Deletions(RowPoints):
 
     def _of(self, moves: sparse.csr_array) -> Deletions:
         return Deletions(
-            moves, self.values, self.budget, is_dense=self.is_dense, is_spent=self.is_spent, share=self.share
+            moves, self.values, self.budget, is_dense=self.is_dense, is_spent=self.is_spent, is_to_zero=self.is_to_zero
         )
 
     def facing(self, signs: Array) -> Deletions:
@@ -308,7 +342,7 @@ class Deletions(RowPoints):
 
     def scaled(self, factor: float) -> Deletions:
         found = self._of(rescaled(self.moves, np.full(self.moves.shape[0], factor)))
-        found.share = factor * self.share
+        found.is_to_zero = self.is_to_zero and factor == 1
         return found
 
     def take(self, rows: Any) -> Deletions:

@@ -96,6 +96,17 @@ class GaussianNoise(UncertaintySet):
             )
         return (bound.gaussian(rng, X.shape) for _ in range(n_draws))
 
+    @property
+    def is_size(self) -> bool:  # type: ignore[override]
+        """Whether `std` is one number."""
+        return self.std is not None and np.ndim(self.std) == 0
+
+    def as_stated(self, metadata: Mapping[str, Any]) -> GaussianNoise:
+        return self if all(value is None for value in metadata.values()) else GaussianNoise()
+
+    def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        return (self, map.cloud(metadata)) if metadata else super().image(map, metadata)
+
     def times(self, factor: float) -> GaussianNoise:
         scaled = {"std": factor, "cov": factor**2, "factor": factor}
         larger = {

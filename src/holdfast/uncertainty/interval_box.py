@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
-from holdfast._core.uncertainty import Array, BoundSet
+from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.uncertainty.checks import numbers, per_entry, per_feature, stated
 from holdfast.uncertainty.clouds import dense
 from holdfast.uncertainty.polytopes import CommonBox
@@ -79,6 +79,24 @@ class IntervalBox(SizedSet):
         if np.any(lower > 0) or np.any(upper < 0):
             raise ValueError(f"{self!r}: lower must be <= 0 and upper >= 0; they are distances from a feature's value.")
         return lower, upper
+
+    def freed(self, X: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        if not metadata:
+            return self, {}
+        lower, upper = _row_offsets(X, metadata)
+        return self, {"X_lower": lower, "X_upper": upper}
+
+    def placed(self, X: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        values = numbers(X, "X=...", "X")
+        is_sparse = sparse.issparse(values) and all(sparse.issparse(end) for end in metadata.values())
+        return {name: values + end if is_sparse else dense(values) + dense(end) for name, end in metadata.items()}
+
+    def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        if not metadata or not map.is_monomial:
+            return super().image(map, metadata)
+        ends = [map.columns(metadata[name], map.scales) for name in ("X_lower", "X_upper")]
+        # a negative scale turns an interval around
+        return self, {"X_lower": sum((end < 0) * end for end in ends), "X_upper": sum((end > 0) * end for end in ends)}
 
     @classmethod
     def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:

@@ -243,6 +243,11 @@ class BoundSum(BoundSet):
         drawn = np.array([part.drawn_in(w, delta / len(self.parts), factor) for part in self.parts])
         return np.take_along_axis(drawn, np.argmax(np.abs(drawn - w), axis=0)[None], axis=0)[0]
 
+    def image(self, map: Any) -> BoundSet | None:
+        images = [part.image(map) for part in self.parts]
+        found = [image for image in images if image is not None]
+        return sum_of(found) if len(found) == len(images) else None
+
     def take(self, rows: Any) -> BoundSum:
         return self._of(lambda part: part.take(rows))
 

@@ -76,6 +76,16 @@ class Multiples(BoundSet):
         form = self.base.interval_form()
         return None if form is None else IntervalForm(np.zeros(()), self.factors[:, None] * form.common, None)
 
+    def image(self, map: Any) -> Multiples | None:
+        base = self.base.image(map)
+        return None if base is None else Multiples(base, self.factors)
+
+    def by_row(self, n_samples: int, n_features: int) -> dict[str, Any] | None:
+        found = self.base.by_row(n_samples, n_features)
+        if found is None:
+            return None
+        return {name: value * self.factors.reshape(-1, *[1] * (value.ndim - 1)) for name, value in found.items()}
+
     def absolute_reach(self, n_features: int) -> Array:
         return self.factors * self.base.absolute_reach(n_features)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -58,6 +60,10 @@ class CommonBox(CommonSet):
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return np.broadcast_to(self.widths == 0, n_features)
+
+    def image(self, map: Any) -> CommonBox | None:
+        widths = np.broadcast_to(self.widths, map.shape[1])
+        return CommonBox(widths[map.sources] * np.abs(map.scales)) if map.is_monomial else None
 
     def scaled(self, factor: float) -> CommonBox:
         return CommonBox(factor * self.widths)

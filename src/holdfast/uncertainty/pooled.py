@@ -13,8 +13,8 @@ from holdfast.uncertainty.clouds import norm, solve_scaled
 
 EASINGS = 10.0 ** -np.arange(1.0, 13.0)
 """Shares of the support by which it is eased, one after the other, on the way to a target."""
-NEWTON_STEPS, SHORTEST = 30, 1e-8
-"""Steps at one easing, and the shortest that is tried."""
+NEWTON_STEPS, SHORTEST, FARTHEST = 30, 1e-8, 1e4
+"""Steps at one easing, the shortest that is tried, and the longest, in lengths of w: where a set is flat Newton's has none."""
 
 
 class Approach(NamedTuple):
@@ -80,6 +80,7 @@ def _newton(pooled: _Pooled, starts: Sequence[Array]) -> Array:
         if norm(gradient) <= ROUNDING * norm(pooled.target):
             break
         step = -solve_scaled(pooled.hessian(w, t, point), gradient)
+        step *= min(1.0, FARTHEST * float(norm(w)) / (float(norm(step)) or 1.0))
         slope, length = float(gradient @ step), 1.0
         there = pooled.at(w + step)
         while not there[0] <= value + 1e-4 * length * slope:

@@ -242,6 +242,13 @@ class RowBoxes(RowPoints):
         # a box without width that has 0 in it is around 0
         return np.asarray(self.widest == 0)
 
+    def image(self, map: Any) -> RowBoxes | None:
+        if not map.is_monomial:
+            return None
+        half, size = map.columns(self.half, np.abs(map.scales)), np.abs(map.scales)
+        centre = None if self.centre is None else map.columns(self.centre, map.scales)
+        return RowBoxes(half, centre, self.faces, None if self.common is None else self.common[map.sources] * size)
+
     def scaled(self, factor: float) -> RowBoxes:
         return self._with(lambda part: factor * part, self.faces)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -51,6 +51,11 @@ class SetSum(UncertaintySet):
         """Names that one of the summands takes."""
         return tuple(dict.fromkeys((*self.first.open_metadata, *self.second.open_metadata)))
 
+    @property
+    def is_of_rows(self) -> bool:  # type: ignore[override]
+        """Whether one of the summands is."""
+        return self.first.is_of_rows or self.second.is_of_rows
+
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         worst, cloud = self.split(X, metadata)
         if worst is None or cloud is not None:
@@ -98,6 +103,32 @@ class SetSum(UncertaintySet):
                 for part in (self.first, self.second)
             )
         )
+
+    def freed(self, X: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        return self._each(metadata, lambda part, own: part.freed(X, own))
+
+    def placed(self, X: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        return self._each(metadata, lambda part, own: (part, part.placed(X, own)))[1]
+
+    def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        return self._each(metadata, lambda part, own: part.image(map, own))
+
+    def _each(
+        self,
+        metadata: Mapping[str, Any],
+        change: Callable[[UncertaintySet, dict[str, Any]], tuple[UncertaintySet, dict[str, Any]]],
+    ) -> tuple[UncertaintySet, dict[str, Any]]:
+        """Return the sum of changed summands, each with the metadata that it takes."""
+        found = [
+            change(part, {name: value for name, value in metadata.items() if name in part.open_metadata})
+            for part in (self.first, self.second)
+        ]
+        (first, ours), (second, others) = found
+        if both := set(ours) & set(others):
+            raise ValueError(
+                f"{self!r}: both summands come to be stated by {min(both)}, which only one of them may take."
+            )
+        return SetSum(first, second), ours | others
 
     def times(self, factor: float) -> SetSum:
         return SetSum(self.first.times(factor), self.second.times(factor))

@@ -1,0 +1,159 @@
+"""Uncertainty carried through steps: sets and metadata in the units of the rows before, and in those of the rows after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
+from holdfast.pipeline.effects import Effect
+from holdfast.pipeline.row_noise import RowNoise
+from holdfast.pipeline.rows import known_numbers
+from holdfast.pipeline.steps import effect_of
+from holdfast.uncertainty import Ellipsoid, GaussianNoise, IntervalBox, SetSum
+from holdfast.uncertainty.affine_map import AffineMap
+
+NONLINEAR = ("interval", "linearise", "raise")
+
+Stated = tuple[UncertaintySet, dict[str, Any]]
+
+
+def effects_of(steps: Sequence[tuple[str, Any]], n_features: int, stated: Mapping[str, str]) -> list[Effect]:
+    """Return the effects of fitted steps, the first of which takes `n_features`."""
+    found = []
+    for name, step in steps:
+        effect = effect_of(step, n_features, dict(stated), name)
+        n_features = effect.width(n_features)
+        found.append(effect)
+    return found
+
+
+def whole_map(effects: Sequence[Effect], n_features: int) -> AffineMap | None:
+    """Return the affine map that all steps are together; None where they are none."""
+    total = AffineMap.diagonal(np.ones(n_features))
+    for effect in effects:
+        if effect.map is None or effect.adds_errors:
+            return None
+        total = effect.map.after(total)
+    return total
+
+
+def carry(
+    uncertainty: UncertaintySet,
+    metadata: Mapping[str, Any],
+    X: Any,
+    Z: Any,
+    steps: Sequence[tuple[str, Any]],
+    effects: Sequence[Effect],
+    nonlinear: str,
+) -> Stated:
+    """Return the set and the metadata of the rows Z that the steps make of X."""
+    X = X if hasattr(X, "shape") else np.asarray(X)
+    state = uncertainty.freed(known_numbers(X), metadata)
+    last = max((i for i, effect in enumerate(effects) if effect.map is None or effect.adds_errors), default=-1)
+    for number, ((name, step), effect) in enumerate(zip(steps, effects, strict=True)):
+        try:
+            state = _after(effect, state, X, nonlinear, step) if effect.map is None else _image(effect, state, X, step)
+        except ValueError as error:
+            raise ValueError(f"step {name!r}, {type(step).__name__}: {error}") from error
+        if number <= last:
+            X = step.transform(X) if hasattr(step, "transform") else X
+    made, stated = state
+    return made, made.placed(known_numbers(Z), stated)
+
+
+def _image(effect: Effect, state: Stated, X: Any, step: Any) -> Stated:
+    """Return the set after an affine step, whose own errors, if it has any, are added."""
+    uncertainty, metadata = state
+    assert effect.map is not None
+    if len(effect.exact):
+        _refuse_inexact(effect, state, X)
+    made, stated = uncertainty.image(effect.map, metadata)
+    if not effect.adds_errors:
+        return made, stated
+    values = known_numbers(X)
+    Z = known_numbers(step.transform(X))
+    if made.is_expectation:
+        own = effect.linearised(X, RowNoise(np.zeros(values.shape)))
+        known = made.at(Z, stated).by_row(*Z.shape)
+        if known is None or "X_lower" in known:
+            raise ValueError(f"fills in entries, and {uncertainty!r} is no noise that others can be added to.")
+        return GaussianNoise(), RowNoise.of(known).plus(own).metadata
+    ends = effect.bounds(X, values, values)
+    own_ends = {name: end - Z for name, end in zip(("X_lower", "X_upper"), ends, strict=True)}
+    if not any(np.any(end) for end in own_ends.values()):
+        return made, stated
+    worst, cloud = made.split(Z, made.placed(Z, stated))
+    box = worst.by_row(*Z.shape) if worst is not None and cloud is None else None
+    if box is not None and "X_lower" in box:
+        return IntervalBox(), {name: end + box[name] for name, end in own_ends.items()}
+    if "X_lower" in stated:
+        raise ValueError(f"fills in entries, and {uncertainty!r} has intervals already that are no box any more.")
+    return SetSum(made, IntervalBox()), stated | own_ends
+
+
+def _refuse_inexact(effect: Effect, state: Stated, X: Any) -> None:
+    uncertainty, metadata = state
+    values = known_numbers(X)
+    sets = [one for one in uncertainty.split(values, uncertainty.placed(values, metadata)) if one is not None]
+    for j in effect.exact:
+        direction = np.zeros(values.shape[1])
+        direction[j] = 1.0
+        if any(np.any(one.support(sign * direction)) for one in sets for sign in (-1.0, 1.0)):
+            column = list(X.columns)[j] if hasattr(X, "columns") else int(j)
+            raise ValueError(
+                f"column {column!r} goes into categories, so it can have no error, but {uncertainty!r} gives it one. State 0 "
+                "for it: Box(half_widths=[...]), GaussianNoise(std=[...]), X_std."
+            )
+
+
+def _after(effect: Effect, state: Stated, X: Any, nonlinear: str, step: Any) -> Stated:
+    """Return the set after a step that is no affine map: intervals, or to first order ellipsoids and noise."""
+    uncertainty, metadata = state
+    if nonlinear == "raise":
+        raise ValueError(
+            "is no affine map. Use UncertainPipeline(nonlinear='interval') to carry intervals through it, or 'linearise' for "
+            "noise and ellipsoids, to first order."
+        )
+    if uncertainty.is_of_rows:
+        raise ValueError(f"is no affine map, and {uncertainty!r} is carried through scalers and selectors only.")
+    if len(effect.exact):
+        _refuse_inexact(effect, state, X)
+    values = known_numbers(X)
+    Z = known_numbers(step.transform(X))
+    worst, cloud = uncertainty.split(values, uncertainty.placed(values, metadata))
+    made: list[Stated] = []
+    if worst is not None:
+        made.append(_set_after(effect, worst, X, values, Z, nonlinear))
+    if cloud is not None:
+        known = cloud.by_row(*values.shape)
+        if nonlinear == "interval" or known is None or "X_lower" in known:
+            raise ValueError(
+                f"is no affine map, and {uncertainty!r} has no bounds that could be carried through it. Use "
+                "UncertainPipeline(nonlinear='linearise'), which multiplies noise by the step's slope, or state a set."
+            )
+        made.append((GaussianNoise(), effect.linearised(X, RowNoise.of(known)).metadata))
+    if len(made) == 1:
+        return made[0]
+    (first, ours), (second, others) = made
+    return SetSum(first, second), ours | others
+
+
+def _set_after(effect: Effect, worst: BoundSet, X: Any, values: Array, Z: Array, nonlinear: str) -> Stated:
+    known = worst.by_row(*values.shape)
+    if nonlinear == "linearise" and known is not None and "X_lower" not in known:
+        return Ellipsoid(), effect.linearised(X, RowNoise.of(known)).metadata
+    if known is None or "X_lower" not in known:
+        known = _around(worst, values.shape)
+    lower, upper = effect.bounds(X, values + known["X_lower"], values + known["X_upper"])
+    return IntervalBox(), {"X_lower": np.minimum(lower - Z, 0.0), "X_upper": np.maximum(upper - Z, 0.0)}
+
+
+def _around(worst: BoundSet, shape: tuple[int, ...]) -> dict[str, Array]:
+    """Return the smallest boxes around sets."""
+    ends = {"X_lower": np.zeros(shape), "X_upper": np.zeros(shape)}
+    for j, e in enumerate(np.eye(shape[1])):
+        ends["X_lower"][:, j], ends["X_upper"][:, j] = -worst.support(-e), worst.support(e)
+    return ends

@@ -1,0 +1,96 @@
+"""Rows and what is stated of them, as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import _num_samples
+
+from holdfast._core.uncertainty import Array
+
+METADATA = ("X_std", "X_cov", "X_factor", "X_lower", "X_upper", "X_radius")
+BY_ENTRY = ("X_std", "X_lower", "X_upper")
+
+
+def numbers_of(X: Any) -> Any:
+    """Return rows as a float array or CSR array; what is no number, such as a category, counts as missing."""
+    if sparse.issparse(X):
+        return sparse.csr_array(X, dtype=np.float64)
+    if np.iscomplexobj(values := np.asarray(X)):
+        raise ValueError("X: Complex data not supported. Give real numbers.")
+    if values.ndim != 2:
+        raise ValueError(
+            f"X has shape {values.shape}, not (n_samples, n_features). Reshape your data: X.reshape(-1, 1), say."
+        )
+    try:
+        return values.astype(np.float64, copy=False)
+    except (TypeError, ValueError):
+        columns = [X[name] for name in X.columns] if hasattr(X, "columns") else values.T
+        return np.column_stack([_column(column) for column in columns])
+
+
+def _column(values: Any) -> Array:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.full(len(values), np.nan)
+
+
+def known_numbers(X: Any) -> Any:
+    """Return rows as numbers, 0 where they are missing."""
+    found = numbers_of(X)
+    if sparse.issparse(found):
+        return found
+    return np.where(np.isnan(found), 0.0, found)
+
+
+def in_form_of(X: Any, values: Array) -> Any:
+    """Return an array as a frame like X, or as it is where X is none."""
+    if hasattr(X, "iloc"):
+        return type(X)(values, columns=X.columns, index=X.index)
+    return type(X)(values, schema=list(X.columns)) if hasattr(X, "columns") else values
+
+
+def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str) -> dict[str, Any]:
+    """Return what is stated of the rows X, matched to its columns by name where both have names.
+
+    What is stated of a missing entry is left out: 0, or the entry itself.
+    """
+    n_samples = _num_samples(X)
+    stated = {name: value for name, value in metadata.items() if value is not None}
+    for name, value in stated.items():
+        if (n_rows := _num_samples(value)) != n_samples:
+            raise ValueError(f"{call}: {name} has {n_rows} rows, X has {n_samples}. Give one for each row of X.")
+    stated = {name: _aligned(X, value, name, call) for name, value in stated.items()}
+    if sparse.issparse(X):
+        return stated
+    missing = np.isnan(numbers_of(X))
+    if not np.any(missing):
+        return stated
+    return {
+        name: np.where(missing, 0.0, np.asarray(value.toarray() if sparse.issparse(value) else value, dtype=np.float64))
+        if name in BY_ENTRY and np.shape(value) == missing.shape
+        else value
+        for name, value in stated.items()
+    }
+
+
+def _aligned(X: Any, value: Any, name: str, call: str) -> Any:
+    """Return what a frame states in the order of the columns of X."""
+    if name not in BY_ENTRY or not (hasattr(X, "columns") and hasattr(value, "columns")):
+        return value if sparse.issparse(value) else np.asarray(value)
+    ours, theirs = list(X.columns), list(value.columns)
+    if unknown := [column for column in theirs if column not in ours]:
+        raise ValueError(f"{call}: {name} has the column {unknown[0]!r}, X has not. Name its columns as those of X.")
+    values = numbers_of(X)
+    exact = np.zeros(len(values))
+    lacking = [column for column in ours if column not in theirs]
+    if measured := [column for column in lacking if not np.all(np.isnan(values[:, ours.index(column)]))]:
+        raise ValueError(
+            f"{call}: {name} lacks the column {measured[0]!r} of X. Add it, with 0 for a feature without error in X_std, and "
+            "its values themselves in X_lower and X_upper."
+        )
+    return np.column_stack([exact if column in lacking else numbers_of(value[[column]])[:, 0] for column in ours])

@@ -1,0 +1,82 @@
+"""An imputer that says how uncertain what it fills in is."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.impute import SimpleImputer
+
+from holdfast.pipeline.rows import numbers_of
+from holdfast.uncertainty.clouds import dense
+
+SPREADS = ("std", "range")
+
+
+class SpreadImputer(SimpleImputer):
+    """SimpleImputer whose entries have, in an :class:`UncertainPipeline`, the spread of their column as their error.
+
+    It comes in addition to the error stated for the entry, if any. Where errors are averaged over (`GaussianNoise`), its
+    standard deviation is the column's in training; where the worst is taken, the entry lies within one standard deviation
+    of what is filled in, or with ``spread="range"`` between the smallest and the largest value in training.
+
+    Parameters
+    ----------
+    missing_values, strategy, fill_value, copy, add_indicator, keep_empty_features
+        As for :class:`sklearn.impute.SimpleImputer`; numeric columns.
+    spread : {"std", "range"}, default="std"
+
+    Attributes
+    ----------
+    spread_ : ndarray of shape (3, n_features)
+        The ends of the interval, and the standard deviation, of an entry that is filled in.
+
+    Examples
+    --------
+    >>> X = [[1.0, 7.0], [np.nan, 9.0], [3.0, np.nan]]
+    >>> SpreadImputer().fit(X).spread_
+    array([[1., 7.],
+           [3., 9.],
+           [1., 1.]])
+    """
+
+    def __init__(
+        self,
+        *,
+        missing_values: Any = np.nan,
+        strategy: Any = "mean",
+        fill_value: Any = None,
+        copy: bool = True,
+        add_indicator: bool = False,
+        keep_empty_features: bool = False,
+        spread: str = "std",
+    ):
+        super().__init__(
+            missing_values=missing_values,
+            strategy=strategy,
+            fill_value=fill_value,
+            copy=copy,
+            add_indicator=add_indicator,
+            keep_empty_features=keep_empty_features,
+        )
+        self.spread = spread
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the imputer and the spreads of the columns."""
+        if self.spread not in SPREADS:
+            raise ValueError(f"SpreadImputer(spread={self.spread!r}): give one of {', '.join(map(repr, SPREADS))}.")
+        if not (isinstance(self.missing_values, float) and np.isnan(self.missing_values)):
+            raise ValueError(
+                f"SpreadImputer(missing_values={self.missing_values!r}): in rows with errors it is np.nan."
+            )
+        super().fit(X, y)
+        columns = [column[~np.isnan(column)] for column in dense(numbers_of(X)).T]
+        fills = np.array([np.nan if fill is None else fill for fill in self.statistics_], dtype=np.float64)
+        std = np.array([column.std() if len(column) else 0.0 for column in columns])
+        if self.spread == "range":
+            lower = np.array([column.min() if len(column) else 0.0 for column in columns])
+            upper = np.array([column.max() if len(column) else 0.0 for column in columns])
+        else:
+            lower, upper = fills - std, fills + std
+        self.spread_ = np.stack([lower, upper, std])
+        return self

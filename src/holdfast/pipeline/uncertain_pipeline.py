@@ -1,0 +1,395 @@
+"""A scikit-learn Pipeline that carries uncertainty through its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import Any, Self
+
+import numpy as np
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from holdfast._core.uncertainty import Array, UncertaintySet
+from holdfast.pipeline.carrying import NONLINEAR, carry, effects_of, whole_map
+from holdfast.pipeline.rows import METADATA, checked_metadata, known_numbers
+from holdfast.pipeline.stated_sets import Holder, holders, meaning, takers, takes
+from holdfast.uncertainty.clouds import dense
+
+NAME = "UncertainPipeline"
+
+
+def _offered(method: str) -> Callable[[UncertainPipeline], bool]:
+    """Return a check of whether the last step has a method; it raises the step's own error where it has not."""
+
+    def check(pipeline: UncertainPipeline) -> bool:
+        getattr(pipeline._final_estimator, method)
+        return True
+
+    return check
+
+
+class UncertainPipeline(Pipeline):
+    r"""A Pipeline in which errors of the rows are scaled, mixed and bent as the rows are, at fit and at prediction.
+
+    Sets in the constructor of the last step (``Ball(0.3)``, ``GaussianNoise(cov=C)``, ...) and metadata (``X_std``, ...) are
+    stated in the units of X, the rows that the pipeline is given; the last step is trained and asked with what they become:
+
+    ===============================================  ==================================================================
+    step                                             uncertainty after it
+    ===============================================  ==================================================================
+    StandardScaler, MinMaxScaler, MaxAbsScaler,      exact, for all sets: z = A x + c has the errors A d. Deviations by
+    RobustScaler, PCA, IncrementalPCA, FastICA,      row stay such where no features are mixed, and become covariances
+    TruncatedSVD, random projections, selectors,     elsewhere; a box becomes a zonotope, a ball an ellipsoid.
+    "passthrough"                                    Deletions pass where no features are mixed
+    PowerTransformer, QuantileTransformer,           ``"interval"``: boxes by their end points, exactly; other sets by
+    MinMaxScaler(clip=True), log, sqrt, exp, ... in  the smallest box around them, an outer approximation.
+    a FunctionTransformer                            ``"linearise"``: noise and ellipsoids by the slope of the secant over
+                                                     one deviation to each side, an approximation
+    PolynomialFeatures                               ``"interval"``: exact bounds of each product, an outer approximation
+                                                     of all; ``"linearise"``: by derivatives
+    SpreadImputer                                    exact, plus the spread of their column for entries that are filled in
+    SimpleImputer                                    exact, if nothing is missing
+    OneHotEncoder, OrdinalEncoder                    their inputs must have no error
+    ColumnTransformer, FeatureUnion, Pipeline        as what is inside. Affine parts beside one that is not are carried by
+                                                     boxes or deviations too
+    FunctionTransformer, any other step              as `effects` or :func:`teach_step` say; an error otherwise
+    ===============================================  ==================================================================
+
+    Parameters of the last step are never changed, so that ``get_params`` and a search over ``clf__uncertainty__radius`` speak
+    of the units of X. Its fitted attributes, such as ``pipe[-1].coef_``, are in its own units: ask the pipeline, not
+    ``pipe[-1]``, about certainty.
+
+    `predict`, `decision_function`, `score` and `transform` are those of the plain Pipeline. `predict_proba`,
+    `flip_probability`, `score_std`, `certify` and `certified_margin`, where the last step has them, take metadata of their
+    rows as it does, and `worst_case_data` gives rows in the units of X.
+
+    Parameters
+    ----------
+    steps : list of (str, estimator)
+    transform_input : list of str, default=None
+        As for Pipeline; not for the metadata above, which are carried anyway.
+    memory : str or joblib.Memory, default=None
+    verbose : bool, default=False
+    nonlinear : {"interval", "linearise", "raise"}, default="interval"
+        What to do at steps that are no affine maps.
+    effects : dict from str to {"linear", "monotone"}, default=None
+        What steps do that are not known, by their names (``outer__inner`` for those inside others): "linear" for
+        z = A x + c, which is tried out; "monotone" for functions of single features that only rise or only fall.
+
+    Attributes
+    ----------
+    row_uncertainty_ : bool
+        Whether `fit` was given metadata; questions about certainty then ask for them too.
+
+    See Also
+    --------
+    make_uncertain_pipeline, teach_step, SpreadImputer
+
+    Examples
+    --------
+    >>> from holdfast import GaussianRobustClassifier, UncertainPipeline
+    >>> from holdfast.datasets import load_breast_cancer_errors
+    >>> from sklearn.decomposition import PCA
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> data = load_breast_cancer_errors()
+    >>> pipe = UncertainPipeline([("scale", StandardScaler()), ("pca", PCA(5)), ("clf", GaussianRobustClassifier())])
+    >>> pipe = pipe.fit(data.X, data.y, X_std=data.X_std)
+    >>> pipe.flip_probability(data.X[:4], X_std=4 * data.X_std[:4]).round(2)
+    array([0.07, 0.04, 0.01, 0.3 ])
+    """
+
+    __metadata_request__fit = dict.fromkeys(METADATA, True)
+    __metadata_request__predict_proba = dict.fromkeys(METADATA, True)
+    __metadata_request__predict_log_proba = dict.fromkeys(METADATA, True)
+
+    def __init__(
+        self,
+        steps: Any,
+        *,
+        transform_input: Any = None,
+        memory: Any = None,
+        verbose: Any = False,
+        nonlinear: str = "interval",
+        effects: Mapping[str, str] | None = None,
+    ):
+        self.steps = steps
+        self.transform_input = transform_input
+        self.memory = memory
+        self.verbose = verbose
+        self.nonlinear = nonlinear
+        self.effects = effects
+
+    def __getitem__(self, ind: Any) -> Any:
+        found = super().__getitem__(ind)
+        if not isinstance(ind, slice):
+            return found
+        found.__dict__ |= {"row_uncertainty_": self.row_uncertainty_} if hasattr(self, "row_uncertainty_") else {}
+        return found.set_params(nonlinear=self.nonlinear, effects=self.effects)
+
+    def get_metadata_routing(self) -> Any:
+        """Return the metadata that the pipeline takes itself, and those that its steps ask for."""
+        return super().get_metadata_routing().add_self_request(self)
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        X_std: Any = None,
+        X_cov: Any = None,
+        X_factor: Any = None,
+        X_lower: Any = None,
+        X_upper: Any = None,
+        X_radius: Any = None,
+        **params: Any,
+    ) -> Self:
+        """Fit the steps, the last one with the uncertainty that the others make of what is stated here and in its constructor.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, frame} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        X_std, X_cov, X_factor, X_lower, X_upper, X_radius : array-like, default=None
+            The errors of each row, in the units of X, as the last step takes them. Frames are matched to the columns of X by
+            name.
+        **params
+            As for Pipeline: ``step__parameter``, or with metadata routing what steps ask for.
+        """
+        given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
+        stated = checked_metadata(X, dict(zip(METADATA, given, strict=True)), f"{NAME}.fit")
+        self._check_settings()
+        if hasattr(self._final_estimator, "fit"):
+            for holder in self._holders(stated):
+                # refuses what makes no sense before anything is fitted
+                holder.uncertainty.split(known_numbers(X), stated)
+        self._stated = stated
+        try:
+            super().fit(X, y, **params)
+        finally:
+            changed = self.__dict__.pop("_changed", {})
+            if changed:
+                self._final_estimator.set_params(**changed)
+            self.__dict__.pop("_stated"), self.__dict__.pop("_carried", None)
+        self.row_uncertainty_ = bool(stated)
+        return self
+
+    def _check_settings(self) -> None:
+        if self.nonlinear not in NONLINEAR:
+            raise ValueError(f"{NAME}(nonlinear={self.nonlinear!r}): give one of {', '.join(map(repr, NONLINEAR))}.")
+        if both := set(self.transform_input or ()) & set(METADATA):
+            raise ValueError(
+                f"{NAME}(transform_input=...): leave out {min(both)}, which is carried through the steps anyway."
+            )
+
+    def _fit(self, X: Any, *args: Any, **options: Any) -> Any:
+        Z = super()._fit(X, *args, **options)
+        if "_stated" in self.__dict__ and hasattr(self._final_estimator, "fit"):
+            final = self._final_estimator
+            changes, self._carried = self._all_carried(X, Z, self._holders(self._stated), self._stated)
+            self._changed = {name: value for name, value in final.get_params().items() if name in changes}
+            final.set_params(**changes)
+        return Z
+
+    def _get_metadata_for_step(self, *, step_idx: int, **options: Any) -> Any:
+        found = super()._get_metadata_for_step(step_idx=step_idx, **options)
+        if step_idx < len(self.steps) - 1 or "_carried" not in self.__dict__:
+            return found
+        return {**found, "fit": {**found["fit"], **self._carried}}
+
+    def _holders(self, stated: Mapping[str, Any]) -> list[Holder]:
+        """Return the sets of the last step, and what metadata mean to those in it that hold none."""
+        found, names = holders(self._final_estimator), set(stated)
+        alone = takers(self._final_estimator, names) if names else []
+        if alone or (names and not found):
+            found.append(Holder("", meaning(names), True, alone[0] if alone else type(self._final_estimator).__name__))
+        return found
+
+    def _all_carried(
+        self, X: Any, Z: Any, held: Sequence[Holder], stated: Mapping[str, Any]
+    ) -> tuple[dict[str, UncertaintySet], dict[str, Any]]:
+        """Return the sets that go in the place of those held, by their parameters, and the metadata of all of them."""
+        changes, found = {}, []
+        for holder in held:
+            made, own = self._carry(X, Z, holder.uncertainty, stated)
+            if not holder.is_fixed:
+                changes[holder.path] = made
+            elif made != holder.uncertainty:
+                raise ValueError(_cannot_take(holder, made, stated))
+            found.append(own)
+        metadata = found[0] if found else {}
+        if any(not _are_same(metadata, other) for other in found[1:]):
+            raise ValueError(
+                f"{NAME}: {' and '.join(holder.owner for holder in held)} would be told different things by the same metadata, "
+                "as their sets are carried differently. Use one pipeline for each."
+            )
+        return changes, metadata
+
+    def _carry(
+        self, X: Any, Z: Any, uncertainty: UncertaintySet, stated: Mapping[str, Any]
+    ) -> tuple[UncertaintySet, dict[str, Any]]:
+        return carry(uncertainty, stated, X, Z, self.steps[:-1], self._effects(X), self.nonlinear)
+
+    def _effects(self, X: Any, *, with_final: bool = False) -> Any:
+        steps = self.steps if with_final else self.steps[:-1]
+        known = getattr(self.steps[0][1], "feature_names_in_", None)
+        if known is not None and hasattr(X, "columns") and list(X.columns) != list(known):
+            raise ValueError(
+                f"{NAME}: X has other columns than in fit, or in another order. Errors are carried by their position: give "
+                "X[columns] with the columns of fit."
+            )
+        return effects_of(steps, known_numbers(X).shape[1], self.effects or {})
+
+    def carried(
+        self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any
+    ) -> tuple[UncertaintySet, dict[str, Any]]:
+        """Return what the transformers of a fitted pipeline make of a set and of metadata of the rows X.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, frame} of shape (n_samples, n_features)
+        uncertainty : UncertaintySet, default=None
+            In the units of X. None: what the metadata state, X_std being deviations of noise.
+        **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+
+        Returns
+        -------
+        (UncertaintySet, dict)
+            For the rows that the transformers make of X, those before a last step that predicts; what
+            :func:`critical_radius` and the like take with these rows.
+        """
+        stated = checked_metadata(X, metadata, f"{NAME}.carried")
+        chosen = meaning(set(stated)) if uncertainty is None else uncertainty
+        chosen.split(known_numbers(X), stated)
+        is_last = not hasattr(self._final_estimator, "predict")
+        steps = self.steps if is_last else self.steps[:-1]
+        Z = _transformed(steps, X)
+        return carry(chosen, stated, X, Z, steps, self._effects(X, with_final=is_last), self.nonlinear)
+
+    def _asked(self, method: str, X: Any, metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Any:
+        """Return what the last step says of rows whose uncertainty is stated in the units of X."""
+        check_is_fitted(self)
+        stated = checked_metadata(X, metadata, f"{NAME}.{method}")
+        final, Z = self._final_estimator, _transformed(self.steps[:-1], X)
+        if self.row_uncertainty_ and not stated:
+            return getattr(final, method)(Z, **params)
+        own = [holder for holder in holders(final) if "__" not in holder.path]
+        if not own and stated:
+            own = [Holder("", meaning(set(stated)), True, type(final).__name__)]
+        as_stated = [
+            holder._replace(uncertainty=holder.uncertainty.as_stated(stated)) if stated else holder for holder in own
+        ]
+        for holder in as_stated:
+            holder.uncertainty.split(known_numbers(X), stated)
+        changes, carried = self._all_carried(X, Z, as_stated, stated)
+        asked = copy(final).set_params(**changes)
+        question = getattr(asked, method)
+        # plain probabilities take no errors, whatever those of the constructor have become
+        return question(Z, **(carried if stated or takes(question, set(carried)) else {}), **params)
+
+    @available_if(_offered("worst_case_data"))
+    def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Array:
+        """Return the admissible rows, in the units of X, that hurt the model the most, as the last step's method does.
+
+        Only where all steps before it are affine maps.
+        """
+        check_is_fitted(self)
+        stated = checked_metadata(X, metadata, f"{NAME}.worst_case_data")
+        values = known_numbers(X)
+        map = whole_map(self._effects(X), values.shape[1])
+        if map is None:
+            raise ValueError(
+                f"{NAME}.worst_case_data: only where all steps before the last are affine maps. Ask "
+                "pipe[-1].worst_case_data(pipe[:-1].transform(X), y, ...) for rows in its own units."
+            )
+        # the same scores, as weights of the original features
+        asked = copy(self._final_estimator)
+        asked.intercept_ = asked.intercept_ + asked.coef_ @ map.offset
+        asked.coef_ = np.asarray(dense(asked.coef_ @ map.matrix))
+        asked.n_features_in_, asked.row_uncertainty_ = values.shape[1], self.row_uncertainty_
+        asked.__dict__.pop("feature_names_in_", None)
+        return asked.worst_case_data(values, y, **stated)
+
+
+def _question(method: str) -> Any:
+    """Return the method of the pipeline that asks the last step's."""
+
+    def ask(
+        self: UncertainPipeline,
+        X: Any,
+        X_std: Any = None,
+        X_cov: Any = None,
+        X_factor: Any = None,
+        X_lower: Any = None,
+        X_upper: Any = None,
+        X_radius: Any = None,
+        **params: Any,
+    ) -> Any:
+        given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
+        return self._asked(method, X, dict(zip(METADATA, given, strict=True)), params)
+
+    ask.__name__, ask.__qualname__ = method, f"{NAME}.{method}"
+    ask.__doc__ = f"""Return what `{method}` of the last step says of the rows X, whose errors are stated in the units of X.
+
+        Parameters
+        ----------
+        X : {{array-like, sparse matrix, frame}} of shape (n_samples, n_features)
+        X_std, X_cov, X_factor, X_lower, X_upper, X_radius : array-like, default=None
+            As in `fit`, and as the last step takes them. Without them the sets of its constructor are meant.
+        """
+    return available_if(_offered(method))(ask)
+
+
+for _method in ("predict_proba", "predict_log_proba", "flip_probability", "score_std", "certify", "certified_margin"):
+    setattr(UncertainPipeline, _method, _question(_method))
+
+
+def make_uncertain_pipeline(
+    *steps: Any,
+    transform_input: Any = None,
+    memory: Any = None,
+    verbose: bool = False,
+    nonlinear: str = "interval",
+    effects: Mapping[str, str] | None = None,
+) -> UncertainPipeline:
+    """Return an :class:`UncertainPipeline` of steps that are named after their classes.
+
+    Examples
+    --------
+    >>> from holdfast import Ball, RobustLinearClassifier, make_uncertain_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> make_uncertain_pipeline(StandardScaler(), RobustLinearClassifier(Ball(0.3))).named_steps.robustlinearclassifier
+    RobustLinearClassifier(uncertainty=Ball(radius=0.3))
+    """
+    return UncertainPipeline(
+        make_pipeline(*steps).steps,
+        transform_input=transform_input,
+        memory=memory,
+        verbose=verbose,
+        nonlinear=nonlinear,
+        effects=effects,
+    )
+
+
+def _transformed(steps: Sequence[tuple[str, Any]], X: Any) -> Any:
+    """Return what fitted steps make of rows."""
+    for _, step in steps:
+        X = step.transform(X) if hasattr(step, "transform") else X
+    return X
+
+
+def _are_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return set(one) == set(other) and all(np.array_equal(dense(one[name]), dense(other[name])) for name in one)
+
+
+def _cannot_take(holder: Holder, made: UncertaintySet, stated: Mapping[str, Any]) -> str:
+    if holder.path:
+        return (
+            f"{NAME}: {holder.owner} states {holder.uncertainty!r} by plain numbers, and the steps make something else of it. "
+            "Use steps that keep it (scalers that neither shift nor stretch: MaxAbsScaler for deletions, PCA for a ball), or "
+            "RobustLinearClassifier, which takes any set."
+        )
+    return (
+        f"{NAME}: {holder.owner} takes {', '.join(stated)}, and the steps make {made!r} of it, which no metadata can state. "
+        "Use a last step that holds a set, such as RobustLinearClassifier(IntervalBox())."
+    )

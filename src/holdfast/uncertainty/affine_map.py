@@ -1,0 +1,138 @@
+"""Affine maps of rows, and what they make of numbers stated by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from holdfast._core.uncertainty import Array
+from holdfast.uncertainty.clouds import dense
+
+
+class AffineMap:
+    r"""The map :math:`x \mapsto A x + c` of rows.
+
+    Parameters
+    ----------
+    matrix : {ndarray, sparse array} of shape (n_out, n_in)
+        A.
+    offset : ndarray of shape (n_out,), default=None
+        c, 0 by default.
+
+    Examples
+    --------
+    >>> halved = AffineMap.diagonal([0.5, 0.25])
+    >>> AffineMap([[1.0, 1.0]], [3.0]).after(halved)(np.array([[2.0, 4.0]]))
+    array([[5.]])
+    """
+
+    def __init__(self, matrix: Any, offset: Any = None):
+        self.matrix = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix, dtype=np.float64)
+        self.offset = np.zeros(self.matrix.shape[0]) if offset is None else np.asarray(offset, dtype=np.float64)
+
+    @classmethod
+    def diagonal(cls, scales: Any, offset: Any = None) -> AffineMap:
+        """Return the map that multiplies each feature by a number."""
+        return cls(sparse.diags_array(np.asarray(scales, dtype=np.float64)), offset)
+
+    @classmethod
+    def selection(cls, columns: Any, n_features: int) -> AffineMap:
+        """Return the map that keeps some features, of `n_features`, in the order of `columns`."""
+        columns = np.asarray(columns, dtype=np.intp)
+        entries = (np.ones(len(columns)), (np.arange(len(columns)), columns))
+        return cls(sparse.csr_array(entries, shape=(len(columns), n_features)))
+
+    @classmethod
+    def stacked(cls, maps: Sequence[AffineMap]) -> AffineMap:
+        """Return the map to the results of several maps, side by side."""
+        is_sparse = any(sparse.issparse(one.matrix) for one in maps)
+        matrices = [one.matrix for one in maps]
+        return cls(
+            sparse.vstack(matrices) if is_sparse else np.vstack(matrices), np.concatenate([one.offset for one in maps])
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n_out, n_in)."""
+        return self.matrix.shape
+
+    def after(self, first: AffineMap) -> AffineMap:
+        """Return the map that applies `first`, then this one."""
+        return AffineMap(self.matrix @ first.matrix, self.matrix @ first.offset + self.offset)
+
+    def __call__(self, rows: Array) -> Array:
+        """Return the images of rows."""
+        return self.moved(rows) + self.offset
+
+    def moved(self, errors: Array) -> Array:
+        """Return the images A d of errors d, the last axis of an array."""
+        return np.asarray((self.matrix @ errors.reshape(-1, errors.shape[-1]).T).T).reshape(*errors.shape[:-1], -1)
+
+    def back(self, w: Array) -> Array:
+        """Return A'w."""
+        return np.asarray(self.matrix.T @ w)
+
+    @cached_property
+    def is_monomial(self) -> bool:
+        """Whether every output is a multiple of one input, and every input goes to one output at most."""
+        A = sparse.csr_array(self.matrix)
+        A.eliminate_zeros()
+        return bool(np.all(np.diff(A.indptr) <= 1) and np.all(np.bincount(A.indices, minlength=1) <= 1))
+
+    @cached_property
+    def sources(self) -> NDArray[np.intp]:
+        """The input that each output of a monomial map is a multiple of; any one where that is 0."""
+        return np.asarray(abs(self.matrix).argmax(axis=1), dtype=np.intp).ravel()
+
+    @cached_property
+    def scales(self) -> Array:
+        """What each output of a monomial map is multiplied by."""
+        return np.asarray(self.matrix[np.arange(self.shape[0]), self.sources]).ravel()
+
+    @cached_property
+    def rank(self) -> int:
+        """The rank of A."""
+        return int(np.linalg.matrix_rank(dense(self.matrix))) if min(self.shape) else 0
+
+    @cached_property
+    def isometry(self) -> float | None:
+        """The c with A A' = c^2 I, so that balls become balls of c times the radius; None where there is none."""
+        gram = dense(self.matrix @ self.matrix.T)
+        square = float(np.mean(np.diag(gram))) if len(gram) else 0.0
+        is_one = square > 0 and np.max(np.abs(gram - square * np.eye(len(gram)))) <= 1e-13 * square
+        if not is_one:
+            return None
+        return 1.0 if abs(square - 1) <= 1e-13 else float(np.sqrt(square))
+
+    def columns(self, values: Any, factors: Array) -> Any:
+        """Return the columns of an array or a CSR array that a monomial map keeps, multiplied by `factors`."""
+        chosen = values[:, self.sources]
+        if sparse.issparse(chosen):
+            return sparse.csr_array(chosen @ sparse.diags_array(factors))
+        return chosen * factors
+
+    def cloud(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Return standard deviations, covariances and factors of the images, X_std as such only where that is all there is.
+
+        X_std through a map that mixes features becomes X_cov, or X_factor where that has fewer entries.
+        """
+        A = dense(self.matrix)
+        return {key: made for name, value in metadata.items() for key, made in self._cloud(A, name, value)}
+
+    def _cloud(self, A: Array, name: str, value: Any) -> list[tuple[str, Any]]:
+        value = value if sparse.issparse(value) else np.asarray(value, dtype=np.float64)
+        if name == "X_std" and self.is_monomial:
+            return [
+                (name, self.columns(sparse.csr_array(value) if sparse.issparse(value) else value, abs(self.scales)))
+            ]
+        if name == "X_std":
+            if self.shape[0] >= self.shape[1]:
+                return [("X_factor", A * dense(value)[:, None, :])]
+            pairs = (A[:, None, :] * A).reshape(-1, self.shape[1])
+            return [("X_cov", (np.square(dense(value)) @ pairs.T).reshape(-1, *A.shape[:1] * 2))]
+        return [(name, A @ value @ A.T if name == "X_cov" else A @ value)]

@@ -1,0 +1,303 @@
+"""Images of sets under linear maps: what becomes of errors when rows are scaled, mixed or projected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+from holdfast._core.problem import SupportProgram
+from holdfast._core.tolerances import ROUNDING
+from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
+from holdfast.uncertainty.affine_map import AffineMap
+from holdfast.uncertainty.ball import Ball
+from holdfast.uncertainty.box import Box
+from holdfast.uncertainty.clouds import FLAT, MISSED, dense, norm, orthogonal_to, ratio
+from holdfast.uncertainty.ellipsoid import Ellipsoid
+from holdfast.uncertainty.gaussian import GaussianNoise
+from holdfast.uncertainty.interval_box import IntervalBox
+from holdfast.uncertainty.pooled import approaches
+
+SPLIT = 1e-6
+"""Relative accuracy of the test of whether a point is in an image."""
+
+
+def image_of(bound: BoundSet, map: AffineMap) -> BoundSet:
+    """Return the images of sets, in their own form where they have one."""
+    found = bound.image(map)
+    return Images(bound, map) if found is None else found
+
+
+class Images(BoundSet):
+    r"""The sets :math:`A S_i` with supports :math:`t_i(w) = t_{S_i}(A^\top w)`: zonotopes, for boxes.
+
+    Parameters
+    ----------
+    base : BoundSet
+        S.
+    map : AffineMap
+        A.
+    """
+
+    def __init__(self, base: BoundSet, map: AffineMap):
+        self.base, self.map = base, map
+        self.is_common, self.is_symmetric, self.is_sublinear = base.is_common, base.is_symmetric, base.is_sublinear
+        self.is_smooth, self.is_full = base.is_smooth, base.is_full and map.rank == map.shape[0]
+        # where no two points have the same image, the point that a target is the image of is no choice
+        self.is_injective = map.rank == map.shape[1]
+        self.has_gauge = base.has_gauge and self.is_injective
+
+    def support(self, w: Array) -> Array:
+        return self.base.support(self.map.back(w))
+
+    def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
+        return self.map.moved(self.base.maximizer(self.map.back(w), rows))
+
+    def adjoint(self, w: Array, r: Array) -> Array:
+        return self.map.moved(self.base.adjoint(self.map.back(w), r))
+
+    def directional(self, w: Array, v: Array) -> Array:
+        return self.base.directional(self.map.back(w), self.map.back(v))
+
+    def _both(self, matrix: Array) -> Array:
+        """Return A M A'."""
+        return self.map.moved(self.map.moved(matrix).T).T
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        found = self._both(self.base.curvature(self.map.back(w), first, second))
+        return 0.5 * (found + found.T)
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        return self.map.moved(self.base.curvature_product(self.map.back(w), first, self.map.back(v)))
+
+    def square_curvature(self, n_features: int, first: Array) -> Array:
+        return self._both(self.base.square_curvature(self.map.shape[1], first))
+
+    def cross(self, w: Array, rows: Any, r: Array) -> Array:
+        return self.map.moved(self.base.cross(self.map.back(w), rows, r))
+
+    def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
+        if self.is_common:
+            return np.outer(self.maximizer(w)[0], other.adjoint(w, r))
+        return super().cross_with(other, w, r)
+
+    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+        at = self.map.back(w)
+        move = self.base.drawn_in(at, delta, factor) - at
+        near = (move != 0) | self.is_injective
+        return w + linalg.pinv(dense(self.map.matrix)[:, near].T, rtol=FLAT) @ move[near] if np.any(move) else w
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        rows = [self if self.is_common else self.take(slice(i, i + 1)) for i in range(len(points))]
+        return np.array([row._reaches(point, 1 + slack) for row, point in zip(rows, points, strict=True)])
+
+    def _reaches(self, target: Array, size: float) -> bool:
+        """Return whether `size` times the one set there is contains the target, as soon as either is proved."""
+        limit = size * (1 + SPLIT)
+        return any(level <= limit for _, level in self._demands(target, np.ones(1), enough=limit))
+
+    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+        found = list(self._demands(target, budgets, sizes))
+        return min(found, key=lambda pair: pair[1])[0] if found else np.full(np.shape(self.support(target)), np.inf)
+
+    def _demands(
+        self, target: Array, budgets: Array, sizes: Array | None = None, enough: float = 0.0
+    ) -> Iterator[tuple[Array, float]]:
+        """Yield what points whose image the target is ask of the original sets, and the largest share of the budgets in it.
+
+        None where no point has that image. The end is where hardly less is needed, or more than `enough`.
+        """
+        sizes = np.full(len(target), norm(target)) if sizes is None else sizes
+        back = linalg.pinv(dense(self.map.matrix), rtol=FLAT)
+        nearest = back @ target
+        if np.any(np.abs(target - self.map.moved(nearest)) > MISSED * (sizes + norm(sizes))):
+            return
+        first = (nearest, target, 1.0 if self.is_injective else 0.0)
+        others = (
+            (found.multiple * found.sets.base.adjoint(self.map.back(found.w), budgets), found.w, found.least)
+            for found in approaches(self, target, budgets)
+        )
+        for point, w, least in chain([first], others):
+            # what it misses the target by goes to the smallest point that makes up for it
+            there = point + back @ (target - self.map.moved(point))
+            needed = self.base.demand(there, budgets, self.base.support(self.map.back(w)))
+            level = float(np.max(ratio(needed, np.sum(budgets) if self.is_common else budgets)))
+            yield needed, level
+            if self.is_injective or level <= least * (1 + ROUNDING) or least > enough > 0:
+                return
+
+    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        return self.left_along(target, budgets, scale, direction)
+
+    def facing(self, signs: Array) -> BoundSet:
+        return Images(self.base.facing(signs), self.map)
+
+    def centred(self, X: Any) -> tuple[Any, BoundSet]:
+        if self.is_symmetric:
+            return X, self
+        moved, around = self.base.centred(np.zeros((X.shape[0], self.map.shape[1])))
+        return dense(X) + self.map.moved(moved), Images(around, self.map)
+
+    def exact_features(self, n_features: int) -> NDArray[np.bool_]:
+        return np.array([not np.any(self.support(e)) and not np.any(self.support(-e)) for e in np.eye(n_features)])
+
+    def exact_directions(self, n_features: int) -> Array:
+        n_in = self.map.shape[1]
+        exact = np.hstack([np.eye(n_in)[:, self.base.exact_features(n_in)], self.base.exact_directions(n_in)])
+        basis = linalg.orth(exact)
+        A = dense(self.map.matrix)
+        return orthogonal_to(A - (A @ basis) @ basis.T)
+
+    def support_program(self, n_features: int) -> SupportProgram | None:
+        n_in = self.map.shape[1]
+        one = self.base.support_program(n_in)
+        if one is None:
+            return None
+
+        def through(matrix: Any) -> sparse.csr_array:
+            """Return a matrix of (A'w, more) as one of (w, more)."""
+            return sparse.csr_array(
+                sparse.hstack([matrix[:, :n_in] @ sparse.csr_array(self.map.matrix.T), matrix[:, n_in:]])
+            )
+
+        return SupportProgram(through(one.T), [(kind, sizes, through(G)) for kind, sizes, G in one.cones], one.points)
+
+    def borne(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
+        # the points are those of the original sets
+        return self.map.moved(self.base.borne(points, budgets, size))
+
+    def image(self, map: AffineMap) -> BoundSet:
+        return image_of(self.base, map.after(self.map))
+
+    def scaled(self, factor: float) -> BoundSet:
+        return Images(self.base.scaled(factor), self.map)
+
+    def resized(self, factor: float) -> BoundSet:
+        return Images(self.base.resized(factor), self.map)
+
+    def eased(self, delta: float) -> BoundSet:
+        return EasedImages(self, delta)
+
+    def take(self, rows: Any) -> Images:
+        return Images(self.base.take(rows), self.map)
+
+    def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
+        return self.map.moved(self.base.sample(rng, n_draws, self.map.shape[1]))
+
+
+class EasedImages(Images):
+    """Images of eased sets."""
+
+    def __init__(self, original: Images, delta: float):
+        super().__init__(original.base.eased(delta), original.map)
+        self.original, self.delta = original, delta
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        return self.original.contains(points, slack=slack)
+
+    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+        return self.original.demand(target, budgets, scale, sizes)
+
+    def facing(self, signs: Array) -> BoundSet:
+        return self.original.facing(signs).eased(self.delta)
+
+    def scaled(self, factor: float) -> BoundSet:
+        return self.original.scaled(factor).eased(factor * self.delta)
+
+    def take(self, rows: Any) -> Images:
+        return self._of(self.base.take(rows), self.original.take(rows))
+
+    def _of(self, base: BoundSet, original: Any) -> EasedImages:
+        made = EasedImages(original, self.delta)
+        # rows of boxes are eased by what all of them need
+        made.base = base
+        return made
+
+
+class LinearImage(UncertaintySet):
+    r"""The errors A d of rows A x + c whose originals x have errors d: how a scaler or a projection changes a set.
+
+    It pushes a score by :math:`h(A^\top w)`, h being the support of the original set. Exact for every set and every A.
+
+    Parameters
+    ----------
+    original : UncertaintySet
+        In the units of x. Metadata are the original set's: by row and in the units of x, X_lower and X_upper being distances
+        from x.
+    matrix : {array-like, sparse array} of shape (n_out, n_in)
+        A.
+
+    Examples
+    --------
+    >>> total = LinearImage(Box(0.5), [[1.0, 1.0]])
+    >>> float(total.at(np.zeros((4, 1)), {}).support(np.array([2.0])))
+    2.0
+    """
+
+    def __init__(self, original: UncertaintySet, matrix: Any):
+        self.original = original
+        self.matrix = matrix
+
+    @property
+    def metadata(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names that the original set takes."""
+        return self.original.metadata
+
+    @property
+    def open_metadata(self) -> tuple[str, ...]:
+        return self.original.open_metadata
+
+    @property
+    def is_expectation(self) -> bool:  # type: ignore[override]
+        """As the original set."""
+        return self.original.is_expectation
+
+    @property
+    def is_size(self) -> bool:  # type: ignore[override]
+        """As the original set."""
+        return self.original.is_size
+
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+        map = AffineMap(self.matrix)
+        if X.shape[1] != map.shape[0]:
+            raise ValueError(f"LinearImage(matrix=...): has shape {map.shape}; X has {X.shape[1]} features.")
+        return image_of(self.original.at(np.broadcast_to(0.0, (X.shape[0], map.shape[1])), metadata), map)
+
+    def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        return self.original.image(map.after(AffineMap(self.matrix)), metadata)
+
+    def as_stated(self, metadata: Mapping[str, Any]) -> LinearImage:
+        return LinearImage(self.original.as_stated(metadata), self.matrix)
+
+    def times(self, factor: float) -> LinearImage:
+        return LinearImage(self.original.times(factor), self.matrix)
+
+    @classmethod
+    def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
+        rng = np.random.default_rng(0)
+        square = np.array([[1.0, 0.5, 0.3], [-1.0, -2.0, 0.0], [0.0, 0.0, 1.0]])
+        wide = np.column_stack([square, [0.2, -1.5, 0.3]])
+        stds = rng.uniform(0.1, 1.0, size=(5, 4))
+        return [
+            (cls(Box(0.4), square), {}),
+            (cls(Box(0.4), [[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]]), {}),
+            (cls(IntervalBox(), wide), {"X_lower": -stds, "X_upper": 0.5 * stds}),
+            (cls(Ball(0.4, 1), np.diag([2.0, 2.0, -1.0])), {}),
+            (cls(Ball(0.4, 3.0), wide), {}),
+            (cls(Ball(0.5), np.diag([2.0, 0.5, -1.0])), {"X_radius": np.array([0.3, 1.0, 0.5, 0.8, 0.7])}),
+            (cls(Ellipsoid(0.4), square), {"X_std": stds[:, :3]}),
+            (cls(GaussianNoise(0.4), wide), {}),
+        ]
+
+
+def _image_by_wrapping(
+    uncertainty: UncertaintySet, map: AffineMap, metadata: Mapping[str, Any]
+) -> tuple[UncertaintySet, dict[str, Any]]:
+    return LinearImage(uncertainty, map.matrix), dict(metadata)
+
+
+UncertaintySet.image_by_wrapping = _image_by_wrapping

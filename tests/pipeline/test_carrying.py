@@ -1,0 +1,412 @@
+"""What steps make of uncertainty, against images of points drawn from it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA, FastICA, IncrementalPCA, TruncatedSVD
+from sklearn.feature_selection import SelectKBest, VarianceThreshold
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.random_projection import GaussianRandomProjection
+
+from holdfast import (
+    Ball,
+    Box,
+    ChanceConstraint,
+    Ellipsoid,
+    FeatureDeletion,
+    GaussianNoise,
+    IntervalBox,
+    LinearImage,
+    SpreadImputer,
+    UncertainPipeline,
+    teach_step,
+)
+from holdfast.pipeline import Affine, Monotone
+from holdfast.pipeline.row_noise import RowNoise, side_by_side
+
+N, D = 12, 4
+
+
+@pytest.fixture
+def rows(rng):
+    return np.exp(rng.normal(size=(N, D))) * [1.0, 3.0, 0.2, 10.0] + 2.0
+
+
+def _half_and_half(first, second):
+    return ColumnTransformer([("one", first, [2, 0]), ("two", second, [1])], remainder="passthrough")
+
+
+AFFINE = {
+    "standard": StandardScaler(),
+    "robust": RobustScaler(),
+    "min_max": MinMaxScaler((-1, 3)),
+    "max_abs": MaxAbsScaler(),
+    "pca": PCA(2),
+    "whitened": PCA(3, whiten=True),
+    "incremental": IncrementalPCA(2),
+    "ica": FastICA(2, random_state=0),
+    "svd": TruncatedSVD(2),
+    "projection": GaussianRandomProjection(3, random_state=0),
+    "best": SelectKBest(k=2),
+    "columns": _half_and_half(StandardScaler(), "drop"),
+    "columns_mixed": _half_and_half(PCA(1), MinMaxScaler()),
+    "union": FeatureUnion([("a", StandardScaler()), ("b", PCA(1))], transformer_weights={"b": 2.0}),
+    "twice": FeatureUnion([("a", StandardScaler()), ("b", MinMaxScaler())]),
+    "nested": Pipeline([("scale", StandardScaler()), ("no", "passthrough"), ("pca", PCA(2))]),
+    "reversed": FunctionTransformer(lambda X: np.asarray(X)[:, ::-1] @ np.diag([1.0, -2.0, 0.5, 1.0]) + 3.0),
+    "complete": SimpleImputer(),
+}
+CURVED = {
+    "power": PowerTransformer(),
+    "quantile": QuantileTransformer(n_quantiles=8),
+    "clipped": MinMaxScaler((0, 1), clip=True),
+    "log": FunctionTransformer(np.log1p),
+    "falling": FunctionTransformer(lambda X: np.exp(-np.asarray(X) / 10)),
+    "polynomial": PolynomialFeatures(3),
+    "products": PolynomialFeatures(2, interaction_only=True, include_bias=False),
+    "columns_curved": _half_and_half(PCA(1), FunctionTransformer(np.log1p)),
+    "union_curved": FeatureUnion([("a", StandardScaler()), ("b", FunctionTransformer(np.sqrt))]),
+    "nested_curved": Pipeline([("log", FunctionTransformer(np.log1p)), ("pca", PCA(2))]),
+}
+STATED = {"reversed": "linear", "falling": "monotone"}
+
+_rng = np.random.default_rng(5)
+STDS = _rng.uniform(0.05, 0.4, size=(N, D))
+FACTORS = 0.3 * _rng.normal(size=(N, D, 2))
+WORST = {
+    "ball": (Ball(0.3), {}),
+    "ball_1": (Ball(0.3, norm=1), {}),
+    "ball_inf": (Ball(0.3, norm=np.inf), {}),
+    "ball_rows": (Ball(0.5), {"X_radius": _rng.uniform(0, 1, size=N)}),
+    "box": (Box(0.5, half_widths=[0.1, 0.0, 0.3, 0.2]), {}),
+    "box_relative": (Box(0.5, relative=0.1), {}),
+    "box_rows": (Box(0.5), {"X_std": STDS}),
+    "intervals": (IntervalBox([-0.1, 0, -0.2, -1], 0.3), {}),
+    "ellipsoid": (Ellipsoid(0.5, shape=FACTORS[0] @ FACTORS[0].T), {}),
+    "ellipsoid_rows": (Ellipsoid(0.5), {"X_std": STDS}),
+    "chance": (ChanceConstraint(0.2, "gaussian", cov=0.04), {}),
+    "chance_bounded": (ChanceConstraint(0.3, "bounded"), {"X_std": STDS}),
+    "sum": (Ball(0.2) + Box(0.5), {"X_std": STDS}),
+}
+NOISES = {
+    "noise": (GaussianNoise(0.2), {}),
+    "noise_features": (GaussianNoise([0.1, 0.0, 0.3, 0.2]), {}),
+    "noise_cov": (GaussianNoise(cov=FACTORS[0] @ FACTORS[0].T), {}),
+    "noise_rows": (GaussianNoise(0.5), {"X_std": STDS}),
+    "noise_cov_rows": (GaussianNoise(0.5), {"X_cov": FACTORS @ FACTORS.transpose(0, 2, 1)}),
+    "noise_factor_rows": (GaussianNoise(0.5), {"X_factor": FACTORS}),
+}
+
+
+def _fitted(name, step, X, **options):
+    y = np.arange(len(X)) % 2
+    return UncertainPipeline([(name, step)], effects=STATED, **options).fit(X, y)
+
+
+def _matrix(pipe, X):
+    """Return the matrix of an affine step, from what it does to rows."""
+    moved = pipe.transform(np.repeat(X[:1], D, axis=0) + np.eye(D))
+    return (np.asarray(moved) - np.asarray(pipe.transform(X[:1]))).T
+
+
+def _supports(bound, w):
+    return np.broadcast_to(bound.support(w), N)
+
+
+@pytest.mark.parametrize("step", AFFINE)
+def test_affine_steps_are_exact_for_every_set_and_noise(step, rows, rng):
+    pipe = _fitted(step, AFFINE[step], rows)
+    A = _matrix(pipe, rows)
+    Z = np.asarray(pipe.transform(rows))
+    for key, (uncertainty, metadata) in (WORST | NOISES).items():
+        made, carried = pipe.carried(rows, uncertainty, **metadata)
+        before, after = uncertainty.at(rows, metadata), made.at(Z, carried)
+        for w in rng.normal(size=(5, A.shape[0])):
+            want = _supports(before, A.T @ w)
+            assert_allclose(_supports(after, w), want, rtol=1e-9, atol=1e-10, err_msg=key)
+            moved = rows + np.broadcast_to(before.maximizer(A.T @ w), rows.shape)
+            assert_allclose((np.asarray(pipe.transform(moved)) - Z) @ w, want, rtol=1e-7, atol=1e-8, err_msg=key)
+
+
+def test_intervals_of_rows_go_with_their_rows_through_negative_scales(rows):
+    lower, upper = rows - STDS, rows + 0.3 * STDS
+    pipe = _fitted("reversed", AFFINE["reversed"], rows).set_params(effects=None)
+    with pytest.raises(ValueError, match=r"step 'reversed', FunctionTransformer.*is it linear"):
+        pipe.carried(rows, IntervalBox(), X_lower=lower, X_upper=upper)
+    made, carried = pipe.set_params(effects=STATED).carried(rows, IntervalBox(), X_lower=lower, X_upper=upper)
+    ends = pipe.transform(lower), pipe.transform(upper)
+    assert made == IntervalBox()
+    assert_allclose(carried["X_lower"], np.minimum(*ends), rtol=1e-12)
+    assert_allclose(carried["X_upper"], np.maximum(*ends), rtol=1e-12)
+
+
+@pytest.mark.parametrize("step", CURVED)
+def test_intervals_contain_the_images_of_all_points_of_a_set(step, rows, rng):
+    pipe = _fitted(step, CURVED[step], rows)
+    for key, (uncertainty, metadata) in WORST.items():
+        made, carried = pipe.carried(rows, uncertainty, **metadata)
+        assert made == IntervalBox()
+        for draw in uncertainty.at(rows, metadata).sample(rng, 60, D):
+            image = np.asarray(pipe.transform(rows + draw))
+            slack = 1e-9 * (1 + np.abs(image))
+            assert np.all(carried["X_lower"] - slack <= image), key
+            assert np.all(image <= carried["X_upper"] + slack), key
+
+
+@pytest.mark.parametrize("step", ["power", "quantile", "clipped", "log", "falling", "union_curved"])
+def test_ends_of_boxes_through_monotone_steps_are_attained(step, rows):
+    pipe = _fitted(step, CURVED[step], rows)
+    _, carried = pipe.carried(rows, Box(0.5), X_std=STDS)
+    ends = [np.asarray(pipe.transform(rows + sign * 0.5 * STDS)) for sign in (-1, 1)]
+    assert_allclose(carried["X_lower"], np.minimum(*ends), rtol=1e-9, atol=1e-10)
+    assert_allclose(carried["X_upper"], np.maximum(*ends), rtol=1e-9, atol=1e-10)
+
+
+def test_bounds_of_products_are_the_extremes_over_a_grid():
+    X, half = np.array([[0.3, -2.0], [-1.0, 0.0], [3.0, 4.0]]), np.array([[1.0, 0.5], [0.4, 2.0], [1.0, 1.0]])
+    pipe = UncertainPipeline([("poly", PolynomialFeatures(4))]).fit(X)
+    _, carried = pipe.carried(X, Box(), X_std=half)
+    grid = np.stack(np.meshgrid(*[np.linspace(-1, 1, 101)] * 2), axis=-1).reshape(-1, 2)
+    for i in range(3):
+        images = pipe.transform(X[i] + grid * half[i])
+        assert_allclose(carried["X_lower"][i], images.min(axis=0), atol=1e-12)
+        assert_allclose(carried["X_upper"][i], images.max(axis=0), atol=1e-12)
+
+
+# the other ones have kinks
+@pytest.mark.parametrize("step", [*sorted(CURVED.keys() - {"quantile", "clipped"}), "standard", "union"])
+def test_linearised_noise_is_that_of_the_derivatives(step, rows, rng):
+    pipe = _fitted(step, (CURVED | AFFINE)[step], rows, nonlinear="linearise")
+    Z, small = np.asarray(pipe.transform(rows)), 1e-3
+    for key, (uncertainty, metadata) in NOISES.items():
+        made, carried = pipe.carried(rows, uncertainty.times(small), **metadata)
+        after = made.at(Z, carried)
+        before = uncertainty.times(small).at(rows, metadata)
+        for w in rng.normal(size=(3, Z.shape[1])):
+            # the derivative of w'z along every direction
+            slopes = np.array(
+                [
+                    (np.asarray(pipe.transform(rows + 1e-5 * e) - pipe.transform(rows - 1e-5 * e)) @ w) / 2e-5
+                    for e in np.eye(D)
+                ]
+            ).T
+            want = [float(np.broadcast_to(before.support(slope), N)[i]) for i, slope in enumerate(slopes)]
+            assert_allclose(_supports(after, w), want, rtol=2e-3, err_msg=key)
+
+
+def test_noise_has_no_intervals_and_raise_raises(rows):
+    pipe = _fitted("log", CURVED["log"], rows)
+    with pytest.raises(ValueError, match=r"step 'log', FunctionTransformer: is no affine map.*nonlinear='linearise'"):
+        pipe.carried(rows, GaussianNoise(0.1))
+    pipe.set_params(nonlinear="raise")
+    with pytest.raises(ValueError, match=r"step 'log'.*is no affine map"):
+        pipe.carried(rows, Box(0.1))
+
+
+def test_function_that_ends_within_an_interval_is_said_so(rows):
+    pipe = _fitted("log", FunctionTransformer(np.log), rows)
+    with pytest.raises(ValueError, match=r"step 'log'.*is not finite at an end of an interval"):
+        pipe.carried(rows, Box(100.0))
+
+
+def test_ellipsoids_are_linearised_where_asked(rows):
+    pipe = _fitted("log", CURVED["log"], rows, nonlinear="linearise")
+    made, carried = pipe.carried(rows, Ball(1e-4))
+    assert made == Ellipsoid()
+    assert_allclose(carried["X_std"], 1e-4 / (1 + rows), rtol=1e-6)
+
+
+def test_deletions_through_scalers_are_those_of_the_original_features(rows, rng):
+    pipe = UncertainPipeline([("scale", StandardScaler()), ("best", VarianceThreshold())]).fit(rows)
+    made, carried = pipe.carried(rows, FeatureDeletion(2, values=[1.0, 1.0, 2.0, np.inf]))
+    assert carried == {}
+    Z = pipe.transform(rows)
+    bound = made.at(Z, {})
+    for w in rng.normal(size=(5, D)):
+        worst = np.zeros(N)
+        for gone in ([], [0], [1], [2], [0, 1]):
+            changed = rows.copy()
+            changed[:, gone] = 0.0
+            worst = np.maximum(worst, (pipe.transform(changed) - Z) @ w)
+        # fractions of the dear feature may be deleted too, never less than whole ones
+        assert np.all(bound.support(w) >= worst - 1e-9)
+    made, _ = pipe.carried(rows, FeatureDeletion(1))
+    for w in rng.normal(size=(5, D)):
+        alone = [(pipe.transform(np.where(np.arange(D) == j, 0.0, rows)) - Z) @ w for j in range(D)]
+        assert_allclose(made.at(Z, {}).support(w), np.maximum(np.max(alone, axis=0), 0.0), rtol=1e-9)
+    with pytest.raises(ValueError, match=r"step 'pca', PCA.*mixes features"):
+        _fitted("pca", PCA(2), rows).carried(rows, FeatureDeletion(1))
+
+
+def test_deletion_of_a_feature_that_is_not_selected_is_harmless(rows):
+    pipe = _fitted("best", SelectKBest(k=2), rows)
+    made, _ = pipe.carried(rows, FeatureDeletion(1, values=[1.0, 2.0, 3.0, 4.0]))
+    assert made == FeatureDeletion(1, values=np.array([1.0, 2.0, 3.0, 4.0])[pipe[0].get_support()])
+
+
+def test_unchanged_forms_stay_fast_ones(rows):
+    scaled, rotated = _fitted("standard", StandardScaler(), rows), _fitted("pca", PCA(2), rows)
+    assert scaled.carried(rows, Box(0.5), X_std=STDS)[0] == Box(0.5)
+    assert rotated.carried(rows, Ball(0.5))[0] == Ball(0.5)
+    assert rotated.carried(rows, Ball(0.5), X_radius=np.ones(N))[0] == Ball(0.5)
+    assert rotated.carried(rows, GaussianNoise(0.5), X_std=STDS)[0] == GaussianNoise(0.5)
+    assert isinstance(rotated.carried(rows, Box(0.5))[0], LinearImage)
+    one = scaled.carried(rows, Box(0.5))[0].at(rows, {})
+    assert one.is_box
+    assert one.is_common
+
+
+def test_sparse_deviations_stay_sparse_through_scalers(rows):
+    X = sparse.csr_array(np.where(rows > 4, rows, 0.0))
+    pipe = UncertainPipeline([("scale", MaxAbsScaler())]).fit(X)
+    _, carried = pipe.carried(X, Box(0.5), X_std=0.1 * X)
+    assert sparse.issparse(carried["X_std"])
+    assert_allclose(carried["X_std"].toarray(), 0.1 * pipe.transform(X).toarray())
+    _, carried = pipe.carried(X, Box(relative=0.1))
+    assert sparse.issparse(carried["X_std"])
+    _, carried = pipe.carried(X, IntervalBox(), X_lower=0.5 * X, X_upper=2 * X)
+    assert_allclose(carried["X_lower"].toarray(), 0.5 * pipe.transform(X).toarray())
+
+
+def test_filled_entries_have_the_spread_of_their_column(rows, rng):
+    X = rows.copy()
+    X[3, 1] = X[5, 2] = np.nan
+    pipe = UncertainPipeline([("fill", SpreadImputer(add_indicator=True)), ("scale", StandardScaler())]).fit(X)
+    spread, scale = np.nanstd(X, axis=0), pipe[1].scale_
+    _, noise = pipe.carried(X, GaussianNoise(0.1))
+    want = np.full((N, D), 0.1)
+    want[3, 1], want[5, 2] = np.hypot(0.1, spread[1]), np.hypot(0.1, spread[2])
+    assert_allclose(noise["X_std"], np.hstack([want, np.zeros((N, 2))]) / scale, rtol=1e-12)
+    made, carried = pipe.carried(X, Box(0.5), X_std=np.where(np.isnan(X), np.nan, STDS))
+    Z = pipe.transform(X)
+    half = np.where(np.isnan(X), spread, 0.5 * STDS)
+    assert_allclose(carried["X_upper"] - Z, np.hstack([half, np.zeros((N, 2))]) / scale, rtol=1e-9, atol=1e-12)
+    # a ball stays one, in units of the scaler, and what is filled in comes on top
+    made, carried = pipe.carried(X, Ball(0.2))
+    w, added = rng.normal(size=D + 2), np.where(np.isnan(X), spread, 0.0)
+    want = 0.2 * np.linalg.norm((w / scale)[:D]) + added @ np.abs(w / scale)[:D]
+    assert_allclose(made.at(Z, carried).support(w), want, rtol=1e-9)
+
+
+def test_filled_entries_may_be_anywhere_in_the_range_of_their_column(rows):
+    X = rows.copy()
+    X[3, 1] = np.nan
+    pipe = UncertainPipeline([("fill", SpreadImputer(spread="range"))]).fit(X)
+    _, carried = pipe.carried(X, Box(0.0))
+    assert carried["X_lower"][3, 1] == np.nanmin(X[:, 1])
+    assert carried["X_upper"][3, 1] == np.nanmax(X[:, 1])
+    plain = UncertainPipeline([("fill", SimpleImputer())]).fit(X)
+    with pytest.raises(ValueError, match=r"step 'fill', SimpleImputer.*Use SpreadImputer"):
+        plain.carried(X, Box(0.1))
+    plain.carried(rows, Box(0.1))
+    with pytest.raises(ValueError, match=r"SpreadImputer\(spread='all'\)"):
+        SpreadImputer(spread="all").fit(X)
+
+
+def test_frames_with_categories(rows, rng):
+    frame = pd.DataFrame(rows, columns=list("abcd")).assign(kind=["x", "y", "z"] * 4)
+    numbers = Pipeline([("fill", SpreadImputer()), ("scale", StandardScaler())])
+    for curved in (StandardScaler(), FunctionTransformer(np.log1p, feature_names_out="one-to-one")):
+        kinds = Pipeline([("fill", SimpleImputer(strategy="most_frequent")), ("codes", OneHotEncoder())])
+        columns = ColumnTransformer(
+            [("numbers", numbers, ["d", "a"]), ("bent", curved, ["b"]), ("kinds", kinds, ["kind"])]
+        )
+        pipe = UncertainPipeline([("columns", columns)]).fit(frame)
+        stds = pd.DataFrame(STDS, columns=list("abcd"))
+        made, carried = pipe.carried(frame, Box(0.5), X_std=stds[list("dbca")])
+        again = pipe.carried(frame, Box(0.5), X_std=np.column_stack([STDS, np.zeros(N)]))[1]
+        Z = np.asarray(pipe.transform(frame))
+        for draw in Box(0.5).at(rows, {"X_std": STDS}).sample(rng, 20, D):
+            moved = frame.copy()
+            moved[list("abcd")] += draw
+            error = np.asarray(pipe.transform(moved)) - Z
+            for w in rng.normal(size=(5, Z.shape[1])):
+                assert np.all(error @ w <= made.at(Z, carried).support(w) + 1e-9)
+        assert all(np.array_equal(carried[name], again[name]) for name in carried)
+        with pytest.raises(ValueError, match=r"step 'columns'.*column 'kind' goes into categories.*Ball\(radius=0.1\)"):
+            pipe.carried(frame, Ball(0.1))
+        with pytest.raises(ValueError, match="X has other columns than in fit, or in another order"):
+            pipe.carried(frame[["b", "a", "c", "d", "kind"]], Box(), X_std=stds)
+        with pytest.raises(ValueError, match="X_std lacks the column 'c'"):
+            pipe.carried(frame, Box(), X_std=stds[list("abd")])
+        with pytest.raises(ValueError, match="X_std has the column 'a_err'"):
+            pipe.carried(frame, Box(), X_std=stds.rename(columns={"a": "a_err"}))
+
+
+def test_unknown_step_is_an_error_that_names_it_and_the_choices(rows):
+    pipe = _fitted("norm", Normalizer(), rows)
+    with pytest.raises(ValueError, match=r"step 'norm', Normalizer: what it does to errors is not known.*teach_step"):
+        pipe.carried(rows, Box(0.1))
+    inside = _fitted("both", _half_and_half(Normalizer(), StandardScaler()), rows)
+    with pytest.raises(ValueError, match="step 'both__one', Normalizer"):
+        inside.carried(rows, Box(0.1))
+    with pytest.raises(ValueError, match=r"effects=\{'norm': 'linear'\}: Normalizer is not linear"):
+        pipe.set_params(effects={"norm": "linear"}).carried(rows, Box(0.1))
+    with pytest.raises(ValueError, match="say 'linear' or 'monotone'"):
+        pipe.set_params(effects={"norm": "nice"}).carried(rows, Box(0.1))
+
+
+class Doubled(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return 2 * X
+
+
+class Cubed(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return X**3
+
+    def uncertainty_effect(self, n_features):
+        return Monotone(self.transform)
+
+
+def test_steps_can_be_taught_and_can_say_themselves(rows):
+    teach_step(Doubled, lambda step, n_features: Affine(np.full(n_features, 2.0)))
+    assert_allclose(_fitted("twice", Doubled(), rows).carried(rows, Box(), X_std=STDS)[1]["X_std"], 2 * STDS)
+    assert_allclose(_fitted("cube", Cubed(), rows).carried(rows, Box(0.1))[1]["X_upper"], (rows + 0.1) ** 3)
+
+
+def test_causes_of_one_group_are_none_of_another(rng):
+    shared, own, other = rng.normal(size=(3, 2, 2)), rng.normal(size=(3, 2, 1)), rng.normal(size=(3, 1, 3))
+    first = RowNoise(np.concatenate([shared, own], axis=2))
+    second = RowNoise(np.concatenate([shared[:, :1], other], axis=2))
+    F = side_by_side([first, second], common=2).factors
+    C = F @ F.transpose(0, 2, 1)
+    assert_allclose(C[:, :2, :2], first.factors @ first.factors.transpose(0, 2, 1))
+    assert_allclose(C[:, 2:, 2:], second.factors @ second.factors.transpose(0, 2, 1))
+    assert_allclose(C[:, :2, 2:], shared @ shared[:, :1].transpose(0, 2, 1))
+    apart = side_by_side([RowNoise(STDS[:, :1]), RowNoise(FACTORS)], common=None).factors
+    assert_allclose((apart @ apart.transpose(0, 2, 1))[:, :1, 1:], 0.0)
+
+
+def test_errors_that_reach_categories_through_other_steps_are_refused(rows):
+    bins = np.round(rows)
+    for before in (StandardScaler(), FunctionTransformer(np.sqrt)):
+        coded = Pipeline([("before", before), ("codes", OneHotEncoder(handle_unknown="ignore"))])
+        both = ColumnTransformer([("coded", coded, [2]), ("rest", StandardScaler(), [0, 1, 3])])
+        pipe = UncertainPipeline([("both", both)]).fit(bins)
+        with pytest.raises(ValueError, match="step 'both', ColumnTransformer: column 2 goes into categories"):
+            pipe.carried(bins, Box(0.1))
+        pipe.carried(bins, Box(half_widths=[0.1, 0.1, 0.0, 0.1]))

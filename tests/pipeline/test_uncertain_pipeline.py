@@ -1,0 +1,479 @@
+"""The pipeline: the same fits and answers as by hand, and all that scikit-learn does with pipelines."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.decomposition import PCA
+from sklearn.ensemble import StackingClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV, cross_val_predict, cross_validate
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import check_is_fitted
+
+from holdfast import (
+    AlternatingSVC,
+    Ball,
+    Box,
+    Ellipsoid,
+    FeatureDeletion,
+    FeatureDeletionClassifier,
+    GaussianNoise,
+    GaussianRobustClassifier,
+    GaussianRobustClassifierCV,
+    IntervalBox,
+    LinearImage,
+    MinimaxProbabilityClassifier,
+    RobustLinearClassifier,
+    RobustLinearClassifierCV,
+    SpreadImputer,
+    UncertainPipeline,
+    make_uncertain_pipeline,
+)
+
+N, D = 60, 4
+SCALES = np.array([1.0, 30.0, 0.2, 5.0])
+
+
+@pytest.fixture
+def data(rng):
+    """Rows in very different units, and the size of their errors."""
+    y = np.arange(N) % 2
+    X = (rng.normal(size=(N, D)) + np.outer(y - 0.5, [2.0, -1.0, 1.0, 0.0])) * SCALES + 3 * SCALES
+    return X, y, rng.uniform(0.05, 0.5, size=(N, D)) * SCALES
+
+
+def _scaled(final, **options):
+    return UncertainPipeline([("scale", StandardScaler()), ("clf", final)], **options)
+
+
+def _metadata(X, S, rng):
+    factors = S[:, :, None] * rng.normal(size=(N, D, 2))
+    return {
+        "X_std": ({"X_std": S}, lambda s: {"X_std": S / s}),
+        "X_cov": (
+            {"X_cov": factors @ factors.transpose(0, 2, 1)},
+            lambda s: {"X_cov": factors @ factors.transpose(0, 2, 1) / np.outer(s, s)},
+        ),
+        "X_factor": ({"X_factor": factors}, lambda s: {"X_factor": factors / s[:, None]}),
+    }
+
+
+@pytest.mark.parametrize("name", ["X_std", "X_cov", "X_factor"])
+def test_noise_by_row_is_scaled_and_not_shifted_at_fit_and_at_prediction(name, data, rng):
+    X, y, S = data
+    given, by_hand = _metadata(X, S, rng)[name]
+    pipe = _scaled(GaussianRobustClassifier(0.8)).fit(X, y, **given)
+    scaler = StandardScaler().fit(X)
+    Z, errors = scaler.transform(X), by_hand(scaler.scale_)
+    model = GaussianRobustClassifier(0.8).fit(Z, y, **errors)
+    assert_allclose(pipe[-1].coef_, model.coef_, rtol=1e-9)
+    assert_allclose(pipe[-1].objective_, model.objective_, rtol=1e-12)
+    for method in ("flip_probability", "predict_proba", "predict_log_proba", "score_std"):
+        assert_allclose(getattr(pipe, method)(X, **given), getattr(model, method)(Z, **errors), rtol=1e-7, atol=1e-12)
+    # the trap: as scikit-learn's Pipeline passes them on, X_std are of another size altogether
+    unscaled = Pipeline(pipe.steps).predict_proba(X, **given)
+    assert np.abs(unscaled - pipe.predict_proba(X, **given)).max() > 0.01
+    assert_allclose(pipe.predict_proba(X), model.predict_proba(Z), rtol=1e-7)
+    with pytest.raises(ValueError, match="fitted with the noise of each row"):
+        pipe.flip_probability(X)
+
+
+@pytest.mark.parametrize(
+    ("uncertainty", "by_hand"),
+    [
+        (Box(0.5), lambda s: Box(half_widths=0.5 / s)),
+        (Ball(0.5), lambda s: Ellipsoid(0.5, shape=1 / s**2)),
+        (Ellipsoid(0.5, shape=SCALES**2), lambda s: Ellipsoid(0.5, shape=SCALES**2 / s**2)),
+        (IntervalBox(-0.1, 0.5), lambda s: IntervalBox(-0.1 / s, 0.5 / s)),
+        (Ball(0.2) + Box(0.1), lambda s: Ellipsoid(0.2, shape=1 / s**2) + Box(half_widths=0.1 / s)),
+        (GaussianNoise(0.5), lambda s: GaussianNoise(0.5 / s)),
+    ],
+    ids=["box", "ball", "ellipsoid", "interval", "sum", "noise"],
+)
+def test_sets_of_the_constructor_are_in_the_units_of_x(uncertainty, by_hand, data):
+    X, y, _ = data
+    pipe = _scaled(RobustLinearClassifier(uncertainty, loss="logistic")).fit(X, y)
+    scaler = StandardScaler().fit(X)
+    model = RobustLinearClassifier(by_hand(scaler.scale_), loss="logistic").fit(scaler.transform(X), y)
+    assert_allclose(pipe[-1].objective_, model.objective_, rtol=1e-6)
+    assert_allclose(pipe[-1].coef_, model.coef_, rtol=1e-3, atol=1e-5)
+    assert pipe[-1].uncertainty is uncertainty
+    assert pipe.get_params()["clf__uncertainty"] == uncertainty
+    if not uncertainty.is_expectation:
+        assert_allclose(pipe.certified_margin(X), model.certified_margin(scaler.transform(X)), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("uncertainty", [Box(0.3), Box(0.3, relative=0.1), IntervalBox(-0.1, 0.3), Ball(0.3)], ids=repr)
+def test_rows_of_the_worst_case_are_admissible_and_attain_the_margin_through_scaler_and_rotation(
+    uncertainty, data, rng
+):
+    X, y, _ = data
+    pipe = UncertainPipeline(
+        [("scale", StandardScaler()), ("pca", PCA(3)), ("clf", RobustLinearClassifier(uncertainty))]
+    )
+    pipe.fit(X, y)
+    assert pipe[-1].gap_ < 1e-6
+    scores = pipe.decision_function(X)
+    predicted = pipe.predict(X)
+    worst = pipe.worst_case_data(X, predicted)
+    bound = uncertainty.at(X, {})
+    assert np.all(bound.contains(worst - X, slack=1e-9))
+    side = np.where(scores > 0, 1.0, -1.0)
+    assert_allclose(side * pipe.decision_function(worst), pipe.certified_margin(X), rtol=1e-8, atol=1e-8)
+    for draw in bound.sample(rng, 50, D):
+        certain = pipe.certify(X)
+        assert np.array_equal(pipe.predict(X + draw)[certain], predicted[certain])
+
+
+def test_boxes_through_a_rotation_are_worst_cases_over_the_original_box(data):
+    # the fit in the original features, on the same rotated rows, by a set of all corners
+    X, y, _ = data
+    pipe = UncertainPipeline([("pca", PCA(2)), ("clf", RobustLinearClassifier(Box(0.3)))]).fit(X / SCALES, y)
+    corners = 0.3 * np.stack(np.meshgrid(*[[-1, 1]] * D), axis=-1).reshape(-1, D) @ pipe[0].components_.T
+    Z, w, b = pipe[0].transform(X / SCALES), pipe[-1].coef_[0], pipe[-1].intercept_[0]
+    signs = 2 * y - 1
+    worst = np.array([(1 - signs * ((Z + corner) @ w + b)) for corner in corners]).max(axis=0)
+    objective = np.maximum(worst, 0).sum() + 0.5 * w @ w
+    assert_allclose(pipe[-1].objective_, objective, rtol=1e-9)
+    assert pipe[-1].gap_ < 1e-6
+
+
+def test_intervals_and_radii_by_row(data):
+    X, y, S = data
+    scaler = StandardScaler().fit(X)
+    Z = scaler.transform(X)
+    ends = {"X_lower": X - S, "X_upper": X + 0.5 * S}
+    pipe = _scaled(RobustLinearClassifier(IntervalBox(radius=0.7), loss="logistic")).fit(X, y, **ends)
+    by_hand = {name: scaler.transform(end) for name, end in ends.items()}
+    model = RobustLinearClassifier(IntervalBox(radius=0.7), loss="logistic").fit(Z, y, **by_hand)
+    assert_allclose(pipe[-1].coef_, model.coef_, rtol=1e-4, atol=1e-6)
+    assert_allclose(pipe.certified_margin(X, **ends), model.certified_margin(Z, **by_hand), rtol=1e-4, atol=1e-5)
+    radii = 0.3 * np.linspace(0, 1, N)
+    pipe = _scaled(RobustLinearClassifier(Ball(2.0))).fit(X, y, X_radius=radii)
+    assert pipe[-1].gap_ < 1e-6
+    t = radii * np.linalg.norm(pipe[-1].coef_ / scaler.scale_)
+    assert_allclose(pipe.certified_margin(X, X_radius=radii), np.abs(pipe.decision_function(X)) - t, rtol=1e-9)
+
+
+def test_parameters_are_as_before_also_when_the_fit_fails(data):
+    X, y, _ = data
+    pipe = _scaled(GaussianRobustClassifier(GaussianNoise(0.3), loss="hinge", max_iter=0))
+    before = clone(pipe).get_params(deep=True)
+    with pytest.raises(ValueError, match="max_iter"):
+        pipe.fit(X, y)
+    assert pipe.get_params()["clf__noise"] == before["clf__noise"]
+    assert not [name for name in vars(pipe) if name.startswith("_")]
+
+
+def test_metadata_with_the_wrong_number_of_rows_is_refused_before_anything_is_fitted(data):
+    X, y, S = data
+    pipe = _scaled(GaussianRobustClassifier())
+    with pytest.raises(ValueError, match=r"UncertainPipeline.fit: X_std has 59 rows, X has 60"):
+        pipe.fit(X, y, X_std=S[1:])
+    with pytest.raises(ValueError, match=r"Ball\(\): does not take X_std"):
+        _scaled(RobustLinearClassifier(Ball())).fit(X, y, X_std=S)
+    with pytest.raises(ValueError, match=r"X_std has shape \(60, 3\)"):
+        pipe.fit(X, y, X_std=S[:, :3])
+    with pytest.raises(ValueError, match=r"X_lower.*is above X"):
+        _scaled(RobustLinearClassifier(IntervalBox())).fit(X, y, X_lower=X + S, X_upper=X + S)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(pipe[0])
+    pipe.fit(X, y, X_std=S)
+    with pytest.raises(ValueError, match=r"UncertainPipeline.flip_probability: X_std has 60 rows, X has 5"):
+        pipe.flip_probability(X[:5], X_std=S)
+    with pytest.raises(ValueError, match=r"UncertainPipeline\(nonlinear='no'\)"):
+        _scaled(GaussianRobustClassifier(), nonlinear="no").fit(X, y)
+    with pytest.raises(ValueError, match="leave out X_std"):
+        _scaled(GaussianRobustClassifier(), transform_input=["X_std"]).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "frame", [pd.DataFrame, lambda rows, columns: pl.DataFrame(rows, schema=columns)], ids=["pandas", "polars"]
+)
+def test_frames_are_matched_by_name(frame, data):
+    X, y, S = data
+    names = list("abcd")
+    pipe = _scaled(GaussianRobustClassifier()).fit(
+        frame(X, columns=names), y, X_std=frame(S, columns=names)[names[::-1]]
+    )
+    plain = _scaled(GaussianRobustClassifier()).fit(X, y, X_std=S)
+    assert_allclose(pipe[-1].coef_, plain[-1].coef_, rtol=1e-12)
+    again = pipe.flip_probability(frame(X, columns=names), X_std=frame(S, columns=names)[["b", "a", "d", "c"]])
+    assert_allclose(again, plain.flip_probability(X, X_std=S), rtol=1e-12)
+    with pytest.raises(ValueError, match="X_std lacks the column 'a'"):
+        pipe.fit(frame(X, columns=names), y, X_std=frame(S, columns=names)[names[1:]])
+    pipe.set_output(transform="pandas").fit(frame(X, columns=names), y, X_std=S)
+    assert list(pipe[-1].feature_names_in_) == names
+
+
+def test_sparse_and_single_precision_rows(data):
+    X, y, S = data
+    thin = sparse.csr_array(np.where(X > 3 * SCALES, X, 0.0))
+    errors = sparse.csr_array(np.where(thin.toarray() > 0, S, 0.0))
+    pipe = make_uncertain_pipeline(MaxAbsScaler(), RobustLinearClassifier(Box(0.5)))
+    full = clone(pipe).fit(thin.toarray(), y, X_std=errors.toarray())
+    pipe.fit(thin, y, X_std=errors)
+    assert_allclose(pipe[-1].objective_, full[-1].objective_, rtol=1e-6)
+    assert_allclose(pipe.certify(thin, X_std=errors), full.certify(thin.toarray(), X_std=errors.toarray()))
+    single = clone(pipe).fit(X.astype(np.float32), y, X_std=S.astype(np.float32))
+    assert_allclose(single[-1].coef_, clone(pipe).fit(X, y, X_std=S)[-1].coef_, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_cross_validation_slices_metadata_and_brings_it_to_fit(routing, data, rng):
+    X, y, S = data
+    with sklearn.config_context(enable_metadata_routing=routing):
+        for name, (given, _) in _metadata(X, S, rng).items():
+            found = cross_validate(
+                _scaled(GaussianRobustClassifier()),
+                X,
+                y,
+                cv=2,
+                params=given,
+                return_estimator=True,
+                return_indices=True,
+            )
+            for pipe, rows in zip(found["estimator"], found["indices"]["train"], strict=True):
+                by_hand = _scaled(GaussianRobustClassifier()).fit(X[rows], y[rows], **{name: given[name][rows]})
+                assert np.array_equal(pipe[-1].coef_, by_hand[-1].coef_)
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_searches_tune_radii_in_the_units_of_x(routing, data):
+    X, y, S = data
+    with sklearn.config_context(enable_metadata_routing=routing):
+        pipe = UncertainPipeline([("scale", StandardScaler()), ("pca", PCA(2)), ("clf", RobustLinearClassifier(Box()))])
+        grid = [{"clf__uncertainty__radius": [0.1, 0.5]}, {"pca__n_components": [3], "scale": ["passthrough"]}]
+        search = GridSearchCV(pipe, grid, cv=2).fit(X, y, X_std=S)
+        best = clone(pipe).set_params(**search.best_params_).fit(X, y, X_std=S)
+        assert_allclose(search.best_estimator_[-1].coef_, best[-1].coef_, rtol=1e-12)
+        assert search.best_estimator_[-1].uncertainty == Box(search.best_params_.get("clf__uncertainty__radius", 1.0))
+        noisy = GridSearchCV(_scaled(GaussianRobustClassifier()), {"clf__noise": [0.5, 2.0]}, cv=2).fit(X, y, X_std=S)
+        assert noisy.best_estimator_[-1].noise == noisy.best_params_["clf__noise"]
+
+
+class Indifferent(LogisticRegression):
+    """What stacks predictions: scikit-learn hands it all metadata."""
+
+    def fit(self, X, y, X_std=None):
+        return super().fit(X, y)
+
+
+def test_what_is_inside_other_estimators_gets_its_metadata(data):
+    X, y, S = data
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipe = _scaled(GaussianRobustClassifier(0.7))
+        calibrated = CalibratedClassifierCV(pipe, cv=2, method="sigmoid").fit(X, y, X_std=S)
+        assert all(one.estimator.row_uncertainty_ for one in calibrated.calibrated_classifiers_)
+        stacked = StackingClassifier([("pipe", pipe), ("plain", LogisticRegression())], Indifferent(), cv=2)
+        stacked.fit(X, y, X_std=S)
+        assert_allclose(stacked.estimators_[0][-1].coef_, pipe.fit(X, y, X_std=S)[-1].coef_, rtol=1e-12)
+        tuned = TunedThresholdClassifierCV(pipe, cv=2).fit(X, y, X_std=S)
+        assert tuned.estimator_.row_uncertainty_
+        assert cross_val_predict(pipe, X, y, cv=2, method="predict_proba", params={"X_std": S}).shape == (N, 2)
+        assert not pipe.set_fit_request(X_std=False).get_metadata_routing().consumes("fit", ["X_std"])
+
+
+def test_estimators_inside_the_last_step_get_sets_and_metadata_in_their_units(data):
+    X, y, S = data
+    Z = StandardScaler().fit_transform(X)
+    errors = S / X.std(axis=0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        inner = RobustLinearClassifier(Box(0.5), loss="logistic").set_fit_request(X_std=True)
+        pipe = _scaled(CalibratedClassifierCV(inner, cv=2)).fit(X, y, X_std=S)
+        by_hand = CalibratedClassifierCV(inner, cv=2).fit(Z, y, X_std=errors)
+        assert_allclose(pipe.predict_proba(X), by_hand.predict_proba(Z), rtol=1e-6)
+        turned = UncertainPipeline(
+            [("s", StandardScaler()), ("pca", PCA(2)), ("c", CalibratedClassifierCV(inner, cv=2))]
+        )
+        turned.fit(X, y, X_std=S)
+        first = turned[-1].calibrated_classifiers_[0].estimator
+        assert isinstance(first.uncertainty, LinearImage)
+        assert turned[-1].estimator.uncertainty == Box(0.5)
+
+
+def test_classifiers_that_cross_validate_themselves(data):
+    X, y, S = data
+    Z, scale = StandardScaler().fit_transform(X), X.std(axis=0)
+    pipe = _scaled(RobustLinearClassifierCV([0.3, 0.1], uncertainty=Box(), cv=2)).fit(X, y, X_std=S)
+    model = RobustLinearClassifierCV([0.3, 0.1], uncertainty=Box(), cv=2).fit(Z, y, X_std=S / scale)
+    assert pipe[-1].radius_ == model.radius_
+    assert_allclose(pipe[-1].coef_, model.coef_, rtol=1e-4, atol=1e-6)
+    pipe = _scaled(GaussianRobustClassifierCV([0.3, 0.1], cv=2)).fit(X, y)
+    assert_allclose(pipe[-1].noises_, [0.3, 0.1])
+    shape = GaussianNoise(0.3 / scale) if pipe[-1].noise_ == 0.3 else GaussianNoise(0.1 / scale)
+    assert_allclose(pipe[-1].coef_, GaussianRobustClassifier(shape).fit(Z, y).coef_, rtol=1e-4)
+
+
+class WithErrors(ClassifierMixin, BaseEstimator):
+    """Notes what it is given."""
+
+    def fit(self, X, y, X_std=None, X_factor=None, X_lower=None, X_upper=None, X_radius=None):
+        self.classes_ = np.unique(y)
+        self.seen_ = {"X_std": X_std, "X_lower": X_lower, "X_upper": X_upper, "X_radius": X_radius}
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.classes_[0])
+
+    def predict_proba(self, X, X_std=None):
+        return np.column_stack([X_std[:, 0], 1 - X_std[:, 0]])
+
+
+def test_last_steps_without_sets_get_metadata_in_their_own_units(data):
+    X, y, S = data
+    scale = X.std(axis=0)
+    pipe = _scaled(WithErrors()).fit(X, y, X_std=S)
+    assert_allclose(pipe[-1].seen_["X_std"], S / scale)
+    assert_allclose(pipe.predict_proba(X[:5], X_std=S[:5])[:, 0], S[:5, 0] / scale[0])
+    pipe.fit(X, y, X_lower=X - S, X_upper=X)
+    assert_allclose(pipe[-1].seen_["X_lower"], pipe[0].transform(X - S), atol=1e-12)
+    turned = UncertainPipeline([("pca", PCA(2)), ("clf", WithErrors())])
+    turned.fit(X, y, X_radius=np.ones(N))
+    assert_allclose(turned[-1].seen_["X_radius"], 1.0)
+    with pytest.raises(ValueError, match=r"WithErrors takes X_lower, X_upper.*which no metadata can state"):
+        turned.fit(X, y, X_lower=X - S, X_upper=X)
+
+
+def test_last_steps_that_would_be_told_different_things_are_refused(data):
+    X, y, S = data
+    both = StackingClassifier([("a", RobustLinearClassifier(Box())), ("b", WithErrors())])
+    _scaled(both)._holders({"X_std": S})
+    turned = UncertainPipeline([("pca", PCA(2)), ("both", both)])
+    with pytest.raises(ValueError, match="RobustLinearClassifier and WithErrors would be told different things"):
+        turned.fit(X, y, X_std=S)
+    assert turned[-1].estimators[0][1].uncertainty == Box()
+
+
+def test_pipelines_inside_the_last_step_carry_on_or_are_refused(data):
+    X, y, S = data
+    inner = [("pca", PCA(2)), ("clf", RobustLinearClassifier(Box(0.2), loss="logistic"))]
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipe = _scaled(CalibratedClassifierCV(UncertainPipeline(inner), cv=2)).fit(X, y, X_std=S)
+        by_hand = CalibratedClassifierCV(UncertainPipeline(inner), cv=2).fit(
+            pipe[0].transform(X), y, X_std=S / pipe[0].scale_
+        )
+        assert_allclose(pipe.predict_proba(X), by_hand.predict_proba(pipe[0].transform(X)), rtol=1e-9)
+        with pytest.raises(ValueError, match="inside CalibratedClassifierCV there is a plain Pipeline"):
+            _scaled(CalibratedClassifierCV(Pipeline(inner), cv=2)).fit(X, y, X_std=S)
+    for kind in (Pipeline, UncertainPipeline):
+        with pytest.raises(
+            ValueError, match=f"its last step is a {kind.__name__}. Make its steps steps of the outer one"
+        ):
+            _scaled(kind(inner)).fit(X, y)
+
+
+def test_sets_stated_by_plain_numbers_pass_where_steps_keep_them(data):
+    X, y, _ = data
+    unit = X / SCALES
+    turned = UncertainPipeline([("pca", PCA(3)), ("svc", AlternatingSVC(0.1))]).fit(unit, y)
+    by_hand = AlternatingSVC(0.1).fit(PCA(3).fit_transform(unit), y)
+    assert_allclose(turned[-1].coef_, by_hand.coef_, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"AlternatingSVC states Ball\(radius=0.1\) by plain numbers"):
+        _scaled(AlternatingSVC(0.1)).fit(X, y)
+    make_uncertain_pipeline(MaxAbsScaler(), FeatureDeletionClassifier(1)).fit(X, y)
+    with pytest.raises(
+        ValueError, match=r"FeatureDeletionClassifier states FeatureDeletion\(budget=1\) by plain numbers"
+    ):
+        _scaled(FeatureDeletionClassifier(1)).fit(X, y)
+
+
+def test_deletions_of_original_features_are_survived_where_certified(data):
+    X, y, _ = data
+    pipe = _scaled(RobustLinearClassifier(FeatureDeletion(1, share=0.2), alpha=0.1)).fit(X, y)
+    certain, predicted = pipe.certify(X), pipe.predict(X)
+    survived = np.all([pipe.predict(np.where(np.arange(D) == j, 0.8 * X, X)) == predicted for j in range(D)], axis=0)
+    assert np.array_equal(certain, survived)
+    assert 0 < certain.sum() < N
+
+
+def test_minimax_probability_machine_with_errors(data):
+    X, y, S = data
+    pipe = _scaled(MinimaxProbabilityClassifier(Box(0.2))).fit(X, y, X_std=S)
+    by_hand = MinimaxProbabilityClassifier(Box(0.2)).fit(pipe[0].transform(X), y, X_std=S / pipe[0].scale_)
+    assert_allclose(pipe[-1].coef_, by_hand.coef_, rtol=1e-6)
+
+
+def test_curved_steps_train_and_certify_by_intervals(data, rng):
+    X, y, S = data
+    X = np.abs(X) + SCALES
+    pipe = make_uncertain_pipeline(FunctionTransformer(np.log), StandardScaler(), RobustLinearClassifier(Box(0.5)))
+    pipe.fit(X, y, X_std=S)
+    assert pipe[-1].gap_ < 1e-6
+    certain, predicted = pipe.certify(X, X_std=S), pipe.predict(X)
+    for draw in Box().at(X, {"X_std": S}).sample(rng, 50, D):
+        assert np.array_equal(pipe.predict(X + draw)[certain], predicted[certain])
+    assert 0 < certain.sum() < N
+    with pytest.raises(ValueError, match="needs theirs here too"):
+        pipe.certify(X)
+    with pytest.raises(ValueError, match=r"only where all steps before the last are affine"):
+        pipe.worst_case_data(X, y, X_std=S)
+    with pytest.raises(ValueError, match=r"step 'functiontransformer'.*nonlinear='linearise'"):
+        make_uncertain_pipeline(FunctionTransformer(np.log), GaussianRobustClassifier()).fit(X, y, X_std=S)
+    noisy = make_uncertain_pipeline(FunctionTransformer(np.log), GaussianRobustClassifier(), nonlinear="linearise")
+    assert noisy.fit(X, y, X_std=S)[-1].gap_ < 1e-6
+
+
+def test_sets_of_the_constructor_that_turn_into_metadata_need_none_from_the_user(data):
+    X, y, _ = data
+    missing = X.copy()
+    missing[::7, 1] = np.nan
+    pipe = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), GaussianRobustClassifier(0.1)).fit(missing, y)
+    t = pipe.score_std(missing)
+    assert np.all(t[::7] > t[1])
+    assert pipe.flip_probability(missing).shape == (N,)
+    logistic = RobustLinearClassifier(Box(0.1), loss="logistic")
+    pipe = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), logistic).fit(missing, y)
+    assert_allclose(pipe.predict_proba(missing), Pipeline(pipe.steps).predict_proba(missing))
+    assert pipe.certify(missing).shape == (N,)
+
+
+def test_it_is_a_pipeline_like_any_other(data, tmp_path):
+    X, y, S = data
+    pipe = UncertainPipeline(
+        [("no", "passthrough"), ("scale", MinMaxScaler()), ("clf", GaussianRobustClassifier())],
+        memory=str(tmp_path),
+        nonlinear="linearise",
+        effects={"a": "linear"},
+    )
+    assert isinstance(pipe, Pipeline)
+    assert clone(pipe).get_params().keys() == pipe.get_params().keys()
+    pipe.fit(X, y, X_std=S)
+    again = pipe.fit(X, y, X_std=S)  # from memory
+    plain = UncertainPipeline(pipe.steps).fit(X, y, X_std=S)
+    assert_allclose(again[-1].coef_, plain[-1].coef_, rtol=1e-12)
+    assert np.array_equal(pipe[:-1].transform(X), pipe.named_steps["scale"].transform(X))
+    assert (pipe[:2].nonlinear, pipe[:2].effects) == ("linearise", {"a": "linear"})
+    assert pipe[1:].row_uncertainty_
+    assert pipe.score(X, y) == np.mean(pipe.predict(X) == y)
+    assert "GaussianRobustClassifier" in pipe._repr_html_()
+    assert not hasattr(pipe, "certify")
+    assert not hasattr(_scaled(GaussianRobustClassifier(loss="hinge")), "predict_proba")
+    made = make_uncertain_pipeline(StandardScaler(), GaussianRobustClassifier(), verbose=False, nonlinear="raise")
+    assert [name for name, _ in made.steps] == ["standardscaler", "gaussianrobustclassifier"]
+    assert made.nonlinear == "raise"
+
+
+def test_without_uncertainty_any_step_will_do(data):
+    X, y, _ = data
+    pipe = UncertainPipeline([("odd", FunctionTransformer(lambda X: X**2)), ("clf", LogisticRegression())]).fit(X, y)
+    assert_allclose(pipe.predict_proba(X), Pipeline(pipe.steps).predict_proba(X))
+    assert pipe.fit(X, y, clf__sample_weight=np.ones(N)).score(X, y) > 0.5
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_finds_no_fault_that_it_does_not_find_with_its_own_pipeline():
+    def faults(kind, last):
+        found = check_estimator(kind([("scale", StandardScaler()), ("clf", last)]), on_fail=None)
+        return {one["check_name"] for one in found if one["status"] == "failed"}
+
+    assert faults(UncertainPipeline, GaussianRobustClassifier(0.1)) == faults(Pipeline, LogisticRegression())
