@@ -24,6 +24,7 @@ from holdfast import (
     RobustLinearClassifier,
     certified_accuracy_scorer,
     flip_rate_scorer,
+    make_uncertain_pipeline,
     robust_accuracy_scorer,
 )
 
@@ -239,3 +240,37 @@ def test_a_model_of_rows_asks_for_theirs(noisy):
         flip_rate_scorer()(GaussianRobustClassifier().fit(X, y, X_std=S), X, y)
     with pytest.raises(ValueError, match="needs theirs here too"):
         certified_accuracy_scorer()(RobustLinearClassifier(Box()).fit(X, y, X_std=S), X, y)
+
+
+def test_pipelines_that_carry_uncertainty_are_scored_in_the_units_of_their_rows(noisy, routing):
+    X, y, S = noisy
+    X, S = 100 * X + 7, 100 * S
+    plain = RobustLinearClassifier(Box(0.5))
+    pipe = make_uncertain_pipeline(StandardScaler(), plain)
+
+    def certified(model, X, y, S):
+        return np.mean(model.certify(X, X_std=S) & (model.predict(X) == y))
+
+    found = cross_validate(pipe, X, y, cv=CV, params={"X_std": S}, scoring={"sure": certified_accuracy_scorer()})
+    assert_allclose(found["test_sure"], by_hand(pipe, X, y, S, certified))
+    by_scaling = []
+    for fit, test in CV.split(X, y):
+        scale = StandardScaler().fit(X[fit])
+        Z, T = scale.transform(X), S / scale.scale_
+        by_scaling.append(certified(clone(plain).fit(Z[fit], y[fit], X_std=T[fit]), Z[test], y[test], T[test]))
+    assert_allclose(found["test_sure"], by_scaling)
+    search = GridSearchCV(pipe, {"robustlinearclassifier__uncertainty__radius": [0.0, 0.3]}, cv=CV)
+    search.set_params(scoring=certified_accuracy_scorer()).fit(X, y, X_std=S)
+    assert search.best_score_ >= search.cv_results_["mean_test_score"][0] > 0
+
+
+def test_flip_rates_of_pipelines_that_carry_noise(noisy, routing):
+    X, y, S = noisy
+    pipe = make_uncertain_pipeline(StandardScaler(), GaussianRobustClassifier())
+
+    def rate(model, X, y, S):
+        return -np.mean(model.flip_probability(X, X_std=S))
+
+    found = cross_val_score(pipe, X, y, cv=CV, params={"X_std": S}, scoring=flip_rate_scorer())
+    assert_allclose(found, by_hand(pipe, X, y, S, rate))
+    assert np.all(found < 0)
