@@ -1,0 +1,1 @@
+"""Evaluation of fitted classifiers, ours and others: certificates of single predictions."""
