@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,11 @@ class Decision(ABC):
     @abstractmethod
     def table(self, of: Callable[[Array], Array]) -> Array:
         """Return numbers `of` the combinations, shape (1 or n_classes, n_rivals)."""
+
+    def groups(self, codes: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], Array]]:
+        """Yield rows that have the same combinations, and these."""
+        for code in np.unique(codes):
+            yield np.flatnonzero(codes == code), self.combinations(int(code))
 
     def of_rows(self, table: Array, codes: NDArray[np.intp]) -> Array:
         """Return each row's numbers of a table."""
@@ -102,6 +107,9 @@ class Votes(Decision):
 
     def combinations(self, code: int) -> Array:
         return np.eye(self.n_scores)
+
+    def groups(self, codes: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], Array]]:
+        yield np.arange(len(codes)), self.combinations(0)
 
     def table(self, of: Callable[[Array], Array]) -> Array:
         return of(np.eye(self.n_scores))[None]

@@ -10,19 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import BaseEstimator
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, NuSVC
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast._core.rounding import Array, gamma
 from holdfast.estimators import MinimaxProbabilityClassifier
 from holdfast.estimators.linear import LinearClassifier
 from holdfast.evaluate.decisions import Decision, LargestScore, Votes, one_score
-from holdfast.evaluate.steps import AffineMap, Multiply, Operation, Product, affine_operations
+from holdfast.evaluate.steps import AffineMap, Multiply, NoCertificateError, Operation, Product, affine_operations
+from holdfast.uncertainty.checks import nonnegative, per_feature
 from holdfast.uncertainty.clouds import norm as euclidean
 from holdfast.uncertainty.clouds import ratio
 
@@ -31,8 +34,6 @@ SUPPORTED = (
     "Perceptron, LinearDiscriminantAnalysis, ...), SVC and NuSVC with kernel='linear' or 'rbf'; these after affine steps in a "
     "Pipeline, and linear ones after RBFSampler or Nystroem(kernel='rbf')"
 )
-BLOCK = 1 << 18
-"""Entries of X that are looked at at a time: what is made of them stays in cache."""
 NORMS = (1, 2, np.inf)
 LAST_BITS = 1e-14
 """Share by which a quotient or a root is made smaller, more than its last roundings."""
@@ -67,6 +68,11 @@ class Model(ABC):
     """How its certificates come about."""
     decision: Decision
     n_features: int
+
+    @property
+    def n_columns(self) -> int:
+        """Numbers that are made of a row on the way to its leads."""
+        return max(self.n_features, self.decision.n_scores)
 
     @abstractmethod
     def scores(self, X: Any) -> tuple[Array, Array]:
@@ -163,6 +169,10 @@ class KernelModel(Model):
         self.centres, self.width, self.output, self.decision, self.map = centres, float(width), output, decision, map
         self.n_features = centres.shape[1] if map is None else map.n_features
 
+    @property
+    def n_columns(self) -> int:
+        return max(super().n_columns, len(self.centres))
+
     def after(self, operations: list[Operation]) -> KernelModel:
         n = self.centres.shape[1]
         same = AffineMap(np.eye(n), np.zeros(n)) if self.map is None else self.map
@@ -245,6 +255,10 @@ class FourierModel(Model):
     def __init__(self, map: AffineMap, output: AffineMap, decision: Decision):
         self.map, self.output, self.decision, self.n_features = map, output, decision, map.n_features
 
+    @property
+    def n_columns(self) -> int:
+        return max(super().n_columns, len(self.map.coef))
+
     def after(self, operations: list[Operation]) -> FourierModel:
         return FourierModel(self.map.after(operations), self.output, self.decision)
 
@@ -312,11 +326,11 @@ def _stretch(map: AffineMap | None, weights: Array, n_features: int, norm: float
 
 @singledispatch
 def model_of(model: Any) -> Model:
-    """Return what certificates see of a fitted classifier; TypeError where it is none that is known.
+    """Return what certificates see of a fitted classifier; NoCertificateError where it is none that is known.
 
     A classifier of one's own joins by ``model_of.register``.
     """
-    raise TypeError(
+    raise NoCertificateError(
         f"{model!r:.120}: no certificate is known for it. Supported are {SUPPORTED}. Any classifier with predict takes "
         "certified_radius(..., method='smoothing'), which is smoothed."
     )
@@ -341,7 +355,9 @@ def _(model: MinimaxProbabilityClassifier) -> Model:
     if hasattr(model, "coef_"):
         return _of_linear_scores(model.coef_, model.intercept_)
     if model.kernel != "rbf":
-        raise TypeError(f"{model!r:.80}: of kernels only kernel='rbf' is certified. Supported are {SUPPORTED}.")
+        raise NoCertificateError(
+            f"{model!r:.80}: of kernels only kernel='rbf' is certified. Supported are {SUPPORTED}."
+        )
     decision = one_score() if len(model.dual_coef_) == 1 else LargestScore(len(model.dual_coef_))
     output = AffineMap(model.dual_coef_, model.intercept_)
     return KernelModel(_dense(model.X_fit_).astype(np.float64), model.gamma_, output, decision)
@@ -361,7 +377,9 @@ def _(model: Any) -> Model:
         return LinearModel(AffineMap(a, model.intercept_, (Product(centres),)), decision)
     if model.kernel == "rbf":
         return KernelModel(centres, model._gamma, AffineMap(a, model.intercept_), decision)
-    raise TypeError(f"{model!r:.80}: of kernels only 'linear' and 'rbf' are certified. Supported are {SUPPORTED}.")
+    raise NoCertificateError(
+        f"{model!r:.80}: of kernels only 'linear' and 'rbf' are certified. Supported are {SUPPORTED}."
+    )
 
 
 @model_of.register
@@ -385,7 +403,7 @@ def before(step: Any, model: Model) -> Model:
 
 def _linear_only(step: Any, model: Model) -> LinearModel:
     if not isinstance(model, LinearModel):
-        raise TypeError(f"{step!r:.80}: certified before a linear model only. Supported are {SUPPORTED}.")
+        raise NoCertificateError(f"{step!r:.80}: certified before a linear model only. Supported are {SUPPORTED}.")
     return model
 
 
@@ -401,7 +419,7 @@ def _(step: RBFSampler, model: Model) -> Model:
 def _(step: Nystroem, model: Model) -> Model:
     linear = _linear_only(step, model)
     if step.kernel != "rbf":
-        raise TypeError(f"{step!r:.80}: of kernels only 'rbf' is certified. Supported are {SUPPORTED}.")
+        raise NoCertificateError(f"{step!r:.80}: of kernels only 'rbf' is certified. Supported are {SUPPORTED}.")
     basis = _dense(step.components_).astype(np.float64)
     width = 1.0 / basis.shape[1] if step.gamma is None else step.gamma
     return KernelModel(basis, width, linear.map.after([Product(step.normalization_)]), linear.decision)
@@ -413,15 +431,39 @@ def classes_of(model: Any) -> NDArray[Any]:
     return np.asarray(model.classes_)
 
 
+@singledispatch
+def taker_of(model: Any) -> Any:
+    """Return the part of a fitted model that X goes to first."""
+    return model
+
+
+@taker_of.register
+def _(model: BaseSearchCV) -> Any:
+    return taker_of(model.best_estimator_)
+
+
+@taker_of.register
+def _(model: Pipeline) -> Any:
+    return taker_of(next(step for _, step in model.steps if step not in (None, "passthrough")))
+
+
 def rows_for(model: Any, X: Any) -> Any:
-    """Return rows as an array or CSR matrix of floats, with the features that the model was fitted with."""
+    """Return rows as an array or CSR matrix of finite floats, with the features that the model was fitted with."""
     check_is_fitted(model)
-    owner = model
-    while isinstance(owner, BaseSearchCV | Pipeline):
-        if isinstance(owner, BaseSearchCV):
-            owner = owner.best_estimator_
-        else:
-            owner = next(step for _, step in owner.steps if step is not None and not isinstance(step, str))
-    return validate_data(
-        owner, X, accept_sparse="csr", dtype=[np.float64, np.float32, np.float16], reset=False, skip_check_array=False
-    )
+    types, taker = [np.float64, np.float32, np.float16], taker_of(model)
+    if not isinstance(taker, BaseEstimator):
+        return check_array(X, accept_sparse="csr", dtype=types)
+    return validate_data(taker, X, accept_sparse="csr", dtype=types, reset=False)
+
+
+def as_given(X: Any, rows: Array) -> Any:
+    """Return rows in a frame like X, so that a model finds the names of its features; as they are where X is no frame."""
+    if hasattr(X, "iloc"):
+        return type(X)(rows, columns=X.columns)
+    return type(X)(rows, schema=list(X.columns)) if hasattr(X, "columns") else rows
+
+
+def scale_of(weights: Any, n_features: int, call: str) -> Array:
+    """Return the units of perturbations, shape (n_features,)."""
+    given = per_feature(1.0 if weights is None else weights, n_features, f"{call}(..., weights=...)", "weights")
+    return np.broadcast_to(nonnegative(given, f"{call}(..., weights=...)", "weights"), n_features)

@@ -17,6 +17,11 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 
 from holdfast._core.rounding import Array, coarsest, gamma, product_error
 
+
+class NoCertificateError(TypeError):
+    """A classifier, or a step before it, of which nothing is certain."""
+
+
 Read = Callable[[Any], Any]
 """Makes an array of parameters one of the arithmetic at hand: float64, absolute values, or fractions."""
 
@@ -216,11 +221,11 @@ class AffineMap:
 
 @singledispatch
 def affine_operations(step: Any) -> list[Operation]:
-    """Return a fitted transformer as affine operations; TypeError where it is none that is known.
+    """Return a fitted transformer as affine operations; NoCertificateError where it is none that is known.
 
     A transformer of one's own joins by ``affine_operations.register``.
     """
-    raise TypeError(
+    raise NoCertificateError(
         f"{step!r:.80}: not a step through which certificates can be carried. Affine steps are: StandardScaler, MinMaxScaler, "
         "MaxAbsScaler and RobustScaler (without clip), PCA, TruncatedSVD, feature selectors and 'passthrough'; "
         "before a linear model also RBFSampler and Nystroem(kernel='rbf'). Smoothing takes any model: "
@@ -230,7 +235,9 @@ def affine_operations(step: Any) -> list[Operation]:
 
 def _refuse_clip(step: Any) -> None:
     if getattr(step, "clip", False):
-        raise TypeError(f"{step!r:.80}: clip=True makes the step no affine map. Use clip=False, or method='smoothing'.")
+        raise NoCertificateError(
+            f"{step!r:.80}: clip=True makes the step no affine map. Use clip=False, or method='smoothing'."
+        )
 
 
 @affine_operations.register
@@ -280,7 +287,7 @@ def _(step: SelectorMixin) -> list[Operation]:
 @affine_operations.register
 def _(step: str) -> list[Operation]:
     if step != "passthrough":
-        raise TypeError(f"{step!r}: the only step that is a text is 'passthrough'.")
+        raise NoCertificateError(f"{step!r}: the only step that is a text is 'passthrough'.")
     return []
 
 

@@ -62,7 +62,7 @@ class IntervalBox(SizedSet):
                 f"{self!r}: an interval has two ends. Give lower and upper (0 for errors that go one way only), or pass "
                 "X_lower and X_upper."
             )
-        lower, upper = _row_offsets(X, own) if own else self._offsets(X.shape[1])
+        lower, upper = row_offsets(X, own) if own else self._offsets(X.shape[1])
         half, centre = 0.5 * size * (upper - lower), 0.5 * size * (upper + lower)
         is_around_zero = not np.any(centre.data if sparse.issparse(centre) else centre)
         if common and is_around_zero:
@@ -93,7 +93,7 @@ class IntervalBox(SizedSet):
         ]
 
 
-def _row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
+def row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return how far the ends of the intervals are from X, all sparse or all arrays."""
     home = "IntervalBox(lower=..., upper=...)"
     ends = [per_entry(own[name], X.shape, name, home) for name in ("X_lower", "X_upper")]
