@@ -34,7 +34,7 @@ def data(rng, n_classes, n=240):
 def linear_models():
     """Return linear models, as a function makes them."""
     return {
-        "logistic": LogisticRegression(max_iter=10_000),
+        "logistic": LogisticRegression(solver="newton-cholesky"),
         "linear SVC": LinearSVC(max_iter=100_000),
         "discriminant": LinearDiscriminantAnalysis(),
         "Gaussian": GaussianRobustClassifier(0.3),
@@ -101,7 +101,7 @@ def worst_directions(view, X, norm, weights):
     return D * weights
 
 
-def climbed(view, X, D, norm, weights, rng, steps=8):
+def climbed(view, X, D, norm, weights, rng, steps=6):
     """Return perturbations of the same sizes that are moved, step by step, to where the smallest lead is lower."""
 
     def least(Z):

@@ -2,7 +2,7 @@
 
 import runpy
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -55,11 +55,10 @@ def test_no_attack_within_a_certificate_succeeds_and_linear_radii_are_tight():
 # Rounding
 
 
-def near_ties(rng, n=300, d=6):
-    """Return weights and rows whose scores are sums of large numbers that all but cancel."""
-    w = rng.normal(size=d) * 10.0 ** rng.integers(-4, 5, size=d)
-    X = rng.normal(size=(n, d)) * 10.0 ** rng.integers(-3, 4, size=(n, d))
-    X[:, -1] = -(X[:, :-1] @ w[:-1]) / w[-1] * (1 + rng.integers(-8, 9, size=n) * 2.0**-52)
+def near_ties(rng, n=300, d=12):
+    """Return weights and rows whose terms all but cancel, so that of many a score the sign is that of rounding."""
+    w, X = rng.normal(size=d), rng.normal(size=(n, d))
+    X[:, d // 2] -= (X @ w) / w[d // 2]
     return w, X
 
 
@@ -68,11 +67,11 @@ def test_radii_never_exceed_those_without_rounding_even_where_scores_cancel(norm
     w, X = near_ties(rng)
     model = linear(w, 0.0)
     exact, found = (certified_radius(model, X, norm=norm, exact=exact) for exact in (True, False))
-    lies = model.predict(X) != exact.predicted
-    assert np.any(lies[exact.radius > 0])
+    lies = (model.predict(X) != exact.predicted) & (exact.radius > 0)
+    assert np.any(lies & (model.decision_function(X) != 0))
     assert np.all(found.radius <= exact.radius)
     assert np.all(found.radius[lies] == 0)
-    Z = rng.normal(size=(300, 6))
+    Z = rng.normal(size=(300, 12))
     exact, found = (certified_radius(model, Z, norm=norm, exact=exact).radius for exact in (True, False))
     assert np.all(found <= exact)
     assert_allclose(found, exact, rtol=1e-6)
@@ -115,6 +114,15 @@ def test_exact_radius_is_the_largest_float_that_is_proved(norm, n_classes, rng):
 
         assert is_proved(radius)
         assert not is_proved(np.nextafter(radius, np.inf))
+
+
+def test_radius_at_which_a_row_would_be_a_tie_is_not_certified():
+    model, X = linear([3.0, 4.0], 0.0), [[3.0, 4.0]]
+    for norm, distance in zip(NORMS, (25 / 4, 5.0, 25 / 7), strict=True):
+        assert certified_radius(model, X, norm=norm).radius[0] < distance
+        exact = certified_radius(model, X, norm=norm, exact=True).radius[0]
+        assert Fraction(exact) < Fraction(25, {1: 4, 2: 5, np.inf: 7}[norm])
+        assert exact >= np.nextafter(distance, 0.0)
 
 
 def test_exact_radius_of_a_pipeline_is_that_of_its_steps_numbers(rows):
@@ -219,16 +227,21 @@ def test_kernel_radius_through_a_scaler_is_that_of_scaled_rows(rows):
 
 
 def test_contest_of_classes_is_certified_by_the_winners_own_contests(rng, several_classes):
-    X, y = several_classes((30, 30, 30, 30), 3)
+    X, y = several_classes((30, 30, 30, 30), 3, separation=0.2)
     model = SVC(kernel="linear", decision_function_shape="ovo").fit(X, y)
-    scores, pairs = model.decision_function(X), [(i, j) for i in range(4) for j in range(i + 1, 4)]
-    W = model.coef_
-    sizes = np.abs(scores) / np.linalg.norm(W, axis=1)
-    predicted = model.predict(X)
-    for row, k, radius in zip(np.arange(len(X)), predicted, certified_radius(model, X).radius, strict=True):
-        own = np.array([k in pair for pair in pairs])
-        won = sum((scores[row, p] > 0) == (pairs[p][0] == k) for p in np.flatnonzero(own))
-        assert radius == pytest.approx(sizes[row, own].min() if won == 3 else sizes[row].min(), rel=1e-6)
+    X = rng.uniform(-3, 3, size=(2000, 3))
+    scores, pairs = model.decision_function(X), list(combinations(range(4), 2))
+    sizes = np.abs(scores) / np.linalg.norm(model.coef_, axis=1)
+    predicted, found = model.predict(X), certified_radius(model, X)
+    has_part = np.array([[k in pair for pair in pairs] for k in predicted])
+    wins = (scores > 0) == (np.array(pairs)[:, 0] == predicted[:, None])
+    has_all = np.sum(wins & has_part, axis=1) == 3
+    assert np.sum(~has_all) > 0
+    others = np.where(has_part, np.inf, sizes).min(axis=1) < np.where(has_part, sizes, np.inf).min(axis=1)
+    assert np.any(others & ~has_all)
+    expected = np.where(has_all[:, None] & ~has_part, np.inf, sizes).min(axis=1)
+    assert_allclose(found.radius, expected, rtol=1e-5, atol=1e-9)
+    assert np.array_equal(found.predicted, predicted)
 
 
 def test_ties_of_votes_that_are_broken_by_scores_are_not_certified(several_classes):
@@ -381,10 +394,14 @@ def test_deletions_of_different_values_leave_the_class(rng, rows):
 
 
 def test_deletions_are_rounded_down(rng):
-    w, X = near_ties(rng)
-    model = linear(w, 0.0)
-    exact = certified_radius(model, X, exact=True)
-    assert np.all(certified_deletions(model, X).survived[exact.predicted != model.predict(X)] == 0)
+    # all but the sign of what is left without the first feature is lost beside it
+    X = np.column_stack([1e16 * rng.uniform(1, 2, size=2000), rng.normal(size=(2000, 5))])
+    w = np.ones(6)
+    survived = certified_deletions(linear(w, 0.0), X).survived
+    left = np.array([sum(map(Fraction, x[1:].tolist())) for x in X])
+    assert np.all(survived[left <= 0] == 0)
+    clear = certified_deletions(linear(w, 0.0), X * [1e-16, 1, 1, 1, 1, 1]).survived
+    assert np.any(clear >= 1)
 
 
 # Kinds of rows

@@ -97,6 +97,11 @@ def flip_probability(
             assumption="Gaussian noise as stated; "
             + ("exact" if view.decision.n_scores == 1 else "an upper bound, the sum over rivals"),
         )
+    if stated.adversary != "trace":
+        raise ValueError(
+            f"{call}(noise={noise!r}): a covariance that an adversary chooses cannot be drawn from, and no formula is known for "
+            "this model. State a covariance, as GaussianNoise(std=...) with adversary='trace'."
+        )
     predicted, share = _by_draws(model, X, rows, bound, int(n_draws), check_random_state(random_state))
     return FlipProbability(
         predicted=predicted,
