@@ -25,7 +25,7 @@ from sklearn.svm import SVC
 
 from holdfast import Ball, RobustLinearClassifier
 from holdfast.evaluate import NoCertificateError, certified_deletions, certified_interval, certified_radius
-from holdfast.evaluate.models import model_of, rows_for
+from holdfast.evaluate.fitted import model_of, rows_for
 
 NORMS = (1, 2, np.inf)
 check = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "certify_check.py"), run_name="check"))
@@ -305,6 +305,26 @@ def test_search_is_certified_by_its_best_model(rows):
     search = GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {"logisticregression__C": [0.1, 1.0]})
     search.fit(X, y)
     assert np.array_equal(certified_radius(search, X).radius, certified_radius(search.best_estimator_, X).radius)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        LogisticRegression(),
+        SVC(kernel="linear"),
+        SVC(),
+        make_pipeline(PCA(3), SVC()),
+        make_pipeline(StandardScaler(), RBFSampler(random_state=0), LogisticRegression()),
+    ],
+    ids=["scores", "contests", "RBF", "RBF after PCA", "Fourier"],
+)
+def test_gradients_are_those_of_differences(model, rng, rows):
+    X, y = rows
+    view = model_of(model.fit(X, y))
+    C = rng.normal(size=(len(X), view.decision.n_scores))
+    for j, e in enumerate(1e-5 * np.eye(5)):
+        slope = np.sum(C * (view.scores(X + e)[0] - view.scores(X - e)[0]), axis=1) / 2e-5
+        assert_allclose(view.gradients(X, C)[:, j], slope, rtol=1e-5, atol=1e-5)
 
 
 # Intervals

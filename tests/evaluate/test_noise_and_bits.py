@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast.evaluate import certified_radius, flip_probability, safe_bits, smoothed
-from holdfast.evaluate.models import model_of
+from holdfast.evaluate.fitted import model_of
 from holdfast.evaluate.smoothing import lower_confidence
 
 

@@ -11,7 +11,8 @@ from sklearn.utils import _safe_indexing
 
 from holdfast.evaluate.decisions import Leads
 from holdfast.evaluate.exact import exact_radius
-from holdfast.evaluate.models import NORMS, LinearModel, Model, classes_of, model_of, rows_for, scale_of
+from holdfast.evaluate.fitted import classes_of, model_of, rows_for, scale_of
+from holdfast.evaluate.models import NORMS, LinearModel, Model
 from holdfast.evaluate.results import CertifiedDeletions, CertifiedInterval, CertifiedRadius
 from holdfast.evaluate.smoothing import smoothed
 from holdfast.evaluate.steps import NoCertificateError

@@ -15,7 +15,8 @@ from holdfast._core.uncertainty import BoundSet
 from holdfast.estimators.gaussian_robust import in_deviations
 from holdfast.estimators.linear import check_columns
 from holdfast.evaluate.certificates import lead_blocks
-from holdfast.evaluate.models import LinearModel, as_given, classes_of, model_of, rows_for
+from holdfast.evaluate.fitted import as_given, classes_of, model_of, rows_for
+from holdfast.evaluate.models import LinearModel
 from holdfast.evaluate.results import FlipProbability
 from holdfast.evaluate.steps import NoCertificateError
 from holdfast.uncertainty import GaussianNoise
@@ -99,8 +100,8 @@ def flip_probability(
         )
     if stated.adversary != "trace":
         raise ValueError(
-            f"{call}(noise={noise!r}): a covariance that an adversary chooses cannot be drawn from, and no formula is known for "
-            "this model. State a covariance, as GaussianNoise(std=...) with adversary='trace'."
+            f"{call}(noise={noise!r}): a covariance that an adversary chooses cannot be drawn from, and for this model no "
+            "formula is known. State a covariance, as GaussianNoise(std=...) with adversary='trace'."
         )
     predicted, share = _by_draws(model, X, rows, bound, int(n_draws), check_random_state(random_state))
     return FlipProbability(
