@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
@@ -25,7 +26,10 @@ from sklearn.svm import SVC
 
 from holdfast import Ball, RobustLinearClassifier
 from holdfast.evaluate import NoCertificateError, certified_deletions, certified_interval, certified_radius
+from holdfast.evaluate.decisions import one_score
 from holdfast.evaluate.fitted import model_of, rows_for
+from holdfast.evaluate.models import LinearModel
+from holdfast.evaluate.steps import AffineMap
 
 NORMS = (1, 2, np.inf)
 check = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "certify_check.py"), run_name="check"))
@@ -263,6 +267,25 @@ def test_ties_of_votes_that_are_broken_by_scores_are_not_certified(several_class
     assert np.array_equal(broken.predicted, model.predict(Z))
 
 
+def test_a_classifier_of_ones_own_joins_by_registration(rng):
+    class Sign(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            self.classes_, self.n_features_in_ = np.array([0, 1]), 2
+            return self
+
+        def predict(self, X):
+            return (X[:, 0] > X[:, 1]).astype(int)
+
+    X = rng.normal(size=(20, 2))
+    model = Sign().fit(X, None)
+    with pytest.raises(NoCertificateError, match=r"Supported are holdfast's classifiers"):
+        certified_radius(model, X)
+    model_of.register(Sign, lambda model: LinearModel(AffineMap(np.array([[1.0, -1.0]]), np.zeros(1)), one_score()))
+    found = certified_radius(make_pipeline("passthrough", model), X)
+    assert_allclose(found.radius, np.abs(X[:, 0] - X[:, 1]) / np.sqrt(2))
+    assert np.array_equal(found.predicted, model.predict(X))
+
+
 # Steps
 
 
@@ -361,8 +384,13 @@ def test_interval_of_no_length_has_the_lead_as_margin(rows):
 
 def test_interval_must_contain_its_row(rows):
     X, y = rows
-    with pytest.raises(ValueError, match="X_lower"):
-        certified_interval(LogisticRegression().fit(X, y), X, X + 0.1, X + 1)
+    model, many = LogisticRegression().fit(X, y), np.tile(X, (2000, 1))
+    lower = many - 1.0
+    lower[150_000, 2] = many[150_000, 2] + 0.1
+    with pytest.raises(ValueError, match=r"X_lower\[150000, 2\] is above X\[150000, 2\] by 0.1"):
+        certified_interval(model, many, lower, many)
+    with pytest.raises(ValueError, match="X_upper has shape"):
+        certified_interval(model, X, X, X[:3])
 
 
 def test_estimators_own_certificate_agrees_with_intervals(rng, rows):

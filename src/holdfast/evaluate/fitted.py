@@ -111,9 +111,10 @@ def before(step: Any, model: Model) -> Model:
 
 
 def _linear_only(step: Any, model: Model) -> LinearModel:
-    if not isinstance(model, LinearModel):
+    linear = model.as_linear()
+    if linear is None:
         raise NoCertificateError(f"{step!r:.80}: certified before a linear model only. Supported are {SUPPORTED}.")
-    return model
+    return linear
 
 
 @before.register

@@ -78,6 +78,10 @@ class Model(ABC):
         C has shape (n_samples, n_scores).
         """
 
+    def as_linear(self) -> LinearModel | None:
+        """Return the same as a linear model, None where it is none."""
+        return None
+
     @abstractmethod
     def after(self, operations: list[Operation]) -> Model:
         """Return the same model of rows that go through these operations first."""
@@ -129,6 +133,9 @@ class LinearModel(Model):
 
     def gradients(self, X: Any, C: Array) -> Array:
         return C @ self.coef
+
+    def as_linear(self) -> LinearModel:
+        return self
 
     def after(self, operations: list[Operation]) -> LinearModel:
         return LinearModel(self.map.after(operations), self.decision)

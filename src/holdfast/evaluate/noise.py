@@ -82,13 +82,8 @@ def flip_probability(
     classes, rows = classes_of(model), rows_for(model, X)
     stated = noise if isinstance(noise, GaussianNoise) else GaussianNoise(std=noise)
     bound = stated.at(rows, {name: value for name, value in own.items() if value is not None})
-    view = None
-    if method == "auto":
-        try:
-            view = model_of(model)
-        except NoCertificateError:
-            view = None
-    if isinstance(view, LinearModel):
+    view = _linear_or_none(model) if method == "auto" else None
+    if view is not None:
         codes, probability = _by_formula(view, rows, bound)
         return FlipProbability(
             predicted=classes[codes],
@@ -111,6 +106,13 @@ def flip_probability(
         method=f"{n_draws} draws",
         assumption="Gaussian noise as stated; an estimate",
     )
+
+
+def _linear_or_none(model: Any) -> LinearModel | None:
+    try:
+        return model_of(model).as_linear()
+    except NoCertificateError:
+        return None
 
 
 def _by_formula(view: LinearModel, rows: Any, bound: BoundSet) -> tuple[Any, Array]:
