@@ -17,6 +17,7 @@ from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.joint_loss import JointLoss
 from holdfast._core.loss import Array, Loss
 from holdfast._core.parameters import resolve
+from holdfast._core.rounding import product_error
 from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.ambiguity import LabelFlips
@@ -627,10 +628,13 @@ class RobustLinearClassifier(IncrementalClassifier):
         r"""Return by how much each prediction leads at the worst admissible input; negative where it can be changed.
 
         Two classes: :math:`|f(x)| - h(-\mathrm{sign}(f) w)`. More: the smallest over all other classes l of
-        :math:`f_k - f_l - h(w_l - w_k)`, k being predicted. Exact in both cases. Takes sets as `certify` does.
+        :math:`f_k - f_l - h(w_l - w_k)`, k being predicted. Exact in both cases but for rounding, which is taken off: a margin
+        > 0 is proof. Takes sets as `certify` does.
         """
         scores, sets = self._scores_and_sets(X, metadata)
-        return worst_margins(scores, self.coef_, sets, predicted_codes(scores))
+        rows = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        errors = product_error(rows, np.abs(self.coef_), np.abs(self.intercept_), self.coef_.shape[1])
+        return worst_margins(scores, self.coef_, sets, predicted_codes(scores), 2 * errors)
 
     def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Array:
         r"""Return the admissible rows that hurt this model the most, given their labels.

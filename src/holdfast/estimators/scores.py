@@ -12,9 +12,12 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_array
 
 from holdfast._core.loss import Array
+from holdfast._core.rounding import gamma
 from holdfast._core.uncertainty import BoundSet
 from holdfast.estimators.linear import predicted_codes, shares_of_classes
 
+SUPPORT_ROUNDINGS = 16
+"""Roundings of a support beyond those of its sum over the features."""
 SINGLE = 1e-3
 """How far scores may be off by rounding to float32 of large terms, as a share of the largest."""
 
@@ -52,19 +55,37 @@ def pushes(coef: Array, sets: BoundSet, codes: NDArray[np.intp]) -> Array:
     return out
 
 
-def worst_leads(scores: Array, coef: Array, sets: BoundSet, codes: NDArray[np.intp]) -> Array:
-    """Return the worst lead of class `codes` over each other class, inf over itself, shape (n_samples, n_classes)."""
-    leads = np.take_along_axis(scores, codes[:, None], axis=1) - scores - pushes(coef, sets, codes)
+def worst_leads(
+    scores: Array, coef: Array, sets: BoundSet, codes: NDArray[np.intp], errors: Array | float = 0.0
+) -> Array:
+    """Return the worst lead of class `codes` over each other class, inf over itself, shape (n_samples, n_classes).
+
+    What rounding may have added is taken off: `errors` of the scores, of their shape, and of the sets' supports.
+    """
+    slack, push = np.broadcast_to(errors, scores.shape), pushes(coef, sets, codes)
+    own, of_own = (np.take_along_axis(each, codes[:, None], axis=1) for each in (scores, slack))
+    leads = own - scores - push - of_own - slack - _outward(coef) * np.abs(push)
     np.put_along_axis(leads, codes[:, None], np.inf, axis=1)
     return leads
 
 
-def worst_margins(scores: Array, coef: Array, sets: BoundSet, codes: NDArray[np.intp]) -> Array:
-    """Return by how much class `codes` leads at the worst point of each row's set; negative where it can be overtaken."""
+def worst_margins(
+    scores: Array, coef: Array, sets: BoundSet, codes: NDArray[np.intp], errors: Array | float = 0.0
+) -> Array:
+    """Return by how much class `codes` leads at the worst point of each row's set; negative where it can be overtaken.
+
+    Less what rounding may have added, as in `worst_leads`; `errors` has the shape (n_samples, n_scores).
+    """
     if scores.ndim > 1:
-        return worst_leads(scores, coef, sets, codes).min(axis=1)
+        return worst_leads(scores, coef, sets, codes, errors).min(axis=1)
     signs = np.where(codes == 1, 1.0, -1.0)
-    return signs * scores - sets.facing(signs).support(coef[0])
+    reach = sets.facing(signs).support(coef[0])
+    return signs * scores - reach - np.broadcast_to(errors, (len(scores), 1))[:, 0] - _outward(coef) * np.abs(reach)
+
+
+def _outward(coef: Array) -> float:
+    """Return by which share supports are rounded up."""
+    return gamma(coef.shape[1] + SUPPORT_ROUNDINGS)
 
 
 def score_deviations(scores: Array, coef: Array, noise: BoundSet) -> Array:

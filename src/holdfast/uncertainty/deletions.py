@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.rounding import gamma, product_error
 from holdfast._core.uncertainty import Array
 from holdfast.uncertainty.checks import numbers
 from holdfast.uncertainty.clouds import dense, rescaled
@@ -16,6 +17,8 @@ from holdfast.uncertainty.row_knapsacks import Knapsacks
 METHODS = ("exact", "fractional", "greedy")
 BLOCK = 5e7
 """Entries of rows that are looked at at a time."""
+DELETION_ROUNDINGS = 4
+"""Errors of a score that a lead is made smaller by: of the score here, in the model before and after, and of the gains' sum."""
 
 
 def worst_deletions(gains: Any, budget: Any, values: Any = None, *, method: str = "exact") -> Any:
@@ -145,7 +148,8 @@ def deletions_survived(coef: Any, intercept: Any, X: Any, values: Any = None) ->
     Returns
     -------
     ndarray of shape (n_samples,)
-        inf where nothing changes the prediction, 0 also where the score is a tie. Rounding counts against the prediction.
+        inf where nothing changes the prediction, 0 also where the score is a tie. Rounded down: a lead that rounding alone may
+        account for is none.
 
     Examples
     --------
@@ -162,23 +166,36 @@ def deletions_survived(coef: Any, intercept: Any, X: Any, values: Any = None) ->
             "the coef_ and intercept_ of a model and rows of as many features."
         )
     costs = feature_costs(values, W.shape[1], call % "values")
-    is_even = len(np.unique(costs[np.isfinite(costs) & (costs > 0)])) <= 1
     if len(W) == 1:
         # the class whose score is 0 everywhere
         W, b = np.vstack([np.zeros(W.shape[1]), W]), np.append(0.0, b)
     scores = np.asarray(rows @ W.T + b)
+    errors = product_error(rows, np.abs(W), np.abs(b), W.shape[1])
     predicted, survived = scores.argmax(axis=1), np.full(len(scores), np.inf)
     for k in range(len(W)):
         own = np.flatnonzero(predicted == k)
         for rival in (rival for rival in range(len(W)) if rival != k and len(own)):
-            gains = _entries(rescaled(rows[own], np.ones(len(own)), W[k] - W[rival]), costs, 1.0)
-            sacks = Knapsacks(gains.indptr, costs[gains.indices], 1.0)
-            # sums of as many terms in any order may be off by so much
-            size = np.asarray(abs(rows[own]) @ np.abs(W[k] - W[rival])) + np.abs(b[k]) + np.abs(b[rival])
-            lead = scores[own, k] - scores[own, rival] - 4 * (W.shape[1] + 4) * np.finfo(float).eps * size
-            whole, parts = sacks.broken(gains.data, lead)
-            survived[own] = np.minimum(survived[own], whole if is_even else parts)
+            gains = rescaled(rows[own], np.ones(len(own)), W[k] - W[rival])
+            lead = scores[own, k] - scores[own, rival] - DELETION_ROUNDINGS * (errors[own, k] + errors[own, rival])
+            survived[own] = np.minimum(survived[own], lead_survives(gains, lead, costs))
     return survived
+
+
+def lead_survives(gains: Any, leads: Array, costs: Array) -> Array:
+    """Return what may be deleted of each row before all that its deletions gain reaches its lead, shape (n_samples,).
+
+    Parameters
+    ----------
+    gains : {ndarray, csr_array} of shape (n_samples, n_features)
+    leads : ndarray of shape (n_samples,)
+        What rounding may have added to them taken off.
+    costs : ndarray of shape (n_features,)
+        As `feature_costs` gives them.
+    """
+    is_even = len(np.unique(costs[np.isfinite(costs) & (costs > 0)])) <= 1
+    entries = _entries(gains, costs, 1.0)
+    whole, parts = Knapsacks(entries.indptr, costs[entries.indices], 1.0).broken(entries.data, leads)
+    return whole if is_even else parts * (1 - gamma(len(costs)))
 
 
 def feature_values(X: Any, y: Any, *, method: str = "mutual_information", n_bins: int = 10) -> Array:

@@ -62,7 +62,7 @@ class IntervalBox(SizedSet):
                 f"{self!r}: an interval has two ends. Give lower and upper (0 for errors that go one way only), or pass "
                 "X_lower and X_upper."
             )
-        lower, upper = _row_offsets(X, own) if own else self._offsets(X.shape[1])
+        lower, upper = row_offsets(X, own) if own else self._offsets(X.shape[1])
         half, centre = 0.5 * size * (upper - lower), 0.5 * size * (upper + lower)
         is_around_zero = not np.any(centre.data if sparse.issparse(centre) else centre)
         if common and is_around_zero:
@@ -83,7 +83,7 @@ class IntervalBox(SizedSet):
     def freed(self, X: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
         if not metadata:
             return self, {}
-        lower, upper = _row_offsets(X, metadata)
+        lower, upper = row_offsets(X, metadata)
         return self, {"X_lower": lower, "X_upper": upper}
 
     def placed(self, X: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,8 +111,8 @@ class IntervalBox(SizedSet):
         ]
 
 
-def _row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return how far the ends of the intervals are from X, all sparse or all arrays."""
+def row_offsets(X: Any, own: Mapping[str, Any], first: int = 0) -> tuple[Any, Any]:
+    """Return how far the ends of the intervals are from X, all sparse or all arrays; rows are numbered from `first` on."""
     home = "IntervalBox(lower=..., upper=...)"
     ends = [per_entry(own[name], X.shape, name, home) for name in ("X_lower", "X_upper")]
     values = numbers(X, "X=...", "X")
@@ -124,9 +124,10 @@ def _row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
         rows, columns = is_wrong.nonzero()
         if len(rows):
             i, j = int(rows[0]), int(columns[0])
+            side, entry = "above" if name == "X_lower" else "below", f"[{first + i}, {j}]"
             raise ValueError(
-                f"{name}[{i}, {j}] is {'above' if name == 'X_lower' else 'below'} X[{i}, {j}] by {abs(offset[i, j]):g}. An "
-                "interval contains its value: widen it, or move X into it with np.clip(X, X_lower, X_upper)."
+                f"{name}{entry} is {side} X{entry} by {abs(offset[i, j]):g}. An interval contains its "
+                "value: widen it, or move X into it with np.clip(X, X_lower, X_upper)."
             )
     # multiplied by their signs' truth rather than clipped: sparse ones stay sparse
     return (below < 0) * below, (above > 0) * above

@@ -1,0 +1,65 @@
+"""In how few bits the weights of a linear model may be stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from holdfast._core.rounding import gamma
+from holdfast.evaluate.certificates import SAME, asked, lead_blocks, linear_only, settled
+from holdfast.evaluate.results import SafeBits
+
+
+def safe_bits(model: Any, X: Any, *, intercept: bool = False) -> SafeBits:
+    r"""Return the smallest number of bits in which all weights can be stored so that each prediction stays as it is.
+
+    Weights are stored as integers from :math:`-(2^{b-1} - 1)` to :math:`2^{b-1} - 1` times a common step
+    :math:`h = \max |w| / (2^{b-1} - 1)`, rounded to the nearest, so that each is off by h / 2 at most. The lead of a class over
+    another falls by no more than :math:`h \|x\|_1` (:math:`h \|x\|_1 / 2` for two classes or a contest of two, which have one
+    vector of weights); b is the smallest number for which that is less than the lead. No rounding of weights within h / 2 can
+    change the prediction then; a particular one may do with fewer bits.
+
+    Parameters
+    ----------
+    model : classifier
+        Fitted; linear, see :func:`certified_radius`. The weights are those in the units of X: of a pipeline the ones that it
+        comes to. For weights after the scaling ask for ``safe_bits(pipeline[-1], pipeline[:-1].transform(X))``.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    intercept : bool, default=False
+        Whether intercepts are stored so too, by the same step (then the largest of all weights and intercepts sets it).
+
+    Returns
+    -------
+    SafeBits
+        With `bits`, `all_rows` (enough for all of them), `predicted`, `method` and `assumption`.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = np.array([[0.0, 1.0], [1.0, 0.0], [3.0, 2.0], [4.0, 3.0]]), [0, 0, 1, 1]
+    >>> safe_bits(LogisticRegression().fit(X, y), X).bits
+    array([2., 2., 4., 3.])
+    """
+    view, rows, classes = asked(model, X)
+    linear = linear_only(view, "safe_bits")
+    stored = [linear.coef, linear.intercept] if intercept else [linear.coef]
+    largest = max(float(np.abs(part).max(initial=0.0)) for part in stored)
+    n, codes = rows.shape[0], np.zeros(rows.shape[0], dtype=np.intp)
+    bits = np.full(n, np.inf)
+    for part, block, (own, leads, _) in lead_blocks(linear, rows):
+        lengths = np.ravel(abs(block).sum(axis=1, dtype=np.float64)) + float(intercept)
+        vectors = linear.decision.table(lambda C: np.abs(C).sum(axis=1))
+        moved = 0.5 * largest * linear.decision.of_rows(vectors, own) * lengths[:, None]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            levels = np.where(leads > 0, moved / leads, np.inf).max(axis=1) * (1 + gamma(2 * linear.n_features + 8))
+        # 2^(b-1) - 1 > levels, and k.bit_length() of integers k >= 1 is the exponent of frexp
+        enough = np.isfinite(levels)
+        codes[part] = own
+        bits[part] = np.where(enough, 1.0 + np.frexp(np.floor(np.where(enough, levels, 0.0)) + 1)[1], np.inf)
+    return SafeBits(
+        predicted=settled(model, X, classes, codes, np.isfinite(bits)),
+        bits=bits,
+        method="linear: half a step of each weight against the lead",
+        assumption=f"no weights within half a step give a row another class, {SAME}",
+    )

@@ -1,0 +1,120 @@
+"""How predictions follow from scores: by the largest score, or by votes of pairs of classes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.rounding import Array
+
+
+class Leads(NamedTuple):
+    """What keeps each row's prediction as it is: it cannot change while all leads are > 0."""
+
+    codes: NDArray[np.intp]
+    """The numbers of the predicted classes, shape (n_samples,)."""
+    leads: Array
+    """One for each rival; inf where there is none. Shape (n_samples, n_rivals)."""
+    is_turned: NDArray[np.bool_]
+    """Whether a lead is minus what `Decision.combinations` gives, shape (n_samples or 1, n_rivals)."""
+
+
+class Decision(ABC):
+    """A rule that makes classes of scores, known through leads, which are differences of scores."""
+
+    n_scores: int
+
+    @abstractmethod
+    def leads(self, scores: Array, errors: Array) -> Leads:
+        """Return the leads of rows with these scores, each as small as errors of this size can make it."""
+
+    @abstractmethod
+    def combinations(self, code: int) -> Array:
+        """Return C with leads C f where this class is predicted, up to their signs, shape (n_rivals, n_scores)."""
+
+    @abstractmethod
+    def table(self, of: Callable[[Array], Array]) -> Array:
+        """Return numbers `of` the combinations, shape (1 or n_classes, n_rivals)."""
+
+    def groups(self, codes: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], Array]]:
+        """Yield rows that have the same combinations, and these."""
+        for code in np.unique(codes):
+            yield np.flatnonzero(codes == code), self.combinations(int(code))
+
+    def of_rows(self, table: Array, codes: NDArray[np.intp]) -> Array:
+        """Return each row's numbers of a table."""
+        return table if len(table) == 1 else table[codes]
+
+
+class LargestScore(Decision):
+    """The class with the largest score, the first one of equals."""
+
+    def __init__(self, n_classes: int):
+        self.n_scores = n_classes
+
+    def leads(self, scores: Array, errors: Array) -> Leads:
+        codes = scores.argmax(axis=1)
+        each = np.arange(len(codes))
+        leads = (scores[each, codes] - errors[each, codes])[:, None] - (scores + errors)
+        leads[each, codes] = np.inf
+        return Leads(codes, leads, np.zeros((1, self.n_scores), dtype=bool))
+
+    def combinations(self, code: int) -> Array:
+        one = np.eye(self.n_scores)
+        return one[code] - one
+
+    def table(self, of: Callable[[Array], Array]) -> Array:
+        return np.array([of(self.combinations(k)) for k in range(self.n_scores)])
+
+
+class Votes(Decision):
+    r"""Each score is a contest of two classes, one vote for the winner; the first class with most votes is predicted.
+
+    With two classes the sign of one score. A class that wins all its contests is predicted while it does, whatever the others
+    do; one that does not, while no contest changes.
+
+    Parameters
+    ----------
+    pairs : array-like of shape (n_scores, 2)
+        The numbers of the classes that a positive score and any other one vote for.
+    n_classes : int
+    needs_lead : bool, default=False
+        Whether equal numbers of votes are told apart by something else, so that only a single class with most is certain.
+    """
+
+    def __init__(self, pairs: NDArray[np.intp], n_classes: int, *, needs_lead: bool = False):
+        self.pairs, self.n_classes, self.needs_lead = np.asarray(pairs, dtype=np.intp), n_classes, needs_lead
+        self.n_scores = len(self.pairs)
+        self._for, self._against = (np.eye(n_classes)[self.pairs[:, side]] for side in (0, 1))
+
+    def leads(self, scores: Array, errors: Array) -> Leads:
+        is_won = scores > 0
+        leads = np.abs(scores) - errors
+        if self.n_scores == 1:
+            return Leads(np.where(is_won[:, 0], *self.pairs[0]), leads, ~is_won)
+        votes = is_won @ self._for + ~is_won @ self._against
+        codes = votes.argmax(axis=1)
+        most = votes.max(axis=1)
+        takes_part = (self._for + self._against)[:, codes].T > 0
+        leads[(most == self.n_classes - 1)[:, None] & ~takes_part] = np.inf
+        if self.needs_lead:
+            leads[np.sum(votes == most[:, None], axis=1) > 1] = 0.0
+        return Leads(codes, leads, ~is_won)
+
+    def combinations(self, code: int) -> Array:
+        return np.eye(self.n_scores)
+
+    def groups(self, codes: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], Array]]:
+        yield np.arange(len(codes)), self.combinations(0)
+
+    def table(self, of: Callable[[Array], Array]) -> Array:
+        return of(np.eye(self.n_scores))[None]
+
+
+def one_score() -> Votes:
+    """Return the rule of two classes: the second where the score is > 0."""
+    return Votes(np.array([[1, 0]]), 2)

@@ -1,0 +1,145 @@
+"""How likely noise is to change predictions: by formula for linear models, by draws for others."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import ndtr
+from sklearn.utils import check_random_state
+
+from holdfast._core.rounding import Array
+from holdfast._core.uncertainty import BoundSet
+from holdfast.estimators.linear import check_columns
+from holdfast.estimators.scores import in_deviations
+from holdfast.evaluate.certificates import lead_blocks
+from holdfast.evaluate.fitted import as_given, classes_of, model_of, rows_for
+from holdfast.evaluate.models import LinearModel
+from holdfast.evaluate.results import FlipProbability
+from holdfast.evaluate.steps import NoCertificateError
+from holdfast.uncertainty import GaussianNoise
+from holdfast.uncertainty.clouds import dense
+
+METHODS = ("auto", "draws")
+BLOCK = 1 << 20
+"""Entries of noisy rows that are predicted at a time."""
+
+
+def flip_probability(
+    model: Any,
+    X: Any,
+    noise: Any = None,
+    *,
+    X_std: Any = None,
+    X_cov: Any = None,
+    X_factor: Any = None,
+    method: str = "auto",
+    n_draws: int = 1000,
+    random_state: Any = None,
+) -> FlipProbability:
+    r"""Return the probability that Gaussian noise on each row changes its prediction.
+
+    Linear models of two classes: exactly :math:`\Phi(-|f(x)| / t)` with the score's deviation :math:`t = \sqrt{w^\top C w}`. Of
+    more: the *upper bound* :math:`\sum_l \Phi(-(f_k - f_l) / t_{kl})` over the rivals of the predicted class k, at most 1, as
+    in :meth:`GaussianRobustClassifier.flip_probability`. Other models: the share of `n_draws` noisy copies that change.
+
+    Parameters
+    ----------
+    model : classifier
+        Fitted, any with `predict`.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        In the units that the model, or the pipeline, takes; so is the noise.
+    noise : float or GaussianNoise, default=None
+        Noise that all rows have.
+    X_std, X_cov, X_factor : array-like (X_std may be sparse), default=None
+        That of each row, as for :class:`GaussianNoise`.
+    method : {"auto", "draws"}, default="auto"
+        "draws" also where a formula is known.
+    n_draws : int, default=1000
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    FlipProbability
+        With `probability`, `standard_error`, `predicted`, `method` and `assumption`.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), [0, 0, 1, 1]
+    >>> flip_probability(LogisticRegression().fit(X, y), X, X_std=np.ones((4, 1))).probability.round(3)
+    array([0.023, 0.159, 0.159, 0.023])
+    """
+    call = "flip_probability"
+    if method not in METHODS:
+        raise ValueError(f"{call}(method={method!r}): give one of {', '.join(map(repr, METHODS))}.")
+    if not isinstance(n_draws, Integral) or n_draws < 1:
+        raise ValueError(f"{call}(n_draws={n_draws!r}): give an integer >= 1.")
+    own = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
+    check_columns(X, own)
+    classes, rows = classes_of(model), rows_for(model, X)
+    stated = noise if isinstance(noise, GaussianNoise) else GaussianNoise(std=noise)
+    bound = stated.at(rows, {name: value for name, value in own.items() if value is not None})
+    view = _linear_or_none(model) if method == "auto" else None
+    if view is not None:
+        codes, probability = _by_formula(view, rows, bound)
+        return FlipProbability(
+            predicted=classes[codes],
+            probability=probability,
+            standard_error=np.zeros(len(codes)),
+            method="linear: normal law of the scores",
+            assumption="Gaussian noise as stated; "
+            + ("exact" if view.decision.n_scores == 1 else "an upper bound, the sum over rivals"),
+        )
+    if stated.adversary != "trace":
+        raise ValueError(
+            f"{call}(noise={noise!r}): a covariance that an adversary chooses cannot be drawn from, and for this model no "
+            "formula is known. State a covariance, as GaussianNoise(std=...) with adversary='trace'."
+        )
+    predicted, share = _by_draws(
+        model, X, rows, bound, int(n_draws), np.random.default_rng(check_random_state(random_state).randint(1 << 31))
+    )
+    return FlipProbability(
+        predicted=predicted,
+        probability=share,
+        standard_error=np.sqrt(share * (1 - share) / n_draws),
+        method=f"{n_draws} draws",
+        assumption="Gaussian noise as stated; an estimate",
+    )
+
+
+def _linear_or_none(model: Any) -> LinearModel | None:
+    try:
+        return model_of(model).as_linear()
+    except NoCertificateError:
+        return None
+
+
+def _by_formula(view: LinearModel, rows: Any, bound: BoundSet) -> tuple[Any, Array]:
+    codes, probability = np.zeros(rows.shape[0], dtype=np.intp), np.zeros(rows.shape[0])
+    for part, _, (own, leads, _) in lead_blocks(view, rows, 0):
+        noise = bound.take(part)
+        flips = np.zeros(leads.shape)
+        for some, C in view.decision.groups(own):
+            few = noise.take(some)
+            for rival, v in enumerate(C @ view.coef):
+                lead = leads[some, rival]
+                t = np.broadcast_to(few.support(v), lead.shape)
+                flips[some, rival] = np.where(lead < np.inf, ndtr(-in_deviations(lead, t)), 0.0)
+        codes[part], probability[part] = own, np.minimum(flips.sum(axis=1), 1.0)
+    return codes, probability
+
+
+def _by_draws(
+    model: Any, X: Any, rows: Any, bound: BoundSet, n_draws: int, rng: np.random.Generator
+) -> tuple[Any, Array]:
+    predicted, changed = np.asarray(model.predict(X)), np.zeros(rows.shape[0])
+    values = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
+    at_once = max(1, BLOCK // max(values.size, 1))
+    for done in range(0, n_draws, at_once):
+        noisy = [values + dense(bound.gaussian(rng, values.shape)) for _ in range(min(at_once, n_draws - done))]
+        labels = np.asarray(model.predict(as_given(X, np.concatenate(noisy))))
+        changed += np.sum(labels.reshape(len(noisy), -1) != predicted, axis=0)
+    return predicted, changed / n_draws

@@ -1,0 +1,128 @@
+"""Randomized smoothing: certificates for any classifier, with confidence, of the classifier that noise makes of it."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import betaincinv, ndtri
+from sklearn.utils import check_random_state
+
+from holdfast._core.rounding import Array
+from holdfast.evaluate.fitted import as_given, classes_of, rows_for, scale_of
+from holdfast.evaluate.results import SmoothedRadius
+
+BLOCK = 1 << 22
+"""Entries of noisy rows that are predicted at a time."""
+LAST_BITS = 1e-12
+"""Share by which a bound is made smaller, more than the roundings of its functions."""
+
+
+def smoothed(
+    model: Any,
+    X: Any,
+    sigma: float | None = None,
+    n_draws: int = 1000,
+    alpha: float = 0.001,
+    *,
+    n_choose: int = 100,
+    weights: Any = None,
+    random_state: Any = None,
+) -> SmoothedRadius:
+    r"""Return radii of the smoothed classifier: the class that a model predicts most often under Gaussian noise.
+
+    :math:`g(x) = \arg\max_c P(f(x + \sigma Z) = c)` cannot change within :math:`\sigma\,\Phi^{-1}(p)` in the l2 norm, where
+    p > 1/2 is the probability of its class (Cohen, Rosenfeld & Kolter 2019). The class is chosen by `n_choose` draws, and p is
+    bounded from below by `n_draws` others, with Clopper and Pearson's bound: a radius is wrong with probability alpha at most,
+    row by row. Where the bound is not above 1/2 nothing is said: the row is `abstained` on, with radius 0.
+
+    It is the smoothed classifier that is certified, not the model; whoever relies on it predicts with it.
+
+    Parameters
+    ----------
+    model : classifier
+        Fitted, any with `predict` and `classes_`.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    sigma : float
+        Standard deviation of the noise, > 0, in units of `weights`. The largest radius is a little under
+        :math:`\sigma \Phi^{-1}(\alpha^{1/n})`.
+    n_draws : int, default=1000
+    alpha : float, default=0.001
+    n_choose : int, default=100
+    weights : array-like of shape (n_features,), default=None
+        Units of the features, >= 0: the noise of feature j is sigma * weights_j, and radii are of d / weights.
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    SmoothedRadius
+        With `radius`, `predicted`, `abstained`, `probability`, `method` and `assumption`.
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
+    >>> model = DecisionTreeClassifier(random_state=0).fit(X, [0, 0, 1, 1])
+    >>> smoothed(model, X, sigma=0.5, random_state=0).radius.round(1)
+    array([1.2, 0.9, 0.9, 1.2])
+    """
+    call = "smoothed"
+    for name, value in (("n_draws", n_draws), ("n_choose", n_choose)):
+        if not isinstance(value, Integral) or value < 1:
+            raise ValueError(f"{call}({name}={value!r}): give an integer >= 1.")
+    if not isinstance(sigma, Real) or not 0 < sigma < np.inf:
+        raise ValueError(f"{call}(sigma={sigma!r}): give the standard deviation of the noise, > 0, in the units of X.")
+    if not isinstance(alpha, Real) or not 0 < alpha < 0.5:
+        raise ValueError(f"{call}(alpha={alpha!r}): give the probability of an error, above 0 and below 0.5.")
+    classes, rows = classes_of(model), rows_for(model, X)
+    units = float(sigma) * scale_of(weights, rows.shape[1], call)
+    rng = check_random_state(random_state)
+    rows = rows.tocsr() if sparse.issparse(rows) else rows
+    first = _counts(model, X, rows, units, int(n_choose), classes, rng)
+    codes = first.argmax(axis=1)
+    hits = _counts(model, X, rows, units, int(n_draws), classes, rng)[np.arange(len(codes)), codes]
+    probability = lower_confidence(hits, int(n_draws), float(alpha))
+    is_sure = probability > 0.5
+    radius = np.where(is_sure, float(sigma) * ndtri(np.where(is_sure, probability, 0.5)) * (1 - LAST_BITS), 0.0)
+    return SmoothedRadius(
+        predicted=classes[codes],
+        radius=np.maximum(radius, 0.0),
+        abstained=~is_sure,
+        probability=probability,
+        method=f"randomized smoothing with sigma={sigma:g} and {n_draws} draws",
+        assumption=(
+            "no x + d with ||d / weights||_2 <= radius has another class by the smoothed classifier, not by the model itself; "
+            f"each with confidence {1 - alpha:g}"
+        ),
+    )
+
+
+def lower_confidence(hits: NDArray[Any], n_draws: int, alpha: float) -> Array:
+    """Return Clopper and Pearson's lower bound on a probability, of confidence 1 - alpha, by how often it happened."""
+    with np.errstate(invalid="ignore"):
+        bound = betaincinv(np.maximum(hits, 1), n_draws - hits + 1.0, alpha)
+    return np.where(hits > 0, bound * (1 - LAST_BITS), 0.0)
+
+
+def _counts(
+    model: Any, X: Any, rows: Any, units: Array, n_draws: int, classes: NDArray[Any], rng: np.random.RandomState
+) -> NDArray[np.intp]:
+    """Return how often each class is predicted under noise, shape (n_samples, n_classes)."""
+    n_samples, n_features = rows.shape
+    counts = np.zeros((n_samples, len(classes)), dtype=np.intp)
+    at_once = max(1, min(n_draws, BLOCK // n_features))
+    size = max(1, BLOCK // (at_once * n_features))
+    for start in range(0, n_samples, size):
+        block = rows[start : start + size]
+        block = block.toarray() if sparse.issparse(block) else np.asarray(block)
+        for done in range(0, n_draws, at_once):
+            k = min(at_once, n_draws - done)
+            noisy = block[:, None, :] + units * rng.standard_normal((len(block), k, n_features))
+            labels = model.predict(as_given(X, noisy.reshape(-1, n_features)))
+            codes = np.searchsorted(classes, np.asarray(labels)).reshape(len(block), k)
+            for c in range(len(classes)):
+                counts[start : start + size, c] += np.sum(codes == c, axis=1)
+    return counts
