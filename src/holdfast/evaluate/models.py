@@ -68,6 +68,7 @@ class Model(ABC):
     """How its certificates come about."""
     decision: Decision
     n_features: int
+    is_linear = False
 
     @property
     def n_columns(self) -> int:
@@ -90,6 +91,10 @@ class Model(ABC):
     def falls(self, below: Any, above: Any, C: Array, dtype: Any) -> Array:
         """Return by how much combinations C f can fall where entries go down by up to `below` and up by `above`, >= 0."""
 
+    @abstractmethod
+    def gradients(self, X: Array, C: Array) -> Array:
+        """Return for each row x_i of an array the gradient of c_i'f there, shape (n_samples, n_features)."""
+
     def after(self, operations: list[Operation]) -> Model:
         """Return the same model of rows that go through these operations first."""
         raise NotImplementedError
@@ -105,6 +110,7 @@ class LinearModel(Model):
     """
 
     method = "linear: margin over the dual norm of differences of weights"
+    is_linear = True
 
     def __init__(self, map: AffineMap, decision: Decision):
         self.map, self.decision, self.n_features = map, decision, map.n_features
@@ -139,6 +145,9 @@ class LinearModel(Model):
         fall = below @ np.maximum(V, 0.0).T + above @ np.maximum(-V, 0.0).T + (below + above) @ sizes.T
         return np.asarray(fall * (1 + gamma(self.n_features + 4)))
 
+    def gradients(self, X: Array, C: Array) -> Array:
+        return C @ self.coef
+
     def after(self, operations: list[Operation]) -> LinearModel:
         return LinearModel(self.map.after(operations), self.decision)
 
@@ -172,6 +181,12 @@ class KernelModel(Model):
     @property
     def n_columns(self) -> int:
         return max(super().n_columns, len(self.centres))
+
+    def gradients(self, X: Array, C: Array) -> Array:
+        Z = X if self.map is None else self.map(X)[0]
+        pulls = (C @ self.output.coef) * rbf_kernel(Z, self.centres, gamma=self.width)
+        inner = 2 * self.width * (pulls @ self.centres - pulls.sum(axis=1, keepdims=True) * Z)
+        return np.asarray(inner if self.map is None else inner @ self.map.coef)
 
     def after(self, operations: list[Operation]) -> KernelModel:
         n = self.centres.shape[1]
@@ -258,6 +273,9 @@ class FourierModel(Model):
     @property
     def n_columns(self) -> int:
         return max(super().n_columns, len(self.map.coef))
+
+    def gradients(self, X: Array, C: Array) -> Array:
+        return np.asarray(-((C @ self.output.coef) * np.sin(self.map(X)[0])) @ self.map.coef)
 
     def after(self, operations: list[Operation]) -> FourierModel:
         return FourierModel(self.map.after(operations), self.output, self.decision)

@@ -127,12 +127,12 @@ def _by_draws(
     predicted, changed = np.asarray(model.predict(X)), np.zeros(rows.shape[0])
     values = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
     for _ in range(n_draws):
-        noisy = values + _errors(bound, rng, values.shape)
+        noisy = values + gaussian_errors(bound, rng, values.shape)
         changed += np.asarray(model.predict(as_given(X, noisy))) != predicted
     return predicted, changed / n_draws
 
 
-def _errors(bound: Any, rng: np.random.RandomState, shape: tuple[int, int]) -> Array:
+def gaussian_errors(bound: Any, rng: Any, shape: tuple[int, int]) -> Array:
     """Return Gaussian errors of rows whose one-deviation ellipsoids are given."""
     deviations = bound.deviations()
     if deviations is not None:
