@@ -384,7 +384,7 @@ class _Queried(_Prey):
     """A model that can be asked only; differences over the extents of the sets stand for gradients."""
 
     def __init__(self, question: _Question):
-        self.question, self.ask = question, _lead_of(question)
+        self.question, self.ask = question, lead_of(question.model, question.X, question.classes)
         self.below, self.above = _extents(question.sets, question.rows.shape)
 
     def lead(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
@@ -405,9 +405,11 @@ class _Queried(_Prey):
         return out
 
 
-def _lead_of(question: _Question) -> Callable[[Array, NDArray[np.intp]], Array]:
-    """Return the function that asks a model for the leads of classes at rows."""
-    model, X, classes = question.model, question.X, question.classes
+def lead_of(model: Any, X: Any, classes: NDArray[Any]) -> Callable[[Array, NDArray[np.intp]], Array]:
+    """Return the function that asks a model for the leads of classes, by their numbers, at rows like those of X.
+
+    Differences of scores; of models without scores logarithms of ratios of probabilities; else 1 or -1.
+    """
 
     def votes(Z: Array, codes: NDArray[np.intp]) -> Array:
         return np.where(np.asarray(model.predict(as_given(X, Z))) == classes[codes], 1.0, -1.0)
@@ -418,9 +420,8 @@ def _lead_of(question: _Question) -> Callable[[Array, NDArray[np.intp]], Array]:
     def odds(Z: Array, codes: NDArray[np.intp]) -> Array:
         return _leads(np.log(np.maximum(model.predict_proba(as_given(X, Z)), 1e-300)), codes)
 
-    one = as_given(X, dense(question.rows[:1]))
     if hasattr(model, "decision_function"):
-        shape = np.shape(model.decision_function(one))
+        shape = np.shape(model.decision_function(X[:1]))
         # contests of pairs of classes are no scores of classes
         is_scored = len(shape) == 1 or (
             shape[1] == len(classes) and getattr(model, "decision_function_shape", "ovr") == "ovr"
