@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONWARNDEFAULTENCODING =
 
-.PHONY: demo test check lint test-slow mutants bench format clean
+.PHONY: demo test check lint test-slow mutants certify-check bench format clean
 
 demo: .venv/demo
 	$(BIN)/python examples/plot_do_error_bars_help.py build/demo
@@ -26,8 +26,11 @@ lint: .venv/dev
 mutants: .venv/dev
 	$(BIN)/python tests/mutants.py
 
+certify-check: .venv/dev
+	$(BIN)/python tests/certify_check.py 1000000
+
 bench: .venv/dev
-	for name in gaussian_dense gaussian_sparse gaussian_multiclass gaussian_path gaussian_sgd robust_sets label_flips minimax_probability; do \
+	for name in gaussian_dense gaussian_sparse gaussian_multiclass gaussian_path gaussian_sgd robust_sets label_flips minimax_probability certify; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
 
 format: .venv/dev

@@ -180,7 +180,7 @@ class DecisionUncertaintyDisplay:
         ax.set(
             xlabel=self.feature_names[0],
             ylabel=self.feature_names[1],
-            title=f"{self.note}\nblack rim: may change class",
+            title=self.note,
         )
         ax.title.set_fontsize("small")
         return self

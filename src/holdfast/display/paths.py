@@ -12,6 +12,8 @@ from holdfast.display.style import axes_for, looks, percent_axis
 from holdfast.estimators.linear import predicted_codes
 
 KINDS = ("weights", "accuracy")
+SHARES = ("accuracy", "certified", "score")
+"""How the names of scores end that are shares of rows."""
 LABELLED = 7
 """Features that are told apart by colour; the others are grey."""
 
@@ -118,14 +120,15 @@ class NoisePathDisplay:
         kept = np.broadcast_to(kept, results["mean_test_score"].shape)
         folds = np.array([value[kept] for key, value in results.items() if key.startswith("split")])
         error = folds.std(axis=0, ddof=1) / np.sqrt(len(folds)) if len(folds) > 1 else None
-        is_accuracy = estimator.scoring in (None, "accuracy")
+        # None is a share of right rows too, but which one depends on what the search was told
+        how = "" if estimator.scoring is None else f", {estimator.scoring}"
         return cls(
             results[f"param_{name}"][kept],
             size_name=size_name or name,
             accuracy=results["mean_test_score"][kept],
             error=error,
             chosen=float(getattr(estimator, f"{name}_")),
-            score_name="cross-validated accuracy" if is_accuracy else f"cross-validated {estimator.scoring}",
+            score_name=f"cross-validated score{how}",
         ).plot(ax, kind="accuracy")
 
     def plot(self, ax: Any = None, *, kind: str = "weights") -> Self:
@@ -167,7 +170,7 @@ class NoisePathDisplay:
         lines = [ax.errorbar(self.sizes, self.accuracy, self.error, capsize=2, markersize=4, **look)]
         if self.chosen is not None:
             lines.append(ax.axvline(self.chosen, color="0.3", linestyle=":", label=f"chosen: {self.chosen:.3g}"))
-        if self.score_name.endswith("accuracy"):
+        if self.score_name.endswith(SHARES):
             percent_axis(ax, self.score_name)
         else:
             ax.set_ylabel(self.score_name)

@@ -17,6 +17,7 @@ from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.joint_loss import JointLoss
 from holdfast._core.loss import Array, Loss
 from holdfast._core.parameters import resolve
+from holdfast._core.rounding import gamma, product_error
 from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.ambiguity import LabelFlips
@@ -54,6 +55,8 @@ COLLAPSED = 1e-7
 """Gap up to which w = 0 counts as optimal."""
 MANY_FLIPS = 0.4
 """Share of labels that may be wrong from which on little can be learnt."""
+SUPPORT_ROUNDINGS = 16
+"""Roundings of a support beyond those of its sum over the features."""
 METADATA = ("X_std", "X_cov", "X_factor", "X_lower", "X_upper", "X_radius")
 
 
@@ -619,14 +622,28 @@ class RobustLinearClassifier(IncrementalClassifier):
         r"""Return by how much each prediction leads at the worst admissible input; negative where it can be changed.
 
         Two classes: :math:`|f(x)| - h(-\mathrm{sign}(f) w)`. More: the smallest over all other classes l of
-        :math:`f_k - f_l - h(w_l - w_k)`, k being predicted. Exact in both cases. Takes sets as `certify` does.
+        :math:`f_k - f_l - h(w_l - w_k)`, k being predicted. Exact in both cases but for rounding, which is taken off: a margin
+        > 0 is proof. Takes sets as `certify` does.
         """
         scores, sets = self._scores_and_sets(X, metadata)
+        errors = 2 * self._score_errors(X)
         if scores.ndim == 1:
             signs = np.where(scores > 0, 1.0, -1.0)
-            return np.abs(scores) - sets.facing(signs).support(self.coef_[0])
+            reach = sets.facing(signs).support(self.coef_[0])
+            return np.abs(scores) - errors[:, 0] - reach * self._outward
         codes = predicted_codes(scores)
-        return self._leads(scores, sets, codes).min(axis=1)
+        own = np.take_along_axis(errors, codes[:, None], axis=1)
+        return (self._leads(scores, sets, codes) - own - errors).min(axis=1)
+
+    def _score_errors(self, X: Any) -> Array:
+        """Return bounds on what rounding does to the scores, shape (n_samples, n_scores)."""
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return product_error(X, np.abs(self.coef_), np.abs(self.intercept_), self.coef_.shape[1])
+
+    @property
+    def _outward(self) -> float:
+        """The factor by which supports are rounded up."""
+        return 1 + gamma(self.coef_.shape[1] + SUPPORT_ROUNDINGS)
 
     def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Array:
         r"""Return the admissible rows that hurt this model the most, given their labels.
@@ -672,7 +689,7 @@ class RobustLinearClassifier(IncrementalClassifier):
             for other in range(len(self.coef_)):
                 if other != k:
                     lead = scores[rows, k] - scores[rows, other]
-                    leads[rows, other] = lead - own.support(self.coef_[other] - w)
+                    leads[rows, other] = lead - own.support(self.coef_[other] - w) * self._outward
         return leads
 
     def _scores_and_sets(self, X: Any, metadata: Mapping[str, Any]) -> tuple[Array, BoundSet]:

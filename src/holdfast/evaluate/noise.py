@@ -21,8 +21,9 @@ from holdfast.evaluate.steps import NoCertificateError
 from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.clouds import dense
 
-BY_DRAWS = "draws"
-METHODS = ("auto", BY_DRAWS)
+METHODS = ("auto", "draws")
+BLOCK = 1 << 20
+"""Entries of noisy rows that are predicted at a time."""
 
 
 def flip_probability(
@@ -126,9 +127,11 @@ def _by_draws(
 ) -> tuple[Any, Array]:
     predicted, changed = np.asarray(model.predict(X)), np.zeros(rows.shape[0])
     values = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
-    for _ in range(n_draws):
-        noisy = values + gaussian_errors(bound, rng, values.shape)
-        changed += np.asarray(model.predict(as_given(X, noisy))) != predicted
+    at_once = max(1, BLOCK // max(values.size, 1))
+    for done in range(0, n_draws, at_once):
+        noisy = [values + gaussian_errors(bound, rng, values.shape) for _ in range(min(at_once, n_draws - done))]
+        labels = np.asarray(model.predict(as_given(X, np.concatenate(noisy))))
+        changed += np.sum(labels.reshape(len(noisy), -1) != predicted, axis=0)
     return predicted, changed / n_draws
 
 

@@ -1,0 +1,269 @@
+"""Attack certificates and count what falls: `make certify-check`, or `python tests/certify_check.py ATTACKS_PER_KIND`."""
+
+import sys
+import time
+import warnings
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.kernel_approximation import Nystroem, RBFSampler
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.svm import SVC, LinearSVC, NuSVC
+
+from holdfast import Ball, GaussianRobustClassifier, MinimaxProbabilityClassifier, RobustLinearClassifier
+from holdfast.evaluate import certified_deletions, certified_interval, certified_radius, safe_bits
+from holdfast.evaluate.certificates import lead_blocks
+from holdfast.evaluate.models import LinearModel, model_of
+
+NORMS = (1, 2, np.inf)
+BATCH = 20_000
+SLIGHTLY = 1e-6
+SCALES = np.array([1.0, 0.01, 30.0, 1.0, 5.0])
+
+
+def data(rng, n_classes, n=240):
+    """Return overlapping Gaussian classes whose features have different scales and offsets."""
+    y = rng.integers(n_classes, size=n)
+    means = rng.normal(size=(n_classes, len(SCALES)))
+    return (rng.normal(size=(n, len(SCALES))) + 1.5 * means[y]) * SCALES + 3 * SCALES, y
+
+
+def linear_models():
+    """Return linear models, as a function makes them."""
+    return {
+        "logistic": LogisticRegression(max_iter=10_000),
+        "linear SVC": LinearSVC(max_iter=100_000),
+        "discriminant": LinearDiscriminantAnalysis(),
+        "Gaussian": GaussianRobustClassifier(0.3),
+        "robust": RobustLinearClassifier(Ball(0.1), loss="logistic"),
+        "libsvm": make_pipeline(StandardScaler(), SVC(kernel="linear")),
+        "principal": make_pipeline(RobustScaler(), PCA(3, whiten=True), RidgeClassifier()),
+        "scaled": make_pipeline(MinMaxScaler(), "passthrough", StandardScaler(), LogisticRegression()),
+    }
+
+
+def kernel_models():
+    """Return models of the RBF kernel and of random Fourier features."""
+    return {
+        "SVC": make_pipeline(StandardScaler(), SVC(C=5)),
+        "NuSVC": make_pipeline(StandardScaler(), NuSVC(nu=0.2)),
+        "minimax": make_pipeline(StandardScaler(), MinimaxProbabilityClassifier(kernel="rbf", covariance_ridge=0.1)),
+        "Nystroem": make_pipeline(
+            StandardScaler(), Nystroem(gamma=0.1, n_components=40, random_state=0), LogisticRegression()
+        ),
+        "Fourier": make_pipeline(
+            StandardScaler(), RBFSampler(gamma=0.1, n_components=60, random_state=0), LogisticRegression()
+        ),
+    }
+
+
+def fitted(model, X, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(X, y)
+
+
+def lengths(D, norm):
+    return np.linalg.norm(D, norm, axis=1)
+
+
+def on_the_border(rng, shape, norm):
+    """Return random perturbations of length 1, corners and edges among them."""
+    D = rng.normal(size=shape) * rng.choice([0.0, 1.0], size=shape, p=[0.3, 0.7])
+    corners = rng.uniform(size=shape[0]) < 0.5
+    D[corners] = np.sign(D[corners])
+    D[~np.any(D, axis=1), 0] = 1.0
+    return D / lengths(D, norm)[:, None]
+
+
+def worst_directions(view, X, norm, weights):
+    """Return perturbations of length 1 that a linear model's closest rival gains the most by."""
+    D = np.zeros(X.shape)
+    reach = view.reach(norm, weights, X.dtype)
+    for part, _, (codes, leads, is_turned) in lead_blocks(view, X):
+        each = np.arange(len(codes))
+        rivals = view.radii(leads, view.decision.of_rows(reach, codes)).argmin(axis=1)
+        C = np.array([view.decision.combinations(int(k))[rival] for k, rival in zip(codes, rivals, strict=True)])
+        signs = np.where(np.broadcast_to(is_turned, leads.shape)[each, rivals], -1.0, 1.0)
+        V = -signs[:, None] * (C @ view.coef) * weights
+        if norm == 2:
+            unit = V / lengths(V, 2)[:, None]
+        elif norm == np.inf:
+            unit = np.sign(V)
+        else:
+            unit = np.zeros(V.shape)
+            top = np.abs(V).argmax(axis=1)
+            unit[each, top] = np.sign(V[each, top])
+        D[part] = unit
+    return D * weights
+
+
+def climbed(view, X, D, norm, weights, rng, steps=8):
+    """Return perturbations of the same sizes that are moved, step by step, to where the smallest lead is lower."""
+
+    def least(Z):
+        return np.concatenate([found.leads.min(axis=1) for _, _, found in lead_blocks(view, Z, 0)])
+
+    size = lengths(D / weights, norm)
+    best = least(X + D)
+    for _ in range(steps):
+        new = D / weights / size[:, None] + 0.5 * on_the_border(rng, D.shape, norm)
+        new = new / lengths(new, norm)[:, None] * size[:, None] * weights
+        value = least(X + new)
+        better = value < best
+        D, best = np.where(better[:, None], new, D), np.where(better, value, best)
+    return D
+
+
+def attack_radius(model, X, norm, weights, n_attacks, rng):
+    """Return how many rows moved within their radius were tried, and how many of them got another class."""
+    found, view = certified_radius(model, X, norm=norm, weights=weights), model_of(model)
+    assert np.array_equal(found.predicted, model.predict(X))
+    rows = np.flatnonzero((found.radius > 0) & np.isfinite(found.radius))
+    tried = fallen = 0
+    while tried < n_attacks and len(rows):
+        some = rng.choice(rows, size=min(BATCH, n_attacks))
+        radius = found.radius[some] * rng.choice([1.0, 0.999, rng.uniform()], size=len(some), p=[0.8, 0.1, 0.1])
+        D = on_the_border(rng, (len(some), X.shape[1]), norm) * weights
+        if isinstance(view, LinearModel):
+            half = rng.uniform(size=len(some)) < 0.5
+            D[half] = worst_directions(view, X[some[half]], norm, weights)
+            D = D * radius[:, None]
+        else:
+            D = climbed(view, X[some].astype(np.float64), D * radius[:, None], norm, weights, rng)
+        Z = (X[some] + D * (1 - 1e-12)).astype(X.dtype)
+        # what was added is what is left after rounding
+        moved = lengths((Z.astype(np.float64) - X[some].astype(np.float64)) / weights, norm)
+        inside = moved * (1 + 1e-14) <= found.radius[some]
+        fallen += int(np.sum(model.predict(Z)[inside] != found.predicted[some[inside]]))
+        tried += int(np.sum(inside))
+    return tried, fallen
+
+
+def tightness(model, X, norm, weights):
+    """Return how many rows of a linear model are moved just beyond their radius, and how many of them get another class."""
+    found, view = certified_radius(model, X, norm=norm, weights=weights), model_of(model)
+    rows = np.flatnonzero((found.radius > 0) & np.isfinite(found.radius))
+    D = worst_directions(view, X[rows], norm, weights) * found.radius[rows, None] * (1 + SLIGHTLY)
+    return len(rows), int(np.sum(model.predict(X[rows] + D) != found.predicted[rows]))
+
+
+def attack_intervals(model, X, n_attacks, rng):
+    """The same within intervals: at random corners, and at the worst ones of linear models."""
+    view, tried, fallen = model_of(model), 0, 0
+    spread = SCALES * (0.5 if isinstance(view, LinearModel) else 0.05)
+    while tried < n_attacks:
+        some = rng.integers(len(X), size=min(BATCH, n_attacks))
+        rows = X[some]
+        lower, upper = (
+            rows - rng.exponential(size=rows.shape) * spread,
+            rows + rng.exponential(size=rows.shape) * spread,
+        )
+        found = certified_interval(model, rows, lower, upper)
+        Z = np.where(rng.uniform(size=rows.shape) < 0.5, lower, upper)
+        if isinstance(view, LinearModel):
+            way = worst_directions(view, rows, np.inf, np.ones(X.shape[1]))
+            Z = np.where(rng.uniform(size=(len(rows), 1)) < 0.7, np.where(way > 0, upper, lower), Z)
+        fallen += int(np.sum((model.predict(Z) != found.predicted) & found.certified))
+        tried += int(np.sum(found.certified))
+    return tried, fallen
+
+
+def attack_deletions(model, X, n_attacks, rng):
+    """The same for deletions of as many features as a row survives, at random."""
+    found, tried, fallen = certified_deletions(model, X), 0, 0
+    rows = np.flatnonzero(found.survived > 0)
+    while tried < n_attacks and len(rows):
+        some = rng.choice(rows, size=min(BATCH, n_attacks))
+        ranks = rng.uniform(size=(len(some), X.shape[1])).argsort(axis=1).argsort(axis=1)
+        Z = np.where(ranks < found.survived[some, None], 0.0, X[some])
+        fallen += int(np.sum(model.predict(Z) != found.predicted[some]))
+        tried += len(some)
+    return tried, fallen
+
+
+def attack_bits(model, X, n_attacks, rng):
+    """The same for weights that are off by half a step each, by chance or for the worst, one row at a time."""
+    found, view, tried, fallen = safe_bits(model, X), model_of(model), 0, 0
+    rows = np.flatnonzero(np.isfinite(found.bits))
+    W, b = view.coef, view.intercept
+    while tried < n_attacks and len(rows):
+        some = rng.choice(rows, size=min(BATCH, n_attacks))
+        half = 0.5 * np.abs(W).max() / (2.0 ** (found.bits[some] - 1) - 1)
+        codes = np.concatenate([own.codes for _, _, own in lead_blocks(view, X[some])])
+        for signs in (rng.choice([-1.0, 1.0], size=(len(some), *W.shape)), None):
+            if signs is None:
+                scores = X[some] @ W.T + b
+                away = -np.sign(scores) if len(W) == 1 else np.where(np.arange(len(W)) == codes[:, None], -1.0, 1.0)
+                signs = away[:, :, None] * np.sign(X[some])[:, None, :]
+            moved = np.einsum("nkj,nj->nk", W + half[:, None, None] * signs, X[some]) + b
+            now = (moved[:, 0] > 0).astype(int) if len(W) == 1 else moved.argmax(axis=1)
+            fallen += int(np.sum(now != codes))
+            tried += len(some)
+    return tried, fallen
+
+
+def family_of(name, model):
+    """Return which certificate a model has."""
+    view = model_of(model)
+    if not isinstance(view, LinearModel):
+        return "Fourier" if name == "Fourier" else "RBF"
+    return "linear" if len(view.coef) in (1, len(model.classes_)) and name != "libsvm" else "contests"
+
+
+def families(rng):
+    """Return fitted models with their rows by the certificate that they have."""
+    found = {}
+    for n_classes in (2, 4):
+        X, y = data(rng, n_classes)
+        for name, model in (linear_models() | kernel_models()).items():
+            own = fitted(model, X, y)
+            found.setdefault(family_of(name, own), []).append((own, X))
+    return found
+
+
+def main(n_attacks, out=print):
+    """Attack every kind at least so often; return the violations, the share of tight linear radii, and attacks by kind."""
+    rng, began = np.random.default_rng(0), time.monotonic()
+    models = families(rng)
+    tried, fallen, near = {}, 0, np.zeros(2, dtype=int)
+
+    def attacked(kind, attack, *options):
+        nonlocal fallen
+        count, violations = attack(*options, n_attacks=each, rng=rng)
+        tried[kind] = tried.get(kind, 0) + count
+        fallen += violations
+        if violations:
+            out(f"{kind}: {violations} violations by {options[0]}")
+
+    for family, chosen in models.items():
+        each = -(-n_attacks // (2 * len(chosen)))
+        for norm in NORMS:
+            for model, X in chosen:
+                for weights in (np.ones(X.shape[1]), SCALES):
+                    attacked(f"radius, {family}, norm {norm:g}", attack_radius, model, X, norm, weights)
+                    if family == "linear":
+                        near += tightness(model, X, norm, weights)
+        each = -(-n_attacks // len(chosen))
+        for model, X in chosen:
+            attacked(f"intervals, {family}", attack_intervals, model, X)
+            if family in ("linear", "contests"):
+                attacked(f"deletions, {family}", attack_deletions, model, X)
+            if family == "linear":
+                attacked("bits, linear", attack_bits, model, X)
+    for kind, count in tried.items():
+        out(f"{kind:28} {count:10,} attacks")
+    share = near[1] / near[0]
+    out(f"{fallen} violations in {sum(tried.values()):,} attacks, {time.monotonic() - began:.0f} s")
+    out(
+        f"linear radii * (1 + {SLIGHTLY:g}): {near[1]:,} of {near[0]:,} closed-form attacks change the class ({share:.3%})"
+    )
+    return fallen, share, tried
+
+
+if __name__ == "__main__":
+    violations, tight, _ = main(int(float(sys.argv[1])) if len(sys.argv) > 1 else 1_000_000)
+    sys.exit(int(violations > 0 or tight < 0.999))

@@ -1,0 +1,467 @@
+"""Certificates of radii, intervals and deletions: sound, tight for linear models, rounded outward, for any kind of rows."""
+
+import runpy
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectKBest
+from sklearn.kernel_approximation import Nystroem, RBFSampler
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, RobustScaler, StandardScaler
+from sklearn.svm import SVC
+
+from holdfast import Ball, RobustLinearClassifier
+from holdfast.evaluate import NoCertificateError, certified_deletions, certified_interval, certified_radius
+from holdfast.evaluate.models import model_of, rows_for
+
+NORMS = (1, 2, np.inf)
+check = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "certify_check.py"), run_name="check"))
+
+
+def linear(W, b):
+    """Return a linear classifier of scikit-learn with these weights."""
+    W, b = np.atleast_2d(np.asarray(W, dtype=float)), np.atleast_1d(np.asarray(b, dtype=float))
+    model = LogisticRegression()
+    model.classes_ = np.arange(max(2, len(W)))
+    model.coef_, model.intercept_, model.n_features_in_ = W, b, W.shape[1]
+    return model
+
+
+@pytest.fixture
+def rows(several_classes):
+    return several_classes((40, 30, 20), 5)
+
+
+def test_no_attack_within_a_certificate_succeeds_and_linear_radii_are_tight():
+    violations, tight, attacks = check.main(10_000, out=lambda line: None)
+    assert min(attacks.values()) >= 10_000
+    assert violations == 0
+    assert tight >= 0.999
+
+
+# Rounding
+
+
+def near_ties(rng, n=300, d=6):
+    """Return weights and rows whose scores are sums of large numbers that all but cancel."""
+    w = rng.normal(size=d) * 10.0 ** rng.integers(-4, 5, size=d)
+    X = rng.normal(size=(n, d)) * 10.0 ** rng.integers(-3, 4, size=(n, d))
+    X[:, -1] = -(X[:, :-1] @ w[:-1]) / w[-1] * (1 + rng.integers(-8, 9, size=n) * 2.0**-52)
+    return w, X
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_radii_never_exceed_those_without_rounding_even_where_scores_cancel(norm, rng):
+    w, X = near_ties(rng)
+    model = linear(w, 0.0)
+    exact, found = (certified_radius(model, X, norm=norm, exact=exact) for exact in (True, False))
+    lies = model.predict(X) != exact.predicted
+    assert np.any(lies[exact.radius > 0])
+    assert np.all(found.radius <= exact.radius)
+    assert np.all(found.radius[lies] == 0)
+    Z = rng.normal(size=(300, 6))
+    exact, found = (certified_radius(model, Z, norm=norm, exact=exact).radius for exact in (True, False))
+    assert np.all(found <= exact)
+    assert_allclose(found, exact, rtol=1e-6)
+
+
+def test_exact_radius_tells_the_class_where_floats_lie():
+    model, X = linear([1e17, 1.0, -1e17], 0.0), np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 1.0], [1.0, 0.0, 1.0]])
+    assert np.array_equal(certified_radius(model, X).radius, np.zeros(3))
+    exact = certified_radius(model, X, norm=np.inf, exact=True)
+    assert exact.predicted.tolist()[:2] == [1, 0]
+    assert exact.radius.tolist() == [pytest.approx(1 / 2e17), pytest.approx(1 / 2e17), 0.0]
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("n_classes", [1, 3])
+def test_exact_radius_is_the_largest_float_that_is_proved(norm, n_classes, rng):
+    W, b, X = rng.normal(size=(n_classes, 4)), rng.normal(size=n_classes), rng.normal(size=(30, 4))
+    weights = np.array([1.0, 0.5, 0.0, 3.0])
+    found = certified_radius(linear(W, b), X, norm=norm, weights=weights, exact=True)
+    full, offset = (np.vstack([np.zeros(4), W]), np.append(0.0, b)) if n_classes == 1 else (W, b)
+    for x, k, radius in zip(X, found.predicted, found.radius, strict=True):
+
+        def is_proved(r, x=x, k=k):
+            r = Fraction(r)
+            for rival in (rival for rival in range(len(full)) if rival != k):
+                v = [Fraction(p) - Fraction(q) for p, q in zip(full[k], full[rival], strict=True)]
+                lead = (
+                    sum(a * Fraction(t) for a, t in zip(v, x, strict=True))
+                    + Fraction(offset[k])
+                    - Fraction(offset[rival])
+                )
+                v = [abs(a) * Fraction(s) for a, s in zip(v, weights, strict=True)]
+                if norm == 2:
+                    ok = lead > 0 and r**2 * sum(a * a for a in v) < lead**2
+                else:
+                    ok = r * (max(v) if norm == 1 else sum(v)) < lead
+                if not ok:
+                    return False
+            return True
+
+        assert is_proved(radius)
+        assert not is_proved(np.nextafter(radius, np.inf))
+
+
+def test_exact_radius_of_a_pipeline_is_that_of_its_steps_numbers(rows):
+    X, y = rows
+    model = make_pipeline(StandardScaler(), PCA(3), LogisticRegression()).fit(X, y)
+    exact, found = (certified_radius(model, X, exact=exact).radius for exact in (True, False))
+    assert np.all(found <= exact)
+    assert_allclose(found, exact, rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-30, 1e30, 1e150])
+@pytest.mark.parametrize("norm", NORMS)
+def test_radius_has_the_units_of_the_rows(scale, norm, rng):
+    W, b, X = rng.normal(size=(3, 5)), rng.normal(size=3), rng.normal(size=(50, 5))
+    plain = certified_radius(linear(W, b), X, norm=norm).radius
+    assert_allclose(certified_radius(linear(W, b * scale), X * scale, norm=norm).radius, scale * plain, rtol=1e-9)
+    assert_allclose(certified_radius(linear(W * scale, b * scale), X, norm=norm).radius, plain, rtol=1e-9)
+    assert_allclose(
+        certified_radius(linear(W, b), X, norm=norm, weights=np.full(5, scale)).radius, plain / scale, rtol=1e-9
+    )
+
+
+def test_what_overflows_is_not_certified(rng):
+    W, X = rng.normal(size=(3, 4)) * 1e200, rng.normal(size=(20, 4)) * 1e200
+    with np.errstate(over="ignore", invalid="ignore"):  # of the model's own scores
+        assert np.array_equal(certified_radius(linear(W, np.zeros(3)), X).radius, np.zeros(20))
+
+
+def test_float32_rows_of_a_pipeline_keep_their_class_where_steps_compute_in_float32(rng, rows):
+    X, y = rows
+    X = (X + 1000.0).astype(np.float32)
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X.astype(np.float64), y)
+    coarse, fine = certified_radius(model, X), certified_radius(model, X.astype(np.float64))
+    assert np.all(coarse.radius <= fine.radius)
+    assert_allclose(coarse.radius, fine.radius, rtol=0.05, atol=1e-3)
+    tried, fallen = check.attack_radius(model, X, 2, np.ones(5), 5000, rng)
+    assert tried >= 5000
+    assert fallen == 0
+    Z, scores = X.astype(np.float64), model.decision_function(X)
+    view = model_of(model)
+    values, errors = view.scores(X)
+    assert np.all(np.abs(values - scores) <= errors)
+    assert np.max(np.abs(values - scores) / view.scores(Z)[1]) > 100
+
+
+# Radii
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_radius_of_two_classes_is_the_distance_to_the_hyperplane(norm, rng):
+    w, b, X, weights = rng.normal(size=4), 0.3, rng.normal(size=(50, 4)), np.array([1.0, 2.0, 0.0, 0.5])
+    found = certified_radius(linear(w, b), X, norm=norm, weights=weights)
+    v = np.abs(w * weights)
+    dual = {1: v.max(), 2: np.sqrt(np.sum(v**2)), np.inf: v.sum()}[norm]
+    assert_allclose(found.radius, np.abs(X @ w + b) / dual, rtol=1e-10)
+    assert np.array_equal(found.predicted, (X @ w + b > 0).astype(int))
+    assert_allclose(np.asarray(found), found.radius)
+    assert "linear" in found.method
+    assert "no x + d" in found.assumption
+
+
+def test_tie_is_not_certified_and_has_the_models_own_class():
+    found = certified_radius(linear([1.0, -1.0], 0.0), [[1.0, 1.0], [2.0, 1.0]])
+    assert found.radius[0] == 0 < found.radius[1]
+    svc = SVC(kernel="linear").fit([[-1.0], [1.0]], [0, 1])
+    tie = certified_radius(svc, [[0.0]])
+    assert tie.radius[0] == 0
+    assert tie.predicted[0] == svc.predict([[0.0]])[0]
+
+
+def test_constant_model_and_features_that_cannot_move_have_infinite_radii():
+    model = linear([[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0]], [0.0, 1.0, 0.0])
+    assert np.all(np.isinf(certified_radius(model, np.ones((2, 2)), weights=[0.0, 1.0]).radius))
+    assert np.all(np.isinf(certified_radius(linear(np.zeros((3, 2)), [0.0, 1.0, 0.5]), np.ones((2, 2))).radius))
+
+
+def test_kernel_radius_is_where_the_kernels_space_allows_a_change(rows):
+    X, y = rows
+    X, y = X[y < 2], y[y < 2]
+    model = SVC(gamma=0.3).fit(X, y)
+    a, S = model.dual_coef_[0], model.support_vectors_
+    K = np.exp(-0.3 * np.sum((S[:, None] - S[None]) ** 2, axis=-1))
+    share = np.abs(model.decision_function(X)) / np.sqrt(a @ K @ a)
+    expected = np.sqrt(-np.log(np.maximum(1 - share**2 / 2, 0.0)) / 0.3)
+    assert_allclose(certified_radius(model, X).radius, expected, rtol=1e-6)
+    assert_allclose(certified_radius(model, X, norm=1).radius, expected, rtol=1e-6)
+    assert_allclose(certified_radius(model, X, norm=np.inf).radius, expected / np.sqrt(5), rtol=1e-6)
+    assert_allclose(certified_radius(model, X, weights=np.full(5, 2.0)).radius, expected / 2, rtol=1e-6)
+
+
+def test_kernel_radius_through_a_scaler_is_that_of_scaled_rows(rows):
+    X, y = rows
+    X = X * [1, 10, 100, 0.1, 1]
+    scaler = StandardScaler().fit(X)
+    svc = SVC().fit(scaler.transform(X), y)
+    piped = make_pipeline(StandardScaler(), SVC()).fit(X, y)
+    assert_allclose(
+        certified_radius(piped, X, weights=scaler.scale_).radius,
+        certified_radius(svc, scaler.transform(X)).radius,
+        rtol=1e-6,
+    )
+
+
+def test_contest_of_classes_is_certified_by_the_winners_own_contests(rng, several_classes):
+    X, y = several_classes((30, 30, 30, 30), 3)
+    model = SVC(kernel="linear", decision_function_shape="ovo").fit(X, y)
+    scores, pairs = model.decision_function(X), [(i, j) for i in range(4) for j in range(i + 1, 4)]
+    W = model.coef_
+    sizes = np.abs(scores) / np.linalg.norm(W, axis=1)
+    predicted = model.predict(X)
+    for row, k, radius in zip(np.arange(len(X)), predicted, certified_radius(model, X).radius, strict=True):
+        own = np.array([k in pair for pair in pairs])
+        won = sum((scores[row, p] > 0) == (pairs[p][0] == k) for p in np.flatnonzero(own))
+        assert radius == pytest.approx(sizes[row, own].min() if won == 3 else sizes[row].min(), rel=1e-6)
+
+
+def test_ties_of_votes_that_are_broken_by_scores_are_not_certified(several_classes):
+    X, y = several_classes((30, 30, 30), 2, separation=0.3)
+    model = SVC(break_ties=True, gamma=5.0).fit(X, y)
+    plain = SVC(gamma=5.0).fit(X, y)
+    Z = np.random.default_rng(0).uniform(-3, 3, size=(3000, 2))
+    broken, kept = certified_radius(model, Z), certified_radius(plain, Z)
+    contests = SVC(gamma=5.0, decision_function_shape="ovo").fit(X, y).decision_function(Z)
+    won = np.stack([contests > 0, contests <= 0], axis=-1)
+    votes = np.zeros((len(Z), 3))
+    for p, (i, j) in enumerate([(0, 1), (0, 2), (1, 2)]):
+        votes[:, i] += won[:, p, 0]
+        votes[:, j] += won[:, p, 1]
+    tied = np.sum(votes == votes.max(axis=1, keepdims=True), axis=1) > 1
+    assert np.any(tied)
+    assert np.all(broken.radius[tied] == 0)
+    assert np.array_equal(broken.radius[~tied], kept.radius[~tied])
+    assert np.array_equal(broken.predicted, model.predict(Z))
+
+
+# Steps
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [StandardScaler()],
+        [StandardScaler(with_mean=False)],
+        [StandardScaler(with_std=False)],
+        [RobustScaler()],
+        [MinMaxScaler((-2, 5))],
+        [MaxAbsScaler()],
+        [PCA(3)],
+        [PCA(3, whiten=True)],
+        [TruncatedSVD(3)],
+        [SelectKBest(k=2)],
+        ["passthrough", SelectKBest(k=4), MinMaxScaler(), PCA(2), RobustScaler()],
+        [RBFSampler(random_state=0), StandardScaler()],
+        [StandardScaler(), Nystroem(random_state=0, n_components=20), MaxAbsScaler()],
+    ],
+    ids=lambda steps: "+".join(step if isinstance(step, str) else type(step).__name__ for step in steps),
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_scores_through_steps_are_the_pipelines_own_within_the_errors_stated(steps, dtype, rows):
+    X, y = rows
+    X = (X * [1, 10, 0.1, 3, 1] + 2).astype(dtype)
+    model = make_pipeline(*steps, RidgeClassifier()).fit(X, y)
+    values, errors = model_of(model).scores(rows_for(model, X))
+    assert np.all(np.abs(values - model.decision_function(X)) <= errors)
+    assert_allclose(
+        values,
+        model.decision_function(X),
+        rtol=1e-3 if dtype == np.float32 else 1e-9,
+        atol=1e-3 if dtype == np.float32 else 1e-12,
+    )
+
+
+def test_search_is_certified_by_its_best_model(rows):
+    X, y = rows
+    search = GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {"logisticregression__C": [0.1, 1.0]})
+    search.fit(X, y)
+    assert np.array_equal(certified_radius(search, X).radius, certified_radius(search.best_estimator_, X).radius)
+
+
+# Intervals
+
+
+@pytest.mark.parametrize("model", [LogisticRegression(), SVC(kernel="linear")], ids=["scores", "contests"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_interval_is_certified_where_all_corners_keep_their_class(model, n_classes, rng, rows):
+    X, y = rows
+    X, y = X[y < n_classes], y[y < n_classes]
+    model.fit(X, y)
+    lower, upper = X - rng.exponential(0.3, size=X.shape), X + rng.exponential(0.6, size=X.shape)
+    found = certified_interval(model, X, lower, upper)
+    corners = np.array([np.where(side, upper, lower) for side in product((False, True), repeat=5)])
+    same = np.all(model.predict(corners.reshape(-1, 5)).reshape(32, -1) == model.predict(X), axis=0)
+    assert 0 < np.sum(same) < len(X)
+    assert np.all(same[found.certified])
+    if n_classes == 2 or isinstance(model, LogisticRegression):
+        assert np.array_equal(found.certified, same)
+        view = model_of(model)
+        sides = np.concatenate([corners.reshape(-1, 5)])
+        if n_classes == 2:
+            scores = (sides @ view.coef[0] + view.intercept[0]).reshape(32, -1)
+            signs = np.where(model.predict(X) == 1, 1.0, -1.0)
+            assert_allclose(found.margin, (signs * scores).min(axis=0), rtol=1e-6, atol=1e-9)
+
+
+def test_interval_of_no_length_has_the_lead_as_margin(rows):
+    X, y = rows
+    model = LogisticRegression().fit(X, y)
+    scores = np.sort(model.decision_function(X), axis=1)
+    assert_allclose(certified_interval(model, X, X, X).margin, scores[:, -1] - scores[:, -2], rtol=1e-9)
+
+
+def test_interval_must_contain_its_row(rows):
+    X, y = rows
+    with pytest.raises(ValueError, match="X_lower"):
+        certified_interval(LogisticRegression().fit(X, y), X, X + 0.1, X + 1)
+
+
+def test_estimators_own_certificate_agrees_with_intervals(rng, rows):
+    X, y = rows
+    model = RobustLinearClassifier(Ball(0.05)).fit(X, y)
+    assert np.array_equal(model.certify(X), certified_radius(model, X).radius >= 0.05)
+
+
+def test_certified_margin_of_the_estimator_is_rounded_down(rng):
+    w, X = near_ties(rng)
+    model = RobustLinearClassifier(Ball(0.0)).fit(X, np.arange(len(X)) % 2)
+    model.coef_, model.intercept_ = w[None], np.zeros(1)
+    exact = certified_radius(model, X, exact=True)
+    certified = model.certify(X)
+    assert np.all(exact.radius[certified] > 0)
+    assert np.array_equal(exact.predicted[certified], model.predict(X)[certified])
+    assert np.any(model.predict(X) != exact.predicted)
+
+
+# Deletions
+
+
+@pytest.mark.parametrize("model", [LogisticRegression(), SVC(kernel="linear")], ids=["scores", "contests"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_deletions_survived_by_enumeration(model, n_classes, rows):
+    X, y = rows
+    X, y = X[y < n_classes] + 0.5, y[y < n_classes]
+    model.fit(X, y)
+    found = certified_deletions(model, X)
+    masks = np.array(list(product((0.0, 1.0), repeat=5)))
+    changed = np.array([model.predict(X * (1 - mask)) != found.predicted for mask in masks])
+    sizes = masks.sum(axis=1)[:, None]
+    least = np.where(changed, sizes, np.inf).min(axis=0) - 1
+    assert np.all(found.survived <= least)
+    if n_classes == 2 or isinstance(model, LogisticRegression):
+        assert np.array_equal(found.survived, least)
+    assert 0 < np.sum(np.isfinite(least)) < len(X)
+
+
+def test_deletions_of_different_values_leave_the_class(rng, rows):
+    X, y = rows
+    model, values = LogisticRegression().fit(X, y), np.array([0.5, 1.0, 2.0, np.inf, 0.3])
+    found = certified_deletions(model, X, values)
+    masks = np.array([mask for mask in product((False, True), repeat=5) if not mask[3]])
+    for mask in masks:
+        worth = values[mask].sum()
+        same = model.predict(np.where(mask, 0.0, X)) == found.predicted
+        assert np.all(same[worth < found.survived])
+
+
+def test_deletions_are_rounded_down(rng):
+    w, X = near_ties(rng)
+    model = linear(w, 0.0)
+    exact = certified_radius(model, X, exact=True)
+    assert np.all(certified_deletions(model, X).survived[exact.predicted != model.predict(X)] == 0)
+
+
+# Kinds of rows
+
+
+def test_frames_sparse_rows_and_lists_give_what_arrays_give(rows):
+    X, y = rows
+    X = np.where(X > 0.5, X, 0.0)
+    names = [f"f{j}" for j in range(5)]
+    frame = pd.DataFrame(X, columns=names)
+    array_model = LogisticRegression().fit(X, y)
+    expected = certified_radius(array_model, X).radius
+    assert_allclose(certified_radius(array_model, sparse.csr_array(X)).radius, expected, rtol=1e-10)
+    assert_allclose(certified_radius(array_model, X.tolist()).radius, expected, rtol=1e-10)
+    for given in (frame, pl.DataFrame(X, schema=names)):
+        model = make_pipeline(StandardScaler(), LogisticRegression()).fit(given, y)
+        plain = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+        assert_allclose(certified_radius(model, given).radius, certified_radius(plain, X).radius, rtol=1e-10)
+        smooth = certified_radius(model, given, method="smoothing", sigma=0.5, n_draws=50, random_state=0)
+        assert_allclose(
+            smooth.radius, certified_radius(plain, X, method="smoothing", sigma=0.5, n_draws=50, random_state=0)
+        )
+    model = LogisticRegression().fit(frame, y)
+    ends = sparse.csr_array(X)
+    assert_allclose(
+        certified_interval(array_model, ends, 0.9 * ends, 1.1 * ends).margin,
+        certified_interval(array_model, X, 0.9 * X, 1.1 * X).margin,
+        rtol=1e-9,
+    )
+    with pytest.raises(ValueError, match="feature names"):
+        certified_radius(model, frame[names[::-1]])
+
+
+def test_a_row_has_the_same_certificate_alone_and_among_others(rng):
+    model, X = linear(rng.normal(size=(3, 40)), rng.normal(size=3)), rng.normal(size=(30_000, 40))
+    radius = certified_radius(model, X).radius
+    some = rng.integers(len(X), size=200)
+    assert_allclose(certified_radius(model, X[some]).radius, radius[some], rtol=1e-12)
+
+
+# Errors
+
+
+def test_errors_say_what_to_do(rows):
+    X, y = rows
+    model = LogisticRegression().fit(X, y)
+    with pytest.raises(NotFittedError):
+        certified_radius(LogisticRegression(), X)
+    with pytest.raises(ValueError, match="features"):
+        certified_radius(model, X[:, :3])
+    with pytest.raises(ValueError, match="NaN"):
+        certified_radius(model, X * np.nan)
+    with pytest.raises(ValueError, match=r"certified_radius\(norm=3\): give 1, 2 or numpy.inf"):
+        certified_radius(model, X, norm=3)
+    with pytest.raises(ValueError, match=r"weights must be >= 0"):
+        certified_radius(model, X, weights=[-1, 1, 1, 1, 1])
+    with pytest.raises(ValueError, match=r"weights has shape \(2,\)"):
+        certified_radius(model, X, weights=[1, 1])
+    with pytest.raises(ValueError, match="'auto' or 'smoothing'"):
+        certified_radius(model, X, method="magic")
+    with pytest.raises(TypeError, match="goes with method='smoothing'"):
+        certified_radius(model, X, sigma=1.0)
+    with pytest.raises(ValueError, match="norm=2 alone"):
+        certified_radius(model, X, norm=1, method="smoothing", sigma=1.0)
+    for other in (
+        RandomForestClassifier(n_estimators=2),
+        SVC(kernel="poly"),
+        make_pipeline(Normalizer(), LogisticRegression()),
+        make_pipeline(Nystroem(kernel="poly", n_components=10), LogisticRegression()),
+        make_pipeline(RBFSampler(), SVC()),
+    ):
+        with pytest.raises(NoCertificateError, match=r"StandardScaler|LogisticRegression") as caught:
+            certified_radius(other.fit(X, y), X)
+        assert "smoothing" in str(caught.value) or "Supported are" in str(caught.value)
+    with pytest.raises(NoCertificateError, match="clip=False"):
+        certified_radius(make_pipeline(MinMaxScaler(clip=True), LogisticRegression()).fit(X, y), X)
+    svc = SVC().fit(X, y)
+    for call in (lambda: certified_deletions(svc, X), lambda: certified_radius(svc, X, exact=True)):
+        with pytest.raises(NoCertificateError, match="linear models only"):
+            call()
