@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast._core.rounding import Array
+from holdfast._core.rounding import Array, gamma
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.estimators.linear import check_columns
-from holdfast.evaluate.certificates import BLOCK, certified_interval
+from holdfast.evaluate.certificates import BLOCK, BOTH_ENDS, certified_interval
 from holdfast.evaluate.models import LinearModel, Model, as_given, classes_of, model_of, rows_for
 from holdfast.evaluate.steps import NoCertificateError
 from holdfast.uncertainty.clouds import dense, ratio
@@ -67,7 +67,7 @@ class RobustAccuracy:
     accuracy: float
     """Exact, but for rounding, where `is_exact`; else an *upper* bound: rows that the attack could not turn."""
     certified: float
-    """A lower bound that is proved, NaN where none is known."""
+    """A lower bound that is proved, rounding accounted for and ties not counted; NaN where none is known."""
     plain: float
     """The share of rows that are right as they are."""
     is_exact: bool
@@ -198,15 +198,18 @@ def robust_accuracy(
     question = _asked(model, X, y, uncertainty, metadata, method, call)
     plain = float(np.mean(np.asarray(model.predict(X)) == question.labels))
     if question.is_closed:
-        share = _certified_share(question)
-        return RobustAccuracy(accuracy=share, certified=share, plain=plain, is_exact=True, method=EXACT)
-    found = worst_case(model, X, y, uncertainty, method=method, **options)
+        right = np.zeros(len(question.codes), dtype=bool)
+        for some, wins, leads, _ in question.worst_leads():
+            right[some] = np.all((leads > 0) | ((leads == 0) & wins), axis=1)
+        found = {"accuracy": float(np.mean(right)), "certified": _certified_share(question)}
+        return RobustAccuracy(**found, plain=plain, is_exact=True, method=EXACT)
+    attack = worst_case(model, X, y, uncertainty, method=method, **options)
     return RobustAccuracy(
-        accuracy=float(np.mean(~found.is_wrong)),
+        accuracy=float(np.mean(~attack.is_wrong)),
         certified=_certified_share(question),
         plain=plain,
         is_exact=False,
-        method=f"an upper bound by {found.method}",
+        method=f"an upper bound by {attack.method}",
     )
 
 
@@ -253,8 +256,8 @@ class _Question:
         """Whether the worst rows are known exactly."""
         return self.method == "closed_form"
 
-    def worst_leads(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_], Array]]:
-        """Yield rows of one class, which duels it wins at 0, and its worst leads over the others, of linear scores."""
+    def worst_leads(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_], Array, Array]]:
+        """Yield rows of one class, which duels it wins at 0, its worst leads by linear scores, and how far off these may be."""
         assert isinstance(self.view, LinearModel)
         size = max(1, BLOCK // self.view.n_columns)
         for code in np.unique(self.codes):
@@ -263,9 +266,10 @@ class _Question:
             directions = C @ self.view.coef
             for start in range(0, len(own), size):
                 some = own[start : start + size]
-                leads, sets = self.view.scores(self.rows[some])[0] @ C.T, self.sets.take(some)
-                falls = [np.broadcast_to(sets.support(-v), len(some)) for v in directions]
-                yield some, wins, leads - np.column_stack(falls)
+                (scores, errors), sets = self.view.scores(self.rows[some]), self.sets.take(some)
+                falls = np.column_stack([np.broadcast_to(sets.support(-v), len(some)) for v in directions])
+                doubts = BOTH_ENDS * (errors @ np.abs(C).T) + gamma(2 * self.view.n_features + 8) * np.abs(falls)
+                yield some, wins, scores @ C.T - falls, doubts
 
 
 def _asked(
@@ -315,7 +319,7 @@ def _closed_form(question: _Question, rows: Array) -> tuple[Array, Array]:
     """Return the worst moves of rows with linear scores, and their leads."""
     assert isinstance(question.view, LinearModel)
     moves, found = np.zeros_like(rows), np.zeros(len(rows))
-    for some, _, leads in question.worst_leads():
+    for some, _, leads, _ in question.worst_leads():
         rivals = leads.argmin(axis=1)
         found[some] = leads.min(axis=1)
         directions = question.view.decision.duels(int(question.codes[some[0]]))[0] @ question.view.coef
@@ -331,8 +335,8 @@ def _certified_share(question: _Question) -> float:
         return np.nan
     if question.is_closed:
         right = np.zeros(len(question.codes), dtype=bool)
-        for some, wins, leads in question.worst_leads():
-            right[some] = np.all((leads > 0) | ((leads == 0) & wins), axis=1)
+        for some, _, leads, doubts in question.worst_leads():
+            right[some] = np.all(leads > doubts, axis=1)
         return float(np.mean(right))
     X, rows = question.X, dense(question.rows)
     below, above = _extents(question.sets, rows.shape)
@@ -374,10 +378,16 @@ class _Seen(_Prey):
         self.duels, self.n_targets = np.array(duels), len(duels) - 1
 
     def lead(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
-        return np.asarray(np.einsum("ij,ij->i", self.duels[self.codes[which], target], self.view.scores(Z)[0]))
+        scores = self._blockwise(lambda part: self.view.scores(Z[part])[0], len(Z))
+        return np.asarray(np.einsum("ij,ij->i", self.duels[self.codes[which], target], scores))
 
     def slope(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
-        return self.view.gradients(Z, self.duels[self.codes[which], target])
+        C = self.duels[self.codes[which], target]
+        return self._blockwise(lambda part: self.view.gradients(Z[part], C[part]), len(Z))
+
+    def _blockwise(self, of: Callable[[slice], Array], n: int) -> Array:
+        size = max(1, PROBES // self.view.n_columns)
+        return np.concatenate([of(slice(start, start + size)) for start in range(0, n, size)])
 
 
 class _Queried(_Prey):
@@ -508,11 +518,10 @@ def _descended(
     for _ in range(max_iter):
         own = which[active]
         steps = _maximizers(owns, own, -prey.slope(rows[own] + moves[active], own, target)) - moves[active]
-        best, chosen = leads[active], np.zeros(len(active))
-        for length in STEPS:
-            found = prey.lead(rows[own] + moves[active] + length * steps, own, target)
-            chosen, best = np.where(found < best, length, chosen), np.minimum(found, best)
-        moves[active] += chosen[:, None] * steps
+        trials = (rows[own] + moves[active] + STEPS[:, None, None] * steps).reshape(-1, rows.shape[1])
+        found = prey.lead(trials, np.tile(own, len(STEPS)), target).reshape(len(STEPS), -1)
+        best = np.minimum(found.min(axis=0), leads[active])
+        moves[active] += np.where(best < leads[active], STEPS[found.argmin(axis=0)], 0.0)[:, None] * steps
         is_settled = best >= leads[active] - SETTLED * np.abs(leads[active])
         leads[active] = best
         active = active[~is_settled]
