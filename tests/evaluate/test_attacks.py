@@ -93,7 +93,7 @@ def test_every_attack_stays_in_every_set_and_the_exact_one_is_the_worst(uncertai
         with pytest.raises(ValueError, match="Gaussian noise has no bounds"):
             worst_case(model, X, y, stated, method=method, **metadata)
         return
-    found = worst_case(model, X, y, stated, method=method, max_iter=10, n_starts=2, **metadata)
+    found = worst_case(model, X, y, stated, method=method, max_iter=5, n_starts=2, **metadata)
     bound = stated.at(X, metadata)
     assert bound.contains(found.moves, slack=1e-6).all()
     assert_allclose(found.X, X + found.moves)
@@ -264,7 +264,9 @@ def test_sparse_rows_frames_and_float32_give_the_same():
         assert robust_accuracy(model, other, y, Box(0.4)).accuracy == np.mean(~plain.is_wrong)
     for frame in (pd.DataFrame(X, columns=list("abc")), pl.DataFrame(X, schema=list("abc"))):
         for method in ("closed_form", "gradient", "queries"):
-            found = worst_case(LogisticRegression().fit(frame, y), frame, y, Box(0.4), method=method)
+            found = worst_case(
+                LogisticRegression().fit(frame, y), frame, y, Box(0.4), method=method, n_starts=1, max_iter=3
+            )
             assert isinstance(found.X, type(frame))
             assert list(found.X.columns) == list("abc")
             assert_array_equal(found.is_wrong, plain.is_wrong)
