@@ -105,14 +105,14 @@ def test_levels_are_checked(perturbation, model, level):
 def test_random_noise_has_the_stated_moments():
     S = np.array([[1.0, 0.0], [0.5, 2.0]])
     draws = np.array(
-        [applied(RandomNoise(2.0, X_std=S), np.ones((2, 2)), [0, 1], 1.5, None, k)[0] for k in range(4000)]
+        [applied(RandomNoise(2.0, X_std=S), np.ones((2, 2)), [0, 1], 1.5, None, k)[0] for k in range(1500)]
     )
-    assert_allclose(draws.mean(axis=0), 1.0, atol=0.4)
-    assert_allclose(draws.std(axis=0), 3 * S, rtol=0.05)
+    assert_allclose(draws.mean(axis=0), 1.0, atol=0.5)
+    assert_allclose(draws.std(axis=0), 3 * S, rtol=0.08)
     F = np.array([[[1.0], [2.0]], [[0.0], [1.0]]])
-    draws = np.array([applied(RandomNoise(X_factor=F), np.zeros((2, 2)), [0, 1], 0.5, None, k)[0] for k in range(4000)])
+    draws = np.array([applied(RandomNoise(X_factor=F), np.zeros((2, 2)), [0, 1], 0.5, None, k)[0] for k in range(1500)])
     for i in range(2):
-        assert_allclose(np.cov(draws[:, i].T), 0.25 * F[i] @ F[i].T, atol=0.08)
+        assert_allclose(np.cov(draws[:, i].T), 0.25 * F[i] @ F[i].T, atol=0.12)
 
 
 def test_uniform_noise_fills_its_box():

@@ -139,10 +139,13 @@ class DecisionUncertaintyDisplay:
         points = np.column_stack([xx0.ravel(), xx1.ravel()])
         response = np.searchsorted(classes, np.asarray(estimator.predict(as_given(X, points)))).reshape(xx0.shape)
         ask = lead_of(estimator, X, classes)
-        leads = [ask(points, np.full(len(points), code)).reshape(xx0.shape) for code in range(len(classes))]
+        leads = np.array([ask(points, np.full(len(points), k)).reshape(xx0.shape) for k in range(len(classes))])
+        if np.any((leads > 0).argmax(axis=0) != response):
+            # votes of pairs of classes are not told by scores
+            leads = np.where(response == np.arange(len(classes))[:, None, None], 1.0, -1.0)
         names = feature_names or (list(X.columns) if hasattr(X, "columns") else ["feature 0", "feature 1"])
         text = f"{shorten(note[0], 70)}\nblack rim: {note[1]}"
-        made = cls(xx0, xx1, response, np.array(leads), rows, codes, classes, outlines, may_change, names, text)
+        made = cls(xx0, xx1, response, leads, rows, codes, classes, outlines, may_change, names, text)
         return made.plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
