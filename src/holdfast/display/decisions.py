@@ -140,7 +140,7 @@ class DecisionUncertaintyDisplay:
         response = np.searchsorted(classes, np.asarray(estimator.predict(as_given(X, points)))).reshape(xx0.shape)
         ask = lead_of(estimator, X, classes)
         leads = np.array([ask(points, np.full(len(points), k)).reshape(xx0.shape) for k in range(len(classes))])
-        if np.any((leads > 0).argmax(axis=0) != response):
+        if np.any(leads.argmax(axis=0) != response):
             # votes of pairs of classes are not told by scores
             leads = np.where(response == np.arange(len(classes))[:, None, None], 1.0, -1.0)
         names = feature_names or (list(X.columns) if hasattr(X, "columns") else ["feature 0", "feature 1"])
