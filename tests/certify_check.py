@@ -16,7 +16,8 @@ from sklearn.svm import SVC, LinearSVC, NuSVC
 from holdfast import Ball, GaussianRobustClassifier, MinimaxProbabilityClassifier, RobustLinearClassifier
 from holdfast.evaluate import certified_deletions, certified_interval, certified_radius, safe_bits
 from holdfast.evaluate.certificates import lead_blocks
-from holdfast.evaluate.models import LinearModel, model_of
+from holdfast.evaluate.fitted import model_of
+from holdfast.evaluate.models import LinearModel
 
 NORMS = (1, 2, np.inf)
 BATCH = 20_000
@@ -34,7 +35,7 @@ def data(rng, n_classes, n=240):
 def linear_models():
     """Return linear models, as a function makes them."""
     return {
-        "logistic": LogisticRegression(max_iter=10_000),
+        "logistic": LogisticRegression(solver="newton-cholesky"),
         "linear SVC": LinearSVC(max_iter=100_000),
         "discriminant": LinearDiscriminantAnalysis(),
         "Gaussian": GaussianRobustClassifier(0.3),
@@ -88,33 +89,43 @@ def worst_directions(view, X, norm, weights):
         rivals = view.radii(leads, view.decision.of_rows(reach, codes)).argmin(axis=1)
         C = np.array([view.decision.combinations(int(k))[rival] for k, rival in zip(codes, rivals, strict=True)])
         signs = np.where(np.broadcast_to(is_turned, leads.shape)[each, rivals], -1.0, 1.0)
-        V = -signs[:, None] * (C @ view.coef) * weights
-        if norm == 2:
-            unit = V / lengths(V, 2)[:, None]
-        elif norm == np.inf:
-            unit = np.sign(V)
-        else:
-            unit = np.zeros(V.shape)
-            top = np.abs(V).argmax(axis=1)
-            unit[each, top] = np.sign(V[each, top])
-        D[part] = unit
+        D[part] = steepest(signs[:, None] * (C @ view.coef) * weights, norm)
     return D * weights
 
 
-def climbed(view, X, D, norm, weights, rng, steps=8):
-    """Return perturbations of the same sizes that are moved, step by step, to where the smallest lead is lower."""
+def steepest(G, norm):
+    """Return perturbations of length 1 along which linear functions with these gradients fall the most."""
+    if norm == np.inf:
+        return -np.sign(G)
+    if norm == 2:
+        return -G / np.maximum(lengths(G, 2), 1e-300)[:, None]
+    D, each, top = np.zeros(G.shape), np.arange(len(G)), np.abs(G).argmax(axis=1)
+    D[each, top] = -np.sign(G[each, top])
+    return D
 
-    def least(Z):
-        return np.concatenate([found.leads.min(axis=1) for _, _, found in lead_blocks(view, Z, 0)])
 
-    size = lengths(D / weights, norm)
-    best = least(X + D)
-    for _ in range(steps):
-        new = D / weights / size[:, None] + 0.5 * on_the_border(rng, D.shape, norm)
-        new = new / lengths(new, norm)[:, None] * size[:, None] * weights
-        value = least(X + new)
-        better = value < best
-        D, best = np.where(better[:, None], new, D), np.where(better, value, best)
+def descended(view, X, D, norm, weights, steps=5):
+    """Return perturbations of the same sizes that follow the gradient of the smallest lead, and lower it where they can."""
+    size = lengths(D / weights, norm)[:, None]
+
+    def closest(Z):
+        leads, C = np.zeros(len(Z)), np.zeros((len(Z), view.decision.n_scores))
+        for part, _, (codes, own, is_turned) in lead_blocks(view, Z, 0):
+            each, rivals = np.arange(len(codes)), own.argmin(axis=1)
+            signs = np.where(np.broadcast_to(is_turned, own.shape)[each, rivals], -1.0, 1.0)
+            table = np.array([view.decision.combinations(k) for k in range(codes.max() + 1)])
+            leads[part], C[part] = own[each, rivals], signs[:, None] * table[codes, rivals]
+        return leads, C
+
+    best, C = closest(X + D)
+    for k in range(steps):
+        toward = steepest(view.gradients(X + D, C) * weights, norm)
+        new = D / weights / size + toward * 2.0 ** (1 - k)
+        new = new / lengths(new, norm)[:, None] * size * weights
+        leads, combinations = closest(X + new)
+        better = leads < best
+        D, C = np.where(better[:, None], new, D), np.where(better[:, None], combinations, C)
+        best = np.where(better, leads, best)
     return D
 
 
@@ -133,7 +144,7 @@ def attack_radius(model, X, norm, weights, n_attacks, rng):
             D[half] = worst_directions(view, X[some[half]], norm, weights)
             D = D * radius[:, None]
         else:
-            D = climbed(view, X[some].astype(np.float64), D * radius[:, None], norm, weights, rng)
+            D = descended(view, X[some].astype(np.float64), D * radius[:, None], norm, weights)
         Z = (X[some] + D * (1 - 1e-12)).astype(X.dtype)
         # what was added is what is left after rounding
         moved = lengths((Z.astype(np.float64) - X[some].astype(np.float64)) / weights, norm)

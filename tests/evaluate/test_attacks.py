@@ -27,7 +27,7 @@ from holdfast import (
     RobustLinearClassifier,
 )
 from holdfast.evaluate import certified_accuracy, certified_interval, robust_accuracy, worst_case
-from holdfast.evaluate.models import model_of
+from holdfast.evaluate.fitted import model_of
 
 
 class Shell(ClassifierMixin, BaseEstimator):

@@ -2,7 +2,7 @@
 
 import runpy
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
@@ -25,7 +26,10 @@ from sklearn.svm import SVC
 
 from holdfast import Ball, RobustLinearClassifier
 from holdfast.evaluate import NoCertificateError, certified_deletions, certified_interval, certified_radius
-from holdfast.evaluate.models import model_of, rows_for
+from holdfast.evaluate.decisions import one_score
+from holdfast.evaluate.fitted import model_of, rows_for
+from holdfast.evaluate.models import LinearModel
+from holdfast.evaluate.steps import AffineMap
 
 NORMS = (1, 2, np.inf)
 check = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "certify_check.py"), run_name="check"))
@@ -55,11 +59,10 @@ def test_no_attack_within_a_certificate_succeeds_and_linear_radii_are_tight():
 # Rounding
 
 
-def near_ties(rng, n=300, d=6):
-    """Return weights and rows whose scores are sums of large numbers that all but cancel."""
-    w = rng.normal(size=d) * 10.0 ** rng.integers(-4, 5, size=d)
-    X = rng.normal(size=(n, d)) * 10.0 ** rng.integers(-3, 4, size=(n, d))
-    X[:, -1] = -(X[:, :-1] @ w[:-1]) / w[-1] * (1 + rng.integers(-8, 9, size=n) * 2.0**-52)
+def near_ties(rng, n=300, d=12):
+    """Return weights and rows whose terms all but cancel, so that of many a score the sign is that of rounding."""
+    w, X = rng.normal(size=d), rng.normal(size=(n, d))
+    X[:, d // 2] -= (X @ w) / w[d // 2]
     return w, X
 
 
@@ -68,11 +71,11 @@ def test_radii_never_exceed_those_without_rounding_even_where_scores_cancel(norm
     w, X = near_ties(rng)
     model = linear(w, 0.0)
     exact, found = (certified_radius(model, X, norm=norm, exact=exact) for exact in (True, False))
-    lies = model.predict(X) != exact.predicted
-    assert np.any(lies[exact.radius > 0])
+    lies = (model.predict(X) != exact.predicted) & (exact.radius > 0)
+    assert np.any(lies & (model.decision_function(X) != 0))
     assert np.all(found.radius <= exact.radius)
     assert np.all(found.radius[lies] == 0)
-    Z = rng.normal(size=(300, 6))
+    Z = rng.normal(size=(300, 12))
     exact, found = (certified_radius(model, Z, norm=norm, exact=exact).radius for exact in (True, False))
     assert np.all(found <= exact)
     assert_allclose(found, exact, rtol=1e-6)
@@ -115,6 +118,15 @@ def test_exact_radius_is_the_largest_float_that_is_proved(norm, n_classes, rng):
 
         assert is_proved(radius)
         assert not is_proved(np.nextafter(radius, np.inf))
+
+
+def test_radius_at_which_a_row_would_be_a_tie_is_not_certified():
+    model, X = linear([3.0, 4.0], 0.0), [[3.0, 4.0]]
+    for norm, distance in zip(NORMS, (25 / 4, 5.0, 25 / 7), strict=True):
+        assert certified_radius(model, X, norm=norm).radius[0] < distance
+        exact = certified_radius(model, X, norm=norm, exact=True).radius[0]
+        assert Fraction(exact) < Fraction(25, {1: 4, 2: 5, np.inf: 7}[norm])
+        assert exact >= np.nextafter(distance, 0.0)
 
 
 def test_exact_radius_of_a_pipeline_is_that_of_its_steps_numbers(rows):
@@ -219,16 +231,21 @@ def test_kernel_radius_through_a_scaler_is_that_of_scaled_rows(rows):
 
 
 def test_contest_of_classes_is_certified_by_the_winners_own_contests(rng, several_classes):
-    X, y = several_classes((30, 30, 30, 30), 3)
+    X, y = several_classes((30, 30, 30, 30), 3, separation=0.2)
     model = SVC(kernel="linear", decision_function_shape="ovo").fit(X, y)
-    scores, pairs = model.decision_function(X), [(i, j) for i in range(4) for j in range(i + 1, 4)]
-    W = model.coef_
-    sizes = np.abs(scores) / np.linalg.norm(W, axis=1)
-    predicted = model.predict(X)
-    for row, k, radius in zip(np.arange(len(X)), predicted, certified_radius(model, X).radius, strict=True):
-        own = np.array([k in pair for pair in pairs])
-        won = sum((scores[row, p] > 0) == (pairs[p][0] == k) for p in np.flatnonzero(own))
-        assert radius == pytest.approx(sizes[row, own].min() if won == 3 else sizes[row].min(), rel=1e-6)
+    X = rng.uniform(-3, 3, size=(2000, 3))
+    scores, pairs = model.decision_function(X), list(combinations(range(4), 2))
+    sizes = np.abs(scores) / np.linalg.norm(model.coef_, axis=1)
+    predicted, found = model.predict(X), certified_radius(model, X)
+    has_part = np.array([[k in pair for pair in pairs] for k in predicted])
+    wins = (scores > 0) == (np.array(pairs)[:, 0] == predicted[:, None])
+    has_all = np.sum(wins & has_part, axis=1) == 3
+    assert np.sum(~has_all) > 0
+    others = np.where(has_part, np.inf, sizes).min(axis=1) < np.where(has_part, sizes, np.inf).min(axis=1)
+    assert np.any(others & ~has_all)
+    expected = np.where(has_all[:, None] & ~has_part, np.inf, sizes).min(axis=1)
+    assert_allclose(found.radius, expected, rtol=1e-5, atol=1e-9)
+    assert np.array_equal(found.predicted, predicted)
 
 
 def test_ties_of_votes_that_are_broken_by_scores_are_not_certified(several_classes):
@@ -248,6 +265,25 @@ def test_ties_of_votes_that_are_broken_by_scores_are_not_certified(several_class
     assert np.all(broken.radius[tied] == 0)
     assert np.array_equal(broken.radius[~tied], kept.radius[~tied])
     assert np.array_equal(broken.predicted, model.predict(Z))
+
+
+def test_a_classifier_of_ones_own_joins_by_registration(rng):
+    class Sign(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            self.classes_, self.n_features_in_ = np.array([0, 1]), 2
+            return self
+
+        def predict(self, X):
+            return (X[:, 0] > X[:, 1]).astype(int)
+
+    X = rng.normal(size=(20, 2))
+    model = Sign().fit(X, None)
+    with pytest.raises(NoCertificateError, match=r"Supported are holdfast's classifiers"):
+        certified_radius(model, X)
+    model_of.register(Sign, lambda model: LinearModel(AffineMap(np.array([[1.0, -1.0]]), np.zeros(1)), one_score()))
+    found = certified_radius(make_pipeline("passthrough", model), X)
+    assert_allclose(found.radius, np.abs(X[:, 0] - X[:, 1]) / np.sqrt(2))
+    assert np.array_equal(found.predicted, model.predict(X))
 
 
 # Steps
@@ -294,6 +330,26 @@ def test_search_is_certified_by_its_best_model(rows):
     assert np.array_equal(certified_radius(search, X).radius, certified_radius(search.best_estimator_, X).radius)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        LogisticRegression(),
+        SVC(kernel="linear"),
+        SVC(),
+        make_pipeline(PCA(3), SVC()),
+        make_pipeline(StandardScaler(), RBFSampler(random_state=0), LogisticRegression()),
+    ],
+    ids=["scores", "contests", "RBF", "RBF after PCA", "Fourier"],
+)
+def test_gradients_are_those_of_differences(model, rng, rows):
+    X, y = rows
+    view = model_of(model.fit(X, y))
+    C = rng.normal(size=(len(X), view.decision.n_scores))
+    for j, e in enumerate(1e-5 * np.eye(5)):
+        slope = np.sum(C * (view.scores(X + e)[0] - view.scores(X - e)[0]), axis=1) / 2e-5
+        assert_allclose(view.gradients(X, C)[:, j], slope, rtol=1e-5, atol=1e-5)
+
+
 # Intervals
 
 
@@ -328,8 +384,13 @@ def test_interval_of_no_length_has_the_lead_as_margin(rows):
 
 def test_interval_must_contain_its_row(rows):
     X, y = rows
-    with pytest.raises(ValueError, match="X_lower"):
-        certified_interval(LogisticRegression().fit(X, y), X, X + 0.1, X + 1)
+    model, many = LogisticRegression().fit(X, y), np.tile(X, (2000, 1))
+    lower = many - 1.0
+    lower[150_000, 2] = many[150_000, 2] + 0.1
+    with pytest.raises(ValueError, match=r"X_lower\[150000, 2\] is above X\[150000, 2\] by 0.1"):
+        certified_interval(model, many, lower, many)
+    with pytest.raises(ValueError, match="X_upper has shape"):
+        certified_interval(model, X, X, X[:3])
 
 
 def test_estimators_own_certificate_agrees_with_intervals(rng, rows):
@@ -381,10 +442,14 @@ def test_deletions_of_different_values_leave_the_class(rng, rows):
 
 
 def test_deletions_are_rounded_down(rng):
-    w, X = near_ties(rng)
-    model = linear(w, 0.0)
-    exact = certified_radius(model, X, exact=True)
-    assert np.all(certified_deletions(model, X).survived[exact.predicted != model.predict(X)] == 0)
+    # all but the sign of what is left without the first feature is lost beside it
+    X = np.column_stack([1e16 * rng.uniform(1, 2, size=2000), rng.normal(size=(2000, 5))])
+    w = np.ones(6)
+    survived = certified_deletions(linear(w, 0.0), X).survived
+    left = np.array([sum(map(Fraction, x[1:].tolist())) for x in X])
+    assert np.all(survived[left <= 0] == 0)
+    clear = certified_deletions(linear(w, 0.0), X * [1e-16, 1, 1, 1, 1, 1]).survived
+    assert np.any(clear >= 1)
 
 
 # Kinds of rows

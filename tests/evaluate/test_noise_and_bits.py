@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast.evaluate import certified_radius, flip_probability, safe_bits, smoothed
-from holdfast.evaluate.models import model_of
+from holdfast.evaluate.fitted import model_of
 from holdfast.evaluate.smoothing import lower_confidence
 
 
@@ -139,6 +139,8 @@ def test_flips_need_noise(rows):
         flip_probability(model, X)
     with pytest.raises(ValueError, match="X_std has shape"):
         flip_probability(model, X, X_std=np.ones(4))
+    with pytest.raises(ValueError, match="an adversary chooses"):
+        flip_probability(DecisionTreeClassifier().fit(X, y), X, GaussianNoise(1.0, adversary="marginals"))
     with pytest.raises(ValueError, match="'auto', 'draws'"):
         flip_probability(model, X, 1.0, method="guess")
 
@@ -166,18 +168,18 @@ def test_weights_in_so_many_bits_predict_the_same(intercept, n_classes, rows):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_with_one_bit_less_some_weights_within_half_a_step_change_the_class(n_classes, rows):
+def test_so_many_bits_are_enough_for_the_worst_weights_and_one_less_is_not(n_classes, rows):
     X, y = rows
     X, y = X[y < n_classes], y[y < n_classes]
     model = LogisticRegression(C=100).fit(X, y)
     view, bits = model_of(model), safe_bits(model, X).bits
     scores = np.atleast_2d(X @ view.coef.T + view.intercept)
     leads = np.abs(scores[:, 0]) if n_classes == 2 else np.sort(scores, axis=1)[:, -1] - np.sort(scores, axis=1)[:, -2]
-    vectors = 1 if n_classes == 2 else 2
+    falls = (1 if n_classes == 2 else 2) * 0.5 * np.abs(view.coef).max() * np.abs(X).sum(axis=1)
     some = bits > 2
-    half = 0.5 * np.abs(view.coef).max() / (2 ** (bits - 2) - 1)[some]
     assert np.any(some)
-    assert np.all(vectors * half * np.abs(X[some]).sum(axis=1) >= leads[some] * (1 - 1e-9))
+    assert np.all(falls / (2 ** (bits - 1) - 1) < leads)
+    assert np.all(falls[some] / (2 ** (bits[some] - 2) - 1) >= leads[some] * (1 - 1e-9))
 
 
 def test_tie_is_safe_in_no_number_of_bits():

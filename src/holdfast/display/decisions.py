@@ -13,7 +13,7 @@ from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.display.style import axes_for, looks
 from holdfast.evaluate.attacks import lead_of, worst_case
-from holdfast.evaluate.models import as_given, classes_of
+from holdfast.evaluate.fitted import as_given, classes_of
 from holdfast.evaluate.noise import flip_probability
 
 N_DIRECTIONS = 73

@@ -12,7 +12,7 @@ from holdfast._core.rounding import Array
 from holdfast.display.style import axes_for, looks
 from holdfast.evaluate.certificates import linear_only
 from holdfast.evaluate.curves import named
-from holdfast.evaluate.models import classes_of, model_of
+from holdfast.evaluate.fitted import classes_of, model_of
 from holdfast.uncertainty.checks import nonnegative, numbers
 
 

@@ -15,7 +15,8 @@ from holdfast._core.rounding import Array, gamma
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.estimators.linear import check_columns
 from holdfast.evaluate.certificates import BLOCK, BOTH_ENDS, certified_interval
-from holdfast.evaluate.models import LinearModel, Model, as_given, classes_of, model_of, rows_for
+from holdfast.evaluate.fitted import as_given, classes_of, model_of, rows_for
+from holdfast.evaluate.models import LinearModel, Model
 from holdfast.evaluate.steps import NoCertificateError
 from holdfast.uncertainty.clouds import dense, ratio
 
@@ -252,23 +253,30 @@ class _Question:
     method: str
 
     @property
+    def linear(self) -> LinearModel:
+        """The model, of which the worst rows are known."""
+        linear = None if self.view is None else self.view.as_linear()
+        assert linear is not None
+        return linear
+
+    @property
     def is_closed(self) -> bool:
         """Whether the worst rows are known exactly."""
         return self.method == "closed_form"
 
     def worst_leads(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_], Array, Array]]:
         """Yield rows of one class, which duels it wins at 0, its worst leads by linear scores, and how far off these may be."""
-        assert isinstance(self.view, LinearModel)
-        size = max(1, BLOCK // self.view.n_columns)
+        linear = self.linear
+        size = max(1, BLOCK // linear.n_columns)
         for code in np.unique(self.codes):
             own = np.flatnonzero(self.codes == code)
-            C, wins = self.view.decision.duels(int(code))
-            directions = C @ self.view.coef
+            C, wins = linear.decision.duels(int(code))
+            directions = C @ linear.coef
             for start in range(0, len(own), size):
                 some = own[start : start + size]
-                (scores, errors), sets = self.view.scores(self.rows[some]), self.sets.take(some)
+                (scores, errors), sets = linear.scores(self.rows[some]), self.sets.take(some)
                 falls = np.column_stack([np.broadcast_to(sets.support(-v), len(some)) for v in directions])
-                doubts = BOTH_ENDS * (errors @ np.abs(C).T) + gamma(2 * self.view.n_features + 8) * np.abs(falls)
+                doubts = BOTH_ENDS * (errors @ np.abs(C).T) + gamma(2 * linear.n_features + 8) * np.abs(falls)
                 yield some, wins, scores @ C.T - falls, doubts
 
 
@@ -303,7 +311,7 @@ def _asked(
     except NoCertificateError:
         if method in ("closed_form", "gradient"):
             raise
-    is_closed = view is not None and view.is_linear and view.decision.is_by_duels
+    is_closed = view is not None and view.as_linear() is not None and view.decision.is_by_duels
     if method == "closed_form" and not is_closed:
         raise NoCertificateError(
             f"{call}(method='closed_form'): known for linear scores of which the largest wins; {model!r:.80} has others. "
@@ -317,12 +325,12 @@ def _asked(
 
 def _closed_form(question: _Question, rows: Array) -> tuple[Array, Array]:
     """Return the worst moves of rows with linear scores, and their leads."""
-    assert isinstance(question.view, LinearModel)
+    linear = question.linear
     moves, found = np.zeros_like(rows), np.zeros(len(rows))
     for some, _, leads, _ in question.worst_leads():
         rivals = leads.argmin(axis=1)
         found[some] = leads.min(axis=1)
-        directions = question.view.decision.duels(int(question.codes[some[0]]))[0] @ question.view.coef
+        directions = linear.decision.duels(int(question.codes[some[0]]))[0] @ linear.coef
         for rival in np.unique(rivals):
             few = some[rivals == rival]
             moves[few] = question.sets.take(few).maximizer(-directions[rival])

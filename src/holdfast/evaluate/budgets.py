@@ -12,9 +12,8 @@ from scipy.special import ndtr
 
 from holdfast._core.rounding import Array
 from holdfast.estimators.linear import check_columns
-from holdfast.evaluate.models import LinearModel, as_given, classes_of, model_of, rows_for
-from holdfast.evaluate.noise import flip_probability, gaussian_errors
-from holdfast.evaluate.steps import NoCertificateError
+from holdfast.evaluate.fitted import as_given, classes_of, rows_for
+from holdfast.evaluate.noise import flip_probability, gaussian_errors, linear_or_none
 from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.clouds import dense
 
@@ -136,14 +135,20 @@ def noise_budget(
     stated = noise if isinstance(noise, GaussianNoise) else GaussianNoise(std=noise)
     bound = stated.at(rows, {name: value for name, value in own.items() if value is not None})
     plain = float(np.mean(np.asarray(model.predict(X)) == labels))
-    view = _linear(model)
+    view = linear_or_none(model)
+    is_exact = view is not None and view.decision.n_scores == 1
     expected: Callable[[float], float]
-    if view is not None:
+    if view is not None and is_exact:
         signs = np.where(labels == classes[1], 1.0, -1.0)
         leads = signs * view.scores(rows)[0][:, 0]
         t = np.broadcast_to(bound.support(view.coef[0]), leads.shape)
         expected, method = _by_formula(leads, t, signs), "linear: normal law of the scores"
     else:
+        if stated.adversary != "trace":
+            raise ValueError(
+                f"{call}(noise={noise!r}): a covariance that an adversary chooses cannot be drawn from, and for this model no "
+                "formula is known. State a covariance, as GaussianNoise(std=...) with adversary='trace'."
+            )
         values = dense(rows)
 
         def expected(m: float) -> float:
@@ -159,7 +164,7 @@ def noise_budget(
         multiple=_first_fall(expected, plain, float(target_accuracy)),
         target_accuracy=float(target_accuracy),
         plain_accuracy=plain,
-        is_exact=view is not None,
+        is_exact=is_exact,
         method=method,
     )
 
@@ -231,15 +236,6 @@ def what_is_to_gain(
         f"errors brought {gain} on noisy rows, and nothing on clean ones. {advice} {MEASURED}"
     )
     return Gain(flip_rate=rate, standard_error=error, verdict=verdict)
-
-
-def _linear(model: Any) -> LinearModel | None:
-    """Return what is seen of a model with one linear score, None for others."""
-    try:
-        view = model_of(model)
-    except NoCertificateError:
-        return None
-    return view if isinstance(view, LinearModel) and view.decision.n_scores == 1 else None
 
 
 def _by_formula(leads: Array, t: Array, signs: Array) -> Callable[[float], float]:

@@ -9,12 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
+from holdfast.estimators.linear import check_columns
 from holdfast.evaluate.decisions import Leads
 from holdfast.evaluate.exact import exact_radius
-from holdfast.evaluate.models import NORMS, LinearModel, Model, classes_of, model_of, rows_for, scale_of
+from holdfast.evaluate.fitted import classes_of, model_of, rows_for, scale_of
+from holdfast.evaluate.models import NORMS, LinearModel, Model
 from holdfast.evaluate.results import CertifiedDeletions, CertifiedInterval, CertifiedRadius
 from holdfast.evaluate.smoothing import smoothed
 from holdfast.evaluate.steps import NoCertificateError
+from holdfast.uncertainty.checks import numbers
 from holdfast.uncertainty.clouds import rescaled
 from holdfast.uncertainty.deletions import DELETION_ROUNDINGS, lead_survives
 from holdfast.uncertainty.interval_box import row_offsets
@@ -151,13 +154,14 @@ def certified_interval(model: Any, X: Any, X_lower: Any, X_upper: Any) -> Certif
     array([ True,  True,  True,  True])
     """
     view, rows, classes = asked(model, X)
-    below, above = row_offsets(rows, {"X_lower": X_lower, "X_upper": X_upper})
-    below = -below
+    check_columns(X, {"X_lower": X_lower, "X_upper": X_upper})
+    ends = {name: _end(value, rows.shape, name) for name, value in (("X_lower", X_lower), ("X_upper", X_upper))}
     codes, margin = np.zeros(rows.shape[0], dtype=np.intp), np.zeros(rows.shape[0])
     for part, block, (own, leads, is_turned) in lead_blocks(view, rows):
         codes[part] = own
         falls = np.zeros(leads.shape)
-        down, up = below[part], above[part]
+        down, up = row_offsets(block, {name: end[part] for name, end in ends.items()}, part.start)
+        down = -down
         for some, C in view.decision.groups(own):
             turned = is_turned if len(is_turned) == 1 else is_turned[some]
             falls[some] = view.falls(down[some], up[some], C, block.dtype)
@@ -171,6 +175,15 @@ def certified_interval(model: Any, X: Any, X_lower: Any, X_upper: Any) -> Certif
         method=view.method,
         assumption=f"no row within X_lower and X_upper has another class, {SAME}",
     )
+
+
+def _end(value: Any, shape: tuple[int, int], name: str) -> Any:
+    """Return one end of the intervals, a number for each entry of X."""
+    call = f"certified_interval(..., {name}=...)"
+    end = numbers(value, call, name)
+    if end.shape != shape:
+        raise ValueError(f"{call}: {name} has shape {end.shape}; give one number for each entry of X, {shape}.")
+    return end
 
 
 def certified_deletions(model: Any, X: Any, values: Any = None) -> CertifiedDeletions:
@@ -243,9 +256,10 @@ def asked(model: Any, X: Any) -> tuple[Model, Any, NDArray[Any]]:
 
 def linear_only(view: Model, call: str) -> LinearModel:
     """Return what is seen of a linear model, an error for others."""
-    if not isinstance(view, LinearModel):
+    linear = view.as_linear()
+    if linear is None:
         raise NoCertificateError(f"{call}: for linear models only; this one is certified by '{view.method}'.")
-    return view
+    return linear
 
 
 def settled(

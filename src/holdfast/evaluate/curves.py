@@ -15,7 +15,7 @@ from holdfast._core.progress import reporter
 from holdfast._core.rounding import Array
 from holdfast.evaluate.attacks import certified_accuracy
 from holdfast.evaluate.cells import Cells, digest
-from holdfast.evaluate.models import as_given, classes_of, rows_for
+from holdfast.evaluate.fitted import as_given, classes_of, rows_for
 from holdfast.evaluate.perturbations import Perturbation
 
 

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property, singledispatch
-from itertools import combinations
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
-from sklearn.base import BaseEstimator
-from sklearn.kernel_approximation import Nystroem, RBFSampler
-from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection._search import BaseSearchCV
-from sklearn.pipeline import Pipeline
-from sklearn.svm import SVC, NuSVC
-from sklearn.utils import check_array
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast._core.rounding import Array, gamma
-from holdfast.estimators import MinimaxProbabilityClassifier
-from holdfast.estimators.linear import LinearClassifier
-from holdfast.evaluate.decisions import Decision, LargestScore, Votes, one_score
-from holdfast.evaluate.steps import AffineMap, Multiply, NoCertificateError, Operation, Product, affine_operations
-from holdfast.uncertainty.checks import nonnegative, per_feature
+from holdfast.evaluate.decisions import Decision
+from holdfast.evaluate.steps import AffineMap, Operation
+from holdfast.uncertainty.clouds import dense, ratio
 from holdfast.uncertainty.clouds import norm as euclidean
-from holdfast.uncertainty.clouds import ratio
 
-SUPPORTED = (
-    "holdfast's classifiers; scikit-learn's linear classifiers (LogisticRegression, LinearSVC, SGDClassifier, RidgeClassifier, "
-    "Perceptron, LinearDiscriminantAnalysis, ...), SVC and NuSVC with kernel='linear' or 'rbf'; these after affine steps in a "
-    "Pipeline, and linear ones after RBFSampler or Nystroem(kernel='rbf')"
-)
 NORMS = (1, 2, np.inf)
 LAST_BITS = 1e-14
 """Share by which a quotient or a root is made smaller, more than its last roundings."""
@@ -68,7 +49,6 @@ class Model(ABC):
     """How its certificates come about."""
     decision: Decision
     n_features: int
-    is_linear = False
 
     @property
     def n_columns(self) -> int:
@@ -92,12 +72,19 @@ class Model(ABC):
         """Return by how much combinations C f can fall where entries go down by up to `below` and up by `above`, >= 0."""
 
     @abstractmethod
-    def gradients(self, X: Array, C: Array) -> Array:
-        """Return for each row x_i of an array the gradient of c_i'f there, shape (n_samples, n_features)."""
+    def gradients(self, X: Any, C: Array) -> Array:
+        """Return the gradient of the combination c_i'f of scores at each row x_i, shape (n_samples, n_features).
 
+        C has shape (n_samples, n_scores).
+        """
+
+    def as_linear(self) -> LinearModel | None:
+        """Return the same as a linear model, None where it is none."""
+        return None
+
+    @abstractmethod
     def after(self, operations: list[Operation]) -> Model:
         """Return the same model of rows that go through these operations first."""
-        raise NotImplementedError
 
 
 class LinearModel(Model):
@@ -110,7 +97,6 @@ class LinearModel(Model):
     """
 
     method = "linear: margin over the dual norm of differences of weights"
-    is_linear = True
 
     def __init__(self, map: AffineMap, decision: Decision):
         self.map, self.decision, self.n_features = map, decision, map.n_features
@@ -145,8 +131,11 @@ class LinearModel(Model):
         fall = below @ np.maximum(V, 0.0).T + above @ np.maximum(-V, 0.0).T + (below + above) @ sizes.T
         return np.asarray(fall * (1 + gamma(self.n_features + 4)))
 
-    def gradients(self, X: Array, C: Array) -> Array:
+    def gradients(self, X: Any, C: Array) -> Array:
         return C @ self.coef
+
+    def as_linear(self) -> LinearModel:
+        return self
 
     def after(self, operations: list[Operation]) -> LinearModel:
         return LinearModel(self.map.after(operations), self.decision)
@@ -181,12 +170,6 @@ class KernelModel(Model):
     @property
     def n_columns(self) -> int:
         return max(super().n_columns, len(self.centres))
-
-    def gradients(self, X: Array, C: Array) -> Array:
-        Z = X if self.map is None else self.map(X)[0]
-        pulls = (C @ self.output.coef) * rbf_kernel(Z, self.centres, gamma=self.width)
-        inner = 2 * self.width * (pulls @ self.centres - pulls.sum(axis=1, keepdims=True) * Z)
-        return np.asarray(inner if self.map is None else inner @ self.map.coef)
 
     def after(self, operations: list[Operation]) -> KernelModel:
         n = self.centres.shape[1]
@@ -242,12 +225,18 @@ class KernelModel(Model):
         return _quotients(distances, reach[..., 1])
 
     def falls(self, below: Any, above: Any, C: Array, dtype: Any) -> Array:
-        farthest = np.maximum(_dense(below), _dense(above))
+        farthest = np.maximum(dense(below), dense(above))
         if self.map is not None:
             farthest = farthest @ (np.abs(self.map.coef) + 2 * self.map.gamma(dtype) * self.map.sizes).T
         distances = _lengths(farthest) * (1 + gamma(self.n_features + farthest.shape[1] + 4))
         shares = np.sqrt(-2 * np.expm1(-self.width * np.square(distances))) * (1 + LAST_BITS)
         return np.outer(shares, self.norms(C))
+
+    def gradients(self, X: Any, C: Array) -> Array:
+        Z = dense(X).astype(np.float64) if self.map is None else self.map(X)[0]
+        pull = (C @ self.output.coef) * rbf_kernel(Z, self.centres, gamma=self.width)
+        slopes = 2 * self.width * (pull @ self.centres - pull.sum(axis=1, keepdims=True) * Z)
+        return slopes if self.map is None else slopes @ self.map.coef
 
 
 class FourierModel(Model):
@@ -273,9 +262,6 @@ class FourierModel(Model):
     @property
     def n_columns(self) -> int:
         return max(super().n_columns, len(self.map.coef))
-
-    def gradients(self, X: Array, C: Array) -> Array:
-        return np.asarray(-((C @ self.output.coef) * np.sin(self.map(X)[0])) @ self.map.coef)
 
     def after(self, operations: list[Operation]) -> FourierModel:
         return FourierModel(self.map.after(operations), self.output, self.decision)
@@ -308,13 +294,12 @@ class FourierModel(Model):
         return _quotients(leads, reach)
 
     def falls(self, below: Any, above: Any, C: Array, dtype: Any) -> Array:
-        farthest = np.maximum(_dense(below), _dense(above))
+        farthest = np.maximum(dense(below), dense(above))
         slopes = self._slopes(C, np.ones(self.n_features), dtype)
         return np.asarray(farthest @ slopes.T * (1 + gamma(self.n_features + 4)))
 
-
-def _dense(X: Any) -> Array:
-    return X.toarray() if sparse.issparse(X) else np.asarray(X)
+    def gradients(self, X: Any, C: Array) -> Array:
+        return -((C @ self.output.coef) * np.sin(self.map(X)[0])) @ self.map.coef
 
 
 def _quotients(leads: Array, reach: Array) -> Array:
@@ -335,153 +320,7 @@ def _stretch(map: AffineMap | None, weights: Array, n_features: int, norm: float
     if norm == 1:
         found = float(np.max(_lengths(A.T), initial=0.0))
     else:
-        # a bound from the Gram matrix's row sums costs no decomposition and would do; the largest singular value is smaller
         spectral = float(np.linalg.norm(A, 2)) * (1 + 1e-10) + gamma(sum(A.shape)) * float(euclidean(A))
         boxed = float(euclidean(np.abs(A).sum(axis=1)))
         found = min(spectral * np.sqrt(n_features), boxed) if norm == np.inf else spectral
     return (found + float(blur)) * (1 + gamma(sum(A.shape)))
-
-
-@singledispatch
-def model_of(model: Any) -> Model:
-    """Return what certificates see of a fitted classifier; NoCertificateError where it is none that is known.
-
-    A classifier of one's own joins by ``model_of.register``.
-    """
-    raise NoCertificateError(
-        f"{model!r:.120}: no certificate is known for it. Supported are {SUPPORTED}. Any classifier with predict takes "
-        "certified_radius(..., method='smoothing'), which is smoothed."
-    )
-
-
-def _of_linear_scores(last: Any, offset: Any, operations: tuple[Operation, ...] = ()) -> LinearModel:
-    W = np.atleast_2d(last)
-    b = np.broadcast_to(np.ravel(offset), len(W))
-    return LinearModel(AffineMap(W, b, operations), one_score() if len(W) == 1 else LargestScore(len(W)))
-
-
-@model_of.register(LinearClassifier)
-@model_of.register(LinearClassifierMixin)
-def _(model: Any) -> Model:
-    if not hasattr(model, "coef_"):
-        return model_of.dispatch(object)(model)
-    return _of_linear_scores(_dense(model.coef_), model.intercept_)
-
-
-@model_of.register
-def _(model: MinimaxProbabilityClassifier) -> Model:
-    if hasattr(model, "coef_"):
-        return _of_linear_scores(model.coef_, model.intercept_)
-    if model.kernel != "rbf":
-        raise NoCertificateError(
-            f"{model!r:.80}: of kernels only kernel='rbf' is certified. Supported are {SUPPORTED}."
-        )
-    decision = one_score() if len(model.dual_coef_) == 1 else LargestScore(len(model.dual_coef_))
-    output = AffineMap(model.dual_coef_, model.intercept_)
-    return KernelModel(_dense(model.X_fit_).astype(np.float64), model.gamma_, output, decision)
-
-
-@model_of.register(SVC)
-@model_of.register(NuSVC)
-def _(model: Any) -> Model:
-    centres, a, K = _dense(model.support_vectors_), _dense(model.dual_coef_), len(model.classes_)
-    decision: Votes = one_score()
-    if K > 2:
-        # libsvm keeps the weights of all contests of a class with its own support vectors
-        owner, pairs = np.repeat(np.arange(K), model.n_support_), list(combinations(range(K), 2))
-        a = np.array([np.where(owner == i, a[j - 1], np.where(owner == j, a[i], 0.0)) for i, j in pairs])
-        decision = Votes(np.array(pairs), K, needs_lead=bool(model.break_ties))
-    if model.kernel == "linear":
-        return LinearModel(AffineMap(a, model.intercept_, (Product(centres),)), decision)
-    if model.kernel == "rbf":
-        return KernelModel(centres, model._gamma, AffineMap(a, model.intercept_), decision)
-    raise NoCertificateError(
-        f"{model!r:.80}: of kernels only 'linear' and 'rbf' are certified. Supported are {SUPPORTED}."
-    )
-
-
-@model_of.register
-def _(model: BaseSearchCV) -> Model:
-    return model_of(model.best_estimator_)
-
-
-@model_of.register
-def _(model: Pipeline) -> Model:
-    found = model_of(model.steps[-1][1])
-    for _, step in reversed(model.steps[:-1]):
-        found = before(step, found)
-    return found
-
-
-@singledispatch
-def before(step: Any, model: Model) -> Model:
-    """Return what certificates see of a model whose rows go through a fitted step first."""
-    return model.after(affine_operations(step))
-
-
-def _linear_only(step: Any, model: Model) -> LinearModel:
-    if not isinstance(model, LinearModel):
-        raise NoCertificateError(f"{step!r:.80}: certified before a linear model only. Supported are {SUPPORTED}.")
-    return model
-
-
-@before.register
-def _(step: RBFSampler, model: Model) -> Model:
-    linear, amplitude = _linear_only(step, model), np.sqrt(2.0 / step.n_components)
-    angles = AffineMap(step.random_weights_.T, step.random_offset_, follows_rows=True)
-    output = linear.map.after([Multiply(np.full(step.n_components, amplitude))])
-    return FourierModel(angles, output, linear.decision)
-
-
-@before.register
-def _(step: Nystroem, model: Model) -> Model:
-    linear = _linear_only(step, model)
-    if step.kernel != "rbf":
-        raise NoCertificateError(f"{step!r:.80}: of kernels only 'rbf' is certified. Supported are {SUPPORTED}.")
-    basis = _dense(step.components_).astype(np.float64)
-    width = 1.0 / basis.shape[1] if step.gamma is None else step.gamma
-    return KernelModel(basis, width, linear.map.after([Product(step.normalization_)]), linear.decision)
-
-
-def classes_of(model: Any) -> NDArray[Any]:
-    """Return the classes of a fitted classifier."""
-    check_is_fitted(model)
-    return np.asarray(model.classes_)
-
-
-@singledispatch
-def taker_of(model: Any) -> Any:
-    """Return the part of a fitted model that X goes to first."""
-    return model
-
-
-@taker_of.register
-def _(model: BaseSearchCV) -> Any:
-    return taker_of(model.best_estimator_)
-
-
-@taker_of.register
-def _(model: Pipeline) -> Any:
-    return taker_of(next(step for _, step in model.steps if step not in (None, "passthrough")))
-
-
-def rows_for(model: Any, X: Any) -> Any:
-    """Return rows as an array or CSR matrix of finite floats, with the features that the model was fitted with."""
-    check_is_fitted(model)
-    types, taker = [np.float64, np.float32, np.float16], taker_of(model)
-    if not isinstance(taker, BaseEstimator):
-        return check_array(X, accept_sparse="csr", dtype=types)
-    return validate_data(taker, X, accept_sparse="csr", dtype=types, reset=False)
-
-
-def as_given(X: Any, rows: Array) -> Any:
-    """Return rows in a frame like X, so that a model finds the names of its features; as they are where X is no frame."""
-    if hasattr(X, "iloc"):
-        return type(X)(rows, columns=X.columns)
-    return type(X)(rows, schema=list(X.columns)) if hasattr(X, "columns") else rows
-
-
-def scale_of(weights: Any, n_features: int, call: str) -> Array:
-    """Return the units of perturbations, shape (n_features,)."""
-    given = per_feature(1.0 if weights is None else weights, n_features, f"{call}(..., weights=...)", "weights")
-    return np.broadcast_to(nonnegative(given, f"{call}(..., weights=...)", "weights"), n_features)

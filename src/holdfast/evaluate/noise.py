@@ -15,7 +15,8 @@ from holdfast._core.uncertainty import BoundSet
 from holdfast.estimators.gaussian_robust import in_deviations
 from holdfast.estimators.linear import check_columns
 from holdfast.evaluate.certificates import lead_blocks
-from holdfast.evaluate.models import LinearModel, as_given, classes_of, model_of, rows_for
+from holdfast.evaluate.fitted import as_given, classes_of, model_of, rows_for
+from holdfast.evaluate.models import LinearModel
 from holdfast.evaluate.results import FlipProbability
 from holdfast.evaluate.steps import NoCertificateError
 from holdfast.uncertainty import GaussianNoise
@@ -81,13 +82,8 @@ def flip_probability(
     classes, rows = classes_of(model), rows_for(model, X)
     stated = noise if isinstance(noise, GaussianNoise) else GaussianNoise(std=noise)
     bound = stated.at(rows, {name: value for name, value in own.items() if value is not None})
-    view = None
-    if method == "auto":
-        try:
-            view = model_of(model)
-        except NoCertificateError:
-            view = None
-    if isinstance(view, LinearModel):
+    view = linear_or_none(model) if method == "auto" else None
+    if view is not None:
         codes, probability = _by_formula(view, rows, bound)
         return FlipProbability(
             predicted=classes[codes],
@@ -97,6 +93,11 @@ def flip_probability(
             assumption="Gaussian noise as stated; "
             + ("exact" if view.decision.n_scores == 1 else "an upper bound, the sum over rivals"),
         )
+    if stated.adversary != "trace":
+        raise ValueError(
+            f"{call}(noise={noise!r}): a covariance that an adversary chooses cannot be drawn from, and for this model no "
+            "formula is known. State a covariance, as GaussianNoise(std=...) with adversary='trace'."
+        )
     predicted, share = _by_draws(model, X, rows, bound, int(n_draws), check_random_state(random_state))
     return FlipProbability(
         predicted=predicted,
@@ -105,6 +106,14 @@ def flip_probability(
         method=f"{n_draws} draws",
         assumption="Gaussian noise as stated; an estimate",
     )
+
+
+def linear_or_none(model: Any) -> LinearModel | None:
+    """Return what is seen of a linear model, None for others."""
+    try:
+        return model_of(model).as_linear()
+    except NoCertificateError:
+        return None
 
 
 def _by_formula(view: LinearModel, rows: Any, bound: BoundSet) -> tuple[Any, Array]:

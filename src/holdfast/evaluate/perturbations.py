@@ -13,7 +13,7 @@ from scipy import sparse
 from holdfast._core.parameters import Parameters
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.evaluate.models import classes_of, model_of
+from holdfast.evaluate.fitted import classes_of, model_of
 from holdfast.evaluate.steps import NoCertificateError
 from holdfast.uncertainty import Box, CorruptedFeatures, FeatureDeletion
 from holdfast.uncertainty.checks import nonnegative, numbers, one_number, per_entry, per_feature
@@ -408,8 +408,8 @@ def _worst(perturbation: Perturbation, X: Any, y: Any, model: Any, choose: Any) 
         raise ValueError(
             f"{perturbation!r}: the adversary needs to know the model. Pass model=..., or adversary='random'."
         )
-    view = model_of(model)
-    if not (view.is_linear and view.decision.is_by_duels):
+    view = model_of(model).as_linear()
+    if view is None or not view.decision.is_by_duels:
         raise NoCertificateError(
             f"{perturbation!r}: adversaries are known for linear models only, not for {model!r:.80}. Use adversary='random'."
         )
@@ -420,7 +420,7 @@ def _worst(perturbation: Perturbation, X: Any, y: Any, model: Any, choose: Any) 
         own = np.flatnonzero(codes == code)
         C, _ = view.decision.duels(int(code))
         smallest, kept = np.full(len(own), np.inf), 0.0
-        for duel, v in zip(C, view.gradients(np.zeros((len(C), view.n_features)), C), strict=True):
+        for duel, v in zip(C, C @ view.coef, strict=True):
             gains = rescaled(X[own].astype(np.float64), np.ones(len(own)), v)
             found = choose(gains)
             leads = scores[own] @ duel - np.asarray((gains * found).sum(axis=1)).ravel()

@@ -12,7 +12,7 @@ from scipy.special import betaincinv, ndtri
 from sklearn.utils import check_random_state
 
 from holdfast._core.rounding import Array
-from holdfast.evaluate.models import as_given, classes_of, rows_for, scale_of
+from holdfast.evaluate.fitted import as_given, classes_of, rows_for, scale_of
 from holdfast.evaluate.results import SmoothedRadius
 
 BLOCK = 1 << 22
