@@ -187,14 +187,17 @@ def test_asked_for_scores_a_black_box_gives_away_what_a_linear_model_does(names,
             assert_allclose(sign, exact.lead[right], rtol=1e-6)
 
 
-def test_asked_for_predictions_alone_it_is_off_by_a_few_rows():
-    X, y = three_classes(90)
-    y = y % 2
+@pytest.mark.parametrize(
+    "uncertainty", [Ball(0.6), Box(0.2), Ellipsoid(0.6, shape=np.linspace(0.05, 2, 10))], ids=lambda u: type(u).__name__
+)
+def test_asked_for_predictions_alone_it_finds_nearly_all_that_can_be_turned(uncertainty):
+    rng, y = np.random.default_rng(0), np.arange(100) % 2
+    X = rng.normal(size=(100, 10)) + np.outer(2 * y - 1, rng.normal(size=10)) * 0.5
     model = LogisticRegression().fit(X, y)
-    exact, found = (worst_case(m, X, y, Ball(0.6)) for m in (model, Shell(model, ["predict"])))
-    assert exact.is_wrong.sum() > np.sum(model.predict(X) != y) + 5
+    exact, found = (worst_case(m, X, y, uncertainty) for m in (model, Shell(model, ["predict"])))
+    assert exact.is_wrong.sum() > np.sum(model.predict(X) != y) + 10
     assert not np.any(found.is_wrong & ~exact.is_wrong)
-    assert found.is_wrong.sum() >= exact.is_wrong.sum() - 4
+    assert found.is_wrong.sum() >= exact.is_wrong.sum() - 2
     assert set(np.unique(found.lead)) <= {-1.0, 1.0}
 
 
