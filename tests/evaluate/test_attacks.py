@@ -295,6 +295,7 @@ def test_searches_are_repeated_by_their_seed():
         ({"n_starts": 0}, ValueError, "n_starts=0"),
         ({"max_iter": 1.5}, ValueError, "max_iter=1.5"),
         ({"X_radius": np.ones(3)}, ValueError, "X_radius has shape"),
+        ({"Xstd": np.ones((4, 2))}, ValueError, "does not take Xstd"),
         ({"model": LogisticRegression()}, NotFittedError, "not fitted"),
         ({"model": GaussianNB().fit([[0, 0], [1, 1]], [0, 1]), "method": "closed_form"}, TypeError, "no certificate"),
         ({"model": SVC().fit([[0, 0], [1, 1]], [0, 1]), "method": "closed_form"}, TypeError, "method='gradient'"),
@@ -306,6 +307,17 @@ def test_questions_that_make_no_sense_are_refused_with_advice(change, error, tex
     model, rows, labels, uncertainty = (asked.pop(name) for name in ("model", "X", "y", "uncertainty"))
     with pytest.raises(error, match=text):
         worst_case(model, rows, labels, uncertainty, **asked)
+    if "n_starts" not in change and "max_iter" not in change:
+        with pytest.raises(error, match=text.replace("worst_case", "robust_accuracy")):
+            robust_accuracy(model, rows, labels, uncertainty, **asked)
+
+
+def test_rows_of_which_features_have_to_be_deleted_are_attacked_within_their_sets():
+    X, y = three_classes()
+    exactly = FeatureDeletion(1, exactly=True)
+    for model, method in ((LogisticRegression(), "closed_form"), (SVC(), "gradient"), (GaussianNB(), "queries")):
+        found = worst_case(model.fit(X, y), X, y, exactly, method=method)
+        assert exactly.at(X, {}).contains(found.moves).all()
 
 
 def test_a_chance_constraint_is_a_set_like_any_other():

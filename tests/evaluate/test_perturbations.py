@@ -87,6 +87,20 @@ def test_all_that_happens_stays_in_the_bounds(perturbation, model):
             assert sets.contains(applied(perturbation, X, y, 1.0, model, seed)[0] - X).all()
 
 
+@pytest.mark.parametrize(
+    "perturbation", [UniformNoise(1e-9), UniformNoise(X_std=np.full((12, 4), 1e-9)), Quantize(1e-9)]
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_bounds_hold_what_rounding_adds_to_large_values(perturbation, dtype):
+    X, y = rows()
+    X = (X * 1e7 + 3.3).astype(dtype)
+    bounds = perturbation.bounds(X, 1.0)
+    sets = bounds.uncertainty.at(X, bounds.metadata)
+    for seed in range(20):
+        Z = applied(perturbation, X, y, 1.0, None, seed)[0]
+        assert sets.contains(Z.astype(np.float64) - X.astype(np.float64), slack=1e-12).all()
+
+
 @every
 def test_it_is_a_parameter_object(perturbation):
     assert clone(perturbation) == perturbation

@@ -119,8 +119,14 @@ class DecisionUncertaintyDisplay:
         rows = check_array(X, dtype=np.float64)
         if rows.shape[1] != 2:
             raise ValueError(f"{call}: X has {rows.shape[1]} features; a picture has two. Fit a model of two of them.")
-        classes = classes_of(estimator)
-        codes = np.searchsorted(classes, np.asarray(y).ravel())
+        if not isinstance(uncertainty, UncertaintySet):
+            raise ValueError(
+                f"{call}(..., uncertainty={uncertainty!r:.80}): give a set, such as Box(), or GaussianNoise()."
+            )
+        classes, labels = classes_of(estimator), np.asarray(y).ravel()
+        if labels.shape != (len(rows),) or not np.all(np.isin(labels, classes)):
+            raise ValueError(f"{call}: y must hold one of the classes {classes.tolist()!r:.200} for each row.")
+        codes = np.searchsorted(classes, labels)
         bound = uncertainty.at(rows, {name: value for name, value in metadata.items() if value is not None})
         angles = np.linspace(0.0, 2 * np.pi, N_DIRECTIONS)
         farthest = [bound.maximizer(w) for w in np.column_stack([np.cos(angles), np.sin(angles)])]

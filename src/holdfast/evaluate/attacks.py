@@ -105,8 +105,9 @@ def worst_case(
     ``"auto"``         the first of these that the model admits
     =================  ================================================================================================
 
-    All points are made of the set's own maximizers and random points, so that none leaves it. A search may miss what hurts:
-    whoever needs certainty uses a certificate.
+    All points are made of the set's own maximizers and random points, so that none leaves it. A search leaves rows alone once
+    they are wrong, so that their leads are not the smallest; and it may miss what hurts: whoever needs certainty uses a
+    certificate.
 
     Parameters
     ----------
@@ -167,7 +168,16 @@ def worst_case(
 
 
 def robust_accuracy(
-    model: Any, X: Any, y: Any, uncertainty: UncertaintySet, *, method: str = "auto", **options: Any
+    model: Any,
+    X: Any,
+    y: Any,
+    uncertainty: UncertaintySet,
+    *,
+    method: str = "auto",
+    n_starts: int = 5,
+    max_iter: int = 50,
+    random_state: Any = 0,
+    **metadata: Any,
 ) -> RobustAccuracy:
     """Return the share of rows that are right wherever they are in their sets.
 
@@ -177,10 +187,8 @@ def robust_accuracy(
 
     Parameters
     ----------
-    model, X, y, uncertainty, method
+    model, X, y, uncertainty, method, n_starts, max_iter, random_state, **metadata
         As for :func:`worst_case`. Linear models take large sparse X.
-    **options
-        Metadata of the sets, and `n_starts`, `max_iter`, `random_state` of a search.
 
     Returns
     -------
@@ -194,9 +202,7 @@ def robust_accuracy(
     >>> robust_accuracy(LogisticRegression().fit(X, y), X, y, Ball(1.5)).accuracy
     0.5
     """
-    call = "robust_accuracy"
-    metadata = {name: value for name, value in options.items() if name.startswith("X_")}
-    question = _asked(model, X, y, uncertainty, metadata, method, call)
+    question = _asked(model, X, y, uncertainty, metadata, method, "robust_accuracy")
     plain = float(np.mean(np.asarray(model.predict(X)) == question.labels))
     if question.is_closed:
         right = np.zeros(len(question.codes), dtype=bool)
@@ -204,7 +210,8 @@ def robust_accuracy(
             right[some] = np.all((leads > 0) | ((leads == 0) & wins), axis=1)
         found = {"accuracy": float(np.mean(right)), "certified": _certified_share(question)}
         return RobustAccuracy(**found, plain=plain, is_exact=True, method=EXACT)
-    attack = worst_case(model, X, y, uncertainty, method=method, **options)
+    search: dict[str, Any] = {"n_starts": n_starts, "max_iter": max_iter, "random_state": random_state}
+    attack = worst_case(model, X, y, uncertainty, method=method, **search, **metadata)
     return RobustAccuracy(
         accuracy=float(np.mean(~attack.is_wrong)),
         certified=_certified_share(question),

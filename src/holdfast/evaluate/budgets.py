@@ -12,6 +12,7 @@ from scipy.special import ndtr
 
 from holdfast._core.rounding import Array
 from holdfast.estimators.linear import check_columns
+from holdfast.evaluate.curves import checked_seed
 from holdfast.evaluate.fitted import as_given, classes_of, rows_for
 from holdfast.evaluate.noise import flip_probability, gaussian_errors, linear_or_none
 from holdfast.uncertainty import GaussianNoise
@@ -19,7 +20,8 @@ from holdfast.uncertainty.clouds import dense
 
 GRID = 2.0 ** np.arange(-10, 10.01, 0.25)
 """Multiples of the noise among which the first one is looked for at which accuracy is below the target."""
-HALVINGS = 40
+HALVINGS, COARSE = 40, 10
+"""Bisections of an interval of 19 % where expectations are exact, and where they are drawn."""
 FEW, MANY = 0.05, 0.15
 """Expected flip rates that tell little to gain from some, and some from much."""
 MEASURED = (
@@ -123,6 +125,7 @@ def noise_budget(
         )
     if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
         raise ValueError(f"{call}(n_draws={n_draws!r}): give an integer >= 1.")
+    seed = checked_seed(random_state, call)
     own = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
     check_columns(X, own)
     classes, rows = classes_of(model), rows_for(model, X)
@@ -152,16 +155,14 @@ def noise_budget(
         values = dense(rows)
 
         def expected(m: float) -> float:
-            draws = (
-                gaussian_errors(bound, np.random.default_rng([random_state, k]), values.shape) for k in range(n_draws)
-            )
+            draws = (gaussian_errors(bound, np.random.default_rng([seed, k]), values.shape) for k in range(n_draws))
             return float(
                 np.mean([np.mean(np.asarray(model.predict(as_given(X, values + m * e))) == labels) for e in draws])
             )
 
         method = f"{n_draws} draws"
     return NoiseBudget(
-        multiple=_first_fall(expected, plain, float(target_accuracy)),
+        multiple=_first_fall(expected, plain, float(target_accuracy), HALVINGS if is_exact else COARSE),
         target_accuracy=float(target_accuracy),
         plain_accuracy=plain,
         is_exact=is_exact,
@@ -246,7 +247,7 @@ def _by_formula(leads: Array, t: Array, signs: Array) -> Callable[[float], float
     return lambda m: float(np.mean(ndtr(ratios / m)))
 
 
-def _first_fall(expected: Callable[[float], float], plain: float, target: float) -> float:
+def _first_fall(expected: Callable[[float], float], plain: float, target: float, halvings: int) -> float:
     """Return where expected accuracy first falls below a target: 0 where it is below at the start, inf where never."""
     if plain < target:
         return 0.0
@@ -257,7 +258,7 @@ def _first_fall(expected: Callable[[float], float], plain: float, target: float)
         low = float(high)
     else:
         return np.inf
-    for _ in range(HALVINGS):
+    for _ in range(halvings):
         middle = 0.5 * (low + float(high))
         low, high = (low, middle) if expected(middle) < target else (middle, high)
     return low

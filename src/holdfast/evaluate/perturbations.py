@@ -14,6 +14,7 @@ from holdfast._core.parameters import Parameters
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.evaluate.fitted import classes_of, model_of
+from holdfast.evaluate.models import LAST_BITS
 from holdfast.evaluate.steps import NoCertificateError
 from holdfast.uncertainty import Box, CorruptedFeatures, FeatureDeletion
 from holdfast.uncertainty.checks import nonnegative, numbers, one_number, per_entry, per_feature
@@ -154,10 +155,11 @@ class UniformNoise(Perturbation):
         return _plus(X, widths, lambda n: rng.uniform(-1.0, 1.0, size=n)), y
 
     def bounds(self, X: Any, level: float) -> Bounds | None:
-        widths = _deviations(self, X.shape, "half_width")
-        return (
-            Bounds(Box(level, half_widths=widths), {}) if np.ndim(widths) < 2 else Bounds(Box(level), {"X_std": widths})
-        )
+        widths = level * _deviations(self, X.shape, "half_width")
+        if np.ndim(widths) == 2:
+            moved = rescaled((widths > 0).astype(np.float64), np.ones(X.shape[0]), _rounding(X))
+            return Bounds(Box(), {"X_std": widths + moved})
+        return Bounds(Box(half_widths=widths + (widths > 0) * _rounding(X)), {})
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
@@ -362,8 +364,8 @@ class Quantize(Perturbation):
         return rounded, y
 
     def bounds(self, X: Any, level: float) -> Bounds | None:
-        # what rounding in floating point adds is a share of the last bits
-        return Bounds(Box(0.5 * (1 + 1e-9), half_widths=self._steps(X.shape[1], level)), {})
+        steps = self._steps(X.shape[1], level)
+        return Bounds(Box(half_widths=0.5 * steps + (steps > 0) * (_rounding(X) + LAST_BITS * steps)), {})
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
@@ -374,6 +376,12 @@ def _rounded(values: Any, steps: Array) -> Any:
     """Return values rounded to multiples of steps, as they are where a step is 0."""
     safe = np.where(steps > 0, steps, 1.0)
     return np.where(steps > 0, np.round(values / safe) * safe, values).astype(values.dtype, copy=False)
+
+
+def _rounding(X: Any) -> Array:
+    """Return what floating point may add to a move of each feature, shape (n_features,)."""
+    largest = np.abs(X).max(axis=0)
+    return 4 * np.finfo(X.dtype).eps * dense(largest).ravel().astype(np.float64)
 
 
 def _deviations(perturbation: Any, shape: tuple[int, int], name: str) -> Any:
