@@ -130,7 +130,7 @@ def test_the_curve_shows_means_errors_and_what_is_certified():
     assert display.ax_.get_xlabel() == UniformNoise.unit
     assert display.ax_.get_ylabel() == "accuracy (%)"
     texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert texts == ["linear", "tree", "linear, certified for all"]
+    assert texts == ["linear", "tree", "certified, of the same colour"]
     assert not RobustnessCurveDisplay(curve).plot(show_certified=False).certified_lines_
     red = RobustnessCurveDisplay(curve).plot(curve_kwargs={"linewidth": 5})
     assert red.lines_[0][0].get_linewidth() == 5

@@ -92,6 +92,8 @@ class RobustnessCurveDisplay:
         self
         """
         curve, ax = self.curve, axes_for(self, ax)
+        from matplotlib.lines import Line2D
+
         self.lines_, self.certified_lines_ = [], []
         rows = zip(
             curve.models, curve.mean, curve.standard_error, curve.certified, looks(len(curve.models)), strict=True
@@ -102,8 +104,9 @@ class RobustnessCurveDisplay:
             self.lines_.append(ax.errorbar(curve.levels, mean, known, **options))
             if show_certified and not np.all(np.isnan(certified)):
                 dashes = {"color": options["color"], "linestyle": "--", "linewidth": 1.2}
-                self.certified_lines_ += ax.plot(curve.levels, certified, label=f"{name}, certified for all", **dashes)
+                self.certified_lines_ += ax.plot(curve.levels, certified, label=f"_{name}, certified", **dashes)
         percent_axis(ax, "accuracy")
         ax.set_xlabel(curve.unit)
-        ax.legend(handles=[*self.lines_, *self.certified_lines_], fontsize="small")
+        key = Line2D([], [], color="0.4", linestyle="--", linewidth=1.2, label="certified, of the same colour")
+        ax.legend(handles=[*self.lines_, *([key] if self.certified_lines_ else [])], fontsize="small")
         return self
