@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from holdfast._core.rounding import Array, gamma
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
@@ -205,11 +206,8 @@ def robust_accuracy(
     question = _asked(model, X, y, uncertainty, metadata, method, "robust_accuracy")
     plain = float(np.mean(np.asarray(model.predict(X)) == question.labels))
     if question.is_closed:
-        right = np.zeros(len(question.codes), dtype=bool)
-        for some, wins, leads, _ in question.worst_leads():
-            right[some] = np.all((leads > 0) | ((leads == 0) & wins), axis=1)
-        found = {"accuracy": float(np.mean(right)), "certified": _certified_share(question)}
-        return RobustAccuracy(**found, plain=plain, is_exact=True, method=EXACT)
+        share, certified = _exact_shares(question)
+        return RobustAccuracy(accuracy=share, certified=certified, plain=plain, is_exact=True, method=EXACT)
     search: dict[str, Any] = {"n_starts": n_starts, "max_iter": max_iter, "random_state": random_state}
     attack = worst_case(model, X, y, uncertainty, method=method, **search, **metadata)
     return RobustAccuracy(
@@ -274,7 +272,8 @@ class _Question:
     def worst_leads(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_], Array, Array]]:
         """Yield rows of one class, which duels it wins at 0, its worst leads by linear scores, and how far off these may be."""
         linear = self.linear
-        size = max(1, BLOCK // linear.n_columns)
+        entries = self.rows.nnz / max(self.rows.shape[0], 1) if sparse.issparse(self.rows) else linear.n_features
+        size = max(1, BLOCK // max(int(entries), linear.decision.n_scores))
         for code in np.unique(self.codes):
             own = np.flatnonzero(self.codes == code)
             C, wins = linear.decision.duels(int(code))
@@ -344,15 +343,21 @@ def _closed_form(question: _Question, rows: Array) -> tuple[Array, Array]:
     return moves, found
 
 
+def _exact_shares(question: _Question) -> tuple[float, float]:
+    """Return the share of rows that are right anywhere in their sets by linear scores, and without doubt."""
+    n_right = n_sure = 0
+    for _, wins, leads, doubts in question.worst_leads():
+        n_right += int(np.sum(np.all((leads > 0) | ((leads == 0) & wins), axis=1)))
+        n_sure += int(np.sum(np.all(leads > doubts, axis=1)))
+    return n_right / len(question.codes), n_sure / len(question.codes)
+
+
 def _certified_share(question: _Question) -> float:
     """Return the share of rows that are right anywhere in their sets, or, unless scores are linear, in boxes around them."""
     if question.view is None:
         return np.nan
     if question.is_closed:
-        right = np.zeros(len(question.codes), dtype=bool)
-        for some, _, leads, doubts in question.worst_leads():
-            right[some] = np.all(leads > doubts, axis=1)
-        return float(np.mean(right))
+        return _exact_shares(question)[1]
     X, rows = question.X, dense(question.rows)
     below, above = _extents(question.sets, rows.shape)
     found = certified_interval(question.model, *(as_given(X, Z) for Z in (rows, rows - below, rows + above)))
