@@ -133,6 +133,14 @@ def test_frames_and_sparse_rows_give_the_same_curve():
         assert_array_equal(found.accuracy, plain.accuracy)
 
 
+def test_errors_in_other_columns_than_the_values_are_refused():
+    X, y = data()
+    frame, errors = pd.DataFrame(X, columns=list("abc")), pd.DataFrame(np.ones_like(X), columns=list("acb"))
+    model = LogisticRegression().fit(frame, y)
+    with pytest.raises(ValueError, match="X_std has the columns"):
+        robustness_curve(model, frame, y, RandomNoise(X_std=errors), [1.0])
+
+
 def test_the_frame_is_tidy(models):
     X, y = data()
     curve = robustness_curve(models, X, y, UniformNoise(), [0.0, 1.0], n_repeats=3)

@@ -69,7 +69,8 @@ class RobustAccuracy:
     accuracy: float
     """Exact, but for rounding, where `is_exact`; else an *upper* bound: rows that the attack could not turn."""
     certified: float
-    """A lower bound that is proved, rounding accounted for and ties not counted; NaN where none is known."""
+    """A lower bound that is proved, NaN where none is known. Ties, and leads that rounding of the rows' scores may account for,
+    do not count; :func:`certified_radius` and :func:`certified_interval` account for rounding wherever the row goes."""
     plain: float
     """The share of rows that are right as they are."""
     is_exact: bool

@@ -13,6 +13,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from holdfast._core.progress import reporter
 from holdfast._core.rounding import Array
+from holdfast.estimators.linear import check_columns
 from holdfast.evaluate.attacks import certified_accuracy
 from holdfast.evaluate.cells import Cells, digest
 from holdfast.evaluate.fitted import as_given, classes_of, rows_for
@@ -167,6 +168,7 @@ class Trial:
                 f"{call}(..., perturbation={perturbation!r:.80}): give one of RandomNoise, UniformNoise, DeleteFeatures, "
                 "CorruptFeatures, FlipLabels, Quantize, with its parameters."
             )
+        check_columns(X, perturbation.get_params(deep=False))
         self.models, self.X, self.perturbation = named(models, call), X, perturbation
         # every model looks at the rows before any work is done
         rows = [rows_for(model, X) for model in self.models.values()]
