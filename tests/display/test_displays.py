@@ -45,8 +45,9 @@ from holdfast.evaluate import (
 
 @pytest.fixture(autouse=True)
 def closed():
-    """No picture is left open."""
+    """No picture is open before or after."""
     mpl.use("agg")
+    plt.close("all")
     yield
     plt.close("all")
 
