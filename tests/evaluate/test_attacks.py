@@ -26,7 +26,7 @@ from holdfast import (
     IntervalBox,
     RobustLinearClassifier,
 )
-from holdfast.evaluate import certified_accuracy, certified_interval, robust_accuracy, worst_case
+from holdfast.evaluate import certified_accuracy, certified_interval, certified_radius, robust_accuracy, worst_case
 from holdfast.evaluate.fitted import model_of
 
 
@@ -168,6 +168,17 @@ def test_by_gradients_kernels_are_attacked_nearly_as_well_as_by_exhaustion(n_cla
     assert result.certified <= 1 - wrong.mean() <= result.accuracy + 1 / 60
     assert result.certified == np.mean(lowest.certified & (lowest.predicted == y))
     assert result.plain == np.mean(model.predict(X) == y)
+
+
+def test_balls_and_ellipsoids_around_rows_of_kernels_are_certified_by_radii():
+    X, y = three_classes(60, 3)
+    model = SVC(gamma=0.2).fit(X, y)
+    sizes = np.array([0.05, 0.1, 0.0])
+    for uncertainty, weights in ((Ball(0.1), 0.1), (Ellipsoid(shape=sizes**2), sizes)):
+        found = robust_accuracy(model, X, y, uncertainty)
+        radii = certified_radius(model, X, 2, weights)
+        assert found.certified == np.mean((radii.radius >= 1) & (radii.predicted == y))
+        assert 0.2 < found.certified <= found.accuracy
 
 
 @pytest.mark.parametrize("names", [("decision_function", "predict"), ("predict_proba", "predict")])

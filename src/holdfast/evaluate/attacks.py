@@ -15,7 +15,7 @@ from scipy import sparse
 from holdfast._core.rounding import Array, gamma
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.estimators.linear import check_columns
-from holdfast.evaluate.certificates import BLOCK, BOTH_ENDS, certified_interval
+from holdfast.evaluate.certificates import BLOCK, BOTH_ENDS, certified_interval, certified_radius
 from holdfast.evaluate.fitted import as_given, classes_of, model_of, rows_for
 from holdfast.evaluate.models import LinearModel, Model
 from holdfast.evaluate.steps import NoCertificateError
@@ -184,8 +184,9 @@ def robust_accuracy(
     """Return the share of rows that are right wherever they are in their sets.
 
     Linear models: exactly, but for rounding, and without forming a row. Others: an upper bound by the attack of
-    :func:`worst_case`, and, for RBF kernels and random Fourier features, a lower bound that is proved for the smallest boxes
-    around the sets (:func:`certified_interval`).
+    :func:`worst_case`, and, for RBF kernels and random Fourier features, a lower bound that is proved: for l2 balls, and
+    ellipsoids along the features, by :func:`certified_radius`, for other sets by :func:`certified_interval` of the smallest
+    boxes around them.
 
     Parameters
     ----------
@@ -354,7 +355,7 @@ def _exact_shares(question: _Question) -> tuple[float, float]:
 
 
 def _certified_share(question: _Question) -> float:
-    """Return the share of rows that are right anywhere in their sets, or, unless scores are linear, in boxes around them."""
+    """Return the share of rows that are proved to be right anywhere in their sets, or in boxes around them."""
     if question.view is None:
         return np.nan
     if question.is_closed:
@@ -362,7 +363,11 @@ def _certified_share(question: _Question) -> float:
     X, rows = question.X, dense(question.rows)
     below, above = _extents(question.sets, rows.shape)
     found = certified_interval(question.model, *(as_given(X, Z) for Z in (rows, rows - below, rows + above)))
-    return float(np.mean(found.certified & (found.predicted == question.labels)))
+    is_sure, stds = found.certified, question.sets.deviations()
+    if stds is not None and np.ndim(stds) < 2:
+        # an ellipsoid along the features is a ball in their units
+        is_sure = is_sure | (certified_radius(question.model, X, 2, stds).radius >= 1)
+    return float(np.mean(is_sure & (found.predicted == question.labels)))
 
 
 def _extents(sets: BoundSet, shape: tuple[int, ...]) -> tuple[Array, Array]:
