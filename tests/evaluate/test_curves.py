@@ -1,6 +1,4 @@
 import json
-import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -211,7 +209,7 @@ def test_a_killed_run_leaves_a_whole_file_that_the_next_one_takes_up(tmp_path):
         deadline = time.monotonic() + 60
         while not path.exists() and run.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
-        os.kill(run.pid, signal.SIGKILL)
+        run.kill()
         run.wait()
     done = len(path.read_text(encoding="utf-8").splitlines()) - 1
     assert 1 <= done < 400
