@@ -215,15 +215,14 @@ def test_scorers_are_cloned_and_print_as_they_are_called():
             r"LogisticRegression has no certify.*RobustLinearClassifier",
         ),
         (flip_rate_scorer(), LogisticRegression(), r"LogisticRegression has no flip_probability.*GaussianRobust"),
-        (robust_accuracy_scorer(Box(0.1)), HistGradientBoostingClassifier(), "is no linear classifier.*Supported are"),
         (
             robust_accuracy_scorer(Box(0.1)),
-            make_pipeline(StandardScaler(), LinearSVC()),
-            "Pipeline is no linear classifier",
+            HistGradientBoostingClassifier(),
+            r"no certificate is known.* Supported are",
         ),
-        (robust_accuracy_scorer(Box(0.1)), SVC(kernel="linear"), "are not X @ coef_.T"),
+        (robust_accuracy_scorer(Box(0.1)), SVC(kernel="linear"), "known for linear scores of which the largest wins"),
         (robust_accuracy_scorer(GaussianNoise(0.1)), LogisticRegression(), "Gaussian noise has no bounds"),
-        (robust_accuracy_scorer(0.1), LogisticRegression(), r"robust_accuracy_scorer\(0.1\): give a set"),
+        (robust_accuracy_scorer(0.1), LogisticRegression(), r"robust_accuracy_scorer\(.*0.1\): give a set"),
         (flip_rate_scorer(Box(0.1)), LogisticRegression(), "what may happen, not how likely"),
     ],
     ids=repr,
@@ -262,6 +261,31 @@ def test_pipelines_that_carry_uncertainty_are_scored_in_the_units_of_their_rows(
     search = GridSearchCV(pipe, {"robustlinearclassifier__uncertainty__radius": [0.0, 0.3]}, cv=CV)
     search.set_params(scoring=certified_accuracy_scorer()).fit(X, y, X_std=S)
     assert search.best_score_ >= search.cv_results_["mean_test_score"][0] > 0
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_sets_are_in_the_units_of_the_rows_of_any_pipeline(n_classes, noisy):
+    X, y, S = noisy
+    X, y, S = X[y < n_classes], y[y < n_classes], S[y < n_classes]
+    pipe = make_pipeline(StandardScaler(), LinearSVC()).fit(X, y)
+    scale, last = pipe[0], pipe[-1]
+    by_hand = robust_accuracy_scorer(Box())(last, scale.transform(X), y, X_std=S / scale.scale_)
+    assert robust_accuracy_scorer(Box())(pipe, X, y, X_std=S) == by_hand
+    assert 0 < by_hand < last.score(scale.transform(X), y)
+    rates = [
+        flip_rate_scorer(GaussianNoise())(model, Z, y, X_std=T)
+        for model, Z, T in ((pipe, X, S), (last, scale.transform(X), S / scale.scale_))
+    ]
+    assert_allclose(rates[0], rates[1])
+
+
+def test_flip_rates_of_classifiers_that_are_not_linear_are_drawn(noisy):
+    X, y, S = noisy
+    model = HistGradientBoostingClassifier(max_iter=20).fit(X, y)
+    found = flip_rate_scorer(GaussianNoise())(model, X, y, X_std=S)
+    rng = np.random.default_rng(1)
+    flips = [np.mean(model.predict(X + S * rng.normal(size=X.shape)) != model.predict(X)) for _ in range(300)]
+    assert abs(found + np.mean(flips)) < 0.02
 
 
 def test_flip_rates_of_pipelines_that_carry_noise(noisy, routing):

@@ -1,10 +1,30 @@
 """Evaluation of fitted classifiers, ours and others: certificates of single predictions, scorers."""
 
+from holdfast.evaluate.attacks import RobustAccuracy as RobustAccuracy
+from holdfast.evaluate.attacks import WorstCase as WorstCase
+from holdfast.evaluate.attacks import certified_accuracy as certified_accuracy
+from holdfast.evaluate.attacks import robust_accuracy as robust_accuracy
+from holdfast.evaluate.attacks import worst_case as worst_case
 from holdfast.evaluate.bits import safe_bits as safe_bits
+from holdfast.evaluate.budgets import Gain as Gain
+from holdfast.evaluate.budgets import NoiseBudget as NoiseBudget
+from holdfast.evaluate.budgets import noise_budget as noise_budget
+from holdfast.evaluate.budgets import what_is_to_gain as what_is_to_gain
 from holdfast.evaluate.certificates import certified_deletions as certified_deletions
 from holdfast.evaluate.certificates import certified_interval as certified_interval
 from holdfast.evaluate.certificates import certified_radius as certified_radius
+from holdfast.evaluate.comparisons import Comparison as Comparison
+from holdfast.evaluate.comparisons import compare as compare
+from holdfast.evaluate.curves import RobustnessCurve as RobustnessCurve
+from holdfast.evaluate.curves import robustness_curve as robustness_curve
 from holdfast.evaluate.noise import flip_probability as flip_probability
+from holdfast.evaluate.perturbations import CorruptFeatures as CorruptFeatures
+from holdfast.evaluate.perturbations import DeleteFeatures as DeleteFeatures
+from holdfast.evaluate.perturbations import FlipLabels as FlipLabels
+from holdfast.evaluate.perturbations import Perturbation as Perturbation
+from holdfast.evaluate.perturbations import Quantize as Quantize
+from holdfast.evaluate.perturbations import RandomNoise as RandomNoise
+from holdfast.evaluate.perturbations import UniformNoise as UniformNoise
 from holdfast.evaluate.results import CertifiedDeletions as CertifiedDeletions
 from holdfast.evaluate.results import CertifiedInterval as CertifiedInterval
 from holdfast.evaluate.results import CertifiedRadius as CertifiedRadius

@@ -27,6 +27,12 @@ class Decision(ABC):
     """A rule that makes classes of scores, known through leads, which are differences of scores."""
 
     n_scores: int
+    is_by_duels: bool
+    """Whether a class is predicted where, and only where, it wins all its `duels`."""
+
+    @abstractmethod
+    def duels(self, code: int) -> tuple[Array, NDArray[np.bool_]]:
+        """Return C with C f > 0 where a class beats each other, (n_classes - 1, n_scores), and which duels it wins at 0."""
 
     @abstractmethod
     def leads(self, scores: Array, errors: Array) -> Leads:
@@ -53,8 +59,14 @@ class Decision(ABC):
 class LargestScore(Decision):
     """The class with the largest score, the first one of equals."""
 
+    is_by_duels = True
+
     def __init__(self, n_classes: int):
         self.n_scores = n_classes
+
+    def duels(self, code: int) -> tuple[Array, NDArray[np.bool_]]:
+        others = np.delete(np.arange(self.n_scores), code)
+        return self.combinations(code)[others], code < others
 
     def leads(self, scores: Array, errors: Array) -> Leads:
         codes = scores.argmax(axis=1)
@@ -89,7 +101,13 @@ class Votes(Decision):
     def __init__(self, pairs: NDArray[np.intp], n_classes: int, *, needs_lead: bool = False):
         self.pairs, self.n_classes, self.needs_lead = np.asarray(pairs, dtype=np.intp), n_classes, needs_lead
         self.n_scores = len(self.pairs)
+        self.is_by_duels = self.n_scores == 1
         self._for, self._against = (np.eye(n_classes)[self.pairs[:, side]] for side in (0, 1))
+
+    def duels(self, code: int) -> tuple[Array, NDArray[np.bool_]]:
+        signs = self._for[:, code] - self._against[:, code]
+        own = np.flatnonzero(signs)
+        return signs[own, None] * np.eye(self.n_scores)[own], signs[own] < 0
 
     def leads(self, scores: Array, errors: Array) -> Leads:
         is_won = scores > 0

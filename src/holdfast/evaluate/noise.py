@@ -82,7 +82,7 @@ def flip_probability(
     classes, rows = classes_of(model), rows_for(model, X)
     stated = noise if isinstance(noise, GaussianNoise) else GaussianNoise(std=noise)
     bound = stated.at(rows, {name: value for name, value in own.items() if value is not None})
-    view = _linear_or_none(model) if method == "auto" else None
+    view = linear_or_none(model) if method == "auto" else None
     if view is not None:
         codes, probability = _by_formula(view, rows, bound)
         return FlipProbability(
@@ -110,7 +110,8 @@ def flip_probability(
     )
 
 
-def _linear_or_none(model: Any) -> LinearModel | None:
+def linear_or_none(model: Any) -> LinearModel | None:
+    """Return what is seen of a linear model, None for others."""
     try:
         return model_of(model).as_linear()
     except NoCertificateError:

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import _check_sample_weight, check_array
+from sklearn.utils.validation import _check_sample_weight
 
 from holdfast._core.loss import Array
-from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.estimators.linear import check_columns
-from holdfast.estimators.scores import coefficients_of, flip_probabilities, score_deviations, worst_margins
+from holdfast.evaluate.attacks import certified_rows
+from holdfast.evaluate.noise import flip_probability
+from holdfast.uncertainty import GaussianNoise
 
 METADATA = ("X_std", "X_cov", "X_factor", "X_lower", "X_upper", "X_radius")
 
@@ -64,8 +66,9 @@ class RowScorer(BaseEstimator, ABC):
 class robust_accuracy_scorer(RowScorer):
     """Score: the share of rows that a linear classifier gets right wherever in their set they are.
 
-    Exact, by the support functions of the sets, for any classifier whose scores are ``X @ coef_.T + intercept_``, trained with
-    the uncertainty or not. Boundaries count as wrong.
+    Exact, by the support functions of the sets, for linear classifiers of ours and scikit-learn's, also behind scalers and
+    other affine steps of a pipeline, trained with the uncertainty or not; sets are in the units of X. What rounding leaves in
+    doubt counts as wrong.
 
     Parameters
     ----------
@@ -91,16 +94,10 @@ class robust_accuracy_scorer(RowScorer):
 
     def of_rows(self, estimator: Any, X: Any, y: NDArray[Any], metadata: Mapping[str, Any]) -> Array:
         """Return 1.0 for rows that stay right, else 0.0."""
-        scores, coef, rows = _linear(estimator, X, "robust_accuracy_scorer")
-        worst, cloud = _stated(self.uncertainty, "robust_accuracy_scorer").split(rows, metadata)
-        if worst is None or cloud is not None:
-            raise ValueError(
-                f"robust_accuracy_scorer({self.uncertainty!r}): Gaussian noise has no bounds, so no row stays right for sure. "
-                "Use flip_rate_scorer, or ChanceConstraint(epsilon, 'gaussian')."
-            )
         is_known = np.isin(y, estimator.classes_)
-        codes = np.searchsorted(estimator.classes_, np.where(is_known, y, estimator.classes_[0]))
-        return np.where(is_known & (worst_margins(scores, coef, worst, codes) > 0), 1.0, 0.0)
+        labels = np.where(is_known, y, estimator.classes_[0])
+        sure = certified_rows(estimator, X, labels, self.uncertainty, metadata, "robust_accuracy_scorer")
+        return np.where(is_known & sure, 1.0, 0.0)
 
 
 class certified_accuracy_scorer(RowScorer):
@@ -140,9 +137,9 @@ class flip_rate_scorer(RowScorer):
     Parameters
     ----------
     uncertainty : GaussianNoise, default=None
-        The noise, for any linear classifier; with metadata at scoring what multiplies these, as at `fit`. None: the
-        classifier's own ``flip_probability(X, **metadata)``, which speaks of the noise of its constructor or of the metadata
-        as stated.
+        The noise, for any classifier, by draws where it is not linear; with metadata at scoring what multiplies these, as at
+        `fit`. None: the classifier's own ``flip_probability(X, **metadata)``, which speaks of the noise of its constructor or
+        of the metadata as stated.
 
     Examples
     --------
@@ -162,9 +159,12 @@ class flip_rate_scorer(RowScorer):
     def of_rows(self, estimator: Any, X: Any, y: NDArray[Any], metadata: Mapping[str, Any]) -> Array:
         """Return minus the probability that each row's prediction flips."""
         if self.uncertainty is not None:
-            scores, coef, rows = _linear(estimator, X, "flip_rate_scorer")
-            noise = self._noise(rows, metadata)
-            return -flip_probabilities(scores, score_deviations(scores, coef, noise))
+            if not isinstance(self.uncertainty, GaussianNoise):
+                raise ValueError(
+                    f"flip_rate_scorer({self.uncertainty!r}): a set says what may happen, not how likely it is. Give "
+                    "GaussianNoise, or use robust_accuracy_scorer."
+                )
+            return -flip_probability(estimator, X, self.uncertainty, **metadata, random_state=0).probability
         if not hasattr(estimator, "flip_probability"):
             raise ValueError(
                 f"flip_rate_scorer(): {type(estimator).__name__} has no flip_probability(X, **metadata); "
@@ -172,31 +172,3 @@ class flip_rate_scorer(RowScorer):
                 "flip_rate_scorer(GaussianNoise(0.1)), or GaussianNoise() for X_std at scoring."
             )
         return -np.asarray(estimator.flip_probability(X, **metadata))
-
-    def _noise(self, rows: Any, metadata: Mapping[str, Any]) -> BoundSet:
-        worst, cloud = _stated(self.uncertainty, "flip_rate_scorer").split(rows, metadata)
-        if cloud is None or worst is not None:
-            raise ValueError(
-                f"flip_rate_scorer({self.uncertainty!r}): a set says what may happen, not how likely it is. Give "
-                "GaussianNoise, or use robust_accuracy_scorer."
-            )
-        return cloud
-
-
-def _linear(estimator: Any, X: Any, name: str) -> tuple[Array, Array, Any]:
-    """Return scores, coefficients and checked rows of a linear classifier."""
-    if not hasattr(estimator, "decision_function") or not hasattr(estimator, "coef_"):
-        raise ValueError(
-            f"{name}(...): {type(estimator).__name__} is no linear classifier with decision_function, coef_ and intercept_, so "
-            "its worst case is not known. Supported are linear models, ours and scikit-learn's; estimators with methods of "
-            "their own go with certified_accuracy_scorer() (certify) or flip_rate_scorer() (flip_probability)."
-        )
-    scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
-    rows = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
-    return scores, coefficients_of(estimator, rows, scores, f"{name}(...)"), rows
-
-
-def _stated(uncertainty: Any, name: str) -> UncertaintySet:
-    if not isinstance(uncertainty, UncertaintySet):
-        raise ValueError(f"{name}({uncertainty!r:.80}): give a set, such as Box(0.1), Ball(0.5) or GaussianNoise(0.2).")
-    return uncertainty

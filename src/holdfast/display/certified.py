@@ -1,0 +1,119 @@
+"""The picture of certified accuracies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from holdfast._core.rounding import Array
+from holdfast.display.style import axes_for, looks, percent_axis
+from holdfast.evaluate.certificates import certified_radius
+from holdfast.evaluate.curves import named
+
+SHOWN = 0.99
+"""Share of the finite radii that the axis reaches to."""
+
+
+class CertifiedAccuracyDisplay:
+    r"""The share of rows that are right, and stay so wherever they are moved within a radius, against that radius.
+
+    Use `from_estimator` or `from_estimators`. The curves start at the share of rows that are right by more than a rounding
+    error.
+
+    Parameters
+    ----------
+    radii : ndarray of shape (n_radii,)
+    accuracy : ndarray of shape (n_models, n_radii)
+    models : sequence of str
+    norm : {1, 2, inf}
+    methods : sequence of str
+        How each model was certified.
+    unit : str
+        What radii count.
+
+    Attributes
+    ----------
+    radii, accuracy, models, norm, methods, unit
+    ax_, figure_ : Axes and Figure
+        After `plot`.
+    lines_ : list of Line2D
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
+    >>> CertifiedAccuracyDisplay.from_estimator(LogisticRegression().fit(X, y), X, y, radii=[0.5, 1.5]).accuracy
+    array([[1. , 0.5]])
+    """
+
+    def __init__(self, radii: Array, accuracy: Array, models: Any, *, norm: float, methods: Any, unit: str):
+        self.radii, self.accuracy, self.models = radii, accuracy, tuple(models)
+        self.norm, self.methods, self.unit = norm, tuple(methods), unit
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, **options: Any) -> Self:
+        """Certify and plot one fitted model; arguments as for `from_estimators`."""
+        return cls.from_estimators({name or type(estimator).__name__: estimator}, X, y, **options)
+
+    @classmethod
+    def from_estimators(
+        cls,
+        estimators: Any,
+        X: Any,
+        y: Any,
+        *,
+        ax: Any = None,
+        norm: float = 2,
+        weights: Any = None,
+        radii: Any = None,
+        unit: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Certify and plot fitted models.
+
+        Parameters
+        ----------
+        estimators : dict of str to classifier, or sequence of classifiers
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        ax : Axes, default=None
+        norm, weights, **options
+            As for :func:`certified_radius`.
+        radii : array-like, default=None
+            Where to evaluate; by default 200 points up to the radius that nearly all rows stay below.
+        unit : str, default=None
+            What to call the units of radii: "stated half-widths", "standard errors".
+        """
+        models = named(estimators, f"{cls.__name__}.from_estimators")
+        labels = np.asarray(y).ravel()
+        found = [certified_radius(model, X, norm, weights, **options) for model in models.values()]
+        # what is certain of a wrong prediction is no merit
+        sizes = [np.where((each.predicted == labels) & (each.radius > 0), each.radius, -1.0) for each in found]
+        grid = _grid(np.concatenate(sizes)) if radii is None else np.sort(np.asarray(radii, dtype=np.float64).ravel())
+        accuracy = np.array([(size[:, None] >= grid).mean(axis=0) for size in sizes])
+        unit = unit or ("units of X" if weights is None else "units of the weights")
+        display = cls(grid, accuracy, models, norm=norm, methods=[each.method for each in found], unit=unit)
+        return display.plot(ax)
+
+    def plot(self, ax: Any = None, *, curve_kwargs: Mapping[str, Any] | None = None) -> Self:
+        """Draw the curves, on `ax` or on new axes; `curve_kwargs` go to matplotlib's `plot`."""
+        ax = axes_for(self, ax)
+        self.lines_ = []
+        for name, shares, look in zip(self.models, self.accuracy, looks(len(self.models)), strict=True):
+            options = {"label": name, **look, "marker": "", **(curve_kwargs or {})}
+            self.lines_ += ax.plot(self.radii, shares, **options)
+        percent_axis(ax, "certified accuracy")
+        kind = {1: r"$\ell_1$", 2: r"$\ell_2$", np.inf: r"$\ell_\infty$"}[self.norm]
+        ax.set_xlabel(f"radius in the {kind} norm, in {self.unit}")
+        ax.set_ylim(bottom=0.0)
+        ax.set_xlim(left=0.0)
+        ax.legend(fontsize="small")
+        return self
+
+
+def _grid(sizes: Array) -> Array:
+    """Return radii from 0 to what nearly all rows stay below."""
+    finite = sizes[np.isfinite(sizes) & (sizes > 0)]
+    return np.linspace(0.0, float(np.quantile(finite, SHOWN)) if len(finite) else 1.0, 200)

@@ -1,0 +1,112 @@
+"""The picture of a robustness curve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from holdfast.display.style import axes_for, looks, percent_axis
+from holdfast.evaluate.curves import RobustnessCurve, robustness_curve
+from holdfast.evaluate.perturbations import Perturbation
+
+
+class RobustnessCurveDisplay:
+    """Accuracy against the level of a perturbation, with standard errors and what is certified.
+
+    Use `from_estimator`, `from_estimators` or `from_curve`.
+
+    Parameters
+    ----------
+    curve : RobustnessCurve
+
+    Attributes
+    ----------
+    curve : RobustnessCurve
+    ax_, figure_ : Axes and Figure
+        After `plot`.
+    lines_ : list of ErrorbarContainer
+        One for each model.
+    certified_lines_ : list of Line2D
+        One for each model of which something is certain.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from holdfast.evaluate import UniformNoise
+    >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
+    >>> display = RobustnessCurveDisplay.from_estimator(LogisticRegression().fit(X, y), X, y, UniformNoise(), [0, 2, 4])
+    >>> display.ax_.get_xlabel()
+    'multiple of the stated half-widths'
+    """
+
+    def __init__(self, curve: RobustnessCurve):
+        self.curve = curve
+
+    @classmethod
+    def from_curve(cls, curve: RobustnessCurve, *, ax: Any = None, **plot: Any) -> Self:
+        """Plot a curve that is known already; further arguments go to `plot`."""
+        return cls(curve).plot(ax, **plot)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        perturbation: Perturbation,
+        levels: Any,
+        *,
+        ax: Any = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Compute and plot the curve of one fitted model; further arguments go to :func:`robustness_curve`."""
+        models = {name or type(estimator).__name__: estimator}
+        return cls.from_estimators(models, X, y, perturbation, levels, ax=ax, **options)
+
+    @classmethod
+    def from_estimators(
+        cls, estimators: Any, X: Any, y: Any, perturbation: Perturbation, levels: Any, *, ax: Any = None, **options: Any
+    ) -> Self:
+        """Compute and plot the curves of fitted models, a dict or a list; further arguments go to `robustness_curve`."""
+        return cls(robustness_curve(estimators, X, y, perturbation, levels, **options)).plot(ax)
+
+    def plot(
+        self, ax: Any = None, *, show_certified: bool = True, curve_kwargs: Mapping[str, Any] | None = None
+    ) -> Self:
+        """Draw the curves.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            New ones by default.
+        show_certified : bool, default=True
+            Whether to draw, dashed, what no such perturbation goes below.
+        curve_kwargs : dict, default=None
+            Arguments of matplotlib's `errorbar` for all curves.
+
+        Returns
+        -------
+        self
+        """
+        curve, ax = self.curve, axes_for(self, ax)
+        from matplotlib.lines import Line2D
+
+        self.lines_, self.certified_lines_ = [], []
+        rows = zip(
+            curve.models, curve.mean, curve.standard_error, curve.certified, looks(len(curve.models)), strict=True
+        )
+        for name, mean, error, certified, look in rows:
+            known = None if np.any(np.isnan(error)) else error
+            options = {"label": name, "capsize": 2, "markersize": 4, **look, **(curve_kwargs or {})}
+            self.lines_.append(ax.errorbar(curve.levels, mean, known, **options))
+            if show_certified and not np.all(np.isnan(certified)):
+                dashes = {"color": options["color"], "linestyle": "--", "linewidth": 1.2}
+                self.certified_lines_ += ax.plot(curve.levels, certified, label=f"_{name}, certified", **dashes)
+        percent_axis(ax, "accuracy")
+        ax.set_xlabel(curve.unit)
+        key = Line2D([], [], color="0.4", linestyle="--", linewidth=1.2, label="certified, of the same colour")
+        ax.legend(handles=[*self.lines_, *([key] if self.certified_lines_ else [])], fontsize="small")
+        return self

@@ -1,0 +1,195 @@
+"""The picture of two features: where classes are, and where rows may be."""
+
+from __future__ import annotations
+
+from textwrap import shorten
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+from holdfast._core.rounding import Array
+from holdfast._core.uncertainty import UncertaintySet
+from holdfast.display.style import axes_for, looks
+from holdfast.evaluate.attacks import lead_of, worst_case
+from holdfast.evaluate.fitted import as_given, classes_of
+from holdfast.evaluate.noise import flip_probability
+
+N_DIRECTIONS = 73
+"""Directions in which the farthest points of a set are looked up, all around and back to the first."""
+LIKELY = 0.05
+"""Probability from which on noise counts as able to change a class."""
+
+
+class DecisionUncertaintyDisplay:
+    """Decision regions of a model of two features, and the sets that rows may be in: boxes, balls, ellipsoids, clouds.
+
+    Use `from_estimator`. The outline of any set is made of its farthest points in all directions; of Gaussian noise the
+    ellipses of one and two standard deviations are shown. Rows that may change their class, by a point of their set or by
+    noise with a probability above 5 %, have a black rim.
+
+    Parameters
+    ----------
+    xx0, xx1 : ndarray of shape (n_1, n_0)
+        A grid of the two features.
+    response : ndarray of shape (n_1, n_0)
+        The numbers of the classes predicted there.
+    leads : ndarray of shape (n_classes, n_1, n_0)
+        By how much each class leads the others there; the boundaries are where they are 0.
+    X : ndarray of shape (n_samples, 2)
+    codes : ndarray of shape (n_samples,)
+        The numbers of the rows' classes.
+    classes : ndarray of shape (n_classes,)
+    outlines : ndarray of shape (n_outlines, n_samples, n_points, 2)
+        Where the sets end.
+    may_change : ndarray of shape (n_samples,)
+    feature_names : sequence of two str
+    note : str
+        What the sets are, and what a rim means.
+
+    Attributes
+    ----------
+    xx0, xx1, response, leads, X, codes, classes, outlines, may_change, feature_names, note
+    ax_, figure_ : Axes and Figure
+        After `plot`.
+    surface_ : QuadContourSet
+    boundaries_ : list of QuadContourSet
+    sets_ : list of PolyCollection
+    points_ : list of PathCollection
+        One for each class.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from holdfast import Box
+    >>> X, y = np.array([[-2.0, 0.0], [-1.0, 1.0], [1.0, 0.0], [2.0, -1.0]]), np.array([0, 0, 1, 1])
+    >>> display = DecisionUncertaintyDisplay.from_estimator(LogisticRegression().fit(X, y), X, y, Box(1.0))
+    >>> display.may_change
+    array([False,  True,  True, False])
+    """
+
+    def __init__(
+        self,
+        xx0: Array,
+        xx1: Array,
+        response: NDArray[np.intp],
+        leads: Array,
+        X: Array,
+        codes: NDArray[np.intp],
+        classes: NDArray[Any],
+        outlines: Array,
+        may_change: NDArray[np.bool_],
+        feature_names: Any,
+        note: str,
+    ):
+        self.xx0, self.xx1, self.response, self.leads, self.X, self.codes = xx0, xx1, response, leads, X, codes
+        self.classes, self.outlines, self.may_change = classes, outlines, may_change
+        self.feature_names, self.note = tuple(feature_names), note
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        uncertainty: UncertaintySet,
+        *,
+        ax: Any = None,
+        grid_resolution: int = 200,
+        feature_names: Any = None,
+        **metadata: Any,
+    ) -> Self:
+        """Compute and plot the regions of a fitted model and the sets of rows.
+
+        Parameters
+        ----------
+        estimator : classifier
+        X : array-like of shape (n_samples, 2)
+        y : array-like of shape (n_samples,)
+        uncertainty : UncertaintySet
+            A set, or `GaussianNoise`.
+        ax : Axes, default=None
+        grid_resolution : int, default=200
+        feature_names : sequence of two str, default=None
+        **metadata
+            Of the sets, as for :func:`worst_case`.
+        """
+        call = f"{cls.__name__}.from_estimator"
+        rows = check_array(X, dtype=np.float64)
+        if rows.shape[1] != 2:
+            raise ValueError(f"{call}: X has {rows.shape[1]} features; a picture has two. Fit a model of two of them.")
+        if not isinstance(uncertainty, UncertaintySet):
+            raise ValueError(
+                f"{call}(..., uncertainty={uncertainty!r:.80}): give a set, such as Box(), or GaussianNoise()."
+            )
+        classes, labels = classes_of(estimator), np.asarray(y).ravel()
+        if labels.shape != (len(rows),) or not np.all(np.isin(labels, classes)):
+            raise ValueError(f"{call}: y must hold one of the classes {classes.tolist()!r:.200} for each row.")
+        codes = np.searchsorted(classes, labels)
+        bound = uncertainty.at(rows, {name: value for name, value in metadata.items() if value is not None})
+        angles = np.linspace(0.0, 2 * np.pi, N_DIRECTIONS)
+        farthest = [bound.maximizer(w) for w in np.column_stack([np.cos(angles), np.sin(angles)])]
+        moves = np.stack([np.broadcast_to(each, rows.shape) for each in farthest], axis=1)
+        if uncertainty.is_expectation:
+            outlines = rows[:, None] + np.stack([2 * moves, moves])
+            may_change = flip_probability(estimator, X, uncertainty, random_state=0, **metadata).probability > LIKELY
+            note = f"{uncertainty!r}, 1 and 2 standard deviations", f"may change class with probability > {LIKELY:.0%}"
+        else:
+            outlines, note = (rows[:, None] + moves)[None], (repr(uncertainty), "may change class")
+            predicted = np.asarray(estimator.predict(X))
+            may_change = worst_case(estimator, X, predicted, uncertainty, **metadata).is_wrong
+        low, high = outlines.min(axis=(0, 1, 2)), outlines.max(axis=(0, 1, 2))
+        pad = 0.05 * np.where(high > low, high - low, 1.0)
+        xx0, xx1 = np.meshgrid(*np.linspace(low - pad, high + pad, grid_resolution).T)
+        points = np.column_stack([xx0.ravel(), xx1.ravel()])
+        response = np.searchsorted(classes, np.asarray(estimator.predict(as_given(X, points)))).reshape(xx0.shape)
+        ask = lead_of(estimator, X, classes)
+        leads = np.array([ask(points, np.full(len(points), k)).reshape(xx0.shape) for k in range(len(classes))])
+        if np.any(leads.argmax(axis=0) != response):
+            # votes of pairs of classes are not told by scores
+            leads = np.where(response == np.arange(len(classes))[:, None, None], 1.0, -1.0)
+        names = feature_names or (list(X.columns) if hasattr(X, "columns") else ["feature 0", "feature 1"])
+        text = f"{shorten(note[0], 70)}\nblack rim: {note[1]}"
+        made = cls(xx0, xx1, response, leads, rows, codes, classes, outlines, may_change, names, text)
+        return made.plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw regions, sets and rows, on `ax` or on new axes."""
+        ax = axes_for(self, ax)
+        from matplotlib.collections import PolyCollection
+        from matplotlib.colors import ListedColormap
+
+        styles = looks(len(self.classes))
+        colours = [style["color"] for style in styles]
+        edges = np.arange(len(self.classes) + 1) - 0.5
+        self.surface_ = ax.contourf(
+            self.xx0, self.xx1, self.response, levels=edges, cmap=ListedColormap(colours), alpha=0.12
+        )
+        # the boundaries of two classes are the same line
+        lines = self.leads[1:] if len(self.leads) == 2 else self.leads
+        line = {"levels": [0.0], "colors": "0.2", "linewidths": 1}
+        self.boundaries_ = [ax.contour(self.xx0, self.xx1, lead, **line) for lead in lines if np.ptp(np.sign(lead))]
+        self.sets_, self.points_ = [], []
+        for code, (label, style) in enumerate(zip(self.classes, styles, strict=True)):
+            own = self.codes == code
+            for outline in self.outlines:
+                shown = PolyCollection(
+                    list(outline[own]), facecolors=style["color"], edgecolors=style["color"], alpha=0.18, linewidths=0.8
+                )
+                self.sets_.append(ax.add_collection(shown))
+            rims = np.where(self.may_change[own], "black", "none")
+            self.points_.append(
+                ax.scatter(
+                    *self.X[own].T, c=style["color"], marker=style["marker"], s=22, edgecolors=rims, label=str(label)
+                )
+            )
+        for handle in ax.legend(title="class", fontsize="small").legend_handles:
+            handle.set_edgecolor("none")
+        ax.set(
+            xlabel=self.feature_names[0],
+            ylabel=self.feature_names[1],
+            title=self.note,
+        )
+        ax.title.set_fontsize("small")
+        return self

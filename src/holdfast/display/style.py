@@ -1,0 +1,40 @@
+"""What all pictures share: axes, colours that colour-blind people tell apart, and marks that need no colour."""
+
+from __future__ import annotations
+
+from itertools import cycle, islice
+from typing import Any
+
+from sklearn.utils._optional_dependencies import check_matplotlib_support
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+"""Okabe and Ito's, without yellow, which is faint on white."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+def axes_for(display: Any, ax: Any) -> Any:
+    """Return the axes to draw on, those given or new ones, and let the display know them as `ax_` and `figure_`."""
+    check_matplotlib_support(f"{type(display).__name__}.plot")
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(layout="constrained")
+    display.ax_, display.figure_ = ax, ax.figure
+    return ax
+
+
+def looks(n: int) -> list[dict[str, Any]]:
+    """Return colours and markers for n lines."""
+    return [
+        {"color": colour, "marker": marker}
+        for colour, marker in islice(zip(cycle(COLOURS), cycle(MARKERS), strict=False), n)
+    ]
+
+
+def percent_axis(ax: Any, label: str) -> None:
+    """Make a vertical axis of shares one of percents."""
+    from matplotlib.ticker import PercentFormatter
+
+    ax.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, symbol=""))
+    ax.set_ylabel(f"{label} (%)")
+    ax.grid(alpha=0.3)

@@ -1,0 +1,612 @@
+"""Attacks: admissible rows at which a model does worst; exact where scores are linear, a search elsewhere."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from holdfast._core.rounding import Array, gamma
+from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast.estimators.linear import check_columns
+from holdfast.evaluate.certificates import BLOCK, BOTH_ENDS, certified_interval, certified_radius
+from holdfast.evaluate.fitted import as_given, classes_of, model_of, rows_for
+from holdfast.evaluate.models import LinearModel, Model
+from holdfast.evaluate.steps import NoCertificateError
+from holdfast.uncertainty.clouds import dense, ratio
+
+METHODS = ("auto", "closed_form", "gradient", "queries")
+STEPS = 0.5 ** np.arange(8)
+"""Lengths that a step of a search tries."""
+SETTLED = 1e-4
+"""Share of its lead by which a step must bring a row on, for another one to be made."""
+HALVINGS = 30
+"""Bisections on the way to a boundary between classes."""
+ROUNDS = 3
+"""Boundary points that are tried for a row."""
+PROBES = 1 << 21
+"""Entries of the rows that a model is asked about at a time."""
+FARTHEST = 2.0 ** np.arange(1, 8)
+"""Multiples of a set in which the class is looked for that the set itself does not reach."""
+EXACT = "closed form: the support function of the set at differences of weights"
+SEARCHES = {
+    "gradient": "a search by gradients: Frank-Wolfe steps in the set, from {n} starts",
+    "queries": "a search by queries: differences along the features, {n} random starts, and boundaries of classes",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorstCase:
+    """Admissible rows that hurt a model."""
+
+    X: Any
+    """The attacked rows, (n_samples, n_features): an array, or a frame like the one given."""
+    moves: Array
+    """What was added to the rows, points of their sets, (n_samples, n_features)."""
+    lead: Array
+    """By how much the label's score leads the best other one at the attacked rows, (n_samples,); with `predict` alone 1 or -1.
+    In units of the scores; of models known by `predict_proba` alone logarithms of ratios."""
+    predicted: NDArray[Any]
+    """What the model predicts there, (n_samples,)."""
+    is_wrong: NDArray[np.bool_]
+    """Whether that is not the label, (n_samples,)."""
+    is_exact: bool
+    """Whether nothing in the sets is worse; else it is only the worst that was found."""
+    method: str
+    """How the rows were found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobustAccuracy:
+    """The share of rows that are right wherever they are in their sets."""
+
+    accuracy: float
+    """Exact, but for rounding, where `is_exact`; else an *upper* bound: rows that the attack could not turn."""
+    certified: float
+    """A lower bound that is proved, NaN where none is known. Ties, and leads that rounding of the rows' scores may account for,
+    do not count; :func:`certified_radius` and :func:`certified_interval` account for rounding wherever the row goes."""
+    plain: float
+    """The share of rows that are right as they are."""
+    is_exact: bool
+    method: str
+
+    def __float__(self) -> float:
+        return self.accuracy
+
+
+def worst_case(
+    model: Any,
+    X: Any,
+    y: Any,
+    uncertainty: UncertaintySet,
+    *,
+    method: str = "auto",
+    n_starts: int = 5,
+    max_iter: int = 50,
+    random_state: Any = 0,
+    **metadata: Any,
+) -> WorstCase:
+    r"""Return the admissible rows :math:`x_i + d_i`, :math:`d_i \in S_i`, at which the label's lead is smallest.
+
+    =================  ================================================================================================
+    ``"closed_form"``  linear scores: :math:`\min_l (f_y - f_l)(x) - h(w_l - w_y)`, attained at the maximizer of the support
+                       function h of the set: exact
+    ``"gradient"``     scores with known gradients (RBF kernels, random Fourier features): steps
+                       :math:`d \leftarrow d + \eta (v - d)` towards the point v of the set that the gradient likes least
+                       (Frank and Wolfe), against each other class, from the worst vertex at x and from random points
+    ``"queries"``      any classifier, asked for `decision_function`, `predict_proba` or, failing these, `predict`: the same
+                       steps with differences along the features in place of gradients; then, for rows that are still right,
+                       a boundary of their class is found by bisection, its normal by random probes, and the set's farthest
+                       point along it is tried
+    ``"auto"``         the first of these that the model admits
+    =================  ================================================================================================
+
+    All points are made of the set's own maximizers and random points, so that none leaves it. A search leaves rows alone once
+    they are wrong, so that their leads are not the smallest; and it may miss what hurts: whoever needs certainty uses a
+    certificate.
+
+    Parameters
+    ----------
+    model : classifier
+        Fitted.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        In the units that the model, or the pipeline, takes; so is the uncertainty. What comes back is dense.
+    y : array-like of shape (n_samples,)
+        The true classes.
+    uncertainty : UncertaintySet
+        A set, as for training: `Ball`, `Box`, `IntervalBox`, `Ellipsoid`, `ChanceConstraint`, `FeatureDeletion`, or a sum.
+    method : {"auto", "closed_form", "gradient", "queries"}, default="auto"
+    n_starts : int, default=5
+        Starts of a search, the first of them not random.
+    max_iter : int, default=50
+        Steps from each.
+    random_state : int or Generator, default=0
+    **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+        Sets that differ by row, as for training; the set's radius multiplies them.
+
+    Returns
+    -------
+    WorstCase
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from holdfast import Box
+    >>> X, y = np.array([[-2.0, 1.0], [-1.0, 0.0], [1.0, 0.0], [2.0, -1.0]]), np.array([0, 0, 1, 1])
+    >>> worst = worst_case(LogisticRegression().fit(X, y), X, y, Box(1.5))
+    >>> worst.X
+    array([[-0.5, -0.5], [ 0.5, -1.5], [-0.5,  1.5], [ 0.5,  0.5]])
+    >>> worst.is_wrong, worst.is_exact
+    (array([False,  True,  True, False]), True)
+    """
+    call = "worst_case"
+    for name, value in (("n_starts", n_starts), ("max_iter", max_iter)):
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{call}({name}={value!r}): give an integer >= 1.")
+    question = _asked(model, X, y, uncertainty, metadata, method, call)
+    rows = dense(question.rows).astype(np.float64, copy=False)
+    if question.is_closed:
+        moves, leads = _closed_form(question, rows)
+    else:
+        rng = np.random.default_rng(random_state)
+        moves, leads = _searched(question, rows, int(n_starts), int(max_iter), rng)
+    attacked = as_given(X, rows + moves)
+    predicted = np.asarray(model.predict(attacked))
+    return WorstCase(
+        X=attacked,
+        moves=moves,
+        lead=leads,
+        predicted=predicted,
+        is_wrong=predicted != question.labels,
+        is_exact=question.is_closed,
+        method=EXACT if question.is_closed else SEARCHES[question.method].format(n=n_starts),
+    )
+
+
+def robust_accuracy(
+    model: Any,
+    X: Any,
+    y: Any,
+    uncertainty: UncertaintySet,
+    *,
+    method: str = "auto",
+    n_starts: int = 5,
+    max_iter: int = 50,
+    random_state: Any = 0,
+    **metadata: Any,
+) -> RobustAccuracy:
+    """Return the share of rows that are right wherever they are in their sets.
+
+    Linear models: exactly, but for rounding, and without forming a row. Others: an upper bound by the attack of
+    :func:`worst_case`, and, for RBF kernels and random Fourier features, a lower bound that is proved: for l2 balls, and
+    ellipsoids along the features, by :func:`certified_radius`, for other sets by :func:`certified_interval` of the smallest
+    boxes around them.
+
+    Parameters
+    ----------
+    model, X, y, uncertainty, method, n_starts, max_iter, random_state, **metadata
+        As for :func:`worst_case`. Linear models take large sparse X.
+
+    Returns
+    -------
+    RobustAccuracy
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from holdfast import Ball
+    >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), [0, 0, 1, 1]
+    >>> robust_accuracy(LogisticRegression().fit(X, y), X, y, Ball(1.5)).accuracy
+    0.5
+    """
+    question = _asked(model, X, y, uncertainty, metadata, method, "robust_accuracy")
+    plain = float(np.mean(np.asarray(model.predict(X)) == question.labels))
+    if question.is_closed:
+        share, certified = (float(np.mean(rows)) for rows in _exact_rows(question))
+        return RobustAccuracy(accuracy=share, certified=certified, plain=plain, is_exact=True, method=EXACT)
+    search: dict[str, Any] = {"n_starts": n_starts, "max_iter": max_iter, "random_state": random_state}
+    attack = worst_case(model, X, y, uncertainty, method=method, **search, **metadata)
+    return RobustAccuracy(
+        accuracy=float(np.mean(~attack.is_wrong)),
+        certified=_certified_share(question),
+        plain=plain,
+        is_exact=False,
+        method=f"an upper bound by {attack.method}",
+    )
+
+
+def certified_accuracy(model: Any, X: Any, y: Any, uncertainty: UncertaintySet, **metadata: Any) -> float:
+    """Return a share of rows that are proved to be right wherever they are in their sets: `certified` of `RobustAccuracy`.
+
+    Parameters
+    ----------
+    model, X, y, uncertainty, **metadata
+        As for :func:`worst_case`.
+
+    Returns
+    -------
+    float
+        NaN for models of which nothing is certain.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from holdfast import Ball
+    >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), [0, 0, 1, 1]
+    >>> certified_accuracy(LogisticRegression().fit(X, y), X, y, Ball(0.5))
+    1.0
+    """
+    return _certified_share(_asked(model, X, y, uncertainty, metadata, "auto", "certified_accuracy"))
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A model, its rows and labels, their sets, and how to attack them."""
+
+    model: Any
+    X: Any
+    rows: Any
+    labels: NDArray[Any]
+    classes: NDArray[Any]
+    codes: NDArray[np.intp]
+    sets: BoundSet
+    view: Model | None
+    method: str
+
+    @property
+    def linear(self) -> LinearModel:
+        """The model, of which the worst rows are known."""
+        linear = None if self.view is None else self.view.as_linear()
+        assert linear is not None
+        return linear
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the worst rows are known exactly."""
+        return self.method == "closed_form"
+
+    def worst_leads(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_], Array, Array]]:
+        """Yield rows of one class, which duels it wins at 0, its worst leads by linear scores, and how far off these may be."""
+        linear = self.linear
+        entries = self.rows.nnz / max(self.rows.shape[0], 1) if sparse.issparse(self.rows) else linear.n_features
+        size = max(1, BLOCK // max(int(entries), linear.decision.n_scores))
+        for code in np.unique(self.codes):
+            own = np.flatnonzero(self.codes == code)
+            C, wins = linear.decision.duels(int(code))
+            directions = C @ linear.coef
+            for start in range(0, len(own), size):
+                some = own[start : start + size]
+                (scores, errors), sets = linear.scores(self.rows[some]), self.sets.take(some)
+                falls = np.column_stack([np.broadcast_to(sets.support(-v), len(some)) for v in directions])
+                doubts = BOTH_ENDS * (errors @ np.abs(C).T) + gamma(2 * linear.n_features + 8) * np.abs(falls)
+                yield some, wins, scores @ C.T - falls, doubts
+
+
+def _asked(
+    model: Any, X: Any, y: Any, uncertainty: Any, metadata: Mapping[str, Any], method: str, call: str
+) -> _Question:
+    """Return the question after checking that it makes sense."""
+    if method not in METHODS:
+        raise ValueError(f"{call}(method={method!r}): give one of {', '.join(map(repr, METHODS))}.")
+    if not isinstance(uncertainty, UncertaintySet):
+        raise ValueError(
+            f"{call}(..., uncertainty={uncertainty!r:.80}): give a set, such as Ball(0.3), Box(), IntervalBox(), "
+            "FeatureDeletion(2), or a sum of sets."
+        )
+    check_columns(X, metadata)
+    classes, rows = classes_of(model), rows_for(model, X)
+    labels = np.asarray(y).ravel()
+    if labels.shape != (rows.shape[0],) or not np.all(np.isin(labels, classes)):
+        raise ValueError(
+            f"{call}(model, X, y): y must hold one of the classes {classes.tolist()!r:.200} for each of the "
+            f"{rows.shape[0]} rows."
+        )
+    sets, cloud = uncertainty.split(rows, {name: value for name, value in metadata.items() if value is not None})
+    if cloud is not None or sets is None:
+        raise ValueError(
+            f"{call}(..., uncertainty={uncertainty!r}): Gaussian noise has no bounds, so that no row is the worst. State a "
+            "set: ChanceConstraint(epsilon, 'gaussian') holds what happens with probability 1 - epsilon."
+        )
+    view = None
+    try:
+        view = model_of(model)
+    except NoCertificateError:
+        if method in ("closed_form", "gradient"):
+            raise
+    is_closed = view is not None and view.as_linear() is not None and view.decision.is_by_duels
+    if method == "closed_form" and not is_closed:
+        raise NoCertificateError(
+            f"{call}(method='closed_form'): known for linear scores of which the largest wins; {model!r:.80} has others. "
+            "Use method='gradient'."
+        )
+    if method == "auto":
+        method = "closed_form" if is_closed else "queries" if view is None else "gradient"
+    codes = np.searchsorted(classes, labels)
+    return _Question(model, X, rows, labels, classes, codes, sets, view, method)
+
+
+def _closed_form(question: _Question, rows: Array) -> tuple[Array, Array]:
+    """Return the worst moves of rows with linear scores, and their leads."""
+    linear = question.linear
+    moves, found = np.zeros_like(rows), np.zeros(len(rows))
+    for some, _, leads, _ in question.worst_leads():
+        rivals = leads.argmin(axis=1)
+        found[some] = leads.min(axis=1)
+        directions = linear.decision.duels(int(question.codes[some[0]]))[0] @ linear.coef
+        for rival in np.unique(rivals):
+            few = some[rivals == rival]
+            moves[few] = question.sets.take(few).maximizer(-directions[rival])
+    return moves, found
+
+
+def _exact_rows(question: _Question) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which rows are right anywhere in their sets by linear scores, and which without doubt."""
+    right, sure = np.zeros((2, len(question.codes)), dtype=bool)
+    for some, wins, leads, doubts in question.worst_leads():
+        right[some] = np.all((leads > 0) | ((leads == 0) & wins), axis=1)
+        sure[some] = np.all(leads > doubts, axis=1)
+    return right, sure
+
+
+def certified_rows(
+    model: Any, X: Any, y: Any, uncertainty: Any, metadata: Mapping[str, Any], call: str
+) -> NDArray[np.bool_]:
+    """Return which rows a linear model gets right wherever in their sets they are, without doubt."""
+    return _exact_rows(_asked(model, X, y, uncertainty, metadata, "closed_form", call))[1]
+
+
+def _certified_share(question: _Question) -> float:
+    """Return the share of rows that are proved to be right anywhere in their sets, or in boxes around them."""
+    if question.view is None:
+        return np.nan
+    if question.is_closed:
+        return float(np.mean(_exact_rows(question)[1]))
+    X, rows = question.X, dense(question.rows)
+    below, above = _extents(question.sets, rows.shape)
+    found = certified_interval(question.model, *(as_given(X, Z) for Z in (rows, rows - below, rows + above)))
+    is_sure, stds = found.certified, question.sets.deviations()
+    if stds is not None and np.ndim(stds) < 2:
+        # an ellipsoid along the features is a ball in their units
+        is_sure = is_sure | (certified_radius(question.model, X, 2, stds).radius >= 1)
+    return float(np.mean(is_sure & (found.predicted == question.labels)))
+
+
+def _extents(sets: BoundSet, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Return how far each feature of each row can go down and up, two arrays (n_samples, n_features)."""
+    units = np.eye(shape[1])
+    below, above = (
+        np.column_stack([np.broadcast_to(sets.support(sign * unit), shape[0]) for unit in units])
+        for sign in (-1.0, 1.0)
+    )
+    return below, above
+
+
+class _Prey(ABC):
+    """A model as a search sees it: leads of labels, and in which direction they fall."""
+
+    n_targets = 1
+
+    @abstractmethod
+    def lead(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
+        """Return the leads of the labels of rows `which`, moved to Z."""
+
+    @abstractmethod
+    def slope(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
+        """Return the gradients of these leads."""
+
+
+class _Seen(_Prey):
+    """A model whose gradients are known; each other class is a target."""
+
+    def __init__(self, question: _Question):
+        assert question.view is not None
+        self.view, self.codes = question.view, question.codes
+        duels = [self.view.decision.duels(code)[0] for code in range(len(question.classes))]
+        self.duels, self.n_targets = np.array(duels), len(duels) - 1
+
+    def lead(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
+        scores = self._blockwise(lambda part: self.view.scores(Z[part])[0], len(Z))
+        return np.asarray(np.einsum("ij,ij->i", self.duels[self.codes[which], target], scores))
+
+    def slope(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
+        C = self.duels[self.codes[which], target]
+        return self._blockwise(lambda part: self.view.gradients(Z[part], C[part]), len(Z))
+
+    def _blockwise(self, of: Callable[[slice], Array], n: int) -> Array:
+        size = max(1, PROBES // self.view.n_columns)
+        return np.concatenate([of(slice(start, start + size)) for start in range(0, n, size)])
+
+
+class _Queried(_Prey):
+    """A model that can be asked only; differences over the extents of the sets stand for gradients."""
+
+    def __init__(self, question: _Question):
+        self.question, self.ask = question, lead_of(question.model, question.X, question.classes)
+        self.below, self.above = _extents(question.sets, question.rows.shape)
+
+    def lead(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
+        return self.ask(Z, self.question.codes[which])
+
+    def slope(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
+        n, d = Z.shape
+        out, size = np.zeros((n, d)), max(1, PROBES // (2 * d * d))
+        for start in range(0, n, size):
+            part = slice(start, start + size)
+            sides = [
+                (Z[part, None] + sign * extent[which[part], None] * np.eye(d)).reshape(-1, d)
+                for sign, extent in ((1.0, self.above), (-1.0, self.below))
+            ]
+            codes = np.repeat(self.question.codes[which[part]], d)
+            up, down = (self.ask(side, codes).reshape(-1, d) for side in sides)
+            out[part] = ratio(up - down, (self.above + self.below)[which[part]])
+        return out
+
+
+def lead_of(model: Any, X: Any, classes: NDArray[Any]) -> Callable[[Array, NDArray[np.intp]], Array]:
+    """Return the function that asks a model for the leads of classes, by their numbers, at rows like those of X.
+
+    Differences of scores; of models without scores logarithms of ratios of probabilities; else 1 or -1.
+    """
+
+    def votes(Z: Array, codes: NDArray[np.intp]) -> Array:
+        return np.where(np.asarray(model.predict(as_given(X, Z))) == classes[codes], 1.0, -1.0)
+
+    def scores(Z: Array, codes: NDArray[np.intp]) -> Array:
+        return _leads(np.asarray(model.decision_function(as_given(X, Z))), codes)
+
+    def odds(Z: Array, codes: NDArray[np.intp]) -> Array:
+        return _leads(np.log(np.maximum(model.predict_proba(as_given(X, Z)), 1e-300)), codes)
+
+    if hasattr(model, "decision_function"):
+        shape = np.shape(model.decision_function(X[:1]))
+        # contests of pairs of classes are no scores of classes
+        is_scored = len(shape) == 1 or (
+            shape[1] == len(classes) and getattr(model, "decision_function_shape", "ovr") == "ovr"
+        )
+        return scores if is_scored else votes
+    return odds if hasattr(model, "predict_proba") else votes
+
+
+def _leads(values: Array, codes: NDArray[np.intp]) -> Array:
+    """Return the leads of classes, by one score or by one a class."""
+    if values.ndim == 1:
+        return np.where(codes == 1, values, -values)
+    each = np.arange(len(values))
+    own, others = values[each, codes], values.copy()
+    others[each, codes] = -np.inf
+    return np.asarray(own - others.max(axis=1))
+
+
+def _searched(
+    question: _Question, rows: Array, n_starts: int, max_iter: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Return the worst moves that a search finds, and their leads."""
+    prey: _Prey = (_Queried if question.method == "queries" else _Seen)(question)
+    everyone = np.arange(len(rows))
+    owns = [question.sets.take(everyone[[i]]) for i in everyone]
+    trail = _Trail(question, rows, prey)
+    if question.sets.has_origin:
+        trail.offer(everyone, np.zeros_like(rows))
+    for start in range(n_starts):
+        drawn = question.sets.sample(rng, 1, rows.shape[1])[0]
+        for target in range(prey.n_targets):
+            left = np.flatnonzero(~trail.is_wrong)
+            if not len(left):
+                return trail.moves, trail.leads
+            if start:
+                at = np.broadcast_to(drawn, rows.shape)[left].copy()
+            else:
+                at = _maximizers(owns, left, -prey.slope(rows[left], left, target))
+            trail.offer(left, _descended(prey, rows, owns, left, at, target, max_iter))
+    if question.method == "queries":
+        _cross_boundaries(question, rows, owns, trail, rng)
+    return trail.moves, trail.leads
+
+
+class _Trail:
+    """The worst moves so far: wrong ones before others, then those of the smallest lead."""
+
+    def __init__(self, question: _Question, rows: Array, prey: _Prey):
+        self.question, self.rows, self.prey = question, rows, prey
+        self.moves, self.leads = np.zeros_like(rows), np.full(len(rows), np.inf)
+        self.is_wrong = np.zeros(len(rows), dtype=bool)
+
+    def wrong(self, Z: Array, which: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return whether the model errs on rows that are moved to Z."""
+        given = as_given(self.question.X, Z)
+        return np.asarray(np.asarray(self.question.model.predict(given)) != self.question.labels[which])
+
+    def offer(self, which: NDArray[np.intp], moves: Array) -> None:
+        """Keep the moves of rows `which` that are worse than those so far."""
+        Z = self.rows[which] + moves
+        leads = np.min([self.prey.lead(Z, which, target) for target in range(self.prey.n_targets)], axis=0)
+        wrong = self.wrong(Z, which)
+        is_worse = (wrong & ~self.is_wrong[which]) | ((wrong == self.is_wrong[which]) & (leads < self.leads[which]))
+        kept = which[is_worse]
+        self.moves[kept], self.leads[kept], self.is_wrong[kept] = moves[is_worse], leads[is_worse], wrong[is_worse]
+
+
+def _maximizers(owns: list[BoundSet], which: NDArray[np.intp], directions: Array) -> Array:
+    """Return the farthest point of each row's set in a direction of its own."""
+    return np.array([owns[i].maximizer(v)[0] for i, v in zip(which, directions, strict=True)])
+
+
+def _descended(
+    prey: _Prey,
+    rows: Array,
+    owns: list[BoundSet],
+    which: NDArray[np.intp],
+    moves: Array,
+    target: int,
+    max_iter: int,
+) -> Array:
+    """Return moves of rows `which` after steps towards points of their sets along which leads fall."""
+    leads, active = prey.lead(rows[which] + moves, which, target), np.arange(len(which))
+    for _ in range(max_iter):
+        own = which[active]
+        steps = _maximizers(owns, own, -prey.slope(rows[own] + moves[active], own, target)) - moves[active]
+        trials = (rows[own] + moves[active] + STEPS[:, None, None] * steps).reshape(-1, rows.shape[1])
+        found = prey.lead(trials, np.tile(own, len(STEPS)), target).reshape(len(STEPS), -1)
+        best = np.minimum(found.min(axis=0), leads[active])
+        moves[active] += np.where(best < leads[active], STEPS[found.argmin(axis=0)], 0.0)[:, None] * steps
+        is_settled = best >= leads[active] - SETTLED * np.abs(leads[active])
+        leads[active] = best
+        active = active[~is_settled]
+        if not len(active):
+            break
+    return moves
+
+
+def _cross_boundaries(
+    question: _Question, rows: Array, owns: list[BoundSet], trail: _Trail, rng: np.random.Generator
+) -> None:
+    """Offer the farthest points of the sets along normals of boundaries that are found by predictions alone."""
+    predicted = np.asarray(question.model.predict(question.X))
+    reach = np.maximum(*_extents(question.sets, rows.shape))
+    unit = reach.mean(axis=0)
+    scaled = ratio(rows, np.where(unit > 0, unit, np.inf))
+    beyond = np.full(rows.shape, np.nan)
+    for i in np.flatnonzero(~trail.is_wrong):
+        others = np.flatnonzero(predicted != question.labels[i])
+        if len(others):
+            beyond[i] = rows[others[np.argmin(np.square(scaled[others] - scaled[i]).sum(axis=1))]]
+    for _ in range(ROUNDS):
+        left = np.flatnonzero(~trail.is_wrong & ~np.isnan(beyond[:, 0]))
+        if not len(left):
+            return
+        edge = _edges(trail, rows[left], beyond[left], left)
+        normals = np.array([_normal(trail, z, reach[i], int(i), rng) for z, i in zip(edge, left, strict=True)])
+        moves = _maximizers(owns, left, normals)
+        trail.offer(left, moves)
+        beyond[left] = np.nan
+        for factor in FARTHEST[::-1]:
+            Z = rows[left] + factor * moves
+            found = trail.wrong(Z, left)
+            beyond[left[found]] = Z[found]
+
+
+def _edges(trail: _Trail, inside: Array, outside: Array, which: NDArray[np.intp]) -> Array:
+    """Return points just beyond the boundary of a class on the way from right rows to wrong ones."""
+    low, high = np.zeros(len(which)), np.ones(len(which))
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        wrong = trail.wrong(inside + middle[:, None] * (outside - inside), which)
+        low, high = np.where(wrong, low, middle), np.where(wrong, middle, high)
+    return np.asarray(inside + high[:, None] * (outside - inside))
+
+
+def _normal(trail: _Trail, edge: Array, reach: Array, row: int, rng: np.random.Generator) -> Array:
+    r"""Return the direction into the other class at a boundary point.
+
+    Of probes :math:`z + \epsilon\, r \circ u`, u normal, those beyond the boundary have on average
+    :math:`u \propto r \circ` normal (Chen, Jordan and Wainwright's HopSkipJump).
+    """
+    u = rng.normal(size=(100 + 10 * len(edge), len(edge)))
+    wrong = trail.wrong(edge + 0.05 * reach * u, np.full(len(u), row)).astype(np.float64)
+    return ratio((wrong - wrong.mean()) @ u, np.where(reach > 0, reach, np.inf))

@@ -1,0 +1,91 @@
+"""Finished parts of a long run, kept in a file that is always whole, so that the run can be taken up again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+BETWEEN = 1.0
+"""Seconds between two writings of the file."""
+
+
+def digest(*values: Any) -> str:
+    """Return a name for values that other values do not have: numbers, texts, arrays, sparse matrices, dicts of them."""
+    found = hashlib.sha256()
+    for value in values:
+        if sparse.issparse(value):
+            whole = sparse.csr_array(value)
+            found.update(digest(whole.shape, whole.data, whole.indices, whole.indptr).encode())
+        elif isinstance(value, Mapping):
+            found.update(digest(*(part for pair in value.items() for part in pair)).encode())
+        else:
+            array = np.asarray(value)
+            plain = array.astype(str) if array.dtype.kind == "O" else np.ascontiguousarray(array)
+            found.update(f"{plain.dtype.str}{plain.shape}".encode())
+            found.update(plain.tobytes())
+    return found.hexdigest()
+
+
+class Cells:
+    """Results of the cells of a run by their names.
+
+    Parameters
+    ----------
+    path : path-like or None
+        A file of JSON lines, the run's `facts` first, then one for each finished cell; it is replaced as a whole or not at
+        all. None: nothing is kept.
+    facts : dict
+        What makes results of one run those of another: a file of other facts is refused.
+    call : str
+        What is quoted in errors.
+    """
+
+    def __init__(self, path: Any, facts: Mapping[str, Any], call: str):
+        self.path, self.facts = None if path is None else Path(path), dict(facts)
+        self.found: dict[tuple[Any, ...], float] = {}
+        self._lock, self._written = Lock(), monotonic()
+        if self.path is not None and self.path.exists():
+            self._read(f"{call}(resume={str(path)!r})")
+
+    def _read(self, call: str) -> None:
+        assert self.path is not None
+        try:
+            facts, *lines = (json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines())
+            found = {tuple(line["cell"]): float(line["result"]) for line in lines}
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{call}: the file is no record of a run. Name another one.") from None
+        if other := [name for name, value in self.facts.items() if facts.get(name) != value]:
+            raise ValueError(
+                f"{call}: the file is the record of another run: other {', '.join(other)}. Name another file, or delete it."
+            )
+        self.found = found
+
+    def add(self, results: Mapping[tuple[Any, ...], float]) -> None:
+        """Keep results; they are in the file within a second, or before long work goes on."""
+        with self._lock:
+            self.found.update(results)
+            if monotonic() - self._written >= BETWEEN:
+                self._write()
+
+    def close(self) -> None:
+        """Write what has not been written."""
+        with self._lock:
+            self._write()
+
+    def _write(self) -> None:
+        if self.path is None:
+            return
+        lines = [self.facts, *({"cell": list(cell), "result": value} for cell, value in self.found.items())]
+        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
+        temporary.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        os.replace(temporary, self.path)
+        self._written = monotonic()

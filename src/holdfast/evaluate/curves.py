@@ -1,0 +1,248 @@
+"""Robustness curves: how accuracies fall as perturbations grow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.parallel import Parallel, delayed
+
+from holdfast._core.progress import reporter
+from holdfast._core.rounding import Array
+from holdfast.estimators.linear import check_columns
+from holdfast.evaluate.attacks import certified_accuracy
+from holdfast.evaluate.cells import Cells, digest
+from holdfast.evaluate.fitted import as_given, classes_of, rows_for
+from holdfast.evaluate.perturbations import Perturbation
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobustnessCurve:
+    """Accuracies of models on perturbed rows."""
+
+    models: tuple[str, ...]
+    levels: Array
+    """Shape (n_levels,)."""
+    accuracy: Array
+    """Of each repeat, shape (n_models, n_levels, n_repeats)."""
+    certified: Array
+    """Accuracies that no such perturbation goes below, proved; shape (n_models, n_levels), NaN where none is known."""
+    perturbation: str
+    unit: str
+    """What levels count."""
+    n_samples: int
+
+    @property
+    def mean(self) -> Array:
+        """Mean accuracies, shape (n_models, n_levels)."""
+        return self.accuracy.mean(axis=2)
+
+    @property
+    def standard_error(self) -> Array:
+        """Standard errors of the means over the repeats, for these rows as they are; NaN for one repeat of what is random."""
+        n = self.accuracy.shape[2]
+        if n == 1:
+            return np.full(self.accuracy.shape[:2], np.nan)
+        return np.asarray(self.accuracy.std(axis=2, ddof=1) / np.sqrt(n))
+
+    def to_frame(self) -> Any:
+        """Return a pandas frame with one line for each model and level: model, level, accuracy, standard_error, certified."""
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("RobustnessCurve.to_frame needs pandas: pip install pandas.") from None
+        n_models, n_levels = self.mean.shape
+        return pandas.DataFrame(
+            {
+                "model": np.repeat(self.models, n_levels),
+                "level": np.tile(self.levels, n_models),
+                "accuracy": self.mean.ravel(),
+                "standard_error": self.standard_error.ravel(),
+                "certified": self.certified.ravel(),
+            }
+        )
+
+
+def robustness_curve(
+    models: Any,
+    X: Any,
+    y: Any,
+    perturbation: Perturbation,
+    levels: Any,
+    *,
+    n_repeats: int = 10,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    progress: bool = False,
+    resume: Any = None,
+) -> RobustnessCurve:
+    """Return the accuracy of fitted models on rows that are perturbed at growing levels.
+
+    All models see the same perturbed rows, except those of an adversary that aims at each. Draws depend on `random_state`,
+    level and repeat alone: not on the models, the other levels, or `n_jobs`.
+
+    Parameters
+    ----------
+    models : dict of str to classifier, sequence of classifiers, or classifier
+        Fitted.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Rows that the models have not seen, in the units that they take.
+    y : array-like of shape (n_samples,)
+    perturbation : Perturbation
+        `RandomNoise`, `UniformNoise`, `DeleteFeatures`, `CorruptFeatures`, `FlipLabels` or `Quantize`. What it states by row
+        is of these rows.
+    levels : array-like of shape (n_levels,)
+        >= 0, in units of the perturbation; 0 leaves the rows as they are.
+    n_repeats : int, default=10
+        Draws at each level; one is enough, and made, where nothing is random.
+    random_state : int, default=0
+    n_jobs : int or None, default=None
+        Threads that share the cells.
+    progress : bool, default=False
+        Whether to log how far it is, to the logger "holdfast" and the screen.
+    resume : path-like, default=None
+        A file that finished cells are kept in: the same call after an interruption takes up where it was left, and levels,
+        repeats or models may be added. Written as a whole or not at all; JSON lines, nothing that could be executed. A model is
+        known by its name and by its answers on X.
+
+    Returns
+    -------
+    RobustnessCurve
+
+    Examples
+    --------
+    >>> from holdfast.evaluate import UniformNoise
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
+    >>> curve = robustness_curve(LogisticRegression().fit(X, y), X, y, UniformNoise(), [0, 0.5, 4.0])
+    >>> curve.mean.round(1), curve.certified
+    (array([[1. , 1. , 0.7]]), array([[1., 1., 0.]]))
+    """
+    call = "robustness_curve"
+    trial = Trial(models, X, y, perturbation, call)
+    sizes = checked_levels(levels, call)
+    counts = trial.repeats(n_repeats, call)
+    seed = checked_seed(random_state, call)
+    facts = {"holdfast": call, "data": digest(trial.rows, trial.labels), "random_state": seed}
+    facts["perturbation"] = digest(type(perturbation).__name__, perturbation.get_params(deep=False))
+    cells = Cells(resume, facts, call)
+    known = {name: digest(_answers(model, X)) for name, model in trial.models.items()} if resume is not None else {}
+    report = reporter(int(bool(progress)))
+    jobs = [(float(level), repeat) for level in sizes for repeat in range(counts)]
+
+    def cell(name: str, level: float, repeat: int) -> tuple[Any, ...]:
+        return (name, known.get(name, ""), level, repeat)
+
+    def run(number: int, level: float, repeat: int) -> None:
+        missing = [name for name in trial.models if cell(name, level, repeat) not in cells.found]
+        hits = trial.hits(missing, level, repeat, seed)
+        cells.add({cell(name, level, repeat): float(np.mean(hits[name])) for name in missing})
+        report(f"{call}: level {level:g}, repeat {repeat + 1}, cell {number + 1} of {len(jobs)}")
+
+    try:
+        Parallel(n_jobs=n_jobs, require="sharedmem")(delayed(run)(k, *job) for k, job in enumerate(jobs))
+    finally:
+        cells.close()
+    found = [[[cells.found[cell(n, float(m), r)] for r in range(counts)] for m in sizes] for n in trial.models]
+    return RobustnessCurve(
+        models=tuple(trial.models),
+        levels=sizes,
+        accuracy=np.array(found),
+        certified=np.array([[trial.certified(name, float(m)) for m in sizes] for name in trial.models]),
+        perturbation=repr(perturbation),
+        unit=perturbation.unit,
+        n_samples=len(trial.labels),
+    )
+
+
+class Trial:
+    """Fitted models, the rows and labels that they are tried on, and what happens to these."""
+
+    def __init__(self, models: Any, X: Any, y: Any, perturbation: Any, call: str):
+        if not isinstance(perturbation, Perturbation):
+            raise ValueError(
+                f"{call}(..., perturbation={perturbation!r:.80}): give one of RandomNoise, UniformNoise, DeleteFeatures, "
+                "CorruptFeatures, FlipLabels, Quantize, with its parameters."
+            )
+        check_columns(X, perturbation.get_params(deep=False))
+        self.models, self.X, self.perturbation = named(models, call), X, perturbation
+        # every model looks at the rows before any work is done
+        rows = [rows_for(model, X) for model in self.models.values()]
+        self.rows, self.labels = rows[0], np.asarray(y).ravel()
+        if self.labels.shape != (self.rows.shape[0],):
+            raise ValueError(
+                f"{call}(models, X, y): y has shape {np.shape(y)}; give one label for each of {self.rows.shape[0]} rows."
+            )
+
+    def repeats(self, n_repeats: Any, call: str) -> int:
+        """Return how often to draw."""
+        if not isinstance(n_repeats, Integral) or isinstance(n_repeats, bool) or n_repeats < 1:
+            raise ValueError(f"{call}(n_repeats={n_repeats!r}): give an integer >= 1.")
+        return int(n_repeats) if self.perturbation.is_random else 1
+
+    def hits(self, names: Sequence[str], level: float, repeat: int, seed: int) -> dict[str, NDArray[np.bool_]]:
+        """Return which rows each model gets right, shape (n_samples,) each."""
+        found, shared = {}, None
+        for name in names:
+            model = self.models[name]
+            if shared is None or self.perturbation.needs_model:
+                rng = np.random.default_rng([seed, repeat, int(np.float64(level).view(np.uint64))])
+                shared = self.perturbation.apply(self.rows, self.labels, level, rng, model)
+            rows, labels = shared
+            found[name] = np.asarray(np.asarray(model.predict(as_given(self.X, rows))) == labels)
+        return found
+
+    def certified(self, name: str, level: float) -> float:
+        """Return an accuracy that no such perturbation goes below, NaN where none is known."""
+        bounds = self.perturbation.bounds(self.rows, level)
+        if bounds is None or not np.all(np.isin(self.labels, classes_of(self.models[name]))):
+            return np.nan
+        return certified_accuracy(self.models[name], self.X, self.labels, bounds.uncertainty, **bounds.metadata)
+
+
+def named(models: Any, call: str) -> dict[str, Any]:
+    """Return models by name: those of a dict, or the names of their classes, numbered where several are alike."""
+    if isinstance(models, Mapping):
+        found = dict(models)
+    else:
+        listed = list(models) if isinstance(models, list | tuple) else [models]
+        kinds = [type(model).__name__ for model in listed]
+        found = {
+            kind if kinds.count(kind) == 1 else f"{kind} {kinds[: k + 1].count(kind)}": model
+            for k, (kind, model) in enumerate(zip(kinds, listed, strict=True))
+        }
+    if not found or not all(isinstance(name, str) and hasattr(model, "predict") for name, model in found.items()):
+        raise ValueError(
+            f"{call}(models={models!r:.80}): give a dict of names and fitted classifiers, a list of them, or one."
+        )
+    return found
+
+
+def checked_levels(levels: Any, call: str) -> Array:
+    """Return levels as an array."""
+    try:
+        found = np.array(levels, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.zeros(0)
+    if found.ndim != 1 or not found.size or not np.all(np.isfinite(found) & (found >= 0)):
+        raise ValueError(f"{call}(levels={levels!r:.80}): give numbers >= 0, and at least one.")
+    return found
+
+
+def checked_seed(random_state: Any, call: str) -> int:
+    """Return a seed."""
+    if not isinstance(random_state, Integral) or isinstance(random_state, bool) or random_state < 0:
+        raise ValueError(
+            f"{call}(random_state={random_state!r:.80}): give an integer >= 0, so that the same draws can be made again."
+        )
+    return int(random_state)
+
+
+def _answers(model: Any, X: Any) -> Array:
+    """Return what a model says of rows, as finely as it can say it."""
+    ask = next(name for name in ("decision_function", "predict_proba", "predict") if hasattr(model, name))
+    return np.asarray(getattr(model, ask)(X))

@@ -1,0 +1,353 @@
+import json
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from scipy.stats import binomtest, ttest_rel
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+from holdfast import Box, FeatureDeletion
+from holdfast.evaluate import (
+    CorruptFeatures,
+    DeleteFeatures,
+    FlipLabels,
+    Quantize,
+    RandomNoise,
+    UniformNoise,
+    compare,
+    robust_accuracy,
+    robustness_curve,
+)
+from holdfast.evaluate.comparisons import holm
+
+
+def data(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    return rng.normal(size=(n, 3)) + np.outer(2 * y - 1, [1.0, 0.5, 0.0]), y
+
+
+@pytest.fixture(scope="module")
+def models():
+    X, y = data(seed=1)
+    return {"linear": LogisticRegression().fit(X, y), "tree": DecisionTreeClassifier(max_depth=3).fit(X, y)}
+
+
+def test_means_and_errors_are_those_of_a_loop_by_hand(models):
+    X, y = data()
+    noise, levels = RandomNoise(0.7), [0.0, 0.5, 2.0]
+    curve = robustness_curve(models, X, y, noise, levels, n_repeats=4, random_state=3)
+    for i, model in enumerate(models.values()):
+        for j, level in enumerate(levels):
+            rngs = [np.random.default_rng([3, k, int(np.float64(level).view(np.uint64))]) for k in range(4)]
+            by_hand = [np.mean(model.predict(noise.apply(X, y, level, rng)[0]) == y) for rng in rngs]
+            assert_allclose(curve.accuracy[i, j], by_hand)
+            assert curve.mean[i, j] == pytest.approx(np.mean(by_hand))
+            assert curve.standard_error[i, j] == pytest.approx(np.std(by_hand, ddof=1) / 2)
+    assert curve.models == ("linear", "tree")
+    assert curve.unit == noise.unit
+    assert np.isnan(curve.certified).all()
+    assert_array_equal(curve.mean[:, 0], [model.score(X, y) for model in models.values()])
+
+
+def test_draws_do_not_depend_on_threads_other_levels_models_or_repeats(models):
+    X, y = data()
+    one = robustness_curve(models, X, y, RandomNoise(), [0.5, 1.0], n_repeats=3)
+    two = robustness_curve(models, X, y, RandomNoise(), [0.5, 1.0], n_repeats=3, n_jobs=2)
+    assert_array_equal(one.accuracy, two.accuracy)
+    part = robustness_curve(models["tree"], X, y, RandomNoise(), [1.0], n_repeats=2)
+    assert_array_equal(part.accuracy[0, 0], one.accuracy[1, 1, :2])
+    other = robustness_curve(models, X, y, RandomNoise(), [0.5, 1.0], n_repeats=3, random_state=1)
+    assert np.any(other.accuracy != one.accuracy)
+
+
+@pytest.mark.parametrize(
+    "perturbation", [UniformNoise(0.5), UniformNoise(X_std=np.full((60, 3), 0.4)), DeleteFeatures(), Quantize(0.8)]
+)
+def test_what_is_certified_is_never_above_what_is_seen(models, perturbation):
+    X, y = data()
+    models = models | {"rbf": SVC(gamma=0.3).fit(*data(seed=1))}
+    curve = robustness_curve(models, X, y, perturbation, [0, 1, 2], n_repeats=20)
+    known = np.isfinite(curve.certified)
+    assert np.all(curve.certified[known] <= curve.accuracy.min(axis=2)[known])
+    assert known[0].all()
+    assert known[2].all()
+    assert not known[1].any()
+    assert curve.certified[0, 0] == curve.accuracy[0, 0, 0]
+    assert np.all(np.diff(curve.certified[0]) <= 0)
+
+
+def test_what_is_certified_is_the_robust_accuracy_of_all_that_can_happen(models):
+    X, y = data()
+    model = models["linear"]
+    curve = robustness_curve(model, X, y, DeleteFeatures("exact"), [1, 2, 3])
+    for k in (1, 2):
+        assert curve.certified[0, k - 1] == robust_accuracy(model, X, y, FeatureDeletion(k)).certified
+    assert_array_equal(curve.certified[0, :2], curve.mean[0, :2])
+    assert np.isnan(curve.certified[0, 2])  # all features may go
+    curve = robustness_curve(model, X, y, UniformNoise([0.1, 0.2, 0.0]), [2.0])
+    assert curve.certified[0, 0] == robust_accuracy(model, X, y, Box(half_widths=[0.2, 0.4, 0])).certified
+
+
+def test_what_is_not_random_is_done_once_and_has_no_error(models):
+    X, y = data()
+    curve = robustness_curve(models, X, y, Quantize(), [0.0, 1.0], n_repeats=9)
+    assert curve.accuracy.shape == (2, 2, 1)
+    assert np.isnan(curve.standard_error).all()
+
+
+def test_an_adversary_aims_at_each_model():
+    X, y = data()
+    # each leans on one feature
+    one, other = (LogisticRegression().fit(X * unit, y) for unit in np.eye(3)[:2])
+    curve = robustness_curve([one, other], X, y, DeleteFeatures("exact"), [1])
+    for k, model in enumerate((one, other)):
+        alone = robustness_curve(model, X, y, DeleteFeatures("exact"), [1])
+        assert alone.mean[0, 0] == curve.mean[k, 0] < model.score(X, y) - 0.1
+    assert curve.models == ("LogisticRegression 1", "LogisticRegression 2")
+
+
+def test_frames_and_sparse_rows_give_the_same_curve():
+    X, y = data()
+    model = LogisticRegression().fit(X, y)
+    plain = robustness_curve(model, X, y, RandomNoise(), [0.0, 1.0], n_repeats=2)
+    assert_array_equal(
+        robustness_curve(model, sparse.csr_matrix(X), y, RandomNoise(), [0.0, 1.0], n_repeats=2).accuracy,
+        plain.accuracy,
+    )
+    for frame in (pd.DataFrame(X, columns=list("abc")), pl.DataFrame(X, schema=list("abc"))):
+        named = {"m": LogisticRegression().fit(frame, y)}
+        found = robustness_curve(named, frame, y, RandomNoise(), [0.0, 1.0], n_repeats=2)
+        assert_array_equal(found.accuracy, plain.accuracy)
+
+
+def test_errors_in_other_columns_than_the_values_are_refused():
+    X, y = data()
+    frame, errors = pd.DataFrame(X, columns=list("abc")), pd.DataFrame(np.ones_like(X), columns=list("acb"))
+    model = LogisticRegression().fit(frame, y)
+    with pytest.raises(ValueError, match="X_std has the columns"):
+        robustness_curve(model, frame, y, RandomNoise(X_std=errors), [1.0])
+
+
+def test_the_frame_is_tidy(models):
+    X, y = data()
+    curve = robustness_curve(models, X, y, UniformNoise(), [0.0, 1.0], n_repeats=3)
+    frame = curve.to_frame()
+    assert list(frame.columns) == ["model", "level", "accuracy", "standard_error", "certified"]
+    assert frame.shape == (4, 5)
+    row = frame[(frame.model == "tree") & (frame.level == 1.0)].iloc[0]
+    assert row.accuracy == curve.mean[1, 1]
+    assert row.standard_error == curve.standard_error[1, 1]
+
+
+def test_progress_is_logged(models, caplog):
+    X, y = data()
+    with caplog.at_level("INFO", logger="holdfast"):
+        robustness_curve(models, X, y, RandomNoise(), [1.0], n_repeats=2, progress=True)
+    assert "cell 2 of 2" in caplog.text
+
+
+class Counting(GaussianNB):
+    """A model that counts how often it is asked, and breaks down after a while."""
+
+    asked, limit = 0, np.inf
+
+    def predict(self, X):
+        Counting.asked += 1
+        if Counting.asked > Counting.limit:
+            raise KeyboardInterrupt
+        return super().predict(X)
+
+
+def test_an_interrupted_run_is_taken_up_where_it_was_left(tmp_path):
+    X, y = data()
+    model, path, options = Counting().fit(X, y), tmp_path / "cells.jsonl", {"n_repeats": 4, "random_state": 0}
+    expected = robustness_curve(model, X, y, RandomNoise(), [0.5, 1.0], **options)
+    Counting.asked, Counting.limit = 0, 5
+    with pytest.raises(KeyboardInterrupt):
+        robustness_curve(model, X, y, RandomNoise(), [0.5, 1.0], resume=path, **options)
+    Counting.asked, Counting.limit = 0, np.inf
+    found = robustness_curve(model, X, y, RandomNoise(), [0.5, 1.0], resume=path, **options)
+    assert_array_equal(found.accuracy, expected.accuracy)
+    assert Counting.asked == 8 - 5
+    again = robustness_curve(model, X, y, RandomNoise(), [0.5, 1.0, 2.0], resume=path, **options)
+    assert Counting.asked == 8 - 5 + 4  # another level costs its own cells only
+    assert_array_equal(again.accuracy[:, :2], expected.accuracy)
+    assert [file.name for file in tmp_path.iterdir()] == ["cells.jsonl"]
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len(lines) == 1 + 12
+
+
+def test_a_killed_run_leaves_a_whole_file_that_the_next_one_takes_up(tmp_path):
+    path = tmp_path / "cells.jsonl"
+    script = textwrap.dedent(f"""
+        import time
+        import numpy as np
+        from sklearn.linear_model import LogisticRegression
+        from holdfast.evaluate import RandomNoise, robustness_curve
+
+        class Slow(LogisticRegression):
+            def predict(self, X):
+                time.sleep(0.3)
+                return super().predict(X)
+
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(30, 2)), np.arange(30) % 2
+        robustness_curve({{"m": Slow().fit(X, y)}}, X, y, RandomNoise(), [1.0, 2.0], n_repeats=200, resume={str(path)!r})
+    """)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
+        deadline = time.monotonic() + 60
+        while not path.exists() and run.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        run.kill()
+        run.wait()
+    done = len(path.read_text(encoding="utf-8").splitlines()) - 1
+    assert 1 <= done < 400
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)), np.arange(30) % 2
+    models = {"m": LogisticRegression().fit(X, y)}
+    resumed = robustness_curve(models, X, y, RandomNoise(), [1.0, 2.0], n_repeats=200, resume=path)
+    assert_array_equal(
+        resumed.accuracy, robustness_curve(models, X, y, RandomNoise(), [1.0, 2.0], n_repeats=200).accuracy
+    )
+
+
+def test_files_of_other_runs_are_refused_and_left_alone(models, tmp_path):
+    X, y = data()
+    path = tmp_path / "cells.jsonl"
+
+    def run(**change):
+        asked = {"X": X, "y": y, "perturbation": RandomNoise(), "random_state": 0, "models": models} | change
+        return robustness_curve(
+            asked.pop("models"),
+            asked.pop("X"),
+            asked.pop("y"),
+            asked.pop("perturbation"),
+            [1.0],
+            n_repeats=2,
+            resume=path,
+            **asked,
+        )
+
+    first = run()
+    before = path.read_bytes()
+    changes = {
+        "data": {"X": X + 1e-9},
+        "perturbation": {"perturbation": RandomNoise([1.0, 1.0, 1.1])},
+        "random_state": {"random_state": 1},
+    }
+    for what, change in changes.items():
+        with pytest.raises(ValueError, match=f"another run: other {what}"):
+            run(**change)
+    assert path.read_bytes() == before
+    # a model that was fitted again under the same name is tried again
+    second = run(models={"linear": LogisticRegression(C=1e-4).fit(X, 1 - y), "tree": models["tree"]})
+    assert np.any(second.accuracy[0] != first.accuracy[0])
+    assert_array_equal(second.accuracy[1], first.accuracy[1])
+    path.write_text("something else\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="no record of a run"):
+        run()
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"models": {}}, "give a dict of names and fitted classifiers"),
+        ({"models": {"a": 3}}, "give a dict"),
+        ({"perturbation": 0.5}, "give one of RandomNoise"),
+        ({"levels": []}, "at least one"),
+        ({"levels": [-1.0]}, ">= 0"),
+        ({"levels": 1.0}, r"levels=1.0"),
+        ({"n_repeats": 0}, "n_repeats=0"),
+        ({"random_state": None}, "random_state=None.*made again"),
+        ({"y": [0, 1]}, "one label for each of 60 rows"),
+        ({"X": np.zeros((60, 2))}, "2 features"),
+        ({"models": LogisticRegression()}, "not fitted"),
+    ],
+)
+def test_questions_that_make_no_sense_are_refused_before_any_work(models, change, text, tmp_path):
+    X, y = data()
+    asked = {"models": models, "X": X, "y": y, "perturbation": RandomNoise(), "levels": [1.0]} | change
+    with pytest.raises(ValueError, match=text):
+        robustness_curve(**asked, resume=tmp_path / "cells.jsonl")
+    assert not list(tmp_path.iterdir())
+
+
+def test_comparing_draws_of_noise_is_a_t_test_over_rows(models):
+    X, y = data()
+    noise = RandomNoise(0.7)
+    found = compare(models, X, y, noise, 1.0, n_repeats=5, random_state=2)
+    rngs = [np.random.default_rng([2, k, int(np.float64(1.0).view(np.uint64))]) for k in range(5)]
+    shares = {name: np.zeros(60) for name in models}
+    for rng in rngs:
+        Z = noise.apply(X, y, 1.0, rng)[0]
+        for name, model in models.items():
+            shares[name] += (model.predict(Z) == y) / 5
+    expected = ttest_rel(shares["linear"], shares["tree"])
+    assert found.pairs == (("linear", "tree"),)
+    assert found.p_value[0] == pytest.approx(expected.pvalue)
+    assert found.p_holm[0] == found.p_value[0]
+    assert found.difference[0] == pytest.approx(np.mean(shares["linear"] - shares["tree"]))
+    assert_allclose(found.accuracy, [shares["linear"].mean(), shares["tree"].mean()])
+    assert found.standard_error[0] == pytest.approx(np.std(shares["linear"] - shares["tree"], ddof=1) / np.sqrt(60))
+    assert "t test over the rows" in str(found)
+
+
+def test_comparing_one_draw_is_mcnemars_test(models):
+    X, y = data()
+    found = compare(models, X, y, Quantize(1.5), 1.0)
+    Z = Quantize(1.5).apply(X, y, 1.0, np.random.default_rng(0))[0]
+    one, other = (model.predict(Z) == y for model in models.values())
+    alone = np.sum(one & ~other), np.sum(~one & other)
+    assert found.p_value[0] == pytest.approx(binomtest(int(alone[0]), int(sum(alone))).pvalue)
+    assert "McNemar" in found.test
+    same = compare({"a": models["tree"], "b": models["tree"]}, X, y, FlipLabels(), 0.2, n_repeats=3)
+    assert same.p_value[0] == 1
+    assert same.difference[0] == 0
+
+
+def test_models_that_are_alike_are_rarely_told_apart():
+    rng, rejected = np.random.default_rng(0), 0
+    for _ in range(200):
+        # two coins that are right as often as each other
+        d = (rng.uniform(size=(2, 40)) < 0.7).astype(float)
+        X = np.column_stack([d[0], d[1]])
+        ours = {"a": _Column(0), "b": _Column(1)}
+        rejected += compare(ours, X, np.ones(40), CorruptFeatures(), 0, n_repeats=2).p_value[0] < 0.05
+    assert rejected <= 20  # 10 are expected
+
+
+class _Column(LogisticRegression):
+    """A model whose prediction is one of the features."""
+
+    def __init__(self, column=0):
+        super().__init__()
+        self.column = column
+        self.classes_, self.n_features_in_, self.coef_ = np.array([0.0, 1.0]), 2, np.zeros((1, 2))
+        self.intercept_ = np.zeros(1)
+
+    def predict(self, X):
+        return X[:, self.column]
+
+
+def test_holms_correction_by_hand():
+    assert_allclose(holm(np.array([0.01, 0.04, 0.03, 0.5])), [0.04, 0.09, 0.09, 0.5])
+    assert_allclose(holm(np.array([0.6, 0.9])), [1.0, 1.0])
+
+
+def test_comparisons_are_refused_with_advice(models):
+    X, y = data()
+    with pytest.raises(ValueError, match="two models at least"):
+        compare({"a": models["tree"]}, X, y, RandomNoise(), 1.0)
+    with pytest.raises(ValueError, match="levels"):
+        compare(models, X, y, RandomNoise(), -1.0)
