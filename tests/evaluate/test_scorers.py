@@ -229,7 +229,7 @@ def test_scorers_are_cloned_and_print_as_they_are_called():
 )
 def test_what_cannot_be_scored_is_refused_with_what_can(scorer, model, said, noisy):
     X, y, _ = noisy
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises((ValueError, TypeError), match=said):
         scorer(model.fit(X, y), X, y)
 
 
