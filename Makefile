@@ -8,6 +8,7 @@ export PYTHONWARNDEFAULTENCODING =
 demo: .venv/demo
 	$(BIN)/python examples/plot_do_error_bars_help.py build/demo
 	$(BIN)/python examples/plot_certified_intervals.py build/demo
+	$(BIN)/python examples/plot_how_it_degrades.py build/demo
 
 test: .venv/dev
 	$(BIN)/python -m pytest -n 2 -q
