@@ -7,8 +7,9 @@ import pytest
 import sklearn
 from numpy.testing import assert_allclose
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import StackingClassifier
 from sklearn.exceptions import NotFittedError
@@ -38,6 +39,7 @@ from holdfast import (
     UncertainPipeline,
     make_uncertain_pipeline,
 )
+from holdfast.pipeline import Affine
 
 N, D = 60, 4
 SCALES = np.array([1.0, 30.0, 0.2, 5.0])
@@ -213,6 +215,41 @@ def test_frames_are_matched_by_name(frame, data):
         pipe.fit(frame(X, columns=names), y, X_std=frame(S, columns=names)[names[1:]])
     pipe.set_output(transform="pandas").fit(frame(X, columns=names), y, X_std=S)
     assert list(pipe[-1].feature_names_in_) == names
+
+
+class Same(TransformerMixin, BaseEstimator):
+    """Knows no names of columns."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return X
+
+    def uncertainty_effect(self, n_features):
+        return Affine(np.ones(n_features))
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+
+@pytest.mark.parametrize("first", ["passthrough", FunctionTransformer(), Same()], ids=str)
+@pytest.mark.parametrize(
+    "frame", [pd.DataFrame, lambda rows, columns: pl.DataFrame(rows, schema=columns)], ids=["pandas", "polars"]
+)
+def test_frames_with_columns_in_another_order_are_refused_whatever_the_first_step_knows(first, frame, data):
+    X, y, S = data
+    names = list("abcd")
+    by_name = ColumnTransformer([("one", StandardScaler(), ["a", "c"]), ("two", MinMaxScaler(), ["b", "d"])])
+    pipe = UncertainPipeline([("first", first), ("columns", by_name), ("clf", RobustLinearClassifier(Box(0.1)))])
+    rows, errors, other = frame(X, columns=names), frame(S, columns=names), ["b", "a", "c", "d"]
+    pipe.fit(rows, y, X_std=errors)
+    assert pipe.certify(rows, X_std=errors[other]).any()
+    for question in (pipe.certify, pipe.carried, pipe[:2].carried):
+        with pytest.raises(ValueError, match=r"other columns than in fit, or in another order.*\['a', 'b', 'c', 'd'\]"):
+            question(rows[other], X_std=errors[other])
+    with pytest.raises(ValueError, match="other columns than in fit"):
+        pipe.worst_case_data(rows[other], y, X_std=errors[other])
 
 
 def test_sparse_and_single_precision_rows(data):

@@ -82,6 +82,8 @@ class UncertainPipeline(Pipeline):
     ----------
     row_uncertainty_ : bool
         Whether `fit` was given metadata; questions about certainty then ask for them too.
+    columns_in_ : list of str or None
+        The columns of the frame that `fit` was given, which questions about certainty ask for in the same order.
 
     See Also
     --------
@@ -125,7 +127,8 @@ class UncertainPipeline(Pipeline):
         found = super().__getitem__(ind)
         if not isinstance(ind, slice):
             return found
-        found.__dict__ |= {"row_uncertainty_": self.row_uncertainty_} if hasattr(self, "row_uncertainty_") else {}
+        kept = {"row_uncertainty_": True, "columns_in_": ind.indices(len(self.steps))[0] == 0}
+        found.__dict__ |= {name: getattr(self, name) for name, is_kept in kept.items() if is_kept and hasattr(self, name)}
         return found.set_params(nonlinear=self.nonlinear, effects=self.effects)
 
     def get_metadata_routing(self) -> Any:
@@ -163,6 +166,7 @@ class UncertainPipeline(Pipeline):
             for holder in self._holders(stated):
                 # refuses what makes no sense before anything is fitted
                 holder.uncertainty.split(known_numbers(X), stated)
+        self.columns_in_ = list(X.columns) if hasattr(X, "columns") else None
         self._stated = stated
         try:
             super().fit(X, y, **params)
@@ -230,14 +234,18 @@ class UncertainPipeline(Pipeline):
     ) -> tuple[UncertaintySet, dict[str, Any]]:
         return carry(uncertainty, stated, X, Z, self.steps[:-1], self._effects(X), self.nonlinear)
 
+    def _stated_of(self, X: Any, metadata: Mapping[str, Any], call: str) -> dict[str, Any]:
+        """Return what is stated of rows whose columns are those of `fit`."""
+        known = getattr(self, "columns_in_", None)
+        if known is not None and hasattr(X, "columns") and list(X.columns) != known:
+            raise ValueError(
+                f"{call}: X has other columns than in fit, or in another order. Errors are carried by their position: give "
+                f"X[columns] with the columns of fit, {known!r:.120}."
+            )
+        return checked_metadata(X, metadata, call)
+
     def _effects(self, X: Any, *, with_final: bool = False) -> Any:
         steps = self.steps if with_final else self.steps[:-1]
-        known = getattr(self.steps[0][1], "feature_names_in_", None)
-        if known is not None and hasattr(X, "columns") and list(X.columns) != list(known):
-            raise ValueError(
-                f"{NAME}: X has other columns than in fit, or in another order. Errors are carried by their position: give "
-                "X[columns] with the columns of fit."
-            )
         return effects_of(steps, known_numbers(X).shape[1], self.effects or {})
 
     def carried(
@@ -258,7 +266,7 @@ class UncertainPipeline(Pipeline):
             For the rows that the transformers make of X, those before a last step that predicts; what
             :func:`critical_radius` and the like take with these rows.
         """
-        stated = checked_metadata(X, metadata, f"{NAME}.carried")
+        stated = self._stated_of(X, metadata, f"{NAME}.carried")
         chosen = meaning(set(stated)) if uncertainty is None else uncertainty
         chosen.split(known_numbers(X), stated)
         is_last = not hasattr(self._final_estimator, "predict")
@@ -269,7 +277,7 @@ class UncertainPipeline(Pipeline):
     def _asked(self, method: str, X: Any, metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Any:
         """Return what the last step says of rows whose uncertainty is stated in the units of X."""
         check_is_fitted(self)
-        stated = checked_metadata(X, metadata, f"{NAME}.{method}")
+        stated = self._stated_of(X, metadata, f"{NAME}.{method}")
         final, Z = self._final_estimator, _transformed(self.steps[:-1], X)
         if self.row_uncertainty_ and not stated:
             return getattr(final, method)(Z, **params)
@@ -294,7 +302,7 @@ class UncertainPipeline(Pipeline):
         Only where all steps before it are affine maps.
         """
         check_is_fitted(self)
-        stated = checked_metadata(X, metadata, f"{NAME}.worst_case_data")
+        stated = self._stated_of(X, metadata, f"{NAME}.worst_case_data")
         values = known_numbers(X)
         map = whole_map(self._effects(X), values.shape[1])
         if map is None:
