@@ -480,7 +480,7 @@ def test_it_is_a_pipeline_like_any_other(data, tmp_path):
         [("no", "passthrough"), ("scale", MinMaxScaler()), ("clf", GaussianRobustClassifier())],
         memory=str(tmp_path),
         nonlinear="linearise",
-        effects={"a": "linear"},
+        effects={"scale": "linear"},
     )
     assert isinstance(pipe, Pipeline)
     assert clone(pipe).get_params().keys() == pipe.get_params().keys()
@@ -489,7 +489,7 @@ def test_it_is_a_pipeline_like_any_other(data, tmp_path):
     plain = UncertainPipeline(pipe.steps).fit(X, y, X_std=S)
     assert_allclose(again[-1].coef_, plain[-1].coef_, rtol=1e-12)
     assert np.array_equal(pipe[:-1].transform(X), pipe.named_steps["scale"].transform(X))
-    assert (pipe[:2].nonlinear, pipe[:2].effects) == ("linearise", {"a": "linear"})
+    assert (pipe[:2].nonlinear, pipe[:2].effects) == ("linearise", {"scale": "linear"})
     assert pipe[1:].row_uncertainty_
     assert pipe.score(X, y) == np.mean(pipe.predict(X) == y)
     assert "GaussianRobustClassifier" in pipe._repr_html_()

@@ -11,7 +11,7 @@ from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.pipeline.effects import Effect
 from holdfast.pipeline.row_noise import RowNoise
 from holdfast.pipeline.rows import known_numbers
-from holdfast.pipeline.steps import effect_of
+from holdfast.pipeline.steps import Place, after, effect_of
 from holdfast.uncertainty import Ellipsoid, GaussianNoise, IntervalBox, SetSum
 from holdfast.uncertainty.affine_map import AffineMap
 
@@ -20,12 +20,13 @@ NONLINEAR = ("interval", "linearise", "raise")
 Stated = tuple[UncertaintySet, dict[str, Any]]
 
 
-def effects_of(steps: Sequence[tuple[str, Any]], n_features: int, stated: Mapping[str, str]) -> list[Effect]:
-    """Return the effects of fitted steps, the first of which takes `n_features`."""
-    found = []
+def effects_of(steps: Sequence[tuple[str, Any]], X: Any, stated: Mapping[str, str]) -> list[Effect]:
+    """Return the effects of fitted steps, the first of which takes the rows X."""
+    found, n_features, rows = [], known_numbers(X).shape[1], lambda: X
     for name, step in steps:
-        effect = effect_of(step, n_features, dict(stated), name)
+        effect = effect_of(step, Place(n_features, stated, name, rows))
         n_features = effect.width(n_features)
+        rows = after(step.transform, rows) if hasattr(step, "transform") else rows
         found.append(effect)
     return found
 

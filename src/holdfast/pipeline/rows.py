@@ -50,7 +50,7 @@ def known_numbers(X: Any) -> Any:
 def in_form_of(X: Any, values: Array) -> Any:
     """Return an array as a frame like X, or as it is where X is none."""
     if hasattr(X, "iloc"):
-        return type(X)(values, columns=X.columns, index=X.index)
+        return type(X)(values, columns=X.columns, index=X.index if len(X) == len(values) else None)
     return type(X)(values, schema=list(X.columns)) if hasattr(X, "columns") else values
 
 

@@ -15,6 +15,7 @@ from holdfast._core.uncertainty import Array, UncertaintySet
 from holdfast.pipeline.carrying import NONLINEAR, carry, effects_of, whole_map
 from holdfast.pipeline.rows import METADATA, checked_metadata, known_numbers
 from holdfast.pipeline.stated_sets import Holder, holders, meaning, takers, takes
+from holdfast.pipeline.steps import CLAIMS
 from holdfast.uncertainty.clouds import dense
 
 NAME = "UncertainPipeline"
@@ -75,8 +76,9 @@ class UncertainPipeline(Pipeline):
     nonlinear : {"interval", "linearise", "raise"}, default="interval"
         What to do at steps that are no affine maps.
     effects : dict from str to {"linear", "monotone"}, default=None
-        What steps do that are not known, by their names (``outer__inner`` for those inside others): "linear" for
-        z = A x + c, which is tried out; "monotone" for functions of single features that only rise or only fall.
+        What steps do that are not known, or not as their class does, by their names (``outer__inner`` for those inside
+        others): "linear" for z = A x + c; "monotone" for functions of single features that only rise or only fall. Both are
+        tried at the rows and at others made of them, which finds most mistakes but proves nothing.
 
     Attributes
     ----------
@@ -128,8 +130,13 @@ class UncertainPipeline(Pipeline):
         if not isinstance(ind, slice):
             return found
         kept = {"row_uncertainty_": True, "columns_in_": ind.indices(len(self.steps))[0] == 0}
-        found.__dict__ |= {name: getattr(self, name) for name, is_kept in kept.items() if is_kept and hasattr(self, name)}
-        return found.set_params(nonlinear=self.nonlinear, effects=self.effects)
+        found.__dict__ |= {
+            name: getattr(self, name) for name, is_kept in kept.items() if is_kept and hasattr(self, name)
+        }
+        effects = {
+            path: said for path, said in (self.effects or {}).items() if path.split("__")[0] in found.named_steps
+        }
+        return found.set_params(nonlinear=self.nonlinear, effects=effects or None)
 
     def get_metadata_routing(self) -> Any:
         """Return the metadata that the pipeline takes itself, and those that its steps ask for."""
@@ -181,10 +188,25 @@ class UncertainPipeline(Pipeline):
     def _check_settings(self) -> None:
         if self.nonlinear not in NONLINEAR:
             raise ValueError(f"{NAME}(nonlinear={self.nonlinear!r}): give one of {', '.join(map(repr, NONLINEAR))}.")
+        for path, said in (self.effects or {}).items():
+            if said not in CLAIMS:
+                raise ValueError(f"{NAME}(effects={{{path!r}: {said!r}}}): say {' or '.join(map(repr, CLAIMS))}.")
+            if path not in (names := self._names_of_steps()):
+                raise ValueError(
+                    f"{NAME}(effects={{{path!r}: {said!r}}}): no such step. Name one of {', '.join(names)}."
+                )
         if both := set(self.transform_input or ()) & set(METADATA):
             raise ValueError(
                 f"{NAME}(transform_input=...): leave out {min(both)}, which is carried through the steps anyway."
             )
+
+    def _names_of_steps(self) -> list[str]:
+        """Return the names of all steps, ``outer__inner`` for those inside others."""
+        return [
+            path
+            for path, value in self.get_params(deep=True).items()
+            if hasattr(value, "transform") or (isinstance(value, str) and value in ("passthrough", "drop"))
+        ]
 
     def _fit(self, X: Any, *args: Any, **options: Any) -> Any:
         Z = super()._fit(X, *args, **options)
@@ -246,7 +268,8 @@ class UncertainPipeline(Pipeline):
 
     def _effects(self, X: Any, *, with_final: bool = False) -> Any:
         steps = self.steps if with_final else self.steps[:-1]
-        return effects_of(steps, known_numbers(X).shape[1], self.effects or {})
+        self._check_settings()
+        return effects_of(steps, X, self.effects or {})
 
     def carried(
         self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any
