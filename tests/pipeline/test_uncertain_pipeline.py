@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV, cross_val_predict, cross_validate
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -250,6 +250,52 @@ def test_frames_with_columns_in_another_order_are_refused_whatever_the_first_ste
             question(rows[other], X_std=errors[other])
     with pytest.raises(ValueError, match="other columns than in fit"):
         pipe.worst_case_data(rows[other], y, X_std=errors[other])
+
+
+def _kinds(rng, n_classes, make):
+    """Return rows of two numbers and a category that matters, as `make` makes them of columns, and labels."""
+    numbers, kinds = rng.normal(size=(90, 2)), rng.integers(0, 3, size=90)
+    scores = numbers @ rng.normal(size=(2, n_classes)) + 1.5 * rng.normal(size=(3, n_classes))[kinds]
+    return make({"a": numbers[:, 0], "kind": np.array(["u", "v", "w"])[kinds], "b": numbers[:, 1]}), scores.argmax(
+        axis=1
+    )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(
+    "make",
+    [
+        pd.DataFrame,
+        pl.DataFrame,
+        lambda columns: np.column_stack([np.asarray(c, dtype=object) for c in columns.values()]),
+    ],
+    ids=["pandas", "polars", "objects"],
+)
+def test_worst_rows_with_categories_attain_the_certified_margin(make, n_classes, rng):
+    X, y = _kinds(rng, n_classes, make)
+    columns = ColumnTransformer([("s", StandardScaler(), [0, 2]), ("o", OneHotEncoder(), [1])])
+    last = RobustLinearClassifier(Box(half_widths=[0.2, 0.0, 0.2]), multiclass="joint", alpha=1e-3)
+    pipe = UncertainPipeline([("columns", columns), ("clf", last)]).fit(X, y)
+    predicted = pipe.predict(X)
+    worst = pipe.worst_case_data(X, predicted)
+    assert type(worst) is type(X)
+    assert np.array_equal(np.asarray(worst)[:, 1], np.asarray(X)[:, 1])
+    scores, index = pipe.decision_function(worst), np.searchsorted(pipe.classes_, predicted)
+    scores = np.column_stack([-scores, scores]) / 2 if n_classes == 2 else scores
+    own = scores[np.arange(90), index]
+    scores[np.arange(90), index] = -np.inf
+    assert_allclose(own - scores.max(axis=1), pipe.certified_margin(X), atol=1e-9)
+
+
+def test_worst_rows_have_no_errors_in_categories(rng):
+    X, y = _kinds(rng, 2, lambda columns: np.column_stack([columns["a"], columns["kind"] == "u", columns["b"]]))
+    columns = ColumnTransformer([("s", StandardScaler(), [0, 2]), ("o", OneHotEncoder(), [1])])
+    errors = np.full(X.shape, 0.1)
+    exact = errors * [1, 0, 1]
+    pipe = UncertainPipeline([("columns", columns), ("clf", RobustLinearClassifier(Box()))]).fit(X, y, X_std=exact)
+    assert_allclose(np.abs(pipe.worst_case_data(X, y, X_std=exact) - X), exact, atol=1e-12)
+    with pytest.raises(ValueError, match="column 1 goes into categories"):
+        pipe.worst_case_data(X, y, X_std=errors)
 
 
 def test_sparse_and_single_precision_rows(data):

@@ -54,6 +54,19 @@ def in_form_of(X: Any, values: Array) -> Any:
     return type(X)(values, schema=list(X.columns)) if hasattr(X, "columns") else values
 
 
+def with_numbers(X: Any, values: Array) -> Any:
+    """Return rows like X with `values` in the place of its numbers: an array where it has nothing else."""
+    missing = np.zeros(values.shape, dtype=bool) if sparse.issparse(X) else np.isnan(numbers_of(X))
+    if not np.any(missing):
+        return values
+    values = np.where(missing, np.nan, values)
+    given = [X[name] for name in X.columns] if hasattr(X, "columns") else list(np.asarray(X).T)
+    columns = [old if np.all(lost) else new for old, new, lost in zip(given, values.T, missing.T, strict=True)]
+    if hasattr(X, "columns"):
+        return type(X)(dict(zip(X.columns, columns, strict=True)))
+    return np.column_stack([np.asarray(column, dtype=object) for column in columns])
+
+
 def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str) -> dict[str, Any]:
     """Return what is stated of the rows X, matched to its columns by name where both have names.
 

@@ -11,9 +11,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast._core.uncertainty import Array, UncertaintySet
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.pipeline.carrying import NONLINEAR, carry, effects_of, whole_map
-from holdfast.pipeline.rows import METADATA, checked_metadata, known_numbers
+from holdfast.pipeline.rows import METADATA, checked_metadata, known_numbers, with_numbers
 from holdfast.pipeline.stated_sets import Holder, holders, meaning, takers, takes
 from holdfast.pipeline.steps import CLAIMS
 from holdfast.uncertainty.clouds import dense
@@ -304,6 +304,17 @@ class UncertainPipeline(Pipeline):
         final, Z = self._final_estimator, _transformed(self.steps[:-1], X)
         if self.row_uncertainty_ and not stated:
             return getattr(final, method)(Z, **params)
+        changes, carried = self._carried_as_stated(X, Z, stated)
+        asked = copy(final).set_params(**changes)
+        question = getattr(asked, method)
+        # plain probabilities take no errors, whatever those of the constructor have become
+        return question(Z, **(carried if stated or takes(question, set(carried)) else {}), **params)
+
+    def _carried_as_stated(
+        self, X: Any, Z: Any, stated: Mapping[str, Any]
+    ) -> tuple[dict[str, UncertaintySet], dict[str, Any]]:
+        """Return what questions about rows go by: the sets of the last step, or metadata taken as stated, after the steps."""
+        final = self._final_estimator
         own = [holder for holder in holders(final) if "__" not in holder.path]
         if not own and stated:
             own = [Holder("", meaning(set(stated)), True, type(final).__name__)]
@@ -312,17 +323,14 @@ class UncertainPipeline(Pipeline):
         ]
         for holder in as_stated:
             holder.uncertainty.split(known_numbers(X), stated)
-        changes, carried = self._all_carried(X, Z, as_stated, stated)
-        asked = copy(final).set_params(**changes)
-        question = getattr(asked, method)
-        # plain probabilities take no errors, whatever those of the constructor have become
-        return question(Z, **(carried if stated or takes(question, set(carried)) else {}), **params)
+        return self._all_carried(X, Z, as_stated, stated)
 
     @available_if(_offered("worst_case_data"))
-    def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Array:
+    def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Any:
         """Return the admissible rows, in the units of X, that hurt the model the most, as the last step's method does.
 
-        Only where all steps before it are affine maps.
+        Only where all steps before it are affine maps, or encode categories, which have no errors. An array; where X has
+        entries that are no numbers, in the form of X, with these as given.
         """
         check_is_fitted(self)
         stated = self._stated_of(X, metadata, f"{NAME}.worst_case_data")
@@ -333,13 +341,16 @@ class UncertainPipeline(Pipeline):
                 f"{NAME}.worst_case_data: only where all steps before the last are affine maps. Ask "
                 "pipe[-1].worst_case_data(pipe[:-1].transform(X), y, ...) for rows in its own units."
             )
-        # the same scores, as weights of the original features
-        asked = copy(self._final_estimator)
-        asked.intercept_ = asked.intercept_ + asked.coef_ @ map.offset
+        if stated or not self.row_uncertainty_:
+            # refuses errors of what must be exact
+            self._carried_as_stated(X, _transformed(self.steps[:-1], X), stated)
+        # the scores of the pipeline, which know of categories, and how errors of the original features push them
+        asked, scores = copy(self._final_estimator), self.decision_function(X)
+        asked.decision_function = lambda rows: scores
         asked.coef_ = np.asarray(dense(asked.coef_ @ map.matrix))
         asked.n_features_in_, asked.row_uncertainty_ = values.shape[1], self.row_uncertainty_
         asked.__dict__.pop("feature_names_in_", None)
-        return asked.worst_case_data(values, y, **stated)
+        return with_numbers(X, asked.worst_case_data(values, y, **stated))
 
 
 def _question(method: str) -> Any:
