@@ -35,6 +35,7 @@ from holdfast import (
     GaussianNoise,
     IntervalBox,
     LinearImage,
+    RobustLinearClassifier,
     SpreadImputer,
     UncertainPipeline,
     teach_step,
@@ -168,6 +169,8 @@ def test_intervals_of_rows_go_with_their_rows_through_negative_scales(rows):
 def test_intervals_contain_the_images_of_all_points_of_a_set(step, rows, rng):
     pipe = _fitted(step, CURVED[step], rows)
     for key, (uncertainty, metadata) in WORST.items():
+        if uncertainty.is_of_scores:
+            continue
         made, carried = pipe.carried(rows, uncertainty, **metadata)
         assert made == IntervalBox()
         for draw in uncertainty.at(rows, metadata).sample(rng, 60, D):
@@ -231,6 +234,25 @@ def test_function_that_ends_within_an_interval_is_said_so(rows):
     pipe = _fitted("log", FunctionTransformer(np.log), rows)
     with pytest.raises(ValueError, match=r"step 'log'.*is not finite at an end of an interval"):
         pipe.carried(rows, Box(100.0))
+
+
+@pytest.mark.parametrize("before", ["passthrough", StandardScaler(), PCA(3)], ids=str)
+def test_chances_of_scores_are_not_carried_by_intervals(before, rows):
+    steps = [("before", before), ("bent", FunctionTransformer(np.tanh))]
+    pipe = UncertainPipeline(steps).fit(rows)
+    for uncertainty in (ChanceConstraint(0.05, cov=0.1), Ball(0.1) + ChanceConstraint(0.05, "gaussian", cov=0.1)):
+        with pytest.raises(ValueError, match=r"step 'bent'.*bounds single scores with its probability.*'linearise'"):
+            pipe.carried(rows, uncertainty)
+    with pytest.raises(ValueError, match="bounds single scores"):
+        pipe.carried(rows, ChanceConstraint(0.05), X_std=STDS)
+
+
+def test_chances_of_scores_are_linearised_where_asked(rows):
+    pipe = _fitted("log", CURVED["log"], rows, nonlinear="linearise")
+    chance = ChanceConstraint(0.05, "gaussian", cov=1e-8)
+    made, carried = pipe.carried(rows, chance)
+    assert made == Ellipsoid()
+    assert_allclose(carried["X_std"], chance.gamma() * 1e-4 / (1 + rows), rtol=1e-6)
 
 
 def test_ellipsoids_are_linearised_where_asked(rows):
@@ -310,6 +332,38 @@ def test_filled_entries_have_the_spread_of_their_column(rows, rng):
     w, added = rng.normal(size=D + 2), np.where(np.isnan(X), spread, 0.0)
     want = 0.2 * np.linalg.norm((w / scale)[:D]) + added @ np.abs(w / scale)[:D]
     assert_allclose(made.at(Z, carried).support(w), want, rtol=1e-9)
+
+
+@pytest.mark.parametrize("uncertainty", [Box(0.1), Ball(0.1), Ellipsoid(0.1)], ids=str)
+def test_models_fitted_with_missing_entries_answer_about_complete_rows_and_the_other_way_round(uncertainty, rows):
+    y, holed = np.arange(N) % 2, rows.copy()
+    holed[::3, 1] = np.nan
+    steps = [("fill", SpreadImputer()), ("scale", StandardScaler()), ("clf", RobustLinearClassifier(uncertainty))]
+    pipe = UncertainPipeline(steps).fit(holed, y)
+    w, scale = pipe[-1].coef_[0], pipe[1].scale_
+    push = np.broadcast_to(uncertainty.at(rows, {}).support(w / scale), N)
+    assert_allclose(pipe.certified_margin(rows), np.abs(pipe.decision_function(rows)) - push, atol=1e-9)
+    assert_allclose(pipe.certified_margin(rows[:1]), pipe.certified_margin(rows)[:1], atol=1e-9)
+    # the same rows are the same rows, whatever others are asked about
+    some = np.vstack([holed[:1], rows[1:]])
+    assert_allclose(pipe.certified_margin(some)[1:], pipe.certified_margin(rows)[1:], atol=1e-9)
+    other = UncertainPipeline(steps).fit(rows, y)
+    assert other.certified_margin(holed)[1] == pytest.approx(other.certified_margin(rows)[1])
+    assert np.all(other.certified_margin(holed)[::3] < np.abs(other.decision_function(holed)[::3]))
+
+
+def test_categories_after_another_affine_step(rows):
+    y, coded = np.arange(N) % 2, np.column_stack([rows[:, :2], np.arange(N) % 3])
+    for select, codes in ((SelectKBest(lambda X, y: np.arange(3.0), k=2), [1]), (StandardScaler(), [2])):
+        second = ColumnTransformer([("o", OneHotEncoder(sparse_output=False), codes)], remainder="passthrough")
+        pipe = UncertainPipeline([("one", select), ("two", second)]).fit(coded, y)
+        made, carried = pipe.carried(coded, Box(half_widths=[0.1, 0.2, 0.0]))
+        Z = pipe.transform(coded)
+        moved = pipe.transform(coded + np.array([0.1, 0.2, 0.0]))
+        w = np.arange(1.0, Z.shape[1] + 1)
+        assert_allclose(np.broadcast_to(made.at(Z, carried).support(w), N), (moved - Z) @ w, rtol=1e-9)
+        with pytest.raises(ValueError, match="step 'two', ColumnTransformer: column"):
+            pipe.carried(coded, Box(0.1))
 
 
 def test_filled_entries_may_be_anywhere_in_the_range_of_their_column(rows):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 
 from holdfast import Ball, Box, ChanceConstraint, Ellipsoid, GaussianNoise, IntervalBox, LinearImage
 
@@ -46,3 +47,15 @@ def test_sets_that_cannot_be_drawn_from_say_so_of_their_images_too():
         LinearImage(ChanceConstraint(0.1, cov=1.0), A).draws(np.zeros((6, 2)), {}, np.random.default_rng(0), 1)
     with pytest.raises(ValueError, match=r"LinearImage\(matrix=...\): has shape \(2, 3\); X has 4 features"):
         LinearImage(Box(0.1), A).draws(np.zeros((6, 4)), {}, np.random.default_rng(0), 1)
+
+
+def test_large_and_sparse_matrices_are_printed_short():
+    assert (
+        repr(LinearImage(Box(0.1), np.eye(3)))
+        == "LinearImage(original=Box(radius=0.1), matrix=<array of shape (3, 3)>)"
+    )
+    thin = sparse.eye_array(2, format="csr")
+    assert (
+        repr(LinearImage(Box(0.1), thin))
+        == "LinearImage(original=Box(radius=0.1), matrix=<sparse array of shape (2, 2)>)"
+    )

@@ -306,6 +306,8 @@ class UncertainPipeline(Pipeline):
             return getattr(final, method)(Z, **params)
         changes, carried = self._carried_as_stated(X, Z, stated)
         asked = copy(final).set_params(**changes)
+        # whether imputers filled in entries here, not whether they did in training
+        asked.row_uncertainty_ = bool(carried)
         question = getattr(asked, method)
         # plain probabilities take no errors, whatever those of the constructor have become
         return question(Z, **(carried if stated or takes(question, set(carried)) else {}), **params)

@@ -258,6 +258,11 @@ class LinearImage(UncertaintySet):
         return self.original.is_expectation
 
     @property
+    def is_of_scores(self) -> bool:  # type: ignore[override]
+        """As the original set."""
+        return self.original.is_of_scores
+
+    @property
     def is_size(self) -> bool:  # type: ignore[override]
         """As the original set."""
         return self.original.is_size
