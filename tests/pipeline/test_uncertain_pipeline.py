@@ -311,6 +311,20 @@ def test_sparse_and_single_precision_rows(data):
     assert_allclose(single[-1].coef_, clone(pipe).fit(X, y, X_std=S)[-1].coef_, rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, sparse.csr_array], ids=["array", "frame", "sparse"])
+def test_values_in_single_precision_may_lie_outside_of_their_intervals_by_rounding(form, data):
+    X, y, S = data
+    steps = [("scale", MaxAbsScaler()), ("clf", RobustLinearClassifier(IntervalBox()))]
+    rows = form(X.astype(np.float32))
+    pipe = UncertainPipeline(steps).fit(rows, y, X_lower=X - S, X_upper=X)
+    point = pipe.certified_margin(rows, X_lower=X, X_upper=X)
+    assert_allclose(point, np.abs(pipe.decision_function(rows)), atol=1e-5)
+    with pytest.raises(ValueError, match=r"X_lower\[0, 0\] is above X"):
+        pipe.certify(rows, X_lower=X + 1e-3, X_upper=X + 1)
+    with pytest.raises(ValueError, match=r"X_lower\[0, 0\] is above X"):
+        pipe.certify(form(X), X_lower=X * (1 + 1e-9), X_upper=X * 2)
+
+
 @pytest.mark.parametrize("routing", [False, True])
 def test_cross_validation_slices_metadata_and_brings_it_to_fit(routing, data, rng):
     X, y, S = data

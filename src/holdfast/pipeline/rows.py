@@ -40,11 +40,11 @@ def _column(values: Any) -> Array:
 
 
 def known_numbers(X: Any) -> Any:
-    """Return rows as numbers, 0 where they are missing."""
+    """Return rows as numbers, 0 where they are missing; those in single precision stay in it, as intervals allow for that."""
     found = numbers_of(X)
-    if sparse.issparse(found):
-        return found
-    return np.where(np.isnan(found), 0.0, found)
+    known = found if sparse.issparse(found) else np.where(np.isnan(found), 0.0, found)
+    dtype = X.dtype if sparse.issparse(X) else np.asarray(X).dtype
+    return known.astype(np.float32) if dtype == np.float32 else known
 
 
 def in_form_of(X: Any, values: Array) -> Any:

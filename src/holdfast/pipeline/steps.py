@@ -41,7 +41,7 @@ MONOTONE = (np.log, np.log1p, np.log2, np.log10, np.exp, np.expm1, np.sqrt, np.c
 TRIES = 1e-9
 """What a step may differ from what is said of it, as a share of its values."""
 TRIED = 1000
-"""How many rows it is tried at, if there are more."""
+"""How many rows it is tried at, at most."""
 
 
 class Place(NamedTuple):
@@ -152,8 +152,7 @@ def _tried(step: Any, at: Place) -> tuple[Callable[[Array], Array], Array]:
     """Return the step as a function of arrays, and the rows, without those that lack entries, to try it at."""
     X = at.rows()
     values = numbers_of(X)
-    chosen = np.unique(np.linspace(0, values.shape[0] - 1, TRIED).astype(np.intp)) if values.shape[0] else []
-    rows = dense(values[chosen])
+    rows = dense(values[:: max(-(-values.shape[0] // TRIED), 1)])
 
     def transform(points: Array) -> Array:
         with np.errstate(all="ignore"):
