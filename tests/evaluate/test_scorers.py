@@ -7,11 +7,12 @@ import sklearn
 from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from holdfast import (
@@ -298,3 +299,27 @@ def test_flip_rates_of_pipelines_that_carry_noise(noisy, routing):
     found = cross_val_score(pipe, X, y, cv=CV, params={"X_std": S}, scoring=flip_rate_scorer())
     assert_allclose(found, by_hand(pipe, X, y, S, rate))
     assert np.all(found < 0)
+
+
+def test_frames_are_matched_as_the_estimator_matches_them(noisy, routing):
+    X, y, S = noisy
+    rows, errors = (pd.DataFrame(table, columns=list("abc")) for table in (X, S))
+    rows, errors = rows.assign(kind=np.where(y == y[0], "u", "v")), errors[["c", "a", "b"]]
+    columns = ColumnTransformer([("s", StandardScaler(), list("abc")), ("o", OneHotEncoder(), ["kind"])])
+    for last, scorer, question in (
+        (RobustLinearClassifier(Box()), certified_accuracy_scorer(), "certify"),
+        (GaussianRobustClassifier(), flip_rate_scorer(), "flip_probability"),
+    ):
+        pipe = make_uncertain_pipeline(columns, last).fit(rows, y, X_std=errors)
+        found = getattr(pipe, question)(rows, X_std=errors)
+        want = np.mean(found & (pipe.predict(rows) == y)) if question == "certify" else -np.mean(found)
+        assert scorer(pipe, rows, y, X_std=errors) == pytest.approx(want)
+        assert np.all(np.isfinite(cross_val_score(pipe, rows, y, cv=CV, scoring=scorer, params={"X_std": errors})))
+    numbers = rows[list("abc")]
+    model = LogisticRegression().fit(numbers, y)
+    for scorer in (robust_accuracy_scorer(Box()), flip_rate_scorer(GaussianNoise())):
+        with pytest.raises(ValueError, match=r"X_std has the columns \['c', 'a', 'b'\]"):
+            scorer(model, numbers, y, X_std=errors)
+    with pytest.raises(ValueError, match=r"X_std has the columns \['c', 'a', 'b'\]"):
+        robust = RobustLinearClassifier(Box()).fit(numbers, y, X_std=errors[list("abc")])
+        certified_accuracy_scorer()(robust, numbers, y, X_std=errors)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
@@ -34,6 +35,7 @@ from holdfast import (
     GaussianNoise,
     IntervalBox,
     LinearImage,
+    RobustLinearClassifier,
     SpreadImputer,
     UncertainPipeline,
     teach_step,
@@ -115,9 +117,13 @@ NOISES = {
 }
 
 
+def _said(name):
+    return {name: STATED[name]} if name in STATED else None
+
+
 def _fitted(name, step, X, **options):
     y = np.arange(len(X)) % 2
-    return UncertainPipeline([(name, step)], effects=STATED, **options).fit(X, y)
+    return UncertainPipeline([(name, step)], effects=_said(name), **options).fit(X, y)
 
 
 def _matrix(pipe, X):
@@ -150,7 +156,9 @@ def test_intervals_of_rows_go_with_their_rows_through_negative_scales(rows):
     pipe = _fitted("reversed", AFFINE["reversed"], rows).set_params(effects=None)
     with pytest.raises(ValueError, match=r"step 'reversed', FunctionTransformer.*is it linear"):
         pipe.carried(rows, IntervalBox(), X_lower=lower, X_upper=upper)
-    made, carried = pipe.set_params(effects=STATED).carried(rows, IntervalBox(), X_lower=lower, X_upper=upper)
+    made, carried = pipe.set_params(effects=_said("reversed")).carried(
+        rows, IntervalBox(), X_lower=lower, X_upper=upper
+    )
     ends = pipe.transform(lower), pipe.transform(upper)
     assert made == IntervalBox()
     assert_allclose(carried["X_lower"], np.minimum(*ends), rtol=1e-12)
@@ -161,6 +169,8 @@ def test_intervals_of_rows_go_with_their_rows_through_negative_scales(rows):
 def test_intervals_contain_the_images_of_all_points_of_a_set(step, rows, rng):
     pipe = _fitted(step, CURVED[step], rows)
     for key, (uncertainty, metadata) in WORST.items():
+        if uncertainty.is_of_scores:
+            continue
         made, carried = pipe.carried(rows, uncertainty, **metadata)
         assert made == IntervalBox()
         for draw in uncertainty.at(rows, metadata).sample(rng, 60, D):
@@ -224,6 +234,25 @@ def test_function_that_ends_within_an_interval_is_said_so(rows):
     pipe = _fitted("log", FunctionTransformer(np.log), rows)
     with pytest.raises(ValueError, match=r"step 'log'.*is not finite at an end of an interval"):
         pipe.carried(rows, Box(100.0))
+
+
+@pytest.mark.parametrize("before", ["passthrough", StandardScaler(), PCA(3)], ids=str)
+def test_chances_of_scores_are_not_carried_by_intervals(before, rows):
+    steps = [("before", before), ("bent", FunctionTransformer(np.tanh))]
+    pipe = UncertainPipeline(steps).fit(rows)
+    for uncertainty in (ChanceConstraint(0.05, cov=0.1), Ball(0.1) + ChanceConstraint(0.05, "gaussian", cov=0.1)):
+        with pytest.raises(ValueError, match=r"step 'bent'.*bounds single scores with its probability.*'linearise'"):
+            pipe.carried(rows, uncertainty)
+    with pytest.raises(ValueError, match="bounds single scores"):
+        pipe.carried(rows, ChanceConstraint(0.05), X_std=STDS)
+
+
+def test_chances_of_scores_are_linearised_where_asked(rows):
+    pipe = _fitted("log", CURVED["log"], rows, nonlinear="linearise")
+    chance = ChanceConstraint(0.05, "gaussian", cov=1e-8)
+    made, carried = pipe.carried(rows, chance)
+    assert made == Ellipsoid()
+    assert_allclose(carried["X_std"], chance.gamma() * 1e-4 / (1 + rows), rtol=1e-6)
 
 
 def test_ellipsoids_are_linearised_where_asked(rows):
@@ -303,6 +332,38 @@ def test_filled_entries_have_the_spread_of_their_column(rows, rng):
     w, added = rng.normal(size=D + 2), np.where(np.isnan(X), spread, 0.0)
     want = 0.2 * np.linalg.norm((w / scale)[:D]) + added @ np.abs(w / scale)[:D]
     assert_allclose(made.at(Z, carried).support(w), want, rtol=1e-9)
+
+
+@pytest.mark.parametrize("uncertainty", [Box(0.1), Ball(0.1), Ellipsoid(0.1)], ids=str)
+def test_models_fitted_with_missing_entries_answer_about_complete_rows_and_the_other_way_round(uncertainty, rows):
+    y, holed = np.arange(N) % 2, rows.copy()
+    holed[::3, 1] = np.nan
+    steps = [("fill", SpreadImputer()), ("scale", StandardScaler()), ("clf", RobustLinearClassifier(uncertainty))]
+    pipe = UncertainPipeline(steps).fit(holed, y)
+    w, scale = pipe[-1].coef_[0], pipe[1].scale_
+    push = np.broadcast_to(uncertainty.at(rows, {}).support(w / scale), N)
+    assert_allclose(pipe.certified_margin(rows), np.abs(pipe.decision_function(rows)) - push, atol=1e-9)
+    assert_allclose(pipe.certified_margin(rows[:1]), pipe.certified_margin(rows)[:1], atol=1e-9)
+    # the same rows are the same rows, whatever others are asked about
+    some = np.vstack([holed[:1], rows[1:]])
+    assert_allclose(pipe.certified_margin(some)[1:], pipe.certified_margin(rows)[1:], atol=1e-9)
+    other = UncertainPipeline(steps).fit(rows, y)
+    assert other.certified_margin(holed)[1] == pytest.approx(other.certified_margin(rows)[1])
+    assert np.all(other.certified_margin(holed)[::3] < np.abs(other.decision_function(holed)[::3]))
+
+
+def test_categories_after_another_affine_step(rows):
+    y, coded = np.arange(N) % 2, np.column_stack([rows[:, :2], np.arange(N) % 3])
+    for select, codes in ((SelectKBest(lambda X, y: np.arange(3.0), k=2), [1]), (StandardScaler(), [2])):
+        second = ColumnTransformer([("o", OneHotEncoder(sparse_output=False), codes)], remainder="passthrough")
+        pipe = UncertainPipeline([("one", select), ("two", second)]).fit(coded, y)
+        made, carried = pipe.carried(coded, Box(half_widths=[0.1, 0.2, 0.0]))
+        Z = pipe.transform(coded)
+        moved = pipe.transform(coded + np.array([0.1, 0.2, 0.0]))
+        w = np.arange(1.0, Z.shape[1] + 1)
+        assert_allclose(np.broadcast_to(made.at(Z, carried).support(w), N), (moved - Z) @ w, rtol=1e-9)
+        with pytest.raises(ValueError, match="step 'two', ColumnTransformer: column"):
+            pipe.carried(coded, Box(0.1))
 
 
 def test_filled_entries_may_be_anywhere_in_the_range_of_their_column(rows):
@@ -386,6 +447,89 @@ def test_steps_can_be_taught_and_can_say_themselves(rows):
     teach_step(Doubled, lambda step, n_features: Affine(np.full(n_features, 2.0)))
     assert_allclose(_fitted("twice", Doubled(), rows).carried(rows, Box(), X_std=STDS)[1]["X_std"], 2 * STDS)
     assert_allclose(_fitted("cube", Cubed(), rows).carried(rows, Box(0.1))[1]["X_upper"], (rows + 0.1) ** 3)
+
+
+class Squashed(StandardScaler):
+    """A known kind of step that does something else."""
+
+    def transform(self, X, copy=None):
+        return np.tanh(super().transform(X))
+
+
+class SquashedAndSaysSo(Squashed):
+    def uncertainty_effect(self, n_features):
+        return Monotone(self.transform)
+
+
+def test_what_a_step_says_itself_or_is_said_of_it_goes_before_what_its_class_is_known_to_do(rows):
+    ends = [np.tanh(StandardScaler().fit(rows).transform(rows + shift)) for shift in (-0.1, 0.1)]
+    for step, said in ((SquashedAndSaysSo(), None), (Squashed(), {"step": "monotone"})):
+        pipe = UncertainPipeline([("step", step)], effects=said).fit(rows)
+        _, carried = pipe.carried(rows, Box(0.1))
+        assert_allclose(carried["X_lower"], ends[0], rtol=1e-9)
+        assert_allclose(carried["X_upper"], ends[1], rtol=1e-9)
+    with pytest.raises(
+        ValueError, match=r"step 'step', Squashed: is a StandardScaler, but Squashed has a transform of its"
+    ):
+        UncertainPipeline([("step", Squashed())]).fit(rows).carried(rows, Box(0.1))
+    with pytest.raises(ValueError, match="Squashed is not linear"):
+        UncertainPipeline([("step", Squashed())], effects={"step": "linear"}).fit(rows).carried(rows, Box(0.1))
+
+
+def test_effects_of_steps_that_are_not_there_are_refused(rows):
+    both = _half_and_half(FunctionTransformer(lambda X: 2 * X), StandardScaler())
+    pipe = UncertainPipeline([("both", both)], effects={"both__one": "linear", "both__remainder": "linear"}).fit(rows)
+    pipe.carried(rows, Box(0.1))
+    for wrong in ("one", "both__ones", "both__one__func"):
+        with pytest.raises(
+            ValueError, match=rf"effects={{'{wrong}': 'linear'}}\): no such step. Name one of .*both__one"
+        ):
+            pipe.set_params(effects={wrong: "linear"}).fit(rows)
+    with pytest.raises(ValueError, match="say 'linear' or 'monotone'"):
+        pipe.set_params(effects={"both__one": "nice"}).fit(rows)
+
+
+def test_claims_are_tried_at_the_rows(rows, rng):
+    kinked = FunctionTransformer(lambda X: np.where(X < 20, X, 10 * X - 180))
+    far = 20 + 3 * rng.normal(size=(N, D))
+    pipe = UncertainPipeline([("f", kinked)], effects={"f": "linear"}).fit(far)
+    with pytest.raises(ValueError, match=r"effects=\{'f': 'linear'\}: FunctionTransformer is not linear"):
+        pipe.carried(far, Box(0.1))
+    _, carried = pipe.set_params(effects={"f": "monotone"}).carried(far, Box(0.1))
+    assert_allclose(carried["X_upper"], kinked.transform(far + 0.1))
+    mixing = lambda X: X / np.linalg.norm(X, axis=1, keepdims=True)
+    for function in (mixing, lambda X: np.abs(X - 20), lambda X: X[:, :2], lambda X: np.sort(X, axis=1)):
+        pipe = UncertainPipeline([("f", FunctionTransformer(function))], effects={"f": "monotone"}).fit(far)
+        with pytest.raises(
+            ValueError, match=r"effects=\{'f': 'monotone'\}: FunctionTransformer does not change each feature"
+        ):
+            pipe.carried(far, Box(0.1))
+
+
+@pytest.mark.parametrize(
+    "frame", [pd.DataFrame, lambda rows, columns: pl.DataFrame(rows, schema=columns)], ids=["pandas", "polars"]
+)
+def test_claims_about_steps_that_take_frames_are_tried_with_frames(frame, rows):
+    def difference(given):
+        return np.column_stack([given["a"], given["a"] - given["b"]])
+
+    F = frame(rows, columns=list("abcd"))
+    pipe = UncertainPipeline([("f", FunctionTransformer(difference))], effects={"f": "linear"}).fit(F)
+    made, _ = pipe.carried(F, Box(0.5))
+    assert_allclose(made.at(pipe.transform(F), {}).support(np.array([0.0, 1.0])), 1.0)
+    named = FunctionTransformer(lambda given: given * 2)
+    inner = ColumnTransformer([("f", named, ["c", "a"])])
+    _, carried = UncertainPipeline([("t", inner)], effects={"t__f": "monotone"}).fit(F).carried(F, Box(0.5))
+    assert_allclose(carried["X_upper"], 2 * rows[:, [2, 0]] + 1)
+
+
+@pytest.mark.parametrize("marker", [-9.0, 0, "gone"])
+def test_missing_entries_that_are_marked_by_a_value_are_refused(marker, rows):
+    X = rows.astype(object) if isinstance(marker, str) else rows.copy()
+    X[::3, 0] = marker
+    pipe = UncertainPipeline([("fill", SimpleImputer(missing_values=marker, strategy="most_frequent"))]).fit(X)
+    with pytest.raises(ValueError, match=r"step 'fill', SimpleImputer\(missing_values=.*is np.nan"):
+        pipe.carried(X, Box(half_widths=[0.1, 0.0, 0.0, 0.0]))
 
 
 def test_causes_of_one_group_are_none_of_another(rng):

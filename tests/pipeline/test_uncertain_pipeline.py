@@ -7,15 +7,16 @@ import pytest
 import sklearn
 from numpy.testing import assert_allclose
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import StackingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV, cross_val_predict, cross_validate
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -38,6 +39,7 @@ from holdfast import (
     UncertainPipeline,
     make_uncertain_pipeline,
 )
+from holdfast.pipeline import Affine
 
 N, D = 60, 4
 SCALES = np.array([1.0, 30.0, 0.2, 5.0])
@@ -215,6 +217,87 @@ def test_frames_are_matched_by_name(frame, data):
     assert list(pipe[-1].feature_names_in_) == names
 
 
+class Same(TransformerMixin, BaseEstimator):
+    """Knows no names of columns."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return X
+
+    def uncertainty_effect(self, n_features):
+        return Affine(np.ones(n_features))
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+
+@pytest.mark.parametrize("first", ["passthrough", FunctionTransformer(), Same()], ids=str)
+@pytest.mark.parametrize(
+    "frame", [pd.DataFrame, lambda rows, columns: pl.DataFrame(rows, schema=columns)], ids=["pandas", "polars"]
+)
+def test_frames_with_columns_in_another_order_are_refused_whatever_the_first_step_knows(first, frame, data):
+    X, y, S = data
+    names = list("abcd")
+    by_name = ColumnTransformer([("one", StandardScaler(), ["a", "c"]), ("two", MinMaxScaler(), ["b", "d"])])
+    pipe = UncertainPipeline([("first", first), ("columns", by_name), ("clf", RobustLinearClassifier(Box(0.1)))])
+    rows, errors, other = frame(X, columns=names), frame(S, columns=names), ["b", "a", "c", "d"]
+    pipe.fit(rows, y, X_std=errors)
+    assert pipe.certify(rows, X_std=errors[other]).any()
+    for question in (pipe.certify, pipe.carried, pipe[:2].carried):
+        with pytest.raises(ValueError, match=r"other columns than in fit, or in another order.*\['a', 'b', 'c', 'd'\]"):
+            question(rows[other], X_std=errors[other])
+    with pytest.raises(ValueError, match="other columns than in fit"):
+        pipe.worst_case_data(rows[other], y, X_std=errors[other])
+
+
+def _kinds(rng, n_classes, make):
+    """Return rows of two numbers and a category that matters, as `make` makes them of columns, and labels."""
+    numbers, kinds = rng.normal(size=(90, 2)), rng.integers(0, 3, size=90)
+    scores = numbers @ rng.normal(size=(2, n_classes)) + 1.5 * rng.normal(size=(3, n_classes))[kinds]
+    return make({"a": numbers[:, 0], "kind": np.array(["u", "v", "w"])[kinds], "b": numbers[:, 1]}), scores.argmax(
+        axis=1
+    )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(
+    "make",
+    [
+        pd.DataFrame,
+        pl.DataFrame,
+        lambda columns: np.column_stack([np.asarray(c, dtype=object) for c in columns.values()]),
+    ],
+    ids=["pandas", "polars", "objects"],
+)
+def test_worst_rows_with_categories_attain_the_certified_margin(make, n_classes, rng):
+    X, y = _kinds(rng, n_classes, make)
+    columns = ColumnTransformer([("s", StandardScaler(), [0, 2]), ("o", OneHotEncoder(), [1])])
+    last = RobustLinearClassifier(Box(half_widths=[0.2, 0.0, 0.2]), multiclass="joint", alpha=1e-3)
+    pipe = UncertainPipeline([("columns", columns), ("clf", last)]).fit(X, y)
+    predicted = pipe.predict(X)
+    worst = pipe.worst_case_data(X, predicted)
+    assert type(worst) is type(X)
+    assert np.array_equal(np.asarray(worst)[:, 1], np.asarray(X)[:, 1])
+    scores, index = pipe.decision_function(worst), np.searchsorted(pipe.classes_, predicted)
+    scores = np.column_stack([-scores, scores]) / 2 if n_classes == 2 else scores
+    own = scores[np.arange(90), index]
+    scores[np.arange(90), index] = -np.inf
+    assert_allclose(own - scores.max(axis=1), pipe.certified_margin(X), atol=1e-9)
+
+
+def test_worst_rows_have_no_errors_in_categories(rng):
+    X, y = _kinds(rng, 2, lambda columns: np.column_stack([columns["a"], columns["kind"] == "u", columns["b"]]))
+    columns = ColumnTransformer([("s", StandardScaler(), [0, 2]), ("o", OneHotEncoder(), [1])])
+    errors = np.full(X.shape, 0.1)
+    exact = errors * [1, 0, 1]
+    pipe = UncertainPipeline([("columns", columns), ("clf", RobustLinearClassifier(Box()))]).fit(X, y, X_std=exact)
+    assert_allclose(np.abs(pipe.worst_case_data(X, y, X_std=exact) - X), exact, atol=1e-12)
+    with pytest.raises(ValueError, match="column 1 goes into categories"):
+        pipe.worst_case_data(X, y, X_std=errors)
+
+
 def test_sparse_and_single_precision_rows(data):
     X, y, S = data
     thin = sparse.csr_array(np.where(X > 3 * SCALES, X, 0.0))
@@ -226,6 +309,20 @@ def test_sparse_and_single_precision_rows(data):
     assert_allclose(pipe.certify(thin, X_std=errors), full.certify(thin.toarray(), X_std=errors.toarray()))
     single = clone(pipe).fit(X.astype(np.float32), y, X_std=S.astype(np.float32))
     assert_allclose(single[-1].coef_, clone(pipe).fit(X, y, X_std=S)[-1].coef_, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, sparse.csr_array], ids=["array", "frame", "sparse"])
+def test_values_in_single_precision_may_lie_outside_of_their_intervals_by_rounding(form, data):
+    X, y, S = data
+    steps = [("scale", MaxAbsScaler()), ("clf", RobustLinearClassifier(IntervalBox()))]
+    rows = form(X.astype(np.float32))
+    pipe = UncertainPipeline(steps).fit(rows, y, X_lower=X - S, X_upper=X)
+    point = pipe.certified_margin(rows, X_lower=X, X_upper=X)
+    assert_allclose(point, np.abs(pipe.decision_function(rows)), atol=1e-5)
+    with pytest.raises(ValueError, match=r"X_lower\[0, 0\] is above X"):
+        pipe.certify(rows, X_lower=X + 1e-3, X_upper=X + 1)
+    with pytest.raises(ValueError, match=r"X_lower\[0, 0\] is above X"):
+        pipe.certify(form(X), X_lower=X * (1 + 1e-9), X_upper=X * 2)
 
 
 @pytest.mark.parametrize("routing", [False, True])
@@ -443,7 +540,7 @@ def test_it_is_a_pipeline_like_any_other(data, tmp_path):
         [("no", "passthrough"), ("scale", MinMaxScaler()), ("clf", GaussianRobustClassifier())],
         memory=str(tmp_path),
         nonlinear="linearise",
-        effects={"a": "linear"},
+        effects={"scale": "linear"},
     )
     assert isinstance(pipe, Pipeline)
     assert clone(pipe).get_params().keys() == pipe.get_params().keys()
@@ -452,7 +549,7 @@ def test_it_is_a_pipeline_like_any_other(data, tmp_path):
     plain = UncertainPipeline(pipe.steps).fit(X, y, X_std=S)
     assert_allclose(again[-1].coef_, plain[-1].coef_, rtol=1e-12)
     assert np.array_equal(pipe[:-1].transform(X), pipe.named_steps["scale"].transform(X))
-    assert (pipe[:2].nonlinear, pipe[:2].effects) == ("linearise", {"a": "linear"})
+    assert (pipe[:2].nonlinear, pipe[:2].effects) == ("linearise", {"scale": "linear"})
     assert pipe[1:].row_uncertainty_
     assert pipe.score(X, y) == np.mean(pipe.predict(X) == y)
     assert "GaussianRobustClassifier" in pipe._repr_html_()

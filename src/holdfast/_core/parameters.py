@@ -6,6 +6,7 @@ import inspect
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 
 
 class Parameters:
@@ -63,6 +64,8 @@ class Parameters:
 
 def _short(value: Any) -> str:
     """Return a repr that fits on a line, whatever the size of an array."""
+    if sparse.issparse(value):
+        return f"<sparse array of shape {value.shape}>"
     if isinstance(value, np.ndarray) and value.size > 6:
         return f"<array of shape {value.shape}>"
     return repr(value)

@@ -74,6 +74,8 @@ class UncertaintySet(Parameters, ABC):
     """Whether it says no more than one size."""
     is_of_rows = False
     """Whether its errors depend on the values of the rows by more than metadata can say."""
+    is_of_scores = False
+    """Whether it bounds each linear score with a probability, but no points: what is not linear in the row may leave it."""
     image_by_wrapping: ClassVar[Callable[..., tuple[UncertaintySet, dict[str, Any]]]]
     """The image of a set that has no other form; the class of images puts itself here."""
 

@@ -14,7 +14,6 @@ from sklearn.utils.validation import _check_sample_weight
 
 from holdfast._core.loss import Array
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.estimators.linear import check_columns
 from holdfast.evaluate.attacks import certified_rows
 from holdfast.evaluate.noise import flip_probability
 from holdfast.uncertainty import GaussianNoise
@@ -51,7 +50,6 @@ class RowScorer(BaseEstimator, ABC):
         """Return the score of a fitted estimator; calling the scorer does the same."""
         given = zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True)
         metadata = {name: value for name, value in given if value is not None}
-        check_columns(X, metadata)
         rows = self.of_rows(estimator, X, np.asarray(y), metadata)
         return float(np.average(rows, weights=_check_sample_weight(sample_weight, rows, ensure_non_negative=True)))
 

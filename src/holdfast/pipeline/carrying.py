@@ -11,7 +11,7 @@ from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.pipeline.effects import Effect
 from holdfast.pipeline.row_noise import RowNoise
 from holdfast.pipeline.rows import known_numbers
-from holdfast.pipeline.steps import effect_of
+from holdfast.pipeline.steps import Place, after, effect_of
 from holdfast.uncertainty import Ellipsoid, GaussianNoise, IntervalBox, SetSum
 from holdfast.uncertainty.affine_map import AffineMap
 
@@ -20,12 +20,13 @@ NONLINEAR = ("interval", "linearise", "raise")
 Stated = tuple[UncertaintySet, dict[str, Any]]
 
 
-def effects_of(steps: Sequence[tuple[str, Any]], n_features: int, stated: Mapping[str, str]) -> list[Effect]:
-    """Return the effects of fitted steps, the first of which takes `n_features`."""
-    found = []
+def effects_of(steps: Sequence[tuple[str, Any]], X: Any, stated: Mapping[str, str]) -> list[Effect]:
+    """Return the effects of fitted steps, the first of which takes the rows X."""
+    found, n_features, rows = [], known_numbers(X).shape[1], lambda: X
     for name, step in steps:
-        effect = effect_of(step, n_features, dict(stated), name)
+        effect = effect_of(step, Place(n_features, stated, name, rows))
         n_features = effect.width(n_features)
+        rows = after(step.transform, rows) if hasattr(step, "transform") else rows
         found.append(effect)
     return found
 
@@ -52,13 +53,14 @@ def carry(
     """Return the set and the metadata of the rows Z that the steps make of X."""
     X = X if hasattr(X, "shape") else np.asarray(X)
     state = uncertainty.freed(known_numbers(X), metadata)
-    last = max((i for i, effect in enumerate(effects) if effect.map is None or effect.adds_errors), default=-1)
+    # the last step that looks at its rows
+    last = max((i for i, one in enumerate(effects) if one.map is None or one.adds_errors or len(one.exact)), default=-1)
     for number, ((name, step), effect) in enumerate(zip(steps, effects, strict=True)):
         try:
             state = _after(effect, state, X, nonlinear, step) if effect.map is None else _image(effect, state, X, step)
         except ValueError as error:
             raise ValueError(f"step {name!r}, {type(step).__name__}: {error}") from error
-        if number <= last:
+        if number < last:
             X = step.transform(X) if hasattr(step, "transform") else X
     made, stated = state
     return made, made.placed(known_numbers(Z), stated)
@@ -126,7 +128,7 @@ def _after(effect: Effect, state: Stated, X: Any, nonlinear: str, step: Any) -> 
     worst, cloud = uncertainty.split(values, uncertainty.placed(values, metadata))
     made: list[Stated] = []
     if worst is not None:
-        made.append(_set_after(effect, worst, X, values, Z, nonlinear))
+        made.append(_set_after(effect, uncertainty, worst, X, Z, nonlinear))
     if cloud is not None:
         known = cloud.by_row(*values.shape)
         if nonlinear == "interval" or known is None or "X_lower" in known:
@@ -141,10 +143,19 @@ def _after(effect: Effect, state: Stated, X: Any, nonlinear: str, step: Any) -> 
     return SetSum(first, second), ours | others
 
 
-def _set_after(effect: Effect, worst: BoundSet, X: Any, values: Array, Z: Array, nonlinear: str) -> Stated:
+def _set_after(
+    effect: Effect, uncertainty: UncertaintySet, worst: BoundSet, X: Any, Z: Array, nonlinear: str
+) -> Stated:
+    values = known_numbers(X)
     known = worst.by_row(*values.shape)
     if nonlinear == "linearise" and known is not None and "X_lower" not in known:
         return Ellipsoid(), effect.linearised(X, RowNoise.of(known)).metadata
+    if uncertainty.is_of_scores:
+        raise ValueError(
+            f"is no affine map, and {uncertainty!r} bounds single scores with its probability, not the row: intervals would "
+            "not keep that. Use UncertainPipeline(nonlinear='linearise'), which does to first order, or Box(half_widths=...) "
+            "that hold with probability 1 - epsilon/n for each of n features."
+        )
     if known is None or "X_lower" not in known:
         known = _around(worst, values.shape)
     lower, upper = effect.bounds(X, values + known["X_lower"], values + known["X_upper"])

@@ -135,7 +135,7 @@ class Products(Effect):
         return low, high
 
     def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
-        values = known_numbers(X)
+        values = known_numbers(X).astype(np.float64, copy=False)
         slopes = np.zeros((len(values), *self.powers.shape))
         for j in range(self.powers.shape[1]):
             less = self.powers.copy()

@@ -40,18 +40,31 @@ def _column(values: Any) -> Array:
 
 
 def known_numbers(X: Any) -> Any:
-    """Return rows as numbers, 0 where they are missing."""
+    """Return rows as numbers, 0 where they are missing; those in single precision stay in it, as intervals allow for that."""
     found = numbers_of(X)
-    if sparse.issparse(found):
-        return found
-    return np.where(np.isnan(found), 0.0, found)
+    known = found if sparse.issparse(found) else np.where(np.isnan(found), 0.0, found)
+    dtype = X.dtype if sparse.issparse(X) else np.asarray(X).dtype
+    return known.astype(np.float32) if dtype == np.float32 else known
 
 
 def in_form_of(X: Any, values: Array) -> Any:
     """Return an array as a frame like X, or as it is where X is none."""
     if hasattr(X, "iloc"):
-        return type(X)(values, columns=X.columns, index=X.index)
+        return type(X)(values, columns=X.columns, index=X.index if len(X) == len(values) else None)
     return type(X)(values, schema=list(X.columns)) if hasattr(X, "columns") else values
+
+
+def with_numbers(X: Any, values: Array) -> Any:
+    """Return rows like X with `values` in the place of its numbers: an array where it has nothing else."""
+    missing = np.zeros(values.shape, dtype=bool) if sparse.issparse(X) else np.isnan(numbers_of(X))
+    if not np.any(missing):
+        return values
+    values = np.where(missing, np.nan, values)
+    given = [X[name] for name in X.columns] if hasattr(X, "columns") else list(np.asarray(X).T)
+    columns = [old if np.all(lost) else new for old, new, lost in zip(given, values.T, missing.T, strict=True)]
+    if hasattr(X, "columns"):
+        return type(X)(dict(zip(X.columns, columns, strict=True)))
+    return np.column_stack([np.asarray(column, dtype=object) for column in columns])
 
 
 def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str) -> dict[str, Any]:

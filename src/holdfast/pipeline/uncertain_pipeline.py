@@ -11,10 +11,11 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast._core.uncertainty import Array, UncertaintySet
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.pipeline.carrying import NONLINEAR, carry, effects_of, whole_map
-from holdfast.pipeline.rows import METADATA, checked_metadata, known_numbers
+from holdfast.pipeline.rows import METADATA, checked_metadata, known_numbers, with_numbers
 from holdfast.pipeline.stated_sets import Holder, holders, meaning, takers, takes
+from holdfast.pipeline.steps import CLAIMS
 from holdfast.uncertainty.clouds import dense
 
 NAME = "UncertainPipeline"
@@ -75,13 +76,16 @@ class UncertainPipeline(Pipeline):
     nonlinear : {"interval", "linearise", "raise"}, default="interval"
         What to do at steps that are no affine maps.
     effects : dict from str to {"linear", "monotone"}, default=None
-        What steps do that are not known, by their names (``outer__inner`` for those inside others): "linear" for
-        z = A x + c, which is tried out; "monotone" for functions of single features that only rise or only fall.
+        What steps do that are not known, or not as their class does, by their names (``outer__inner`` for those inside
+        others): "linear" for z = A x + c; "monotone" for functions of single features that only rise or only fall. Both are
+        tried at the rows and at others made of them, which finds most mistakes but proves nothing.
 
     Attributes
     ----------
     row_uncertainty_ : bool
         Whether `fit` was given metadata; questions about certainty then ask for them too.
+    columns_in_ : list of str or None
+        The columns of the frame that `fit` was given, which questions about certainty ask for in the same order.
 
     See Also
     --------
@@ -125,8 +129,14 @@ class UncertainPipeline(Pipeline):
         found = super().__getitem__(ind)
         if not isinstance(ind, slice):
             return found
-        found.__dict__ |= {"row_uncertainty_": self.row_uncertainty_} if hasattr(self, "row_uncertainty_") else {}
-        return found.set_params(nonlinear=self.nonlinear, effects=self.effects)
+        kept = {"row_uncertainty_": True, "columns_in_": ind.indices(len(self.steps))[0] == 0}
+        found.__dict__ |= {
+            name: getattr(self, name) for name, is_kept in kept.items() if is_kept and hasattr(self, name)
+        }
+        effects = {
+            path: said for path, said in (self.effects or {}).items() if path.split("__")[0] in found.named_steps
+        }
+        return found.set_params(nonlinear=self.nonlinear, effects=effects or None)
 
     def get_metadata_routing(self) -> Any:
         """Return the metadata that the pipeline takes itself, and those that its steps ask for."""
@@ -163,6 +173,7 @@ class UncertainPipeline(Pipeline):
             for holder in self._holders(stated):
                 # refuses what makes no sense before anything is fitted
                 holder.uncertainty.split(known_numbers(X), stated)
+        self.columns_in_ = list(X.columns) if hasattr(X, "columns") else None
         self._stated = stated
         try:
             super().fit(X, y, **params)
@@ -177,10 +188,25 @@ class UncertainPipeline(Pipeline):
     def _check_settings(self) -> None:
         if self.nonlinear not in NONLINEAR:
             raise ValueError(f"{NAME}(nonlinear={self.nonlinear!r}): give one of {', '.join(map(repr, NONLINEAR))}.")
+        for path, said in (self.effects or {}).items():
+            if said not in CLAIMS:
+                raise ValueError(f"{NAME}(effects={{{path!r}: {said!r}}}): say {' or '.join(map(repr, CLAIMS))}.")
+            if path not in (names := self._names_of_steps()):
+                raise ValueError(
+                    f"{NAME}(effects={{{path!r}: {said!r}}}): no such step. Name one of {', '.join(names)}."
+                )
         if both := set(self.transform_input or ()) & set(METADATA):
             raise ValueError(
                 f"{NAME}(transform_input=...): leave out {min(both)}, which is carried through the steps anyway."
             )
+
+    def _names_of_steps(self) -> list[str]:
+        """Return the names of all steps, ``outer__inner`` for those inside others."""
+        return [
+            path
+            for path, value in self.get_params(deep=True).items()
+            if hasattr(value, "transform") or (isinstance(value, str) and value in ("passthrough", "drop"))
+        ]
 
     def _fit(self, X: Any, *args: Any, **options: Any) -> Any:
         Z = super()._fit(X, *args, **options)
@@ -230,15 +256,20 @@ class UncertainPipeline(Pipeline):
     ) -> tuple[UncertaintySet, dict[str, Any]]:
         return carry(uncertainty, stated, X, Z, self.steps[:-1], self._effects(X), self.nonlinear)
 
+    def _stated_of(self, X: Any, metadata: Mapping[str, Any], call: str) -> dict[str, Any]:
+        """Return what is stated of rows whose columns are those of `fit`."""
+        known = getattr(self, "columns_in_", None)
+        if known is not None and hasattr(X, "columns") and list(X.columns) != known:
+            raise ValueError(
+                f"{call}: X has other columns than in fit, or in another order. Errors are carried by their position: give "
+                f"X[columns] with the columns of fit, {known!r:.120}."
+            )
+        return checked_metadata(X, metadata, call)
+
     def _effects(self, X: Any, *, with_final: bool = False) -> Any:
         steps = self.steps if with_final else self.steps[:-1]
-        known = getattr(self.steps[0][1], "feature_names_in_", None)
-        if known is not None and hasattr(X, "columns") and list(X.columns) != list(known):
-            raise ValueError(
-                f"{NAME}: X has other columns than in fit, or in another order. Errors are carried by their position: give "
-                "X[columns] with the columns of fit."
-            )
-        return effects_of(steps, known_numbers(X).shape[1], self.effects or {})
+        self._check_settings()
+        return effects_of(steps, X, self.effects or {})
 
     def carried(
         self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any
@@ -258,7 +289,7 @@ class UncertainPipeline(Pipeline):
             For the rows that the transformers make of X, those before a last step that predicts; what
             :func:`critical_radius` and the like take with these rows.
         """
-        stated = checked_metadata(X, metadata, f"{NAME}.carried")
+        stated = self._stated_of(X, metadata, f"{NAME}.carried")
         chosen = meaning(set(stated)) if uncertainty is None else uncertainty
         chosen.split(known_numbers(X), stated)
         is_last = not hasattr(self._final_estimator, "predict")
@@ -269,10 +300,23 @@ class UncertainPipeline(Pipeline):
     def _asked(self, method: str, X: Any, metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Any:
         """Return what the last step says of rows whose uncertainty is stated in the units of X."""
         check_is_fitted(self)
-        stated = checked_metadata(X, metadata, f"{NAME}.{method}")
+        stated = self._stated_of(X, metadata, f"{NAME}.{method}")
         final, Z = self._final_estimator, _transformed(self.steps[:-1], X)
         if self.row_uncertainty_ and not stated:
             return getattr(final, method)(Z, **params)
+        changes, carried = self._carried_as_stated(X, Z, stated)
+        asked = copy(final).set_params(**changes)
+        # whether imputers filled in entries here, not whether they did in training
+        asked.row_uncertainty_ = bool(carried)
+        question = getattr(asked, method)
+        # plain probabilities take no errors, whatever those of the constructor have become
+        return question(Z, **(carried if stated or takes(question, set(carried)) else {}), **params)
+
+    def _carried_as_stated(
+        self, X: Any, Z: Any, stated: Mapping[str, Any]
+    ) -> tuple[dict[str, UncertaintySet], dict[str, Any]]:
+        """Return what questions about rows go by: the sets of the last step, or metadata taken as stated, after the steps."""
+        final = self._final_estimator
         own = [holder for holder in holders(final) if "__" not in holder.path]
         if not own and stated:
             own = [Holder("", meaning(set(stated)), True, type(final).__name__)]
@@ -281,20 +325,17 @@ class UncertainPipeline(Pipeline):
         ]
         for holder in as_stated:
             holder.uncertainty.split(known_numbers(X), stated)
-        changes, carried = self._all_carried(X, Z, as_stated, stated)
-        asked = copy(final).set_params(**changes)
-        question = getattr(asked, method)
-        # plain probabilities take no errors, whatever those of the constructor have become
-        return question(Z, **(carried if stated or takes(question, set(carried)) else {}), **params)
+        return self._all_carried(X, Z, as_stated, stated)
 
     @available_if(_offered("worst_case_data"))
-    def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Array:
+    def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Any:
         """Return the admissible rows, in the units of X, that hurt the model the most, as the last step's method does.
 
-        Only where all steps before it are affine maps.
+        Only where all steps before it are affine maps, or encode categories, which have no errors. An array; where X has
+        entries that are no numbers, in the form of X, with these as given.
         """
         check_is_fitted(self)
-        stated = checked_metadata(X, metadata, f"{NAME}.worst_case_data")
+        stated = self._stated_of(X, metadata, f"{NAME}.worst_case_data")
         values = known_numbers(X)
         map = whole_map(self._effects(X), values.shape[1])
         if map is None:
@@ -302,13 +343,16 @@ class UncertainPipeline(Pipeline):
                 f"{NAME}.worst_case_data: only where all steps before the last are affine maps. Ask "
                 "pipe[-1].worst_case_data(pipe[:-1].transform(X), y, ...) for rows in its own units."
             )
-        # the same scores, as weights of the original features
-        asked = copy(self._final_estimator)
-        asked.intercept_ = asked.intercept_ + asked.coef_ @ map.offset
+        if stated or not self.row_uncertainty_:
+            # refuses errors of what must be exact
+            self._carried_as_stated(X, _transformed(self.steps[:-1], X), stated)
+        # the scores of the pipeline, which know of categories, and how errors of the original features push them
+        asked, scores = copy(self._final_estimator), self.decision_function(X)
+        asked.decision_function = lambda rows: scores
         asked.coef_ = np.asarray(dense(asked.coef_ @ map.matrix))
         asked.n_features_in_, asked.row_uncertainty_ = values.shape[1], self.row_uncertainty_
         asked.__dict__.pop("feature_names_in_", None)
-        return asked.worst_case_data(values, y, **stated)
+        return with_numbers(X, asked.worst_case_data(values, y, **stated))
 
 
 def _question(method: str) -> Any:

@@ -47,7 +47,9 @@ class ChanceConstraint(SizedSet):
                   s_j`, C stands for diag(s^2) (Hoeffding)
     ============  =============================================  ==================================  =============
 
-    All but the last are the best possible for what they assume.
+    All but the last are the best possible for what they assume. The probability is that of one score, a linear function of the
+    row, not that of the row leaving the ellipsoid; so :class:`UncertainPipeline` takes it through affine steps, exactly, and to
+    first order with ``nonlinear="linearise"``, but not by intervals.
 
     Parameters
     ----------
@@ -68,6 +70,7 @@ class ChanceConstraint(SizedSet):
     """
 
     metadata = ("X_std", "X_cov", "X_factor")
+    is_of_scores = True
 
     def __init__(self, epsilon: Any, assumption: str = "none", cov: Any = None, *, radius: Any = 1.0):
         self.epsilon = epsilon

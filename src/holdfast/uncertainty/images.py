@@ -221,7 +221,8 @@ class EasedImages(Images):
 class LinearImage(UncertaintySet):
     r"""The errors A d of rows A x + c whose originals x have errors d: how a scaler or a projection changes a set.
 
-    It pushes a score by :math:`h(A^\top w)`, h being the support of the original set. Exact for every set and every A.
+    It pushes a score by :math:`h(A^\top w)`, h being the support of the original set. Exact for every set and every A. Draws
+    are those of the original set, moved: uniform there, not in the image.
 
     Parameters
     ----------
@@ -257,15 +258,29 @@ class LinearImage(UncertaintySet):
         return self.original.is_expectation
 
     @property
+    def is_of_scores(self) -> bool:  # type: ignore[override]
+        """As the original set."""
+        return self.original.is_of_scores
+
+    @property
     def is_size(self) -> bool:  # type: ignore[override]
         """As the original set."""
         return self.original.is_size
 
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+        map, originals = self._map_to(X)
+        return image_of(self.original.at(originals, metadata), map)
+
+    def _map_to(self, X: Any) -> tuple[AffineMap, Array]:
+        """Return the map, and rows of zeros in the place of the originals of X."""
         map = AffineMap(self.matrix)
         if X.shape[1] != map.shape[0]:
             raise ValueError(f"LinearImage(matrix=...): has shape {map.shape}; X has {X.shape[1]} features.")
-        return image_of(self.original.at(np.broadcast_to(0.0, (X.shape[0], map.shape[1])), metadata), map)
+        return map, np.broadcast_to(0.0, (X.shape[0], map.shape[1]))
+
+    def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
+        map, originals = self._map_to(X)
+        return (map.moved(dense(errors)) for errors in self.original.draws(originals, metadata, rng, n_draws))
 
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
         return self.original.image(map.after(AffineMap(self.matrix)), metadata)

@@ -56,6 +56,11 @@ class SetSum(UncertaintySet):
         """Whether one of the summands is."""
         return self.first.is_of_rows or self.second.is_of_rows
 
+    @property
+    def is_of_scores(self) -> bool:  # type: ignore[override]
+        """Whether one of the summands is."""
+        return self.first.is_of_scores or self.second.is_of_scores
+
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         worst, cloud = self.split(X, metadata)
         if worst is None or cloud is not None:
