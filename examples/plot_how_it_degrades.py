@@ -27,6 +27,7 @@ from matplotlib.figure import Figure
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedShuffleSplit
+from threadpoolctl import threadpool_limits
 
 from holdfast import Box, GaussianRobustClassifier, RobustLinearClassifier
 from holdfast.datasets import load_breast_cancer_errors
@@ -92,7 +93,8 @@ def write_whole(path, save):
 
 
 def main(out="build/demo", n_splits=10):
-    noisy, deleted, certified = tried(n_splits)
+    with threadpool_limits(1):  # the data are small: threads would only wait for each other
+        noisy, deleted, certified = tried(n_splits)
     figure = Figure(figsize=(15, 4.6), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     RobustnessCurveDisplay.from_curve(noisy, ax=left)
