@@ -12,8 +12,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core.uncertainty import UncertaintySet
+from holdfast.estimators.robust_linear import METADATA
 from holdfast.pipeline.carrying import NONLINEAR, carry, effects_of, whole_map
-from holdfast.pipeline.rows import METADATA, checked_metadata, known_numbers, with_numbers
+from holdfast.pipeline.rows import checked_metadata, known_numbers, with_numbers
 from holdfast.pipeline.stated_sets import Holder, holders, meaning, takers, takes
 from holdfast.pipeline.steps import CLAIMS
 from holdfast.uncertainty.clouds import dense
