@@ -320,6 +320,6 @@ def test_frames_are_matched_as_the_estimator_matches_them(noisy, routing):
     for scorer in (robust_accuracy_scorer(Box()), flip_rate_scorer(GaussianNoise())):
         with pytest.raises(ValueError, match=r"X_std has the columns \['c', 'a', 'b'\]"):
             scorer(model, numbers, y, X_std=errors)
+    robust = RobustLinearClassifier(Box()).fit(numbers, y, X_std=errors[list("abc")])
     with pytest.raises(ValueError, match=r"X_std has the columns \['c', 'a', 'b'\]"):
-        robust = RobustLinearClassifier(Box()).fit(numbers, y, X_std=errors[list("abc")])
         certified_accuracy_scorer()(robust, numbers, y, X_std=errors)

@@ -352,6 +352,34 @@ def test_models_fitted_with_missing_entries_answer_about_complete_rows_and_the_o
     assert np.all(other.certified_margin(holed)[::3] < np.abs(other.decision_function(holed)[::3]))
 
 
+@pytest.mark.parametrize("curved", [FunctionTransformer(np.log), PowerTransformer("box-cox"), MinMaxScaler(clip=True)])
+@pytest.mark.parametrize("nonlinear", ["interval", "linearise"])
+def test_missing_entries_pass_curved_steps_before_they_are_filled_in(curved, nonlinear, rows):
+    holed = rows.copy()
+    holed[3, 1] = np.nan
+    pipe = UncertainPipeline([("bend", curved), ("fill", SpreadImputer(spread="range"))], nonlinear=nonlinear).fit(
+        holed
+    )
+    if nonlinear == "interval":
+        _, carried = pipe.carried(holed, Box(0.1))
+        bent = pipe[0].transform(holed)
+        assert_allclose(carried["X_lower"][3, 1], np.nanmin(bent[:, 1]))
+        assert_allclose(carried["X_upper"][3, 1], np.nanmax(bent[:, 1]))
+        assert_allclose(carried["X_upper"][4], pipe[0].transform(rows + 0.1)[4])
+    else:
+        _, carried = pipe.carried(holed, GaussianNoise(0.1))
+        assert_allclose(carried["X_std"][3, 1], pipe[1].spread_[2, 1])
+
+
+def test_whitening_of_directions_without_variance_is_that_of_scikit_learn(rows):
+    flat = np.column_stack([rows, rows[:, 0]])
+    pipe = UncertainPipeline([("pca", PCA(whiten=True, svd_solver="full"))]).fit(flat)
+    made, _ = pipe.carried(flat, Box(half_widths=[0.1, 0.0, 0.0, 0.0, 0.0]))
+    moved = pipe.transform(flat + np.array([0.1, 0.0, 0.0, 0.0, 0.0])) - pipe.transform(flat)
+    last = np.eye(5)[4]
+    assert_allclose(made.at(pipe.transform(flat), {}).support(last), np.abs(moved @ last)[0], rtol=1e-6)
+
+
 def test_categories_after_another_affine_step(rows):
     y, coded = np.arange(N) % 2, np.column_stack([rows[:, :2], np.arange(N) % 3])
     for select, codes in ((SelectKBest(lambda X, y: np.arange(3.0), k=2), [1]), (StandardScaler(), [2])):

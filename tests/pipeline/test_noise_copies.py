@@ -8,6 +8,7 @@ import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, make_scorer
@@ -19,7 +20,16 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from holdfast import Ball, Box, ChanceConstraint, GaussianNoise, GaussianRobustClassifier, IntervalBox, NoiseCopies
+from holdfast import (
+    Ball,
+    Box,
+    ChanceConstraint,
+    GaussianNoise,
+    GaussianRobustClassifier,
+    IntervalBox,
+    NoiseCopies,
+    UncertainPipeline,
+)
 from holdfast.datasets import load_breast_cancer_errors
 
 
@@ -317,3 +327,15 @@ def test_on_real_error_bars_ten_copies_are_as_good_as_the_expected_loss_and_boos
     assert abs(np.mean(copied - expected)) <= 0.13
     # measured before: 89.0, with a standard error like ours
     assert abs(boosted.mean() - 89.0) <= 2 * np.sqrt(2) * boosted.std(ddof=1) / np.sqrt(30)
+
+
+@pytest.mark.parametrize(
+    "uncertainty", [Box(0.3), Ball(0.3, 1), IntervalBox(-0.1, 0.3), GaussianNoise(std=[0.1, 2.0, 0.3])]
+)
+@pytest.mark.parametrize("step", [StandardScaler(), PCA(2)], ids=str)
+def test_copies_behind_affine_steps_are_the_transformed_copies(step, uncertainty, rows):
+    X, y = rows
+    pipe = UncertainPipeline(
+        [("step", step), ("copies", NoiseCopies(Recorder(), 3, uncertainty=uncertainty, random_state=0))]
+    ).fit(X, y)
+    assert_allclose(pipe[-1].estimator_.X_, pipe[0].transform(seen(X, y, 3, uncertainty).X_), rtol=1e-9, atol=1e-12)

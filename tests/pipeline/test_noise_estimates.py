@@ -131,7 +131,10 @@ def test_values_uniform_in_their_intervals_have_the_stated_mean_and_deviation(rn
             r"row 0 .from 0., column 1: lower is 3, above upper, 2",
         ),
         (lambda: noise_from_intervals([[0.0]], [[1.0, 2.0]]), "differ in shape or columns"),
-        (lambda: split_errors(pd.DataFrame({"a": [1.0], "b": [2.0]})), r"no column states errors.*ends in '_err'"),
+        (
+            lambda: split_errors(pd.DataFrame({"a": [1.0], "b": [2.0]})),
+            r"split_errors\(frame, suffix='_err'\): no column states errors.*ends in '_err'",
+        ),
         (lambda: split_errors(pd.DataFrame({"a": [1.0]}), missing="exact"), "no column states errors"),
         (
             lambda: split_errors(pd.DataFrame({"a": [1.0], "a_err": [1.0], "b_err": [1.0]})),

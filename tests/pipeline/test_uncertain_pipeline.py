@@ -33,6 +33,7 @@ from holdfast import (
     IntervalBox,
     LinearImage,
     MinimaxProbabilityClassifier,
+    ModeratedClassifier,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
     SpreadImputer,
@@ -374,6 +375,11 @@ def test_what_is_inside_other_estimators_gets_its_metadata(data):
         stacked = StackingClassifier([("pipe", pipe), ("plain", LogisticRegression())], Indifferent(), cv=2)
         stacked.fit(X, y, X_std=S)
         assert_allclose(stacked.estimators_[0][-1].coef_, pipe.fit(X, y, X_std=S)[-1].coef_, rtol=1e-12)
+        given = {"X_std": S}
+        for final in (LogisticRegression(), GaussianRobustClassifier().set_fit_request(X_std=False)):
+            with pytest.raises((TypeError, ValueError), match="X_std"):  # as long as scikit-learn does that
+                StackingClassifier([("pipe", pipe)], final, cv=2).fit(X, y, **given)
+        StackingClassifier([("pipe", clone(pipe).fit(X, y, **given))], cv="prefit").fit(X, y)
         tuned = TunedThresholdClassifierCV(pipe, cv=2).fit(X, y, X_std=S)
         assert tuned.estimator_.row_uncertainty_
         assert cross_val_predict(pipe, X, y, cv=2, method="predict_proba", params={"X_std": S}).shape == (N, 2)
@@ -439,6 +445,62 @@ def test_last_steps_without_sets_get_metadata_in_their_own_units(data):
     assert_allclose(turned[-1].seen_["X_radius"], 1.0)
     with pytest.raises(ValueError, match=r"WithErrors takes X_lower, X_upper.*which no metadata can state"):
         turned.fit(X, y, X_lower=X - S, X_upper=X)
+
+
+class Unpicky(WithErrors):
+    """Takes whatever it is given."""
+
+    def fit(self, X, y, **given):
+        return super().fit(X, y, **given)
+
+
+@pytest.mark.parametrize("routing", [False, True])
+@pytest.mark.parametrize(
+    "last",
+    [
+        LogisticRegression(),
+        CalibratedClassifierCV(LogisticRegression(), cv=2),
+        GridSearchCV(LogisticRegression(), {"C": [1.0]}, cv=2),
+        ModeratedClassifier(LogisticRegression()),
+        Pipeline([("clf", LogisticRegression())]),
+        "passthrough",
+        MinMaxScaler(),
+    ],
+    ids=lambda last: type(last).__name__,
+)
+def test_metadata_that_the_last_step_cannot_take_are_refused_before_anything_is_fitted(last, routing, data):
+    X, y, S = data
+    with sklearn.config_context(enable_metadata_routing=routing):
+        pipe = _scaled(last)
+        with pytest.raises(ValueError, match=r"UncertainPipeline.fit: the last step.*takes no X_std.*NoiseCopies"):
+            pipe.fit(X, y, X_std=S)
+        assert not hasattr(pipe[0], "mean_")
+        pipe.fit(X, y)
+
+
+def test_metadata_that_a_question_cannot_take_are_refused(data):
+    X, y, S = data
+    pipe = _scaled(LogisticRegression()).fit(X, y)
+    with pytest.raises(
+        ValueError, match=r"predict_proba: the last step, LogisticRegression.*X_std.*ModeratedClassifier"
+    ):
+        pipe.predict_proba(X, X_std=S)
+    moderated = _scaled(ModeratedClassifier(LogisticRegression())).fit(X, y)
+    assert moderated.predict_proba(X, X_std=S).shape == (N, 2)
+    with pytest.raises(ValueError, match=r"ModeratedClassifier.*is not asked with X_lower, X_upper"):
+        moderated.predict_proba(X, X_lower=X - S, X_upper=X)
+    turned = UncertainPipeline([("pca", PCA(2)), ("clf", WithErrors())]).fit(X, y)
+    with pytest.raises(ValueError, match=r"WithErrors.*is not asked with X_cov, in its own units"):
+        turned.predict_proba(X, X_std=S)
+    with pytest.raises(
+        ValueError, match=r"fit: the steps make X_cov of what is stated, which the last step, WithErrors"
+    ):
+        turned.fit(X, y, X_std=S)
+
+
+def test_last_steps_that_take_anything_get_it(data):
+    X, y, S = data
+    assert_allclose(_scaled(Unpicky()).fit(X, y, X_std=S)[-1].seen_["X_std"], S / X.std(axis=0))
 
 
 def test_last_steps_that_would_be_told_different_things_are_refused(data):

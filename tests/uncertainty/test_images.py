@@ -43,7 +43,7 @@ def test_metadata_of_draws_are_those_of_the_originals(rng):
 
 
 def test_sets_that_cannot_be_drawn_from_say_so_of_their_images_too():
-    with pytest.raises(ValueError, match="only the covariance is known"):
+    with pytest.raises(ValueError, match="not which errors to draw from"):
         LinearImage(ChanceConstraint(0.1, cov=1.0), A).draws(np.zeros((6, 2)), {}, np.random.default_rng(0), 1)
     with pytest.raises(ValueError, match=r"LinearImage\(matrix=...\): has shape \(2, 3\); X has 4 features"):
         LinearImage(Box(0.1), A).draws(np.zeros((6, 4)), {}, np.random.default_rng(0), 1)

@@ -144,7 +144,12 @@ def values_and_errors(frame: Any, *, suffix: str = "_err", missing: str = "error
     0   0.0  0.2
     1   0.3  0.1
     """
-    call = f"values_and_errors(frame, suffix={suffix!r})"
+    return errors_beside(frame, suffix, missing, "values_and_errors")
+
+
+def errors_beside(frame: Any, suffix: str, missing: str, name: str) -> tuple[Any, Any]:
+    """Return what :func:`values_and_errors` does, for a function of that name."""
+    call = f"{name}(frame, suffix={suffix!r})"
     if sided := [
         name for name in columns_of(frame, call) if str(name).endswith((f"{suffix}_lower", f"{suffix}_upper"))
     ]:

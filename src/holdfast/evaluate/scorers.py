@@ -14,11 +14,10 @@ from sklearn.utils.validation import _check_sample_weight
 
 from holdfast._core.loss import Array
 from holdfast._core.uncertainty import UncertaintySet
+from holdfast.estimators.robust_linear import METADATA
 from holdfast.evaluate.attacks import certified_rows
 from holdfast.evaluate.noise import flip_probability
 from holdfast.uncertainty import GaussianNoise
-
-METADATA = ("X_std", "X_cov", "X_factor", "X_lower", "X_upper", "X_radius")
 
 
 class RowScorer(BaseEstimator, ABC):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.utils import _safe_indexing
 
 from holdfast._core.uncertainty import Array
@@ -85,14 +86,17 @@ class Monotone(Effect):
         self.function = function
 
     def _at(self, rows: Array, X: Any, what: str) -> Array:
+        # what is missing stays so, and counts as 0 afterwards as it does before
+        missing = np.zeros(rows.shape, dtype=bool) if sparse.issparse(X) else np.isnan(numbers_of(X))
         with np.errstate(all="ignore"):
-            found = numbers_of(self.function(in_form_of(X, rows)))
+            found = numbers_of(self.function(in_form_of(X, np.where(missing, np.nan, rows))))
+        found = np.where(missing, 0.0, dense(found))
         if not np.all(np.isfinite(found)):
             raise ValueError(
                 f"is not finite {what}. Narrow the uncertainty there (an interval that ends where the function does), or use "
                 "a function that goes on, such as log1p for log."
             )
-        return np.asarray(found)
+        return found
 
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
         ends = [self._at(end, X, "at an end of an interval") for end in (lower, upper)]

@@ -17,19 +17,11 @@ from holdfast._core.loss import Array
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.estimators.inputs import class_codes, row_weights
 from holdfast.estimators.linear import check_columns
+from holdfast.estimators.robust_linear import METADATA
 from holdfast.pipeline.inner_fit import InnerFit
-from holdfast.uncertainty import Ball, GaussianNoise, IntervalBox
+from holdfast.pipeline.stated_sets import meaning
 
 NAME = "NoiseCopies"
-MEANINGS: dict[str, Callable[[], UncertaintySet]] = {
-    "X_std": GaussianNoise,
-    "X_cov": GaussianNoise,
-    "X_factor": GaussianNoise,
-    "X_lower": IntervalBox,
-    "X_upper": IntervalBox,
-    "X_radius": Ball,
-}
-"""What metadata mean where no set is stated."""
 
 
 def _has(method: str) -> Callable[[NoiseCopies], bool]:
@@ -143,7 +135,7 @@ class NoiseCopies(InnerFit, ClassifierMixin, BaseEstimator):
         """
         if not isinstance(self.n_copies, Integral) or self.n_copies < 1:
             raise ValueError(f"{NAME}(n_copies={self.n_copies!r}): must be an integer >= 1.")
-        metadata = dict(zip(MEANINGS, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
+        metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         check_columns(X, metadata)
         tags = get_tags(self).input_tags
         X, y = validate_data(
@@ -201,7 +193,7 @@ class NoiseCopies(InnerFit, ClassifierMixin, BaseEstimator):
                 f"{NAME}.fit: no uncertainty is stated. Pass X_std, X_cov, X_factor, X_lower and X_upper, or X_radius; or "
                 f"state what is common to all rows, {NAME}(estimator, uncertainty=GaussianNoise(std=...))."
             )
-        return MEANINGS[next(iter(metadata))]()
+        return meaning(set(metadata))
 
     def _asked(self, method: str, X: Any) -> Any:
         check_is_fitted(self)

@@ -11,7 +11,6 @@ from sklearn.utils.validation import _num_samples
 
 from holdfast._core.uncertainty import Array
 
-METADATA = ("X_std", "X_cov", "X_factor", "X_lower", "X_upper", "X_radius")
 BY_ENTRY = ("X_std", "X_lower", "X_upper")
 
 

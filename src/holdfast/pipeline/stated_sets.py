@@ -54,8 +54,14 @@ def takers(estimator: Any, names: set[str]) -> list[str]:
     return [
         type(one).__name__
         for path, one in _estimators(estimator)
-        if names & set(inspect.signature(one.fit).parameters) and not _own(path, one) and not _carries(one)
+        if _is_taker(one, names) and not _own(path, one) and not _carries(one)
     ]
+
+
+def _is_taker(estimator: Any, names: set[str]) -> bool:
+    """Return whether the `fit` of an estimator takes some metadata for itself, not to hand them on to others inside it."""
+    is_alone = len(list(_estimators(estimator))) == 1
+    return bool(names & set(inspect.signature(estimator.fit).parameters)) or (is_alone and takes(estimator.fit, names))
 
 
 def meaning(names: set[str]) -> UncertaintySet:

@@ -221,7 +221,10 @@ def _max_abs(step: Any, at: Place) -> Effect:
 
 @_taught(PCA, IncrementalPCA)
 def _pca(step: Any, at: Place) -> Effect:
-    matrix = step.components_ / np.sqrt(step.explained_variance_)[:, None] if step.whiten else step.components_
+    scale = np.sqrt(step.explained_variance_)
+    # scikit-learn divides by no less
+    scale = np.maximum(scale, np.finfo(scale.dtype).eps)
+    matrix = step.components_ / scale[:, None] if step.whiten else step.components_
     return Affine(matrix, None if step.mean_ is None else -matrix @ step.mean_)
 
 

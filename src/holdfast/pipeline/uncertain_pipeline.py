@@ -12,8 +12,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core.uncertainty import UncertaintySet
+from holdfast.estimators.robust_linear import METADATA
 from holdfast.pipeline.carrying import NONLINEAR, carry, effects_of, whole_map
-from holdfast.pipeline.rows import METADATA, checked_metadata, known_numbers, with_numbers
+from holdfast.pipeline.rows import checked_metadata, known_numbers, with_numbers
 from holdfast.pipeline.stated_sets import Holder, holders, meaning, takers, takes
 from holdfast.pipeline.steps import CLAIMS
 from holdfast.uncertainty.clouds import dense
@@ -65,6 +66,17 @@ class UncertainPipeline(Pipeline):
     `predict`, `decision_function`, `score` and `transform` are those of the plain Pipeline. `predict_proba`,
     `flip_probability`, `score_std`, `certify` and `certified_margin`, where the last step has them, take metadata of their
     rows as it does, and `worst_case_data` gives rows in the units of X.
+
+    With metadata routing on, searches, ``CalibratedClassifierCV`` and the like bring metadata to a pipeline inside them without
+    a request. ``StackingClassifier`` does too, but it hands all that its `fit` is given to its final estimator as well,
+    whatever that one requests, beside predictions that have other columns than X. That ends in an error even for final
+    estimators that know of ``X_std``. Give it one that disregards it::
+
+        class Final(LogisticRegression):
+            def fit(self, X, y, X_std=None):
+                return super().fit(X, y)
+
+    or pipelines that are fitted already, and ``cv="prefit"``.
 
     Parameters
     ----------
@@ -169,6 +181,7 @@ class UncertainPipeline(Pipeline):
         given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
         stated = checked_metadata(X, dict(zip(METADATA, given, strict=True)), f"{NAME}.fit")
         self._check_settings()
+        self._refuse_untaken(stated)
         if hasattr(self._final_estimator, "fit"):
             for holder in self._holders(stated):
                 # refuses what makes no sense before anything is fitted
@@ -213,6 +226,11 @@ class UncertainPipeline(Pipeline):
         if "_stated" in self.__dict__ and hasattr(self._final_estimator, "fit"):
             final = self._final_estimator
             changes, self._carried = self._all_carried(X, Z, self._holders(self._stated), self._stated)
+            if not takes(final.fit, set(self._carried)):
+                raise ValueError(
+                    f"{NAME}.fit: the steps make {', '.join(sorted(self._carried))} of what is stated, which the last step, "
+                    f"{final!r:.80}, does not take. Use steps that mix no features, such as scalers, or another last step."
+                )
             self._changed = {name: value for name, value in final.get_params().items() if name in changes}
             final.set_params(**changes)
         return Z
@@ -227,9 +245,21 @@ class UncertainPipeline(Pipeline):
         """Return the sets of the last step, and what metadata mean to those in it that hold none."""
         found, names = holders(self._final_estimator), set(stated)
         alone = takers(self._final_estimator, names) if names else []
-        if alone or (names and not found):
-            found.append(Holder("", meaning(names), True, alone[0] if alone else type(self._final_estimator).__name__))
+        if alone:
+            found.append(Holder("", meaning(names), True, alone[0]))
         return found
+
+    def _refuse_untaken(self, stated: Mapping[str, Any]) -> None:
+        """Raise where nothing in the last step takes what is stated at `fit`."""
+        final, names = self._final_estimator, set(stated)
+        is_taken = hasattr(final, "fit") and takes(final.fit, names) and bool(self._holders(stated))
+        if names and not is_taken:
+            raise ValueError(
+                f"{NAME}.fit: the last step, {final!r:.80}, takes no {', '.join(sorted(names))} at fit, nor does anything in "
+                "it. Let it be one that does: GaussianRobustClassifier for noise, RobustLinearClassifier for sets, or "
+                "NoiseCopies(estimator) for any other. ModeratedClassifier(estimator) takes noise at predict_proba only, and "
+                "`carried` says what transformers make of it: fit these without."
+            )
 
     def _all_carried(
         self, X: Any, Z: Any, held: Sequence[Holder], stated: Mapping[str, Any]
@@ -301,6 +331,7 @@ class UncertainPipeline(Pipeline):
         """Return what the last step says of rows whose uncertainty is stated in the units of X."""
         check_is_fitted(self)
         stated = self._stated_of(X, metadata, f"{NAME}.{method}")
+        self._refuse_unasked(method, stated)
         final, Z = self._final_estimator, _transformed(self.steps[:-1], X)
         if self.row_uncertainty_ and not stated:
             return getattr(final, method)(Z, **params)
@@ -309,8 +340,20 @@ class UncertainPipeline(Pipeline):
         # whether imputers filled in entries here, not whether they did in training
         asked.row_uncertainty_ = bool(carried)
         question = getattr(asked, method)
+        if stated:
+            self._refuse_unasked(method, carried)
         # plain probabilities take no errors, whatever those of the constructor have become
         return question(Z, **(carried if stated or takes(question, set(carried)) else {}), **params)
+
+    def _refuse_unasked(self, method: str, metadata: Mapping[str, Any]) -> None:
+        """Raise where the last step's method takes no such metadata."""
+        final = self._final_estimator
+        if not takes(getattr(final, method), set(metadata)):
+            raise ValueError(
+                f"{NAME}.{method}: the last step, {final!r:.80}, is not asked with {', '.join(sorted(metadata))}, in its own "
+                "units. GaussianRobustClassifier and ModeratedClassifier(estimator) take noise (X_std, X_cov, X_factor) for "
+                "probabilities, RobustLinearClassifier takes sets for certify."
+            )
 
     def _carried_as_stated(
         self, X: Any, Z: Any, stated: Mapping[str, Any]

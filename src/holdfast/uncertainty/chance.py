@@ -93,8 +93,8 @@ class ChanceConstraint(SizedSet):
 
     def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
         raise ValueError(
-            f"{self!r}: of these errors only the covariance is known, or their bounds, and no law to draw from. "
-            "GaussianNoise draws from one with that covariance, Box within bounds."
+            f"{self!r}: says how likely a margin is to fail, not which errors to draw from. GaussianNoise draws errors of a "
+            "covariance, Box errors within bounds."
         )
 
     def gamma(self) -> float:
