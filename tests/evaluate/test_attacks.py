@@ -337,3 +337,17 @@ def test_a_chance_constraint_is_a_set_like_any_other():
     S = np.full(X.shape, 0.2)
     wide = robust_accuracy(model, X, y, ChanceConstraint(0.001, "gaussian"), X_std=S).accuracy
     assert wide < robust_accuracy(model, X, y, ChanceConstraint(0.4, "gaussian"), X_std=S).accuracy
+
+
+def test_moves_that_cancel_in_the_score_are_not_taken_for_small(rng):
+    X = rng.normal(size=(300, 2)) * [1.0, 0.2]
+    y = (X[:, 0] > X[:, 1]).astype(int)
+    model = RobustLinearClassifier(Ellipsoid()).fit(X, y, X_factor=np.full((300, 2, 1), 0.1))
+    model.coef_, model.intercept_ = np.array([[1.0, -1.0]]), np.zeros(1)
+    # a common drift of both features changes nothing but for rounding, which it makes large
+    drift = np.full((300, 2, 1), 1e17)
+    assert np.all(model.certify(X, X_factor=np.full((300, 2, 1), 1.0)))
+    certified = model.certify(X, X_factor=drift)
+    for shift in np.linspace(-1, 1, 41) * 1e17:
+        assert not np.any(certified & (model.predict(X + shift) != model.predict(X)))
+    assert certified_accuracy(model, X, y, Ellipsoid(), X_factor=drift) == 0

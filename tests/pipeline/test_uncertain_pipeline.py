@@ -636,3 +636,21 @@ def test_scikit_learn_finds_no_fault_that_it_does_not_find_with_its_own_pipeline
         return {one["check_name"] for one in found if one["status"] == "failed"}
 
     assert faults(UncertainPipeline, GaussianRobustClassifier(0.1)) == faults(Pipeline, LogisticRegression())
+
+
+@pytest.mark.parametrize("offset", [0.0, 10.0, 100.0])
+def test_rounding_in_single_precision_flips_no_certified_row(offset):
+    rng = np.random.default_rng(0)
+    X = (offset + rng.normal(size=(2000, 5))).astype(np.float32)
+    y = ((X - offset) @ rng.normal(size=5) > 0).astype(int)
+    pipe = make_uncertain_pipeline(StandardScaler(), RobustLinearClassifier(Box())).fit(
+        X, y, X_std=np.full(X.shape, 0.05)
+    )
+    w = pipe[-1].coef_[0] / pipe[0].scale_
+    f = X.astype(float) @ w + pipe[-1].intercept_[0] - pipe[0].mean_ @ w
+    # corners of boxes that reach the boundary, exactly so but for rounding, and boxes that do not
+    Z = (X - np.sign(f)[:, None] * np.sign(w) * (np.abs(f) / np.abs(w).sum())[:, None]).astype(np.float32)
+    S = np.abs(Z.astype(float) - X)
+    certified = pipe.certify(X, X_std=S)
+    assert not np.any(certified & (pipe.predict(Z) != pipe.predict(X)))
+    assert np.all(pipe.certify(X, X_std=0.9 * S)[np.abs(f) > 0.1])

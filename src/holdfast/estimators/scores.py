@@ -60,11 +60,11 @@ def worst_leads(
 ) -> Array:
     """Return the worst lead of class `codes` over each other class, inf over itself, shape (n_samples, n_classes).
 
-    What rounding may have added is taken off: `errors` of the scores, of their shape, and of the sets' supports.
+    What rounding may have added is taken off: `errors` of the scores, of their shape, and what moves in the sets add to them.
     """
-    slack, push = np.broadcast_to(errors, scores.shape), pushes(coef, sets, codes)
+    slack, push = np.broadcast_to(errors, scores.shape) + _moved_errors(coef, sets), pushes(coef, sets, codes)
     own, of_own = (np.take_along_axis(each, codes[:, None], axis=1) for each in (scores, slack))
-    leads = own - scores - push - of_own - slack - _outward(coef) * np.abs(push)
+    leads = own - scores - push - of_own - slack
     np.put_along_axis(leads, codes[:, None], np.inf, axis=1)
     return leads
 
@@ -80,12 +80,17 @@ def worst_margins(
         return worst_leads(scores, coef, sets, codes, errors).min(axis=1)
     signs = np.where(codes == 1, 1.0, -1.0)
     reach = sets.facing(signs).support(coef[0])
-    return signs * scores - reach - np.broadcast_to(errors, (len(scores), 1))[:, 0] - _outward(coef) * np.abs(reach)
+    slack = np.broadcast_to(errors, (len(scores), 1)) + _moved_errors(coef, sets)
+    return signs * scores - reach - slack[:, 0]
 
 
-def _outward(coef: Array) -> float:
-    """Return by which share supports are rounded up."""
-    return gamma(coef.shape[1] + SUPPORT_ROUNDINGS)
+def _moved_errors(coef: Array, sets: BoundSet) -> Array:
+    r"""Return what rounding does to supports, and to scores of moved rows beyond those of the rows, (n_samples or 1, n_scores).
+
+    :math:`\gamma \max_j |w_j| \max_{d \in S} |d|_1`, as moves may cancel in a score that is computed term by term.
+    """
+    reach = np.atleast_1d(sets.absolute_reach(coef.shape[1]))
+    return 2 * gamma(coef.shape[1] + SUPPORT_ROUNDINGS) * np.outer(reach, np.abs(coef).max(axis=1, initial=0.0))
 
 
 def score_deviations(scores: Array, coef: Array, noise: BoundSet) -> Array:

@@ -284,7 +284,12 @@ class _Question:
                 some = own[start : start + size]
                 (scores, errors), sets = linear.scores(self.rows[some]), self.sets.take(some)
                 falls = np.column_stack([np.broadcast_to(sets.support(-v), len(some)) for v in directions])
-                doubts = BOTH_ENDS * (errors @ np.abs(C).T) + gamma(2 * linear.n_features + 8) * np.abs(falls)
+                # moves may cancel in a score that is computed term by term, as a common drift of all features does
+                reach = np.atleast_1d(sets.absolute_reach(linear.n_features))
+                moved = (
+                    2 * linear.map.gamma(self.rows.dtype) * np.outer(reach, linear.map.sizes.max(axis=1, initial=0.0))
+                )
+                doubts = (BOTH_ENDS * errors + moved) @ np.abs(C).T + gamma(2 * linear.n_features + 8) * np.abs(falls)
                 yield some, wins, scores @ C.T - falls, doubts
 
 

@@ -11,7 +11,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast._core.uncertainty import UncertaintySet
+from holdfast._core.rounding import coarsest, gamma
+from holdfast._core.uncertainty import Array, UncertaintySet
 from holdfast.estimators.robust_linear import METADATA
 from holdfast.pipeline.carrying import NONLINEAR, carry, effects_of, whole_map
 from holdfast.pipeline.rows import checked_metadata, known_numbers, with_numbers
@@ -20,6 +21,8 @@ from holdfast.pipeline.steps import CLAIMS
 from holdfast.uncertainty.clouds import dense
 
 NAME = "UncertainPipeline"
+CERTIFIED = ("certify", "certified_margin")
+"""Questions whose answers are rounded down."""
 
 
 def _offered(method: str) -> Callable[[UncertainPipeline], bool]:
@@ -65,7 +68,8 @@ class UncertainPipeline(Pipeline):
 
     `predict`, `decision_function`, `score` and `transform` are those of the plain Pipeline. `predict_proba`,
     `flip_probability`, `score_std`, `certify` and `certified_margin`, where the last step has them, take metadata of their
-    rows as it does, and `worst_case_data` gives rows in the units of X.
+    rows as it does, and `worst_case_data` gives rows in the units of X. Certificates account for rounding in affine steps; what
+    it does in curved ones is not known.
 
     With metadata routing on, searches, ``CalibratedClassifierCV`` and the like bring metadata to a pipeline inside them without
     a request. ``StackingClassifier`` does too, but it hands all that its `fit` is given to its final estimator as well,
@@ -339,11 +343,38 @@ class UncertainPipeline(Pipeline):
         asked = copy(final).set_params(**changes)
         # whether imputers filled in entries here, not whether they did in training
         asked.row_uncertainty_ = bool(carried)
-        question = getattr(asked, method)
+        question = getattr(asked, "certified_margin" if method == "certify" else method)
         if stated:
             self._refuse_unasked(method, carried)
         # plain probabilities take no errors, whatever those of the constructor have become
-        return question(Z, **(carried if stated or takes(question, set(carried)) else {}), **params)
+        found = question(Z, **(carried if stated or takes(question, set(carried)) else {}), **params)
+        if method not in CERTIFIED:
+            return found
+        margin = found - self._step_errors(X, stated)
+        return margin > 0 if method == "certify" else margin
+
+    def _step_errors(self, X: Any, stated: Mapping[str, Any]) -> Array | float:
+        r"""Return what rounding in affine steps may do to leads, here and wherever rows go; 0 where steps are curved.
+
+        A step :math:`A z + c` makes entries of sizes :math:`|A| s + |c|` of entries of sizes s, all of them off by no more than
+        :math:`\gamma` times that in the arithmetic of X, float32 for float32.
+        """
+        effects, values = self._effects(X), known_numbers(X)
+        if whole_map(effects, values.shape[1]) is None:
+            return 0.0
+        bounds = [holder.uncertainty.split(values, stated)[0] for holder in self._own_as_stated(stated)]
+        reach = sum(
+            (bound.absolute_reach(values.shape[1]) for bound in bounds if bound is not None), start=np.zeros(())
+        )
+        sizes, n_roundings = _sized(values, np.broadcast_to(reach, values.shape[0])), 2
+        for effect in effects:
+            A = abs(effect.map.matrix)
+            sizes, n_roundings = (
+                np.asarray(dense((A @ sizes.T).T)) + np.abs(effect.map.offset),
+                n_roundings + A.shape[1] + 4,
+            )
+        errors = gamma(n_roundings, coarsest([values.dtype])) * (sizes @ np.abs(self._final_estimator.coef_).T)
+        return 2 * errors[:, 0] if errors.shape[1] == 1 else 4 * errors.max(axis=1)
 
     def _refuse_unasked(self, method: str, metadata: Mapping[str, Any]) -> None:
         """Raise where the last step's method takes no such metadata."""
@@ -359,16 +390,20 @@ class UncertainPipeline(Pipeline):
         self, X: Any, Z: Any, stated: Mapping[str, Any]
     ) -> tuple[dict[str, UncertaintySet], dict[str, Any]]:
         """Return what questions about rows go by: the sets of the last step, or metadata taken as stated, after the steps."""
+        as_stated = self._own_as_stated(stated)
+        for holder in as_stated:
+            holder.uncertainty.split(known_numbers(X), stated)
+        return self._all_carried(X, Z, as_stated, stated)
+
+    def _own_as_stated(self, stated: Mapping[str, Any]) -> list[Holder]:
+        """Return the sets of the last step, taken as stated by metadata where there are any."""
         final = self._final_estimator
         own = [holder for holder in holders(final) if "__" not in holder.path]
         if not own and stated:
             own = [Holder("", meaning(set(stated)), True, type(final).__name__)]
-        as_stated = [
+        return [
             holder._replace(uncertainty=holder.uncertainty.as_stated(stated)) if stated else holder for holder in own
         ]
-        for holder in as_stated:
-            holder.uncertainty.split(known_numbers(X), stated)
-        return self._all_carried(X, Z, as_stated, stated)
 
     @available_if(_offered("worst_case_data"))
     def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Any:
@@ -429,6 +464,11 @@ def _question(method: str) -> Any:
 
 for _method in ("predict_proba", "predict_log_proba", "flip_probability", "score_std", "certify", "certified_margin"):
     setattr(UncertainPipeline, _method, _question(_method))
+
+
+def _sized(rows: Any, reach: Array) -> Any:
+    """Return how large entries of rows may be that move by so much at most."""
+    return abs(dense(rows).astype(np.float64)) + reach[:, None]
 
 
 def make_uncertain_pipeline(

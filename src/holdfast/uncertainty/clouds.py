@@ -268,6 +268,9 @@ class DiagonalClouds(RowClouds):
         lines = sparse.csr_array((stds.data, stds.indices, np.arange(stds.nnz + 1)), shape=(stds.nnz, n_features))
         return norm_program(lines, np.diff(stds.indptr))
 
+    def absolute_reach(self, n_features: int) -> Array:
+        return np.asarray(np.sqrt(self.squares) @ self.units)
+
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return np.asarray(self.units * (self.squares.T @ np.ones(self.squares.shape[0])) == 0)
 
@@ -374,6 +377,9 @@ class FactorClouds(RowClouds):
         n_samples, _, rank = self.factors.shape
         lines = sparse.csr_array(self.factors.transpose(0, 2, 1).reshape(-1, n_features))
         return norm_program(lines, np.full(n_samples, rank))
+
+    def absolute_reach(self, n_features: int) -> Array:
+        return np.asarray(np.linalg.norm(self.factors, axis=2).sum(axis=1))
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return ~np.any(self.factors, axis=(0, 2))
