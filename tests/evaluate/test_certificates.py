@@ -25,7 +25,15 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, Robust
 from sklearn.svm import SVC
 
 from holdfast import Ball, RobustLinearClassifier
-from holdfast.evaluate import NoCertificateError, certified_deletions, certified_interval, certified_radius
+from holdfast.evaluate import (
+    NoCertificateError,
+    certified_accuracy,
+    certified_deletions,
+    certified_interval,
+    certified_radius,
+    safe_bits,
+    worst_case,
+)
 from holdfast.evaluate.decisions import one_score
 from holdfast.evaluate.fitted import model_of, rows_for
 from holdfast.evaluate.models import LinearModel
@@ -286,7 +294,43 @@ def test_a_classifier_of_ones_own_joins_by_registration(rng):
     assert np.array_equal(found.predicted, model.predict(X))
 
 
+class Contrary(LogisticRegression):
+    def predict(self, X):
+        return self.classes_[-1 - super().decision_function(X).argmax(axis=1)]
+
+
+def test_a_model_that_does_not_predict_by_its_weights_is_refused(rng, rows):
+    X, y = rows
+    several = RidgeClassifier().fit(X, np.column_stack([y == 0, y == 1, X[:, 0] > 0]).astype(int))
+    calls = (
+        certified_radius,
+        lambda model, X: certified_radius(model, X, exact=True),
+        lambda model, X: certified_interval(model, X, X, X),
+        certified_deletions,
+        safe_bits,
+    )
+    for model in (Contrary().fit(X, y), make_pipeline(StandardScaler(), Contrary()).fit(X, y), several):
+        for call in calls:
+            with pytest.raises(NoCertificateError, match="predict says something else than its weights"):
+                call(model, X[:5])
+    model = Contrary().fit(X, y)
+    assert np.isnan(certified_accuracy(model, X, y, Ball(0.1)))
+    attack = worst_case(model, X[:9], model.predict(X[:9]), Ball(0.1), n_starts=1)
+    assert not attack.is_exact
+    with pytest.raises(NoCertificateError, match="predict says something else"):
+        worst_case(model, X, y, Ball(0.1), method="closed_form")
+
+
 # Steps
+
+
+@pytest.mark.parametrize("options", [{}, {"gamma": 0.7}, {"kernel_params": {"gamma": 2.0}}])
+def test_nystroem_is_certified_with_the_width_that_it_uses(options, rows):
+    X, y = rows
+    model = make_pipeline(Nystroem(n_components=20, random_state=0, **options), LogisticRegression(C=100)).fit(X, y)
+    scores, errors = model_of(model).scores(X)
+    assert np.all(np.abs(scores - model.decision_function(X)) <= errors)
+    assert np.array_equal(certified_radius(model, X).predicted, model.predict(X))
 
 
 @pytest.mark.parametrize(
@@ -481,6 +525,15 @@ def test_frames_sparse_rows_and_lists_give_what_arrays_give(rows):
     )
     with pytest.raises(ValueError, match="feature names"):
         certified_radius(model, frame[names[::-1]])
+
+
+@pytest.mark.parametrize("kind", [sparse.coo_array, sparse.coo_matrix, sparse.csc_array, sparse.dok_array])
+def test_any_kind_of_sparse_rows_may_hold_ties(kind):
+    model, X = linear([[1.0, -1.0]], 0.0), np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 0.0]])
+    found = certified_radius(model, kind(X))
+    assert_allclose(found.radius, [0.0, np.sqrt(2), 0.0])
+    assert np.array_equal(found.predicted, [0, 1, 0])
+    assert np.array_equal(certified_deletions(model, kind(X)).predicted, [0, 1, 0])
 
 
 def test_a_row_has_the_same_certificate_alone_and_among_others(rng):
