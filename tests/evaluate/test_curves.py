@@ -316,6 +316,16 @@ def test_comparing_one_draw_is_mcnemars_test(models):
     assert same.difference[0] == 0
 
 
+@pytest.mark.parametrize(("n", "p"), [(1, 1.0), (2, 0.5), (10, 2.0**-9)])
+def test_rows_that_all_differ_alike_are_tested_by_their_signs(n, p):
+    X, y = np.full((n, 1), 5.0), np.ones(n, dtype=int)
+    Z, labels = np.array([[-1.0], [1.0]]), [0, 1]
+    right, wrong = LogisticRegression().fit(Z, labels), LogisticRegression().fit(-Z, labels)
+    found = compare({"a": right, "b": wrong, "c": right}, X, y, RandomNoise(), 0.01, n_repeats=3)
+    assert_allclose(found.p_value, [p, 1.0, p])
+    assert "sign test" in str(found)
+
+
 def test_models_that_are_alike_are_rarely_told_apart():
     rng, rejected = np.random.default_rng(0), 0
     for _ in range(200):

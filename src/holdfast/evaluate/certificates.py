@@ -26,7 +26,7 @@ from holdfast.uncertainty.knapsack import feature_costs
 BLOCK = 1 << 18
 """Entries that are looked at at a time: what is made of them stays in cache."""
 CHECKED = 1000
-"""Rows, evenly spread, on which what is seen of a model is compared with its predictions: all would cost as much as the scores."""
+"""Rows, evenly spread, on which what is seen of a model is compared with its predictions; all would cost as much as scores."""
 BOTH_ENDS = 2
 """Errors of a score that a lead is made smaller by: one of the score here, one of the model's own wherever the row goes."""
 SAME = "of the model as computed, on rows of the same type as X; all rounding is accounted for"
@@ -119,12 +119,12 @@ def certified_radius(
             method=f"{view.method}, by fractions",
             assumption=f"no x + d with ||d / weights||_{norm:g} <= radius has another class without rounding",
         )
-    reach = view.reach(norm, units, rows.dtype)
+    reach, limit = view.reach(norm, units, rows.dtype), view.limit(norm, units, rows.dtype)
     codes, radius = np.zeros(rows.shape[0], dtype=np.intp), np.zeros(rows.shape[0])
     for part, _, (own, leads, _) in lead_blocks(view, rows):
         is_sure = np.all(leads > 0, axis=1)
         found = view.radii(leads, view.decision.of_rows(reach, own)).min(axis=1)
-        codes[part], radius[part] = own, np.where(is_sure, found, 0.0)
+        codes[part], radius[part] = own, np.where(is_sure, np.minimum(found, limit), 0.0)
     predicted = settled(model, X, rows, classes, codes, radius > 0)
     return CertifiedRadius(predicted=predicted, radius=radius, method=view.method, assumption=assumption)
 
@@ -240,7 +240,7 @@ def certified_deletions(model: Any, X: Any, values: Any = None) -> CertifiedDele
 
 def lead_blocks(view: Model, rows: Any, errors: int = BOTH_ENDS) -> Iterator[tuple[slice, Any, Leads]]:
     """Yield parts of the rows, which they are, and their leads less so many errors; what is no number is no lead."""
-    size = max(1, BLOCK // max(view.n_columns, 1))
+    size = max(1, BLOCK // max(view.n_entries(rows), 1))
     for start in range(0, rows.shape[0], size):
         part = slice(start, start + size)
         block = rows[part]
