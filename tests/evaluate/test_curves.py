@@ -259,6 +259,19 @@ def test_files_of_other_runs_are_refused_and_left_alone(models, tmp_path):
         run()
 
 
+def test_a_file_that_cannot_be_written_is_refused_before_any_work(models, tmp_path):
+    X, y = data()
+
+    class Idle(LogisticRegression):
+        def decision_function(self, X):
+            raise AssertionError("asked")
+
+    for path in (tmp_path / "missing" / "cells.jsonl", tmp_path):
+        with pytest.raises(FileNotFoundError, match=r"robustness_curve\(resume=.*name a file in a folder that exists"):
+            robustness_curve(Idle().fit(X, y), X, y, RandomNoise(), [1.0], resume=path)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
