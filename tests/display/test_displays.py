@@ -300,7 +300,9 @@ def test_labels_and_names_that_do_not_fit_are_refused():
     X, y = data(60, 3)
     model = LogisticRegression().fit(X, y)
     for labels in (y[:1], y[:-1], y + 1, np.where(y == 0, "a", "b")):
-        with pytest.raises(ValueError, match=r"y must hold one of the classes \[0, 1\] of 'mine' for each of the 60 rows"):
+        with pytest.raises(
+            ValueError, match=r"y must hold one of the classes \[0, 1\] of 'mine' for each of the 60 rows"
+        ):
             CertifiedAccuracyDisplay.from_estimator(model, X, labels, name="mine")
     for names in (["a", "b"], list("abcd")):
         with pytest.raises(ValueError, match=f"{len(names)} names for 3 features"):

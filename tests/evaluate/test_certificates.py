@@ -589,13 +589,18 @@ def test_any_kind_of_sparse_rows_may_hold_ties(kind):
 
 
 def test_blocks_of_sparse_rows_are_as_large_as_what_they_hold(rng):
-    model, X = linear(rng.normal(size=(3, 20_000)), np.zeros(3)), sparse.random_array((2000, 20_000), density=2e-4, rng=0)
+    model, X = (
+        linear(rng.normal(size=(3, 20_000)), np.zeros(3)),
+        sparse.random_array((2000, 20_000), density=2e-4, rng=0),
+    )
     X = X.tocsr()
     view = model_of(model)
     assert len(list(lead_blocks(view, X))) == 1
     assert len(list(lead_blocks(view, X[:40].toarray()))) > 2
     some = np.arange(0, 2000, 61)
-    assert_allclose(certified_radius(model, X).radius[some], certified_radius(model, X[some].toarray()).radius, rtol=1e-9)
+    assert_allclose(
+        certified_radius(model, X).radius[some], certified_radius(model, X[some].toarray()).radius, rtol=1e-9
+    )
 
 
 def test_a_row_has_the_same_certificate_alone_and_among_others(rng):

@@ -96,7 +96,9 @@ class FeatureFragilityDisplay:
         names = next((list(given) for given in (feature_names, columns, stated) if given is not None), None)
         names = names or [f"feature {j}" for j in range(len(sizes))]
         if len(names) != len(sizes):
-            raise ValueError(f"{call}(feature_names=...): {len(names)} names for {len(sizes)} features. Name each of them.")
+            raise ValueError(
+                f"{call}(feature_names=...): {len(names)} names for {len(sizes)} features. Name each of them."
+            )
         return cls(np.array(reach), models, names).plot(ax, n_shown=n_shown)
 
     def plot(self, ax: Any = None, *, n_shown: int = 15) -> Self:

@@ -186,8 +186,8 @@ def robust_accuracy(
     Linear models: exactly, but for rounding, and without forming a row. Others: an upper bound by the attack of
     :func:`worst_case`, and, for RBF kernels and random Fourier features, a lower bound that is proved: for l2 balls, and
     ellipsoids along the features, by :func:`certified_radius`, for other sets by :func:`certified_interval` of the smallest
-    boxes around them. Of `FeatureDeletion` a search sees the hull, so that it deletes parts of features too: for models that are
-    not linear the accuracy may be below what whole deletions leave.
+    boxes around them. Of `FeatureDeletion` a search sees the hull, so that it deletes parts of features too: for models that
+    are not linear the accuracy may be below what whole deletions leave.
 
     Parameters
     ----------

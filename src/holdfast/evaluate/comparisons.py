@@ -68,8 +68,8 @@ def compare(
     With one draw the test is McNemar's, exact: of the rows that one of two models alone gets right, as many should be on
     either side. With several it is the t test of :math:`d_i`, row i's share of draws in which the one model is right less that
     of the other: rows are what is sampled, draws only make :math:`d_i` more precise, so that more of them do not make a
-    difference significant that other rows would not show. Where all :math:`d_i` are alike there is no t, and the rows' signs are
-    tested as in McNemar's test. All take the rows as independent.
+    difference significant that other rows would not show. Where all :math:`d_i` are alike there is no t, and the rows' signs
+    are tested as in McNemar's test. All take the rows as independent.
 
     Parameters
     ----------
