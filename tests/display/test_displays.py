@@ -276,6 +276,40 @@ def test_a_search_shows_its_scores_errors_and_choice():
         display.plot(kind="weights")
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RobustnessCurveDisplay.from_estimator(None, None, None, None, None),
+        lambda: RobustnessCurveDisplay.from_estimators(None, None, None, None, None),
+        lambda: CertifiedAccuracyDisplay.from_estimator(None, None, None),
+        lambda: CertifiedAccuracyDisplay.from_estimators(None, None, None),
+        lambda: DecisionUncertaintyDisplay.from_estimator(None, None, None, None),
+        lambda: FeatureFragilityDisplay.from_estimator(None, None),
+        lambda: FeatureFragilityDisplay.from_estimators(None, None),
+        lambda: NoisePathDisplay.from_path(None),
+        lambda: NoisePathDisplay.from_estimator(None),
+    ],
+)
+def test_without_matplotlib_no_work_is_done(make, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match="matplotlib"):
+        make()
+
+
+def test_labels_and_names_that_do_not_fit_are_refused():
+    X, y = data(60, 3)
+    model = LogisticRegression().fit(X, y)
+    for labels in (y[:1], y[:-1], y + 1, np.where(y == 0, "a", "b")):
+        with pytest.raises(
+            ValueError, match=r"y must hold one of the classes \[0, 1\] of 'mine' for each of the 60 rows"
+        ):
+            CertifiedAccuracyDisplay.from_estimator(model, X, labels, name="mine")
+    for names in (["a", "b"], list("abcd")):
+        with pytest.raises(ValueError, match=f"{len(names)} names for 3 features"):
+            FeatureFragilityDisplay.from_estimator(model, [1.0, 1.0, 1.0], feature_names=names)
+    assert plt.get_fignums() == []
+
+
 def test_pictures_that_cannot_be_made_say_so():
     X, y = data(60, 3)
     model = LogisticRegression().fit(X, y)

@@ -25,7 +25,17 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, Robust
 from sklearn.svm import SVC
 
 from holdfast import Ball, RobustLinearClassifier
-from holdfast.evaluate import NoCertificateError, certified_deletions, certified_interval, certified_radius
+from holdfast.evaluate import (
+    NoCertificateError,
+    certified_accuracy,
+    certified_deletions,
+    certified_interval,
+    certified_radius,
+    flip_probability,
+    safe_bits,
+    worst_case,
+)
+from holdfast.evaluate.certificates import lead_blocks
 from holdfast.evaluate.decisions import one_score
 from holdfast.evaluate.fitted import model_of, rows_for
 from holdfast.evaluate.models import LinearModel
@@ -35,9 +45,9 @@ NORMS = (1, 2, np.inf)
 check = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "certify_check.py"), run_name="check"))
 
 
-def linear(W, b):
+def linear(W, b, dtype=float):
     """Return a linear classifier of scikit-learn with these weights."""
-    W, b = np.atleast_2d(np.asarray(W, dtype=float)), np.atleast_1d(np.asarray(b, dtype=float))
+    W, b = np.atleast_2d(np.asarray(W, dtype=dtype)), np.atleast_1d(np.asarray(b, dtype=dtype))
     model = LogisticRegression()
     model.classes_ = np.arange(max(2, len(W)))
     model.coef_, model.intercept_, model.n_features_in_ = W, b, W.shape[1]
@@ -153,6 +163,55 @@ def test_what_overflows_is_not_certified(rng):
     W, X = rng.normal(size=(3, 4)) * 1e200, rng.normal(size=(20, 4)) * 1e200
     with np.errstate(over="ignore", invalid="ignore"):  # of the model's own scores
         assert np.array_equal(certified_radius(linear(W, np.zeros(3)), X).radius, np.zeros(20))
+
+
+@pytest.mark.parametrize(
+    ("model", "x", "norm"),
+    [
+        (linear([[1e20], [2e20], [0]], np.zeros(3), np.float32), np.float32([[1e19]]), 2),
+        (linear([[0, 0], [0.9e300] * 2, [1e300] * 2], np.zeros(3)), np.array([[1.5e8, 0.0]]), np.inf),
+        (linear([[0, 0], [0.9e300] * 2, [1e300] * 2], np.zeros(3)), np.array([[1e7, 0.0]]), np.inf),
+        (linear([[1e20], [1.0000002e20]], [0, 1e37], np.float32), np.float32([[0]]), 2),
+        (linear([[1e200], [1.00000000000001e200]], [0, 1e305]), np.array([[0.0]]), 1),
+    ],
+)
+def test_rows_keep_their_class_where_scores_overflow_on_the_way(model, x, norm):
+    corners = np.array(list(product((-1.0, 0.0, 1.0), repeat=x.shape[1])))
+    with np.errstate(over="ignore", invalid="ignore"):  # of the model's own scores
+        found = certified_radius(model, x, norm)
+        radius = float(found.radius[0])
+        for share in (0.5, 0.999):
+            moved = (x + share * radius * corners).astype(x.dtype)
+            assert np.all(model.predict(moved) == found.predicted[0])
+
+
+def test_intervals_in_which_scores_overflow_are_not_certified():
+    model, x = linear([[0, 0], [0.9e300] * 2, [1e300] * 2], np.zeros(3)), np.array([[1e7, 0.0]])
+    assert certified_interval(model, x, x, x + 1e6).certified[0]
+    assert not certified_interval(model, x, x, x + 1.5e8).certified[0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert model.predict(x + 1.5e8)[0] != model.predict(x)[0]
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_radii_are_finite_where_weights_and_units_are_not_zero_but_their_product_is(norm):
+    model, x = linear([[1e-200]], 1e-300), np.zeros((1, 1))
+    radius = certified_radius(model, x, norm, weights=[1e-200]).radius[0]
+    assert radius <= certified_radius(model, x, norm, weights=[1e-200], exact=True).radius[0]
+    rows = np.random.default_rng(0).normal(size=(30, 1))
+    kernel = make_pipeline(StandardScaler(), SVC()).fit(1e-160 * rows, rows[:, 0] > 0)
+    fourier = make_pipeline(RBFSampler(random_state=0), LogisticRegression(C=1e-3)).fit(rows, rows[:, 0] > 0)
+    fourier[-1].coef_ = 1e-200 * fourier[-1].coef_
+    fourier[-1].intercept_ = np.array([1e-190])
+    assert np.all(np.isfinite(certified_radius(fourier, rows, norm, weights=[1e-200]).radius))
+    assert np.all(np.isfinite(certified_radius(kernel, 1e-160 * rows, norm, weights=[1e-320]).radius))
+
+
+def test_radii_too_small_to_be_rounded_down_are_zero():
+    for b in np.arange(1.0, 9.0, 0.37) * 4.94065645841e-24:
+        model = linear([[1e300]], b)
+        radius = certified_radius(model, np.zeros((1, 1))).radius[0]
+        assert model.predict([[-radius]])[0] == 1
 
 
 def test_float32_rows_of_a_pipeline_keep_their_class_where_steps_compute_in_float32(rng, rows):
@@ -286,7 +345,44 @@ def test_a_classifier_of_ones_own_joins_by_registration(rng):
     assert np.array_equal(found.predicted, model.predict(X))
 
 
+class Contrary(LogisticRegression):
+    def predict(self, X):
+        return self.classes_[-1 - super().decision_function(X).argmax(axis=1)]
+
+
+def test_a_model_that_does_not_predict_by_its_weights_is_refused(rng, rows):
+    X, y = rows
+    several = RidgeClassifier().fit(X, np.column_stack([y == 0, y == 1, X[:, 0] > 0]).astype(int))
+    calls = (
+        certified_radius,
+        lambda model, X: certified_radius(model, X, exact=True),
+        lambda model, X: certified_interval(model, X, X, X),
+        certified_deletions,
+        safe_bits,
+    )
+    for model in (Contrary().fit(X, y), make_pipeline(StandardScaler(), Contrary()).fit(X, y), several):
+        for call in calls:
+            with pytest.raises(NoCertificateError, match="predict says something else than its weights"):
+                call(model, X[:5])
+    model = Contrary().fit(X, y)
+    assert np.isnan(certified_accuracy(model, X, y, Ball(0.1)))
+    assert flip_probability(model, X, 0.1, n_draws=10, random_state=0).method == "10 draws"
+    attack = worst_case(model, X[:9], model.predict(X[:9]), Ball(0.1), n_starts=1)
+    assert not attack.is_exact
+    with pytest.raises(NoCertificateError, match="predict says something else"):
+        worst_case(model, X, y, Ball(0.1), method="closed_form")
+
+
 # Steps
+
+
+@pytest.mark.parametrize("options", [{}, {"gamma": 0.7}, {"kernel_params": {"gamma": 2.0}}])
+def test_nystroem_is_certified_with_the_width_that_it_uses(options, rows):
+    X, y = rows
+    model = make_pipeline(Nystroem(n_components=20, random_state=0, **options), LogisticRegression(C=100)).fit(X, y)
+    scores, errors = model_of(model).scores(X)
+    assert np.all(np.abs(scores - model.decision_function(X)) <= errors)
+    assert np.array_equal(certified_radius(model, X).predicted, model.predict(X))
 
 
 @pytest.mark.parametrize(
@@ -481,6 +577,30 @@ def test_frames_sparse_rows_and_lists_give_what_arrays_give(rows):
     )
     with pytest.raises(ValueError, match="feature names"):
         certified_radius(model, frame[names[::-1]])
+
+
+@pytest.mark.parametrize("kind", [sparse.coo_array, sparse.coo_matrix, sparse.csc_array, sparse.dok_array])
+def test_any_kind_of_sparse_rows_may_hold_ties(kind):
+    model, X = linear([[1.0, -1.0]], 0.0), np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 0.0]])
+    found = certified_radius(model, kind(X))
+    assert_allclose(found.radius, [0.0, np.sqrt(2), 0.0])
+    assert np.array_equal(found.predicted, [0, 1, 0])
+    assert np.array_equal(certified_deletions(model, kind(X)).predicted, [0, 1, 0])
+
+
+def test_blocks_of_sparse_rows_are_as_large_as_what_they_hold(rng):
+    model, X = (
+        linear(rng.normal(size=(3, 20_000)), np.zeros(3)),
+        sparse.random_array((2000, 20_000), density=2e-4, rng=0),
+    )
+    X = X.tocsr()
+    view = model_of(model)
+    assert len(list(lead_blocks(view, X))) == 1
+    assert len(list(lead_blocks(view, X[:40].toarray()))) > 2
+    some = np.arange(0, 2000, 61)
+    assert_allclose(
+        certified_radius(model, X).radius[some], certified_radius(model, X[some].toarray()).radius, rtol=1e-9
+    )
 
 
 def test_a_row_has_the_same_certificate_alone_and_among_others(rng):

@@ -259,6 +259,19 @@ def test_files_of_other_runs_are_refused_and_left_alone(models, tmp_path):
         run()
 
 
+def test_a_file_that_cannot_be_written_is_refused_before_any_work(models, tmp_path):
+    X, y = data()
+
+    class Idle(LogisticRegression):
+        def decision_function(self, X):
+            raise AssertionError("asked")
+
+    for path in (tmp_path / "missing" / "cells.jsonl", tmp_path):
+        with pytest.raises(FileNotFoundError, match=r"robustness_curve\(resume=.*name a file in a folder that exists"):
+            robustness_curve(Idle().fit(X, y), X, y, RandomNoise(), [1.0], resume=path)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -314,6 +327,16 @@ def test_comparing_one_draw_is_mcnemars_test(models):
     same = compare({"a": models["tree"], "b": models["tree"]}, X, y, FlipLabels(), 0.2, n_repeats=3)
     assert same.p_value[0] == 1
     assert same.difference[0] == 0
+
+
+@pytest.mark.parametrize(("n", "p"), [(1, 1.0), (2, 0.5), (10, 2.0**-9)])
+def test_rows_that_all_differ_alike_are_tested_by_their_signs(n, p):
+    X, y = np.full((n, 1), 5.0), np.ones(n, dtype=int)
+    Z, labels = np.array([[-1.0], [1.0]]), [0, 1]
+    right, wrong = LogisticRegression().fit(Z, labels), LogisticRegression().fit(-Z, labels)
+    found = compare({"a": right, "b": wrong, "c": right}, X, y, RandomNoise(), 0.01, n_repeats=3)
+    assert_allclose(found.p_value, [p, 1.0, p])
+    assert "sign test" in str(found)
 
 
 def test_models_that_are_alike_are_rarely_told_apart():

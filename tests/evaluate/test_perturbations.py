@@ -53,6 +53,29 @@ def test_at_level_zero_nothing_happens_and_nothing_is_written_into_the_rows(pert
 
 
 @every
+def test_nothing_is_written_into_sparse_rows(perturbation, model):
+    X, y = rows()
+    X[:, 0] *= 0.01
+    given = sparse.csr_matrix(X)
+    for level in (0.0, 1.0):
+        applied(perturbation, given, y, level, model)
+        assert_array_equal(given.toarray(), X)
+        assert given.nnz == np.count_nonzero(X)
+
+
+@every
+def test_integers_are_perturbed_like_floats(perturbation, model):
+    X, y = rows()
+    X = np.round(3 * X).astype(int)
+    expected, _ = applied(perturbation, X.astype(float), y, 1.0, model)
+    assert_array_equal(applied(perturbation, X, y, 1.0, model)[0], expected)
+    found, _ = applied(perturbation, sparse.csr_matrix(X), y, 1.0, model)
+    assert_allclose(found.toarray() if sparse.issparse(found) else found, expected, atol=1e-14)
+    bounds, plain = (perturbation.bounds(Z, 1.0) for Z in (X, X.astype(float)))
+    assert (bounds is None) == (plain is None)
+
+
+@every
 def test_the_seed_alone_decides(perturbation, model):
     X, y = rows()
     (one, first), (same, second) = (applied(perturbation, X, y, 1.0, model) for _ in range(2))
@@ -240,3 +263,13 @@ def test_adversaries_say_what_they_need():
         applied(DeleteFeatures("exact"), X, y, 1, None)
     with pytest.raises(TypeError, match="no certificate is known"):
         applied(DeleteFeatures("exact"), X, y, 1, DecisionTreeClassifier().fit(X, y))
+
+
+@pytest.mark.parametrize("perturbation", [FlipLabels(), DeleteFeatures("exact"), CorruptFeatures("greedy")], ids=repr)
+@pytest.mark.parametrize("stranger", [-1, 1.5, 7, "a"])
+def test_labels_that_the_model_does_not_know_are_refused(perturbation, stranger, model):
+    X, y = rows()
+    y = y.astype(np.asarray([stranger]).dtype)
+    y[3] = stranger
+    with pytest.raises(ValueError, match=rf"{stranger}.*which the model does not know: its classes are \[0, 1, 2\]"):
+        applied(perturbation, X, y, 1, model)

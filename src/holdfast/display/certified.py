@@ -8,9 +8,10 @@ from typing import Any, Self
 import numpy as np
 
 from holdfast._core.rounding import Array
-from holdfast.display.style import axes_for, looks, percent_axis
+from holdfast.display.style import axes_for, looks, needs_matplotlib, percent_axis
 from holdfast.evaluate.certificates import certified_radius
 from holdfast.evaluate.curves import named
+from holdfast.evaluate.fitted import classes_of, rows_for
 
 SHOWN = 0.99
 """Share of the finite radii that the axis reaches to."""
@@ -86,8 +87,16 @@ class CertifiedAccuracyDisplay:
         unit : str, default=None
             What to call the units of radii: "stated half-widths", "standard errors".
         """
-        models = named(estimators, f"{cls.__name__}.from_estimators")
-        labels = np.asarray(y).ravel()
+        call = f"{cls.__name__}.from_estimators"
+        needs_matplotlib(call)
+        models, labels = named(estimators, call), np.asarray(y).ravel()
+        for name, model in models.items():
+            classes, n = classes_of(model), rows_for(model, X).shape[0]
+            if labels.shape != (n,) or not np.all(np.isin(labels, classes)):
+                raise ValueError(
+                    f"{call}(estimators, X, y): y must hold one of the classes {classes.tolist()!r:.200} of {name!r} for each "
+                    f"of the {n} rows."
+                )
         found = [certified_radius(model, X, norm, weights, **options) for model in models.values()]
         # what is certain of a wrong prediction is no merit
         sizes = [np.where((each.predicted == labels) & (each.radius > 0), each.radius, -1.0) for each in found]

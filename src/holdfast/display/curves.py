@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from holdfast.display.style import axes_for, looks, percent_axis
+from holdfast.display.style import axes_for, looks, needs_matplotlib, percent_axis
 from holdfast.evaluate.curves import RobustnessCurve, robustness_curve
 from holdfast.evaluate.perturbations import Perturbation
 
@@ -71,6 +71,7 @@ class RobustnessCurveDisplay:
         cls, estimators: Any, X: Any, y: Any, perturbation: Perturbation, levels: Any, *, ax: Any = None, **options: Any
     ) -> Self:
         """Compute and plot the curves of fitted models, a dict or a list; further arguments go to `robustness_curve`."""
+        needs_matplotlib(f"{cls.__name__}.from_estimators")
         return cls(robustness_curve(estimators, X, y, perturbation, levels, **options)).plot(ax)
 
     def plot(

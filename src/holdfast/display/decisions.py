@@ -11,7 +11,7 @@ from sklearn.utils import check_array
 
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.display.style import axes_for, looks
+from holdfast.display.style import axes_for, looks, needs_matplotlib
 from holdfast.evaluate.attacks import lead_of, worst_case
 from holdfast.evaluate.fitted import as_given, classes_of
 from holdfast.evaluate.noise import flip_probability
@@ -116,6 +116,7 @@ class DecisionUncertaintyDisplay:
             Of the sets, as for :func:`worst_case`.
         """
         call = f"{cls.__name__}.from_estimator"
+        needs_matplotlib(call)
         rows = check_array(X, dtype=np.float64)
         if rows.shape[1] != 2:
             raise ValueError(f"{call}: X has {rows.shape[1]} features; a picture has two. Fit a model of two of them.")

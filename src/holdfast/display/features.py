@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from holdfast._core.rounding import Array
-from holdfast.display.style import axes_for, looks
+from holdfast.display.style import axes_for, looks, needs_matplotlib
 from holdfast.evaluate.certificates import linear_only
 from holdfast.evaluate.curves import named
 from holdfast.evaluate.fitted import classes_of, model_of
@@ -77,6 +77,7 @@ class FeatureFragilityDisplay:
             The features with the largest shares.
         """
         call = f"{cls.__name__}.from_estimators"
+        needs_matplotlib(call)
         models = named(estimators, call)
         columns = list(X_std.columns) if hasattr(X_std, "columns") else None
         found = nonnegative(numbers(X_std, f"{call}(X_std=...)", "X_std"), f"{call}(X_std=...)", "X_std")
@@ -94,6 +95,10 @@ class FeatureFragilityDisplay:
         stated = next((getattr(m, "feature_names_in_", None) for m in models.values()), None)
         names = next((list(given) for given in (feature_names, columns, stated) if given is not None), None)
         names = names or [f"feature {j}" for j in range(len(sizes))]
+        if len(names) != len(sizes):
+            raise ValueError(
+                f"{call}(feature_names=...): {len(names)} names for {len(sizes)} features. Name each of them."
+            )
         return cls(np.array(reach), models, names).plot(ax, n_shown=n_shown)
 
     def plot(self, ax: Any = None, *, n_shown: int = 15) -> Self:

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.extmath import safe_sparse_dot
 
 from holdfast._core.rounding import Array
-from holdfast.display.style import axes_for, looks, percent_axis
+from holdfast.display.style import axes_for, looks, needs_matplotlib, percent_axis
 from holdfast.estimators.linear import predicted_codes
 
 KINDS = ("weights", "accuracy")
@@ -96,6 +96,7 @@ class NoisePathDisplay:
         size_name : str, default=None
             What to call the sizes, with their unit.
         """
+        needs_matplotlib(f"{cls.__name__}.from_path")
         if feature_names is None and hasattr(X, "columns"):
             feature_names = list(X.columns)
         signed = path.coefs[:, 0] if path.coefs.shape[1] == 1 else np.sqrt(np.mean(np.square(path.coefs), axis=1))
@@ -114,6 +115,7 @@ class NoisePathDisplay:
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, size_name: str | None = None) -> Self:
         """Plot what cross-validation told a fitted search, at the penalty that it chose, and what it chose."""
+        needs_matplotlib(f"{cls.__name__}.from_estimator")
         name, *others = estimator._searched
         results = estimator.cv_results_
         kept = np.all([results[f"param_{key}"] == getattr(estimator, f"{key}_") for key in others], axis=0)

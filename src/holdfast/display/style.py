@@ -12,9 +12,14 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
+def needs_matplotlib(call: str) -> None:
+    """Raise ImportError, before any work is done, where matplotlib is missing."""
+    check_matplotlib_support(call)
+
+
 def axes_for(display: Any, ax: Any) -> Any:
     """Return the axes to draw on, those given or new ones, and let the display know them as `ax_` and `figure_`."""
-    check_matplotlib_support(f"{type(display).__name__}.plot")
+    needs_matplotlib(f"{type(display).__name__}.plot")
     if ax is None:
         import matplotlib.pyplot as plt
 

@@ -15,7 +15,7 @@ from scipy import sparse
 from holdfast._core.rounding import Array, gamma
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.estimators.linear import check_columns
-from holdfast.evaluate.certificates import BLOCK, BOTH_ENDS, certified_interval, certified_radius
+from holdfast.evaluate.certificates import BLOCK, BOTH_ENDS, certified_interval, certified_radius, check_view
 from holdfast.evaluate.fitted import as_given, classes_of, model_of, rows_for
 from holdfast.evaluate.models import LinearModel, Model
 from holdfast.evaluate.steps import NoCertificateError
@@ -186,7 +186,8 @@ def robust_accuracy(
     Linear models: exactly, but for rounding, and without forming a row. Others: an upper bound by the attack of
     :func:`worst_case`, and, for RBF kernels and random Fourier features, a lower bound that is proved: for l2 balls, and
     ellipsoids along the features, by :func:`certified_radius`, for other sets by :func:`certified_interval` of the smallest
-    boxes around them.
+    boxes around them. Of `FeatureDeletion` a search sees the hull, so that it deletes parts of features too: for models that
+    are not linear the accuracy may be below what whole deletions leave.
 
     Parameters
     ----------
@@ -321,7 +322,9 @@ def _asked(
     view = None
     try:
         view = model_of(model)
+        check_view(model, X, view, rows, classes)
     except NoCertificateError:
+        view = None
         if method in ("closed_form", "gradient"):
             raise
     is_closed = view is not None and view.as_linear() is not None and view.decision.is_by_duels

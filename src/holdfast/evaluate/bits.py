@@ -58,7 +58,7 @@ def safe_bits(model: Any, X: Any, *, intercept: bool = False) -> SafeBits:
         codes[part] = own
         bits[part] = np.where(enough, 1.0 + np.frexp(np.floor(np.where(enough, levels, 0.0)) + 1)[1], np.inf)
     return SafeBits(
-        predicted=settled(model, X, classes, codes, np.isfinite(bits)),
+        predicted=settled(model, X, rows, classes, codes, np.isfinite(bits)),
         bits=bits,
         method="linear: half a step of each weight against the lead",
         assumption=f"no weights within half a step give a row another class, {SAME}",

@@ -138,7 +138,7 @@ def noise_budget(
     stated = noise if isinstance(noise, GaussianNoise) else GaussianNoise(std=noise)
     bound = stated.at(rows, {name: value for name, value in own.items() if value is not None})
     plain = float(np.mean(np.asarray(model.predict(X)) == labels))
-    view = linear_or_none(model)
+    view = linear_or_none(model, X)
     is_exact = view is not None and view.decision.n_scores == 1
     expected: Callable[[float], float]
     if view is not None and is_exact:

@@ -53,8 +53,11 @@ class Cells:
         self.path, self.facts = None if path is None else Path(path), dict(facts)
         self.found: dict[tuple[Any, ...], float] = {}
         self._lock, self._written = Lock(), monotonic()
+        quoted = f"{call}(resume={str(path)!r})"
+        if self.path is not None and (self.path.is_dir() or not self.path.parent.is_dir()):
+            raise FileNotFoundError(f"{quoted}: name a file in a folder that exists.")
         if self.path is not None and self.path.exists():
-            self._read(f"{call}(resume={str(path)!r})")
+            self._read(quoted)
 
     def _read(self, call: str) -> None:
         assert self.path is not None

@@ -25,6 +25,8 @@ from holdfast.uncertainty.knapsack import feature_costs
 
 BLOCK = 1 << 18
 """Entries that are looked at at a time: what is made of them stays in cache."""
+CHECKED = 1000
+"""Rows, evenly spread, on which what is seen of a model is compared with its predictions; all would cost as much as scores."""
 BOTH_ENDS = 2
 """Errors of a score that a lead is made smaller by: one of the score here, one of the model's own wherever the row goes."""
 SAME = "of the model as computed, on rows of the same type as X; all rounding is accounted for"
@@ -112,18 +114,18 @@ def certified_radius(
     if exact:
         codes, radius = exact_radius(linear_only(view, f"{call}(exact=True)"), rows, norm, units)
         return CertifiedRadius(
-            predicted=settled(model, X, classes, codes, radius > 0),
+            predicted=settled(model, X, rows, classes, codes, radius > 0),
             radius=radius,
             method=f"{view.method}, by fractions",
             assumption=f"no x + d with ||d / weights||_{norm:g} <= radius has another class without rounding",
         )
-    reach = view.reach(norm, units, rows.dtype)
+    reach, limit = view.reach(norm, units, rows.dtype), view.limit(norm, units, rows.dtype)
     codes, radius = np.zeros(rows.shape[0], dtype=np.intp), np.zeros(rows.shape[0])
     for part, _, (own, leads, _) in lead_blocks(view, rows):
         is_sure = np.all(leads > 0, axis=1)
         found = view.radii(leads, view.decision.of_rows(reach, own)).min(axis=1)
-        codes[part], radius[part] = own, np.where(is_sure, found, 0.0)
-    predicted = settled(model, X, classes, codes, radius > 0)
+        codes[part], radius[part] = own, np.where(is_sure, np.minimum(found, limit), 0.0)
+    predicted = settled(model, X, rows, classes, codes, radius > 0)
     return CertifiedRadius(predicted=predicted, radius=radius, method=view.method, assumption=assumption)
 
 
@@ -169,7 +171,7 @@ def certified_interval(model: Any, X: Any, X_lower: Any, X_upper: Any) -> Certif
                 falls[some] = np.where(turned, view.falls(up[some], down[some], C, block.dtype), falls[some])
         margin[part] = (leads - falls).min(axis=1)
     return CertifiedInterval(
-        predicted=settled(model, X, classes, codes, margin > 0),
+        predicted=settled(model, X, rows, classes, codes, margin > 0),
         certified=margin > 0,
         margin=margin,
         method=view.method,
@@ -229,7 +231,7 @@ def certified_deletions(model: Any, X: Any, values: Any = None) -> CertifiedDele
         survived[part] = found.min(axis=1)
     is_sure = survived > 0
     return CertifiedDeletions(
-        predicted=settled(model, X, classes, codes, is_sure),
+        predicted=settled(model, X, rows, classes, codes, is_sure),
         survived=survived,
         method="linear: the largest gains of deletions against the lead",
         assumption=f"no deletion of features worth up to `survived` changes the class, {SAME}",
@@ -238,7 +240,7 @@ def certified_deletions(model: Any, X: Any, values: Any = None) -> CertifiedDele
 
 def lead_blocks(view: Model, rows: Any, errors: int = BOTH_ENDS) -> Iterator[tuple[slice, Any, Leads]]:
     """Yield parts of the rows, which they are, and their leads less so many errors; what is no number is no lead."""
-    size = max(1, BLOCK // max(view.n_columns, 1))
+    size = max(1, BLOCK // max(view.n_entries(rows), 1))
     for start in range(0, rows.shape[0], size):
         part = slice(start, start + size)
         block = rows[part]
@@ -251,7 +253,29 @@ def lead_blocks(view: Model, rows: Any, errors: int = BOTH_ENDS) -> Iterator[tup
 def asked(model: Any, X: Any) -> tuple[Model, Any, NDArray[Any]]:
     """Return what certificates see of a model, its rows, and its classes."""
     classes = classes_of(model)
-    return model_of(model), rows_for(model, X), classes
+    view, rows = model_of(model), rows_for(model, X)
+    check_view(model, X, view, rows, classes)
+    return view, rows, classes
+
+
+def check_view(model: Any, X: Any, view: Model, rows: Any, classes: NDArray[Any]) -> None:
+    """Raise NoCertificateError where a model predicts something else than what is seen of it says without doubt."""
+    some = np.arange(0, rows.shape[0], -(-rows.shape[0] // CHECKED))
+    said = own_predictions(model, X, rows, some)
+    agrees = said.shape == some.shape
+    for part, _, (own, leads, _) in lead_blocks(view, rows[some]) if agrees else ():
+        agrees &= bool(np.all((said[part] == classes[own]) | ~np.all(leads > 0, axis=1)))
+    if not agrees:
+        raise NoCertificateError(
+            f"{model!r:.120}: its predict says something else than its weights, so that nothing is known of it: a predict of "
+            "its own, several labels a row, or weights that were changed. Smoothing takes any classifier of one label a row: "
+            "certified_radius(..., method='smoothing')."
+        )
+
+
+def own_predictions(model: Any, X: Any, rows: Any, which: NDArray[np.intp]) -> NDArray[Any]:
+    """Return what a model predicts for some of the rows of X."""
+    return np.asarray(model.predict(_safe_indexing(X if hasattr(X, "columns") else rows, which)))
 
 
 def linear_only(view: Model, call: str) -> LinearModel:
@@ -263,10 +287,10 @@ def linear_only(view: Model, call: str) -> LinearModel:
 
 
 def settled(
-    model: Any, X: Any, classes: NDArray[Any], codes: NDArray[np.intp], is_sure: NDArray[np.bool_]
+    model: Any, X: Any, rows: Any, classes: NDArray[Any], codes: NDArray[np.intp], is_sure: NDArray[np.bool_]
 ) -> NDArray[Any]:
     """Return the classes; those that rounding or a tie leaves open are the model's own."""
     predicted = classes[codes]
     if len(unsure := np.flatnonzero(~is_sure)):
-        predicted[unsure] = model.predict(_safe_indexing(X, unsure))
+        predicted[unsure] = own_predictions(model, X, rows, unsure)
     return predicted

@@ -18,7 +18,11 @@ from holdfast.evaluate.perturbations import Perturbation
 TESTS = {
     "mcnemar": "McNemar's exact test of the rows that one model alone gets right",
     "t": "paired t test over the rows, of each row's share of draws that are right",
+    "sign": "exact sign test where all rows differ alike",
 }
+
+ALIKE = 1e-12
+"""Differences of shares of draws that are smaller are rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +68,8 @@ def compare(
     With one draw the test is McNemar's, exact: of the rows that one of two models alone gets right, as many should be on
     either side. With several it is the t test of :math:`d_i`, row i's share of draws in which the one model is right less that
     of the other: rows are what is sampled, draws only make :math:`d_i` more precise, so that more of them do not make a
-    difference significant that other rows would not show. Both take the rows as independent.
+    difference significant that other rows would not show. Where all :math:`d_i` are alike there is no t, and the rows' signs
+    are tested as in McNemar's test. All take the rows as independent.
 
     Parameters
     ----------
@@ -111,7 +116,7 @@ def compare(
         standard_error=errors,
         p_value=p,
         p_holm=holm(p),
-        test=TESTS[kind],
+        test=TESTS[kind] + (f"; {TESTS['sign']}" if kind == "t" and any(map(_are_alike, apart)) else ""),
         level=size,
     )
 
@@ -126,11 +131,14 @@ def holm(p: Array) -> Array:
 
 
 def _mcnemar(d: Array) -> float:
-    ups, downs = int(np.sum(d > 0)), int(np.sum(d < 0))
+    ups, downs = int(np.sum(d > ALIKE)), int(np.sum(d < -ALIKE))
     return float(binomtest(ups, ups + downs).pvalue) if ups + downs else 1.0
 
 
 def _t_test(d: NDArray[np.float64], error: float) -> float:
-    if error > 0:
-        return float(2 * student.sf(abs(d.mean()) / error, len(d) - 1))
-    return 1.0 if not np.any(d) else 0.0
+    return _mcnemar(d) if _are_alike(d) else float(2 * student.sf(abs(d.mean()) / error, len(d) - 1))
+
+
+def _are_alike(d: NDArray[np.float64]) -> bool:
+    """Return whether differences of shares vary by rounding only."""
+    return bool(np.ptp(d) < ALIKE)

@@ -131,7 +131,8 @@ def _(step: Nystroem, model: Model) -> Model:
     if step.kernel != "rbf":
         raise NoCertificateError(f"{step!r:.80}: of kernels only 'rbf' is certified. Supported are {SUPPORTED}.")
     basis = dense(step.components_).astype(np.float64)
-    width = 1.0 / basis.shape[1] if step.gamma is None else step.gamma
+    width = step.gamma if step.gamma is not None else (step.kernel_params or {}).get("gamma")
+    width = 1.0 / basis.shape[1] if width is None else width
     return KernelModel(basis, width, linear.map.after([Product(step.normalization_)]), linear.decision)
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
 from holdfast._core.rounding import Array, gamma
@@ -18,6 +19,13 @@ from holdfast.uncertainty.clouds import norm as euclidean
 NORMS = (1, 2, np.inf)
 LAST_BITS = 1e-14
 """Share by which a quotient or a root is made smaller, more than its last roundings."""
+TINY = float(np.finfo(np.float64).tiny)
+"""The smallest number that is rounded by a share of itself."""
+
+
+def scaled(sizes: Array, weights: Array) -> Array:
+    """Return sizes >= 0 times weights >= 0, no smaller than without rounding: a product that underflows counts as `TINY`."""
+    return np.where((sizes > 0) & (weights > 0), np.maximum(sizes * weights, TINY), 0.0)
 
 
 def dual_norms(V: Array, norm: float) -> Array:
@@ -55,6 +63,10 @@ class Model(ABC):
         """Numbers that are made of a row on the way to its leads."""
         return max(self.n_features, self.decision.n_scores)
 
+    def n_entries(self, X: Any) -> int:
+        """Return how many numbers are held for one of the rows X, on average."""
+        return self.n_columns
+
     @abstractmethod
     def scores(self, X: Any) -> tuple[Array, Array]:
         """Return the scores of rows, and bounds on what rounding makes of them here or in the model, (n_samples, n_scores)."""
@@ -66,6 +78,10 @@ class Model(ABC):
     @abstractmethod
     def radii(self, leads: Array, reach: Array) -> Array:
         """Return up to which r no perturbation makes a lead <= 0, given the rows' leads > 0 and their `reach`."""
+
+    def limit(self, norm: float, weights: Array, dtype: Any) -> float:
+        """Return the r beyond which scores may overflow, of rows whose scores do not."""
+        return np.inf
 
     @abstractmethod
     def falls(self, below: Any, above: Any, C: Array, dtype: Any) -> Array:
@@ -118,18 +134,26 @@ class LinearModel(Model):
         blur, digits = self.map.gamma(dtype), 1 + gamma(self.n_features + 4)
 
         def of(C: Array) -> Array:
-            rounding = blur * dual_norms((np.abs(C) @ self.map.sizes) * weights, norm)
-            return (dual_norms((C @ self.coef) * weights, norm) + 2 * rounding) * digits
+            rounding = blur * dual_norms(scaled(np.abs(C) @ self.map.sizes, weights), norm)
+            return (dual_norms(scaled(np.abs(C @ self.coef), weights), norm) + 2 * rounding) * digits
 
         return self.decision.table(of)
 
     def radii(self, leads: Array, reach: Array) -> Array:
         return _quotients(leads, reach)
 
+    def limit(self, norm: float, weights: Array, dtype: Any) -> float:
+        return _limit(self.map, norm, weights, dtype)
+
+    def n_entries(self, X: Any) -> int:
+        return max(-(-X.nnz // X.shape[0]), self.decision.n_scores) if sparse.issparse(X) else self.n_columns
+
     def falls(self, below: Any, above: Any, C: Array, dtype: Any) -> Array:
-        V, sizes = C @ self.coef, 2 * self.map.gamma(dtype) * (np.abs(C) @ self.map.sizes)
-        fall = below @ np.maximum(V, 0.0).T + above @ np.maximum(-V, 0.0).T + (below + above) @ sizes.T
-        return np.asarray(fall * (1 + gamma(self.n_features + 4)))
+        share = 2 * self.map.gamma(dtype)
+        V, sizes = C @ self.coef, share * (np.abs(C) @ self.map.sizes)
+        blur = (below + above) @ sizes.T
+        fall = below @ np.maximum(V, 0.0).T + above @ np.maximum(-V, 0.0).T + blur
+        return np.where(blur < share * self.map.largest(dtype), fall * (1 + gamma(self.n_features + 4)), np.inf)
 
     def gradients(self, X: Any, C: Array) -> Array:
         return C @ self.coef
@@ -201,7 +225,10 @@ class KernelModel(Model):
         sizes = self.output.sizes.sum(axis=1)
         share = float(np.max(ratio(self._error(np.float64), sizes))) + gamma(2 * len(self.centres) + 2 * len(sizes))
         squares = np.maximum(np.einsum("ri,ij,rj->r", C, self._gram, C), 0.0)
-        return np.sqrt(squares + 2 * share * np.square(np.abs(C) @ sizes)) * (1 + LAST_BITS)
+        largest = np.abs(C) @ sizes
+        found = np.sqrt(squares + 2 * share * np.square(largest)) * (1 + LAST_BITS)
+        # squares underflow
+        return np.where(largest < np.sqrt(TINY) / gamma(2), largest, found)
 
     def scores(self, X: Any) -> tuple[Array, Array]:
         Z, blur = (X, None) if self.map is None else self.map(X)
@@ -278,7 +305,9 @@ class FourierModel(Model):
     def _slopes(self, C: Array, weights: Array, dtype: Any) -> Array:
         """Return bounds on the partial derivatives of combinations C f, shape (n_combinations, n_features)."""
         sizes = np.abs(self.map.coef) + 2 * self.map.gamma(dtype) * self.map.sizes
-        return np.abs(C @ self.output.coef) @ (sizes * weights) * (1 + gamma(sum(sizes.shape)))
+        outer, inner = np.abs(C @ self.output.coef), scaled(sizes, weights)
+        underflow = TINY * ((outer > 0).astype(np.float64) @ (inner > 0))
+        return outer @ inner * (1 + gamma(sum(sizes.shape))) + underflow
 
     def reach(self, norm: float, weights: Array, dtype: Any) -> Array:
         n = self.n_features
@@ -286,12 +315,15 @@ class FourierModel(Model):
 
         def of(C: Array) -> Array:
             together = _lengths(C @ self.output.coef) * (1 + gamma(len(self.map.coef)))
-            return np.minimum(dual_norms(self._slopes(C, weights, dtype), norm), together * spectral)
+            return np.minimum(dual_norms(self._slopes(C, weights, dtype), norm), scaled(together, np.asarray(spectral)))
 
         return self.decision.table(of) * (1 + LAST_BITS)
 
     def radii(self, leads: Array, reach: Array) -> Array:
         return _quotients(leads, reach)
+
+    def limit(self, norm: float, weights: Array, dtype: Any) -> float:
+        return _limit(self.map, norm, weights, dtype)
 
     def falls(self, below: Any, above: Any, C: Array, dtype: Any) -> Array:
         farthest = np.maximum(dense(below), dense(above))
@@ -303,11 +335,17 @@ class FourierModel(Model):
 
 
 def _quotients(leads: Array, reach: Array) -> Array:
-    """Return leads / reach rounded down: inf where nothing is reached, 0 where that is not finite."""
+    """Return leads / reach rounded down: inf where nothing is reached, 0 where that is not finite or too small to round."""
     leads, reach = np.broadcast_arrays(leads, reach)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         found = np.where(reach == 0, np.inf, leads / reach * (1 - LAST_BITS))
-    return np.where(np.isnan(found) | np.isnan(reach), 0.0, found)
+    return np.where(found >= TINY, found, 0.0)
+
+
+def _limit(map: AffineMap, norm: float, weights: Array, dtype: Any) -> float:
+    r"""Return the r up to which :math:`\|\delta / weights\| \le r` moves no score by as much as half of an overflow."""
+    farthest = float(np.max(dual_norms(scaled(map.sizes, weights), norm), initial=0.0))
+    return map.largest(dtype) / farthest if farthest > 0 else np.inf
 
 
 def _stretch(map: AffineMap | None, weights: Array, n_features: int, norm: float, dtype: Any) -> float:
@@ -315,7 +353,7 @@ def _stretch(map: AffineMap | None, weights: Array, n_features: int, norm: float
     if map is None:
         each = np.broadcast_to(weights, n_features)
         return float(euclidean(each) if norm == np.inf else np.max(np.abs(each))) * (1 + gamma(n_features + 4))
-    A, sizes = map.coef * weights, map.sizes * weights
+    A, sizes = map.coef * weights, scaled(map.sizes, weights)
     blur = 2 * map.gamma(dtype) * euclidean(sizes.sum(axis=1) if norm == np.inf else sizes)
     if norm == 1:
         found = float(np.max(_lengths(A.T), initial=0.0))
@@ -323,4 +361,4 @@ def _stretch(map: AffineMap | None, weights: Array, n_features: int, norm: float
         spectral = float(np.linalg.norm(A, 2)) * (1 + 1e-10) + gamma(sum(A.shape)) * float(euclidean(A))
         boxed = float(euclidean(np.abs(A).sum(axis=1)))
         found = min(spectral * np.sqrt(n_features), boxed) if norm == np.inf else spectral
-    return (found + float(blur)) * (1 + gamma(sum(A.shape)))
+    return (found + float(blur)) * (1 + gamma(sum(A.shape))) + np.count_nonzero(sizes) * TINY

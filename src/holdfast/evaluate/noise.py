@@ -14,8 +14,8 @@ from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import BoundSet
 from holdfast.estimators.linear import check_columns
 from holdfast.estimators.scores import in_deviations
-from holdfast.evaluate.certificates import lead_blocks
-from holdfast.evaluate.fitted import as_given, classes_of, model_of, rows_for
+from holdfast.evaluate.certificates import asked, lead_blocks
+from holdfast.evaluate.fitted import as_given, classes_of, rows_for
 from holdfast.evaluate.models import LinearModel
 from holdfast.evaluate.results import FlipProbability
 from holdfast.evaluate.steps import NoCertificateError
@@ -82,7 +82,7 @@ def flip_probability(
     classes, rows = classes_of(model), rows_for(model, X)
     stated = noise if isinstance(noise, GaussianNoise) else GaussianNoise(std=noise)
     bound = stated.at(rows, {name: value for name, value in own.items() if value is not None})
-    view = linear_or_none(model) if method == "auto" else None
+    view = linear_or_none(model, X) if method == "auto" else None
     if view is not None:
         codes, probability = _by_formula(view, rows, bound)
         return FlipProbability(
@@ -110,10 +110,10 @@ def flip_probability(
     )
 
 
-def linear_or_none(model: Any) -> LinearModel | None:
-    """Return what is seen of a linear model, None for others."""
+def linear_or_none(model: Any, X: Any) -> LinearModel | None:
+    """Return what is seen of a linear model that is asked about X, None for others."""
     try:
-        return model_of(model).as_linear()
+        return asked(model, X)[0].as_linear()
     except NoCertificateError:
         return None
 

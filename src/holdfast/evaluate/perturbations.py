@@ -317,7 +317,7 @@ class FlipLabels(Perturbation):
         classes = np.unique(y) if model is None else classes_of(model)
         if len(classes) < 2:
             raise ValueError(f"{self!r}: y holds one class only, so that there is nothing to flip to.")
-        codes = np.searchsorted(classes, y)
+        codes = _codes(self, classes, y)
         chosen = rng.permutation(len(codes))[: round(share * len(codes))]
         flipped = codes.copy()
         flipped[chosen] = (codes[chosen] + rng.integers(1, len(classes), size=len(chosen))) % len(classes)
@@ -359,7 +359,8 @@ class Quantize(Perturbation):
         steps = self._steps(X.shape[1], self._level(level))
         if not sparse.issparse(X):
             return _rounded(X, steps), y
-        rounded = sparse.csr_matrix((_rounded(X.data, steps[X.indices]), X.indices, X.indptr), shape=X.shape)
+        rounded = sparse.csr_matrix(X, copy=True)
+        rounded.data = _rounded(rounded.data, steps[rounded.indices])
         rounded.eliminate_zeros()
         return rounded, y
 
@@ -375,13 +376,18 @@ class Quantize(Perturbation):
 def _rounded(values: Any, steps: Array) -> Any:
     """Return values rounded to multiples of steps, as they are where a step is 0."""
     safe = np.where(steps > 0, steps, 1.0)
-    return np.where(steps > 0, np.round(values / safe) * safe, values).astype(values.dtype, copy=False)
+    return np.where(steps > 0, np.round(values / safe) * safe, values).astype(_kind(values), copy=False)
+
+
+def _kind(values: Any) -> Any:
+    """Return the type of values in floating point: float64 for integers."""
+    return values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
 
 
 def _rounding(X: Any) -> Array:
     """Return what floating point may add to a move of each feature, shape (n_features,)."""
     largest = np.abs(X).max(axis=0)
-    return 4 * np.finfo(X.dtype).eps * dense(largest).ravel().astype(np.float64)
+    return 4 * np.finfo(_kind(X)).eps * dense(largest).ravel().astype(np.float64)
 
 
 def _deviations(perturbation: Any, shape: tuple[int, int], name: str) -> Any:
@@ -410,6 +416,16 @@ def _plus(X: Any, sizes: Any, draw: Any) -> Any:
     return sparse.csr_matrix(X + errors) if sparse.issparse(X) else X + errors.toarray()
 
 
+def _codes(perturbation: Perturbation, classes: NDArray[Any], y: Any) -> NDArray[np.intp]:
+    """Return the numbers of labels among the classes of a model."""
+    if not np.all(known := np.isin(y, classes)):
+        raise ValueError(
+            f"{perturbation!r}: y holds {np.unique(np.asarray(y)[~known]).tolist()!r:.80}, which the model does not know: "
+            f"its classes are {classes.tolist()!r:.200}. Leave these rows out."
+        )
+    return np.searchsorted(classes, y)
+
+
 def _worst(perturbation: Perturbation, X: Any, y: Any, model: Any, choose: Any) -> Any:
     """Return the features of each row that an adversary chooses, by what each adds to the label's lead over its rivals."""
     if model is None:
@@ -421,7 +437,7 @@ def _worst(perturbation: Perturbation, X: Any, y: Any, model: Any, choose: Any) 
         raise NoCertificateError(
             f"{perturbation!r}: adversaries are known for linear models only, not for {model!r:.80}. Use adversary='random'."
         )
-    codes = np.searchsorted(classes_of(model), y)
+    codes = _codes(perturbation, classes_of(model), y)
     scores = view.scores(X)[0]
     parts, order = [], []
     for code in np.unique(codes):

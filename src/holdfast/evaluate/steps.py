@@ -210,12 +210,18 @@ class AffineMap:
         """Return the largest error of a score by rounding, as a share of the sizes that it is the sum of."""
         return gamma(self.n_roundings, self.kind(dtype))
 
+    def largest(self, dtype: Any) -> float:
+        """Return up to where sizes may go at a row, and change on its way, without an overflow of scores or differences."""
+        return float(self.kind(dtype).max) / 4
+
     def __call__(self, X: Any) -> tuple[Array, Array]:
         """Return scores and how far off they may be, here or where the steps compute them, both (n_samples, n_scores)."""
         sizes, offsets, reach = self._sizes
         kind = self.kind(X.dtype)
         rows = X.astype(np.float64, copy=False)
         errors = product_error(rows, sizes, offsets, self.n_roundings, kind)
+        # near overflow, where errors are a share of sizes that reach a quarter of the largest number, nothing is known
+        errors = np.where(errors < self.gamma(X.dtype) * self.largest(X.dtype), errors, np.inf)
         return np.asarray(rows @ self.coef.T + self.intercept), errors + self.n_roundings * float(kind.tiny) * reach
 
 
