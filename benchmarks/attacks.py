@@ -2,8 +2,8 @@
 
 Run it with `python benchmarks/attacks.py` in an environment that has adversarial-robustness-toolbox (ART); without it only our
 side is timed. One thread; CPU seconds, the median over rounds. Two classes of Gaussian rows with 50 features; scikit-learn's
-LogisticRegression. ART's ProjectedGradientDescent has its own numbers of steps and starts as stated. *Robust accuracy* is the share
-of rows that the attack leaves right: ours is exact, ART's an upper bound. Writes the table beside this file.
+LogisticRegression. ART's ProjectedGradientDescent has its own numbers of steps and starts as stated. *Robust accuracy* is the
+share of rows that the attack leaves right: ours is exact, ART's an upper bound. Writes the table beside this file.
 """
 
 import sys
@@ -16,7 +16,10 @@ from threadpoolctl import threadpool_limits
 
 from holdfast import Ball, robust_accuracy
 
-HEAD = "| set | rows | ours | robust accuracy | ART, 20 steps | robust accuracy | ratio | ART, 100 steps, 5 starts | robust accuracy | ratio |"
+HEAD = (
+    "| set | rows | ours | robust accuracy | ART, 20 steps | robust accuracy | ratio "
+    "| ART, 100 steps, 5 starts | robust accuracy | ratio |"
+)
 SETTINGS = ({"max_iter": 20}, {"max_iter": 100, "num_random_init": 5})
 
 
@@ -46,7 +49,8 @@ def main():
             cells = [f"Ball({radius}, norm={norm})", f"{len(X)}", f"{seconds:.4f}", f"{ours[0][1]:.4f}"]
             for settings in SETTINGS:
                 try:
-                    found = [timed(by_art(model, X, y, norm, radius, settings)) for _ in range(1 if "num_random_init" in settings else 3)]
+                    rounds = 1 if "num_random_init" in settings else 3
+                    found = [timed(by_art(model, X, y, norm, radius, settings)) for _ in range(rounds)]
                 except ImportError:
                     cells += ["not installed", "", ""]
                     continue
