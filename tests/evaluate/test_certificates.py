@@ -650,3 +650,11 @@ def test_errors_say_what_to_do(rows):
     for call in (lambda: certified_deletions(svc, X), lambda: certified_radius(svc, X, exact=True)):
         with pytest.raises(NoCertificateError, match="linear models only"):
             call()
+
+
+def test_pipelines_within_pipelines_are_certified_as_their_steps(rng):
+    X = rng.normal(size=(60, 4)) * [1.0, 10.0, 0.1, 3.0] + 5
+    y = (X[:, 0] > 5).astype(int)
+    flat = make_pipeline(StandardScaler(), PCA(3), LogisticRegression()).fit(X, y)
+    nested = make_pipeline(make_pipeline(StandardScaler(), "passthrough", PCA(3)), LogisticRegression()).fit(X, y)
+    assert_allclose(certified_radius(nested, X).radius, certified_radius(flat, X).radius, rtol=1e-12)

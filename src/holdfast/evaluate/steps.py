@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA, IncrementalPCA, TruncatedSVD
 from sklearn.feature_selection import SelectorMixin
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
 from holdfast._core.rounding import Array, coarsest, gamma, product_error
@@ -233,8 +234,8 @@ def affine_operations(step: Any) -> list[Operation]:
     """
     raise NoCertificateError(
         f"{step!r:.80}: not a step through which certificates can be carried. Affine steps are: StandardScaler, MinMaxScaler, "
-        "MaxAbsScaler and RobustScaler (without clip), PCA, TruncatedSVD, feature selectors and 'passthrough'; "
-        "before a linear model also RBFSampler and Nystroem(kernel='rbf'). Smoothing takes any model: "
+        "MaxAbsScaler and RobustScaler (without clip), PCA, TruncatedSVD, feature selectors, pipelines of them, "
+        "and 'passthrough'; before a linear model also RBFSampler and Nystroem(kernel='rbf'). Smoothing takes any model: "
         "certified_radius(..., method='smoothing')."
     )
 
@@ -300,3 +301,8 @@ def _(step: str) -> list[Operation]:
 @affine_operations.register
 def _(step: None) -> list[Operation]:
     return []
+
+
+@affine_operations.register
+def _(step: Pipeline) -> list[Operation]:
+    return [operation for _, inner in step.steps for operation in affine_operations(inner)]
