@@ -209,10 +209,10 @@ def test_equal_rows_of_widths_are_common_widths_however_the_step_is_solved(kind,
 
 def test_the_smaller_of_two_systems_is_factorised(rng, monkeypatch):
     sizes = []
-    whole = interior_point._Factor.__init__
+    whole = interior_point.UnitCholesky.__init__
     monkeypatch.setattr(
-        "holdfast.solvers.interior_point._Factor.__init__",
-        lambda self, matrix: (sizes.append(len(matrix)), whole(self, matrix))[1],
+        "holdfast.solvers.interior_point.UnitCholesky.__init__",
+        lambda self, matrix, jitters: (sizes.append(len(matrix)), whole(self, matrix, jitters))[1],
     )
     for (N, n), widths, most in (
         ((40, 5), np.full(5, 0.1), 7),

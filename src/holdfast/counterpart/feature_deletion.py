@@ -15,6 +15,7 @@ from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver, silent
 from holdfast.solvers import Highs, pick
+from holdfast.uncertainty.clouds import ratio
 from holdfast.uncertainty.knapsack import Array, DeletionLoss
 
 VIOLATED = 1e-3
@@ -146,17 +147,12 @@ def _published_program(problem: FeatureDeletionProblem) -> LinearProgram:
     def dual_guess(parameters: Array, multipliers: Array) -> DualGuess:
         pi, t = multipliers[:m], multipliers[m : m + m * k].reshape(m, k)
         deleted = np.zeros((m, n))
-        deleted[:, deletable] = 1 - _shares(t, pi[:, None])
-        return DualGuess(_shares(pi, problem.weights), parameters[:n], np.zeros(m), points=deleted)
+        deleted[:, deletable] = 1 - ratio(t, pi[:, None])
+        return DualGuess(ratio(pi, problem.weights), parameters[:n], np.zeros(m), points=deleted)
 
     P = sparse.csc_matrix((len(q), len(q)))
     cones = [("nonnegative", len(right))]
     return LinearProgram(P, q, sparse.csc_matrix(A_all), right, cones, n + 1, dual_guess=dual_guess)
-
-
-def _shares(part: Array, whole: Array) -> Array:
-    """Return part / whole, 0 where there is nothing."""
-    return np.divide(part, whole, out=np.zeros(np.shape(part)), where=np.broadcast_to(whole > 0, np.shape(part)))
 
 
 class DeletionProof(NamedTuple):
@@ -322,8 +318,8 @@ class _Master(Problem):
         beta = np.maximum(multipliers[: len(self.owners)], 0.0)
         pi = np.asarray(np.bincount(self.owners, beta, m), dtype=np.float64)
         share = sparse.coo_array((beta, (self.owners, np.arange(len(beta)))), shape=(m, len(beta)))
-        deleted = _shares(np.asarray(share @ self.deleted), pi[:, None])
-        return DualGuess(_shares(pi, self.problem.weights), parameters[:n], np.zeros(m), points=deleted)
+        deleted = ratio(np.asarray(share @ self.deleted), pi[:, None])
+        return DualGuess(ratio(pi, self.problem.weights), parameters[:n], np.zeros(m), points=deleted)
 
 
 def generate_rows(

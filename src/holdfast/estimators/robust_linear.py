@@ -631,8 +631,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         :math:`f_k - f_l - h(w_l - w_k)`, k being predicted. Exact in both cases but for rounding, which is taken off: a margin
         > 0 is proof. Takes sets as `certify` does.
         """
-        scores, sets = self._scores_and_sets(X, metadata)
-        rows = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        rows, scores, sets = self._scores_and_sets(X, metadata)
         errors = product_error(rows, np.abs(self.coef_), np.abs(self.intercept_), self.coef_.shape[1])
         return worst_margins(scores, self.coef_, sets, predicted_codes(scores), 2 * errors)
 
@@ -647,8 +646,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         -------
         ndarray of shape (n_samples, n_features)
         """
-        scores, sets = self._scores_and_sets(X, metadata)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X, scores, sets = self._scores_and_sets(X, metadata)
         Z = X.toarray().astype(np.float64) if sparse.issparse(X) else np.array(X, dtype=np.float64)
         codes = self._codes(y, len(Z))
         if scores.ndim == 1:
@@ -671,8 +669,8 @@ class RobustLinearClassifier(IncrementalClassifier):
             )
         return np.searchsorted(self.classes_, y)
 
-    def _scores_and_sets(self, X: Any, metadata: Mapping[str, Any]) -> tuple[Array, BoundSet]:
-        """Return scores and the sets of the rows, after checking that the question makes sense."""
+    def _scores_and_sets(self, X: Any, metadata: Mapping[str, Any]) -> tuple[Any, Array, BoundSet]:
+        """Return rows, their scores and their sets, after checking that the question makes sense."""
         check_is_fitted(self)
         if unknown := sorted(set(metadata) - set(METADATA)):
             raise TypeError(
@@ -696,7 +694,7 @@ class RobustLinearClassifier(IncrementalClassifier):
                 "1 - epsilon."
             )
         assert worst is not None
-        return scores, worst
+        return X, scores, worst
 
 
 def bound_sets(

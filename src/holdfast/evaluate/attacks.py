@@ -69,8 +69,8 @@ class RobustAccuracy:
     accuracy: float
     """Exact, but for rounding, where `is_exact`; else an *upper* bound: rows that the attack could not turn."""
     certified: float
-    """A lower bound that is proved, NaN where none is known. Ties, and leads that rounding of the rows' scores may account for,
-    do not count; :func:`certified_radius` and :func:`certified_interval` account for rounding wherever the row goes."""
+    """A lower bound that is proved, NaN where none is known. Ties, and leads that rounding may account for, here or wherever
+    the row goes, do not count."""
     plain: float
     """The share of rows that are right as they are."""
     is_exact: bool
@@ -145,19 +145,26 @@ def worst_case(
     >>> worst.is_wrong, worst.is_exact
     (array([False,  True,  True, False]), True)
     """
-    call = "worst_case"
+    _check_search(n_starts, max_iter, "worst_case")
+    question = _asked(model, X, y, uncertainty, metadata, method, "worst_case")
+    return _attacked(question, int(n_starts), int(max_iter), random_state)
+
+
+def _check_search(n_starts: Any, max_iter: Any, call: str) -> None:
     for name, value in (("n_starts", n_starts), ("max_iter", max_iter)):
         if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{call}({name}={value!r}): give an integer >= 1.")
-    question = _asked(model, X, y, uncertainty, metadata, method, call)
+
+
+def _attacked(question: _Question, n_starts: int, max_iter: int, random_state: Any) -> WorstCase:
+    """Return the worst rows, or the worst that a search finds."""
     rows = dense(question.rows).astype(np.float64, copy=False)
     if question.is_closed:
         moves, leads = _closed_form(question, rows)
     else:
-        rng = np.random.default_rng(random_state)
-        moves, leads = _searched(question, rows, int(n_starts), int(max_iter), rng)
-    attacked = as_given(X, rows + moves)
-    predicted = np.asarray(model.predict(attacked))
+        moves, leads = _searched(question, rows, n_starts, max_iter, np.random.default_rng(random_state))
+    attacked = as_given(question.X, rows + moves)
+    predicted = np.asarray(question.model.predict(attacked))
     return WorstCase(
         X=attacked,
         moves=moves,
@@ -206,13 +213,13 @@ def robust_accuracy(
     >>> robust_accuracy(LogisticRegression().fit(X, y), X, y, Ball(1.5)).accuracy
     0.5
     """
+    _check_search(n_starts, max_iter, "robust_accuracy")
     question = _asked(model, X, y, uncertainty, metadata, method, "robust_accuracy")
     plain = float(np.mean(np.asarray(model.predict(X)) == question.labels))
     if question.is_closed:
         share, certified = (float(np.mean(rows)) for rows in _exact_rows(question))
         return RobustAccuracy(accuracy=share, certified=certified, plain=plain, is_exact=True, method=EXACT)
-    search: dict[str, Any] = {"n_starts": n_starts, "max_iter": max_iter, "random_state": random_state}
-    attack = worst_case(model, X, y, uncertainty, method=method, **search, **metadata)
+    attack = _attacked(question, int(n_starts), int(max_iter), random_state)
     return RobustAccuracy(
         accuracy=float(np.mean(~attack.is_wrong)),
         certified=_certified_share(question),

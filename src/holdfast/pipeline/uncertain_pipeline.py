@@ -11,8 +11,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast._core.rounding import coarsest, gamma
-from holdfast._core.uncertainty import Array, UncertaintySet
+from holdfast._core.rounding import coarsest, gamma, product_error
+from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.estimators.robust_linear import METADATA
 from holdfast.pipeline.carrying import NONLINEAR, carry, effects_of, whole_map
 from holdfast.pipeline.rows import checked_metadata, known_numbers, with_numbers
@@ -339,7 +339,8 @@ class UncertainPipeline(Pipeline):
         final, Z = self._final_estimator, _transformed(self.steps[:-1], X)
         if self.row_uncertainty_ and not stated:
             return getattr(final, method)(Z, **params)
-        changes, carried = self._carried_as_stated(X, Z, stated)
+        own = self._own_as_stated(known_numbers(X), stated)
+        changes, carried = self._all_carried(X, Z, [holder for holder, _ in own], stated)
         asked = copy(final).set_params(**changes)
         # whether imputers filled in entries here, not whether they did in training
         asked.row_uncertainty_ = bool(carried)
@@ -350,30 +351,26 @@ class UncertainPipeline(Pipeline):
         found = question(Z, **(carried if stated or takes(question, set(carried)) else {}), **params)
         if method not in CERTIFIED:
             return found
-        margin = found - self._step_errors(X, stated)
+        margin = found - self._step_errors(X, [bound for _, bound in own if bound is not None])
         return margin > 0 if method == "certify" else margin
 
-    def _step_errors(self, X: Any, stated: Mapping[str, Any]) -> Array | float:
+    def _step_errors(self, X: Any, bounds: Sequence[BoundSet]) -> Array | float:
         r"""Return what rounding in affine steps may do to leads, here and wherever rows go; 0 where steps are curved.
 
         A step :math:`A z + c` makes entries of sizes :math:`|A| s + |c|` of entries of sizes s, all of them off by no more than
-        :math:`\gamma` times that in the arithmetic of X, float32 for float32.
+        :math:`\gamma` times that in the arithmetic of X, float32 for float32: carried back from the scores to the rows.
         """
         effects, values = self._effects(X), known_numbers(X)
         if whole_map(effects, values.shape[1]) is None:
             return 0.0
-        bounds = [holder.uncertainty.split(values, stated)[0] for holder in self._own_as_stated(stated)]
-        reach = sum(
-            (bound.absolute_reach(values.shape[1]) for bound in bounds if bound is not None), start=np.zeros(())
-        )
-        sizes, n_roundings = _sized(values, np.broadcast_to(reach, values.shape[0])), 2
-        for effect in effects:
-            A = abs(effect.map.matrix)
-            sizes, n_roundings = (
-                np.asarray(dense((A @ sizes.T).T)) + np.abs(effect.map.offset),
-                n_roundings + A.shape[1] + 4,
-            )
-        errors = gamma(n_roundings, coarsest([values.dtype])) * (sizes @ np.abs(self._final_estimator.coef_).T)
+        sizes, offsets, n_roundings = np.abs(self._final_estimator.coef_), np.zeros(len(self._final_estimator.coef_)), 2
+        for effect in reversed(effects):
+            offsets = offsets + sizes @ np.abs(effect.map.offset)
+            sizes, n_roundings = np.asarray(sizes @ abs(effect.map.matrix)), n_roundings + effect.map.shape[1] + 4
+        kind = coarsest([values.dtype])
+        reach = sum((bound.absolute_reach(values.shape[1]) for bound in bounds), start=np.zeros(()))
+        moved = gamma(n_roundings, kind) * np.outer(np.broadcast_to(reach, values.shape[0]), sizes.sum(axis=1))
+        errors = product_error(values, sizes, offsets, n_roundings, kind) + moved
         return 2 * errors[:, 0] if errors.shape[1] == 1 else 4 * errors.max(axis=1)
 
     def _refuse_unasked(self, method: str, metadata: Mapping[str, Any]) -> None:
@@ -386,24 +383,15 @@ class UncertainPipeline(Pipeline):
                 "probabilities, RobustLinearClassifier takes sets for certify."
             )
 
-    def _carried_as_stated(
-        self, X: Any, Z: Any, stated: Mapping[str, Any]
-    ) -> tuple[dict[str, UncertaintySet], dict[str, Any]]:
-        """Return what questions about rows go by: the sets of the last step, or metadata taken as stated, after the steps."""
-        as_stated = self._own_as_stated(stated)
-        for holder in as_stated:
-            holder.uncertainty.split(known_numbers(X), stated)
-        return self._all_carried(X, Z, as_stated, stated)
-
-    def _own_as_stated(self, stated: Mapping[str, Any]) -> list[Holder]:
-        """Return the sets of the last step, taken as stated by metadata where there are any."""
+    def _own_as_stated(self, values: Any, stated: Mapping[str, Any]) -> list[tuple[Holder, BoundSet | None]]:
+        """Return the sets that questions about rows go by, as stated by metadata where there are any, and bound to the rows."""
         final = self._final_estimator
         own = [holder for holder in holders(final) if "__" not in holder.path]
         if not own and stated:
             own = [Holder("", meaning(set(stated)), True, type(final).__name__)]
-        return [
-            holder._replace(uncertainty=holder.uncertainty.as_stated(stated)) if stated else holder for holder in own
-        ]
+        if stated:
+            own = [holder._replace(uncertainty=holder.uncertainty.as_stated(stated)) for holder in own]
+        return [(holder, holder.uncertainty.split(values, stated)[0]) for holder in own]
 
     @available_if(_offered("worst_case_data"))
     def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Any:
@@ -423,7 +411,8 @@ class UncertainPipeline(Pipeline):
             )
         if stated or not self.row_uncertainty_:
             # refuses errors of what must be exact
-            self._carried_as_stated(X, _transformed(self.steps[:-1], X), stated)
+            held = [holder for holder, _ in self._own_as_stated(values, stated)]
+            self._all_carried(X, _transformed(self.steps[:-1], X), held, stated)
         # the scores of the pipeline, which know of categories, and how errors of the original features push them
         asked, scores = copy(self._final_estimator), self.decision_function(X)
         asked.decision_function = lambda rows: scores
@@ -464,11 +453,6 @@ def _question(method: str) -> Any:
 
 for _method in ("predict_proba", "predict_log_proba", "flip_probability", "score_std", "certify", "certified_margin"):
     setattr(UncertainPipeline, _method, _question(_method))
-
-
-def _sized(rows: Any, reach: Array) -> Any:
-    """Return how large entries of rows may be that move by so much at most."""
-    return abs(dense(rows).astype(np.float64)) + reach[:, None]
 
 
 def make_uncertain_pipeline(

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError
 
 from holdfast._core.problem import DeletionProgram, Problem
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
+from holdfast.solvers.unit_cholesky import UnitCholesky
 
 GROUP_ENTRIES, GROUP_ROWS = 1 << 17, 64
 """Entries of a group of rows, whose arrays are to stay in cache, and the fewest rows of one: products of blocks repay."""
@@ -39,8 +40,8 @@ LARGEST, WIDEST = 1.5e8, 20_000
 """Entries, in some 17 arrays of as many numbers (20 GB), and features, in a matrix to factorise, up to which to prefer it."""
 CONTENT = 1e-9
 """Relative gap that counts as solved where all that floating point allows is asked for."""
-JITTER = 1e-15
-"""Added to the unit diagonal of a matrix where its factorisation fails."""
+JITTERS = np.append(0.0, 10.0 ** np.arange(-15, -3))
+"""Added to the unit diagonal of a matrix, the first with which its factorisation does not fail."""
 
 
 class DeletionInteriorPoint(Solver):
@@ -630,7 +631,7 @@ def _moved(scaled: _Scaled, parts: Sequence[_Part], z: Array, mu: float, n_pairs
     M[:n, :n] -= cross
     M.flat[:: len(z) + 1] += diagonal
     try:
-        factor = _Factor(M)
+        factor = UnitCholesky(M, JITTERS)
     except LinAlgError:
         return 0.0
 
@@ -638,6 +639,7 @@ def _moved(scaled: _Scaled, parts: Sequence[_Part], z: Array, mu: float, n_pairs
         rhs = _total(part.target(z, aim, most) for part in parts)
         rhs[:n_weights] -= scaled.ridge * z[:n_weights]
         dz = factor.solve(rhs)
+        dz += factor.solve(rhs - M @ dz)
         fits = [part.turn(dz) for part in parts]
         return dz, min(primal for primal, _ in fits), min(dual for _, dual in fits)
 
@@ -653,31 +655,3 @@ def _moved(scaled: _Scaled, parts: Sequence[_Part], z: Array, mu: float, n_pairs
     for part in parts:
         part.move(primal, dual)
     return max(primal, dual)
-
-
-class _Factor:
-    """A Cholesky factor of a positive semidefinite matrix scaled to unit diagonal."""
-
-    def __init__(self, M: Array):
-        self.M, diagonal = M, np.diag(M)
-        if not np.all(np.isfinite(M)):
-            raise LinAlgError("Not finite.")
-        self.roots = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-        unit, jitter = M / self.roots / self.roots[:, None], 0.0
-        while True:
-            unit.flat[:: len(M) + 1] = 1.0 + jitter
-            try:
-                self.factor = cho_factor(unit, lower=True, check_finite=False)
-                return
-            except LinAlgError:
-                jitter = max(10 * jitter, JITTER)
-                if jitter > 1e-4:
-                    raise
-
-    def solve(self, r: Array) -> Array:
-        """Return a solution, refined once."""
-        found = self._once(r)
-        return found + self._once(r - self.M @ found)
-
-    def _once(self, r: Array) -> Array:
-        return np.asarray(cho_solve(self.factor, r / self.roots, check_finite=False) / self.roots)

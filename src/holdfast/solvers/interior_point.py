@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError
 from scipy.optimize import minimize_scalar
 
 from holdfast._core.problem import IntervalProgram, Problem
@@ -17,6 +17,7 @@ from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR, ROUNDING
+from holdfast.solvers.unit_cholesky import UnitCholesky
 
 LARGEST_SYSTEM = 4000
 """Unknowns up to which a dense factorisation a step is cheap."""
@@ -24,8 +25,8 @@ SPARE = 0.3
 """Share of the tolerated gap at which to stop: the certificate must not fail for a trifle."""
 FEASIBLE = 1e-10
 """Share of a sum's terms up to which its excess is put down to rounding."""
-JITTER = 1e-14
-"""Added to the unit diagonal of a matrix before its factorisation."""
+JITTERS = 100.0 ** np.arange(-7, 0)
+"""Added to the unit diagonal of a matrix before its factorisation, the first that is enough."""
 PATIENCE = 10
 """Steps without a better gap after which there is no progress."""
 CONTENT = 1e-9
@@ -606,30 +607,6 @@ class _Direction(NamedTuple):
         return _Direction(self.p + other.p, self.q + other.q, self.b + other.b, self.alpha + other.alpha)
 
 
-class _Factor:
-    """A Cholesky factor of a positive semidefinite matrix scaled to unit diagonal."""
-
-    def __init__(self, matrix: Array):
-        diagonal = np.diag(matrix)
-        self.roots = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-        matrix = matrix / self.roots
-        matrix /= self.roots[:, None]
-        jitter = JITTER
-        while True:
-            matrix.flat[:: len(matrix) + 1] = 1.0 + jitter
-            try:
-                self.factor = cho_factor(matrix, lower=True, check_finite=False)
-                return
-            except LinAlgError:
-                jitter *= 100
-                if not jitter < 1:
-                    raise
-
-    def solve(self, r: Array) -> Array:
-        roots = self.roots if r.ndim == 1 else self.roots[:, None]
-        return np.asarray(cho_solve(self.factor, r / roots, check_finite=False) / roots)
-
-
 class _System(ABC):
     """The equations Q d + J'alpha = r, J d - alpha / D = g of a step, factorised."""
 
@@ -685,7 +662,7 @@ class _RowSystem(_System):
         K *= scaled.signs[:, None]
         scaled.widths.add_outer(K, scaled, curves)
         K.flat[:: len(K) + 1] += curves.by_row
-        self.factor = _Factor(K)
+        self.factor = UnitCholesky(K, JITTERS)
         self.border = self.factor.solve(scaled.signs)
         self.corner = scaled.bias * float(scaled.signs @ self.border) + (1 - scaled.bias)
         if not self.corner > 0:
@@ -741,7 +718,7 @@ class _CommonSystem(_FeatureSystem):
         M[n + 1, :n] = M[:n, n + 1] = self.lean - self.root * self.cross
         M[n, n], M[n + 1, n + 1] = bias * self.total + (1 - bias), 1 + self.root**2 * self.total
         M[n + 1, n] = M[n, n + 1] = -self.root * self.skew
-        self.factor = _Factor(M)
+        self.factor = UnitCholesky(M, JITTERS)
 
     def reduced(self, rp: Array, rq: Array, rb: float) -> tuple[Array, Array, float]:
         tp, tq, tl, of_v = self.curves.tp, self.curves.tq, self.curves.tl, self.curves.of_v
@@ -776,7 +753,7 @@ class _PairSystem(_FeatureSystem):
         M[2 * n, :n] = M[:n, 2 * n] = 0.5 * (budget + pull)
         M[2 * n, n : 2 * n] = M[n : 2 * n, 2 * n] = 0.5 * (budget - pull)
         M[2 * n, 2 * n] = bias * float(D.sum()) + (1 - bias)
-        self.factor = _Factor(M)
+        self.factor = UnitCholesky(M, JITTERS)
 
     def reduced(self, rp: Array, rq: Array, rb: float) -> tuple[Array, Array, float]:
         found = self.factor.solve(np.concatenate([rp, rq, [rb]]))

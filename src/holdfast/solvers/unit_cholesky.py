@@ -1,0 +1,42 @@
+"""Cholesky factors of the matrices of interior points, whatever the scales of their variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from holdfast._core.solver import Array
+
+
+class UnitCholesky:
+    """A Cholesky factor of a positive semidefinite matrix scaled to unit diagonal.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n)
+    jitters : iterable of float
+        What is added to the unit diagonal: the first of these with which the factorisation succeeds.
+    """
+
+    def __init__(self, matrix: Array, jitters: Iterable[float]):
+        if not np.all(np.isfinite(matrix)):
+            raise LinAlgError("Not finite.")
+        diagonal = np.diag(matrix)
+        self.roots = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+        unit = matrix / self.roots
+        unit /= self.roots[:, None]
+        for jitter in jitters:
+            unit.flat[:: len(unit) + 1] = 1.0 + jitter
+            try:
+                self.factor = cho_factor(unit, lower=True, check_finite=False)
+                return
+            except LinAlgError:
+                continue
+        raise LinAlgError("Not positive semidefinite, up to rounding.")
+
+    def solve(self, r: Array) -> Array:
+        """Return the solution for one right-hand side, or for each column."""
+        roots = self.roots if r.ndim == 1 else self.roots[:, None]
+        return np.asarray(cho_solve(self.factor, r / roots, check_finite=False) / roots)
