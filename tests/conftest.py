@@ -46,6 +46,12 @@ def loss(request):
     return request.param
 
 
+@pytest.fixture(params=ALL_LOSSES, ids=repr)
+def any_loss(request):
+    """Every loss there is."""
+    return request.param
+
+
 @pytest.fixture(params=WORST_CASES, ids=repr)
 def worst_case(request):
     """Every loss at the worst point of a set."""

@@ -28,6 +28,11 @@ class JointLoss(Parameters, ABC):
 
     margin = 1.0
     is_smooth = True
+    dual_limit = 1.0
+
+    @abstractmethod
+    def value(self, z: Array) -> Array:
+        """Return F by the formula that defines it, for proofs: it shares no code with `evaluate`."""
 
     @abstractmethod
     def evaluate(self, z: Array) -> tuple[Array, Array]:

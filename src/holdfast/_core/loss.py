@@ -87,9 +87,16 @@ class Loss(Parameters, ABC):
         """Return what a loss of several rows together takes from the Hessian; nothing where rows cost what they cost alone."""
         return ()
 
+    @abstractmethod
     def value(self, u: Array, t: Array) -> Array:
-        r"""Return :math:`\ell(u, t)`."""
-        return self.evaluate(u, t)[0]
+        r"""Return :math:`\ell(u, t)` by the formula that defines it.
+
+        Proofs recompute the objective with it, so it shares no code with `evaluate`, which solvers use.
+        """
+
+    def tangent(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        """Return what `evaluate` returns, as apart from it as `value` is: proofs need it where `has_dual` is False."""
+        raise NotImplementedError(f"{type(self).__name__} has no dual form: its proofs need a method `tangent`.")
 
     def dual_value(self, a: Array) -> Array:
         r"""Return the part :math:`v(a)` of the conjugate form :math:`\ell(u,t) = \max_a\, a(u-1) + v(a) + p(a)\,t`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from scipy.optimize import minimize_scalar
 from holdfast._core.loss import Array, Loss
 from holdfast._core.solution import DualGuess
 from holdfast._core.uncertainty import BoundSet
+from holdfast.counterpart.consistency import consistent
 from holdfast.counterpart.linear import LinearProblem
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.uncertainty.clouds import MISSED, norm, ratio, solve_scaled
@@ -24,6 +25,8 @@ UNGUESSED = 1e-6
 """Easing whose slopes are taken for dual weights where nobody has a better guess."""
 ROOMS = 0.5 * 10.0 ** -np.arange(3.0, 10.0)
 """Shares of the sets that are tried to be kept free for what guessed points leave."""
+INEXACT = 2e-11
+"""What a loss that is an integral without a closed form may be off by."""
 LARGEST_EXACT = 5e7
 """Entries of the features without noise up to which a pull on them is corrected (400 MB)."""
 
@@ -73,18 +76,41 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     if problem.has_kinks:
         return worst_case_certificate(problem, w, b, dual)
     scores, t = problem.rows.dot(w), problem.bound.support(w)
+    objective, rounding = objective_at(problem, w, b, scores, t), partial(rounding_at, problem, w, b)
     if problem.loss.has_dual:
-        ray = _BinaryRay(problem, scores, t, w, b)
         if dual is None:
-            objective, slopes = slopes_at_best_scale(ray)
-            dual = DualGuess(slopes, w, t)
-        else:
-            objective = ray.evaluate(ray.start).value
+            dual = DualGuess(slopes_at_best_scale(_BinaryRay(problem, scores, t, w, b)), w, t)
         bound, pull, proof = _dual_bound(problem, dual)
-        return certified(objective, bound, problem.floor, problem.norm_bound(pull), proof)
+        return certified(objective, bound, problem.floor, rounding, problem.norm_bound(pull), proof)
     guess = DualGuess(t, w, t) if dual is None else dual
-    objective, bound, pull = _strong_convexity_bound(problem, scores, guess, w, b)
-    return certified(objective, bound, problem.floor, problem.norm_bound(pull))
+    bound, pull = _strong_convexity_bound(problem, scores, guess, w, b, objective)
+    return certified(objective, bound, problem.floor, rounding, problem.norm_bound(pull))
+
+
+def objective_at(problem: MarginScaleProblem, w: Array, b: float, scores: Array, t: Array) -> float:
+    """Return the objective at (w, b) from the scores w'x of the rows and the supports t of their sets, by definition."""
+    c, pushed = problem.weights, problem.push_of(w)
+    deficits = problem.target - problem.signs * (scores + b) + problem.kappa * pushed
+    losses = float(c @ problem.loss.value(deficits, t)) + (1 - problem.kappa) * float(np.sum(c * pushed))
+    return losses + 0.5 * problem.alpha * float(w @ w) + _penalty_at(problem, w)
+
+
+def _penalty_at(problem: MarginScaleProblem, w: Array) -> float:
+    """Return the part of the objective that is a multiple of the l1 norm, inf where some weight exceeds its limit."""
+    if problem.penalty is None:
+        return 0.0
+    # a weight at its limit may be beyond it by rounding
+    is_beyond = bool(np.any(np.abs(w) > problem.penalty.limit * (1 + 4 * np.finfo(float).eps)))
+    return np.inf if is_beyond else problem.penalty.absolute * float(np.sum(np.abs(w)))
+
+
+def rounding_at(problem: LinearProblem, w: Array, b: Any) -> float:
+    """Return what rounding of scores and pulls may add to a lower bound, or take from the objective, at (w, b)."""
+    c = problem.weights
+    weight, largest = float(np.sum(c)), np.max(np.abs(np.atleast_2d(w)), axis=0)
+    scores = weight * float(1.0 + np.max(np.abs(b))) + float(sizes_of_sums(problem, c) @ largest)
+    steepest = 1.0 if problem.loss.dual_limit < np.inf else 1.0 + scores / weight
+    return INEXACT * weight + MISSED * scores * steepest
 
 
 class Proof(NamedTuple):
@@ -106,6 +132,12 @@ def dual_lines(loss: Loss, a: Array) -> Proof:
     return Proof(a, loss.dual_value(a), loss.dual_scale(a))
 
 
+def tangents(loss: Loss, u: Array, t: Array) -> Proof:
+    """Return the lines that touch the losses at (u, t)."""
+    value, slope, scale_slope = loss.tangent(u, t)
+    return Proof(slope, value + slope * (1.0 - u) - scale_slope * t, scale_slope)
+
+
 def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, guess: DualGuess | None) -> Certificate:
     r"""Return what is proved at (w, b) about losses at worst points, any penalty, two classes.
 
@@ -114,13 +146,9 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
     the penalty is at least :math:`\sum c\,v - \text{penalty}^*(r)` for all weights. An r that has no finite price is scaled
     down with all lines, or covered by what lines of slope 0 leave of the sets (:math:`p(0) = 1 - \kappa`).
     """
-    c, y, loss = problem.weights, problem.signs, problem.loss
+    y, loss = problem.signs, problem.loss
     scores, t = problem.rows.dot(w), problem.bound.support(w)
-    pushed = problem.push_of(w)
-    objective = float(c @ loss.value(problem.target - y * (scores + b) + problem.kappa * pushed, t))
-    objective += (1 - problem.kappa) * float(np.sum(c * pushed)) + 0.5 * problem.alpha * float(w @ w)
-    if problem.penalty is not None:
-        objective += problem.penalty.value(w)
+    objective, rounding = objective_at(problem, w, b, scores, t), partial(rounding_at, problem, w, b)
     if guess is None:
         near = problem.eased(UNGUESSED)
         if problem.fit_intercept:
@@ -134,13 +162,12 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
         if problem.fit_intercept:
             b = best_intercept(near, v, scores, guess.scale, b)
         u = problem.target - y * (scores + b) + problem.kappa * near.push_of(v)
-        value, slope, scale_slope = loss.evaluate(u, guess.scale)
-        lines = Proof(slope, value + slope * (1.0 - u) - scale_slope * guess.scale, scale_slope)
+        lines = tangents(loss, u, guess.scale)
     if problem.push is not None and not problem.is_penalised:
         # nothing is known that covers to the last digit what rows pull
-        return certified(objective, -np.inf, problem.floor, np.inf)
+        return certified(objective, -np.inf, problem.floor, rounding)
     bound, pull, dual = _bound_of_lines(problem, lines, guess)
-    return certified(objective, bound, problem.floor, problem.norm_bound(pull), dual)
+    return certified(objective, bound, problem.floor, rounding, problem.norm_bound(pull), dual)
 
 
 def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess) -> tuple[float, Array, Array]:
@@ -283,12 +310,21 @@ def _covered_share(
 
 
 def certified(
-    objective: float, bound: float, floor: float, norm_bound: float, dual: Array | None = None
+    objective: float,
+    bound: float,
+    floor: float,
+    rounding: Callable[[], float],
+    norm_bound: float = np.inf,
+    dual: Array | None = None,
 ) -> Certificate:
-    """Return what an objective and a lower bound prove, every loss being nonnegative."""
+    """Return what an objective and a lower bound prove, every loss being nonnegative.
+
+    A bound above the objective by more than `rounding()` says proves a fault in this library, and raises.
+    """
     bound = max(bound, 0.0) if bound > -np.inf else bound
-    gap = max(objective - bound, 0.0) / max(abs(objective), floor) if np.isfinite(objective) else np.inf
-    return Certificate(objective, float(min(bound, objective)), float(gap), norm_bound, dual)
+    bound = consistent(objective, bound, rounding)
+    gap = (objective - bound) / max(abs(objective), floor) if np.isfinite(objective) else np.inf
+    return Certificate(objective, float(bound), float(gap), norm_bound, dual)
 
 
 class Point(NamedTuple):
@@ -319,15 +355,14 @@ class Ray(Protocol):
         ...
 
 
-def slopes_at_best_scale(ray: Ray) -> tuple[float, Array]:
-    """Return the objective at (w, b), and the slopes in u at (r w, b') for the best r > 0 and b'.
+def slopes_at_best_scale(ray: Ray) -> Array:
+    """Return the slopes in u at (r w, b') for the best r > 0 and b'.
 
     A problem in few numbers, O(n_samples) a step. It makes w'gradient = 0 and the slope in b vanish, whereby the gap is
     of second order in the error of w.
     """
     x = ray.start
     here = ray.evaluate(x)
-    objective = here.value
     for _ in range(100):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             move = _solved(ray.hessian(*here.bends), here.gradient)
@@ -339,12 +374,12 @@ def slopes_at_best_scale(ray: Ray) -> tuple[float, Array]:
         promised = -float(here.gradient @ step)
         if usable and promised <= 1e-8 * abs(here.value):
             # so short a step that the slopes follow it linearly; any slopes will do for a proof, good ones for a tight one
-            return objective, ray.moved_slopes(here.slopes, step, *here.bends[:2])
+            return ray.moved_slopes(here.slopes, step, *here.bends[:2])
         there = _improved(ray, x, here, step) if promised > 0 else None
         if there is None:
             break
         x, here = there
-    return objective, here.slopes
+    return here.slopes
 
 
 def _improved(ray: Ray, x: Array, here: Point, step: Array) -> tuple[Array, Point] | None:
@@ -553,9 +588,9 @@ def dual_objective(loss: DualScale, claims: Sequence[Claim], value: Callable[[fl
 
 
 def _strong_convexity_bound(
-    problem: MarginScaleProblem, scores: Array, guess: DualGuess, w: Array, b: float
-) -> tuple[float, float, Array]:
-    r"""Return the objective, the minimum of a quadratic minorant that touches the losses at (w, b'), and the pull.
+    problem: MarginScaleProblem, scores: Array, guess: DualGuess, w: Array, b: float, objective: float
+) -> tuple[float, Array]:
+    r"""Return the minimum of a quadratic minorant that touches the losses at (w, b'), and the pull.
 
     Tangents of the losses at (u, T), T the guess's scales and b' the best intercept for them, and
     :math:`t(v) \ge q^\top v` for any q in the sets bound P(v, b') from below by
@@ -566,16 +601,13 @@ def _strong_convexity_bound(
     the q that come nearest to V are taken.
     """
     c, y, alpha, t = problem.weights, problem.signs, problem.alpha, guess.scale
-    losses = problem.loss.value(1.0 - y * (scores + b), problem.bound.support(w))
-    objective = float(c @ losses) + 0.5 * alpha * float(w @ w)
     if problem.fit_intercept:
         b = best_intercept(problem, w, scores, t, b)
-    u = 1.0 - y * (scores + b)
-    value, slope, scale_slope = problem.loss.evaluate(u, t)
-    V, pull = problem.rows.transpose_dot(np.column_stack([c * y * slope, problem.pull_per_class()])).T
+    lines = tangents(problem.loss, 1.0 - y * (scores + b), t)
+    V, pull = problem.rows.transpose_dot(np.column_stack([c * y * lines.a, problem.pull_per_class()])).T
     if alpha == 0:
-        return objective, -np.inf, pull
-    budgets = c * scale_slope
+        return -np.inf, pull
+    budgets = c * lines.p
     missed = problem.bound.remainder(V, budgets, t, guess.direction)
     if guess.sets is not None:
         missed = min(missed, V - guess.sets.adjoint(guess.direction, budgets), key=norm)
@@ -585,9 +617,8 @@ def _strong_convexity_bound(
         reach = np.sqrt(2 * objective / alpha)
         rows_norm = np.sqrt(float(np.sum(problem.rows.square_sums(c))) * float(c.sum()))
         farthest = max((objective + reach * rows_norm) / weight for weight in problem.class_weights())
-        leftover = abs(float(np.sum(c * y * slope))) * (abs(b) + farthest)
-    tangents = float(np.sum(c * (value + slope * (1.0 - u) - scale_slope * t)))
-    return objective, tangents - float(missed @ missed) / (2 * alpha) - leftover, pull
+        leftover = abs(float(np.sum(c * y * lines.a))) * (abs(b) + farthest)
+    return float(c @ lines.v) - float(missed @ missed) / (2 * alpha) - leftover, pull
 
 
 @singledispatch

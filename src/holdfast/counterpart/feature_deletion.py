@@ -14,6 +14,8 @@ from holdfast._core.problem import ConeProgram, DeletionProgram, LinearProgram, 
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver, silent
+from holdfast._core.tolerances import ROUNDING
+from holdfast.counterpart.consistency import consistent
 from holdfast.solvers import Highs, pick
 from holdfast.uncertainty.clouds import ratio
 from holdfast.uncertainty.knapsack import Array, DeletionLoss
@@ -167,7 +169,12 @@ class DeletionProof(NamedTuple):
     @classmethod
     def of(cls, problem: FeatureDeletionProblem, objective: float, bound: float) -> DeletionProof:
         """Return what a lower bound proves of an objective."""
-        bound = min(bound, objective)
+
+        def rounding() -> float:
+            sizes = np.sqrt(float(problem.weights.sum()) * problem.rows.square_sums(problem.weights))
+            return ROUNDING * (problem.floor + problem.limit * float(np.sum(sizes)))
+
+        bound = consistent(objective, bound, rounding)
         return cls(objective, bound, (objective - bound) / max(objective, problem.floor))
 
 

@@ -49,7 +49,7 @@ def interval_program(problem: MarginScaleProblem) -> IntervalProgram:
         np.inf if penalty is None else penalty.limit,
         problem.fit_intercept,
         loss.dual_limit,
-        lambda x: loss.value(x, np.zeros(())),
+        lambda x: loss.evaluate(x, np.zeros(()))[0],
         loss.dual_value,
         loss.dual_slope,
         loss.dual_bend,

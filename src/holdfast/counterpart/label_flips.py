@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -20,6 +21,8 @@ from holdfast.counterpart.certificate import (
     certificate,
     certified,
     exact_columns,
+    objective_at,
+    rounding_at,
 )
 from holdfast.counterpart.linear import View
 from holdfast.counterpart.margin_scale import MarginScaleProblem
@@ -124,6 +127,9 @@ class FlippedLoss(Loss):
         if known is None or not (np.array_equal(known.u, u) and np.array_equal(known.t, t)):
             known = self._known = _State(self, u, t)
         return known
+
+    def value(self, u: Array, t: Array) -> Array:
+        return self.at(u, t).value  # only solvers see it: proofs add up `dearest_flips`
 
     def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
         here = self.at(u, t)
@@ -313,8 +319,13 @@ def flipped_certificate(problem: LabelFlipProblem, w: Array, b: float, dual: Dua
     proved of this. At the best shares the two optima are equal.
     """
     c, y, loss = problem.weights, problem.signs, problem.flipping
-    scores = problem.rows.dot(w)
-    objective = problem.value_and_gradient(problem.join(w, b))[0]
+    scores, t = problem.rows.dot(w), problem.bound.support(w)
+    without_flips = MarginScaleProblem(**(_plain_fields(problem) | {"loss": loss.base}))
+    own, other = (loss.base.value(problem.target - sign * y * (scores + b), t) for sign in (1.0, -1.0))
+    objective = objective_at(without_flips, w, b, scores, t)
+    for rows, budget in zip(loss.groups, loss.budgets, strict=True):
+        objective += dearest_flips((loss.factors * (other - own))[rows], loss.counts[rows], budget)
+    rounding = partial(rounding_at, without_flips, w, b)
     if dual is None:
         near = problem.eased(UNGUESSED)
         if problem.fit_intercept:
@@ -330,8 +341,7 @@ def flipped_certificate(problem: LabelFlipProblem, w: Array, b: float, dual: Dua
         share[rows] *= min(1.0, budget / used) if used > 0 else 1.0
     kept, turned = np.flatnonzero(share < 1), np.flatnonzero(share > 0)
     both = np.concatenate([kept, turned])
-    own = _plain_fields(problem) | {"loss": loss.base}
-    plain = MarginScaleProblem(**own).restricted(both, np.concatenate([(c * (1 - share))[kept], (c * share)[turned]]))
+    plain = without_flips.restricted(both, np.concatenate([(c * (1 - share))[kept], (c * share)[turned]]))
     plain = plain.having(signs=np.concatenate([y[kept], -y[turned]]))
     guess = DualGuess(
         np.concatenate([slopes[0][kept], slopes[1][turned]]),
@@ -341,14 +351,25 @@ def flipped_certificate(problem: LabelFlipProblem, w: Array, b: float, dual: Dua
     )
     if problem.fit_intercept and min(plain.class_weights()) == 0:
         # all rows are of one class now
-        return certified(objective, 0.0, problem.floor, problem.norm_bound(w))
+        return certified(objective, 0.0, problem.floor, rounding, problem.norm_bound(w))
     proof = certificate(plain, w, b, guess)
     weights = None
     if proof.dual is not None:
         weights = np.zeros(len(c))
         weights[kept] = proof.dual[: len(kept)]
         weights[turned] -= proof.dual[len(kept) :]
-    return certified(objective, proof.lower_bound, problem.floor, problem.norm_bound(w), weights)
+    return certified(objective, proof.lower_bound, problem.floor, rounding, problem.norm_bound(w), weights)
+
+
+def dearest_flips(worth: Array, counts: Array, budget: float) -> float:
+    r"""Return :math:`\min_{\lambda \ge 0} K\lambda + \sum_i n_i (g_i - \lambda)_+`, the most that labels worth a budget K cost.
+
+    Any price :math:`\lambda` bounds it from above; the best one is 0 or the worth g of some row.
+    """
+    falling = np.argsort(-worth)[: np.count_nonzero(worth > 0)]
+    prices, n = worth[falling], counts[falling]
+    beyond = np.cumsum(n * prices) - prices * np.cumsum(n)
+    return float(np.min(np.append(budget * prices + beyond, n @ prices)))
 
 
 def _without_exact_pull(problem: LabelFlipProblem, share: Array, own: Array, other: Array) -> Array:

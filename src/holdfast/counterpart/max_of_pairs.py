@@ -13,10 +13,10 @@ from holdfast._core.loss import Array
 from holdfast._core.problem import Curved, Smooth
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE
-from holdfast.counterpart.certificate import UNGUESSED, Certificate, best_constant, certificate, certified
+from holdfast.counterpart.certificate import UNGUESSED, Certificate, best_constant, certificate
 from holdfast.counterpart.linear import WIDEST_METRIC, View
 from holdfast.counterpart.pairwise import PairwiseProblem
-from holdfast.counterpart.pairwise_certificate import dual_bound
+from holdfast.counterpart.pairwise_certificate import deficits, proved_by
 from holdfast.uncertainty.clouds import ratio
 
 STRAIGHT = 1e-14
@@ -144,12 +144,15 @@ def certificate_of_the_most_dangerous(
 ) -> Certificate:
     """Return what is proved at (W, b) about losses of all classes at once, as for sums over pairs. Two passes over the rows."""
     W, b = W - W.mean(axis=0), b - b.mean()
-    parameters = problem.join(W, b)
-    objective = problem.value_and_gradient(parameters)[0]
     if dual is None:
-        dual = problem.eased(UNGUESSED).dual_guess(parameters)
-    bound, proof = dual_bound(problem, dual)
-    return certified(objective, bound, problem.floor, problem.norm_bound(), proof)
+        dual = problem.eased(UNGUESSED).dual_guess(problem.join(W, b))
+    scores = problem.rows.dot(np.ascontiguousarray(W.T))
+    reach = np.zeros_like(scores)
+    for i, (own, sets) in enumerate(zip(problem.members, problem.own_sets, strict=True)):
+        for other in set(range(problem.n_classes)) - {i}:
+            reach[own, other] = sets.support(W[i] - W[other])
+    asked = np.where(problem.labels[:, None] == np.arange(problem.n_classes), 1.0, 1.0 - problem.loss.margin)
+    return proved_by(problem, W, b, problem.loss.value(deficits(problem, scores, b) - asked + reach), dual)
 
 
 @best_constant.register

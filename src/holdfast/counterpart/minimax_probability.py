@@ -16,6 +16,7 @@ from holdfast._core.solver import Report, Solver, silent
 from holdfast._core.tolerances import AFFORDABLE, ROUNDING
 from holdfast._core.uncertainty import Array, BoundSet
 from holdfast.counterpart.certificate import least_multiple
+from holdfast.counterpart.consistency import agreed, consistent
 from holdfast.counterpart.spreads import (
     CentredRows,
     PushedRows,
@@ -72,6 +73,8 @@ class ClassLaw:
         M with spread(w)^2 >= w'M w.
     core : RootOfSquares
         The root of w'M w, as exact as can be.
+    stated : StatedClass
+        What was stated of it, from which proofs recompute spread and drift.
     """
 
     mean: Array
@@ -79,6 +82,7 @@ class ClassLaw:
     drift: Spread
     inner: Array
     core: RootOfSquares
+    stated: StatedClass
 
 
 class Moments(NamedTuple):
@@ -100,6 +104,50 @@ class Moments(NamedTuple):
         near, _ = from_middle(rows, shares)
         centre, mean = near.transpose_dot(shares), rows.transpose_dot(shares)
         return cls(near, shares, centre, mean, centred_gram(near, centre, shares))
+
+
+@dataclass(frozen=True)
+class StatedClass:
+    """The arguments of `class_law`, and its formulas once more: proofs share no code with what is minimised."""
+
+    moments: Moments
+    worst: BoundSet | None
+    cloud: BoundSet | None
+    ridge: Any
+    kappa: float
+    pooling: str
+    drifting: BoundSet | None
+
+    def spread(self, w: Array) -> float:
+        """Return the largest standard deviation of the score."""
+        p, scores = self.moments.shares, self.moments.rows.dot(w)
+        distances = scores - p @ scores
+        if self.worst is not None:
+            up, down = self.kappa * self.worst.support(w), self.kappa * self.worst.support(-w)
+            distances = np.maximum(distances + up, down - distances)
+        squares = float(p @ np.square(distances)) + float(np.sum(self.ridge * np.square(w)))
+        if self.cloud is not None:
+            squares += float(np.sum(p * np.square(self.cloud.support(w))))
+        outside = [] if self.worst is None or self.kappa == 1 else self.worst.summands()
+        return float(np.sqrt(squares)) + (1 - self.kappa) * sum(self._pooled(part, w) for part in outside)
+
+    def _pooled(self, part: BoundSet, w: Array) -> float:
+        p, form = self.moments.shares, part.interval_form()
+        if form is None:
+            ends = [part.support(w)] if part.is_symmetric else [part.support(w), part.support(-w)]
+            if self.pooling == "rms":
+                return float(np.sqrt(np.sum(p * np.square(np.max(ends, axis=0)))))
+            return float(np.sum(p * np.sum(ends, axis=0))) / float(np.sqrt(np.min(p)))
+        reach = np.broadcast_to(form.common, (len(p), len(w)))
+        for own in (form.own, form.centre):
+            if own is not None:
+                reach = reach + np.abs(own.toarray() if sparse.issparse(own) else own)
+        widths = np.sqrt(p @ np.square(reach)) if self.pooling == "rms" else p @ reach / np.sqrt(np.min(p))
+        return float(np.abs(w) @ widths)
+
+    def drift(self, w: Array) -> float:
+        """Return how far the score of the mean may be off."""
+        return 0.0 if self.drifting is None else float(np.sum(self.moments.shares * self.drifting.support(w)))
 
 
 def class_law(
@@ -155,7 +203,8 @@ def class_law(
     if worst is not None and kappa < 1:
         spreads += [_pooled(moments, part, pooling) for part in worst.scaled(1 - kappa).summands()]
     drifts = [] if drift is None else [SumOfSupports(drift, shares)]
-    return ClassLaw(mean, Total(spreads), Total(drifts), inner, RootOfSquares(core))
+    stated = StatedClass(moments, worst, cloud, ridge, kappa, pooling, drift)
+    return ClassLaw(mean, Total(spreads), Total(drifts), inner, RootOfSquares(core), stated)
 
 
 def _is_delicate(covariance: Array) -> bool:
@@ -370,9 +419,22 @@ class MinimaxProof(NamedTuple):
     """(objective - lower_bound) / objective."""
 
     @classmethod
-    def of(cls, objective: float, bound: float) -> MinimaxProof:
-        """Return what a lower bound proves of an objective."""
-        return cls(objective, min(bound, objective), max(1 - bound / objective, 0.0))
+    def at(cls, problem: MinimaxProbabilityProblem, w: Array, bound: float) -> MinimaxProof:
+        """Return what a lower bound proves of weights, their objective being recomputed from what was stated."""
+        laws = (problem.negative, problem.positive)
+        lead = float(problem.difference @ w) - sum(law.stated.drift(w) for law in laws)
+        if not lead > 0:
+            return cls(np.inf, bound, 1.0)
+        spread = sum(law.stated.spread(w) for law in laws)
+
+        def rounding() -> float:
+            covered = sum(float(np.abs(w) @ np.abs(law.inner) @ np.abs(w)) for law in laws)
+            return ROUNDING * (covered / spread if spread > 0 else np.sqrt(covered)) / lead
+
+        objective = spread / lead
+        agreed(problem.objective(w), objective, rounding)
+        bound = consistent(objective, bound, rounding)
+        return cls(objective, bound, 1 - bound / objective if objective > 0 else 0.0)
 
 
 def certificate_of(problem: MinimaxProbabilityProblem, w: Array, eased: EasedMinimax) -> MinimaxProof:
@@ -383,17 +445,16 @@ def certificate_of(problem: MinimaxProbabilityProblem, w: Array, eased: EasedMin
     functions are such points z and q but for a residual :math:`e = \lambda (D - q) - z`; with e in :math:`\gamma Z` the bound
     is :math:`\lambda / (1 + \gamma)`. Nothing about w is taken on trust: where it is not nearly optimal the bound is poor.
     """
-    objective = problem.objective(w)
     z, aim = eased.spread.gradient(w), problem.difference - eased.drift.gradient(w)
     lead = float(aim @ w)
-    if not (lead > 0 and np.all(np.isfinite(z)) and np.isfinite(objective)):
-        return MinimaxProof(objective, 0.0, 1.0)
     bound = 0.0
+    if not (lead > 0 and np.all(np.isfinite(z))):
+        return MinimaxProof.at(problem, w, bound)
     factor = float(z @ w) / lead
     if factor > 0:
         sizes = np.abs(z) + factor * np.abs(aim)
         bound = factor / (1 + _reach(problem, w, factor * aim - z, sizes))
-    return MinimaxProof.of(objective, bound)
+    return MinimaxProof.at(problem, w, bound)
 
 
 def _reach(problem: MinimaxProbabilityProblem, w: Array, target: Array, sizes: Array) -> float:
@@ -448,7 +509,7 @@ def train_minimax(
         n_iter, name = path.n_iter, chosen.name
     if problem.lead(w) <= 0:
         w = problem.leading()
-        proof = MinimaxProof.of(problem.objective(w), proof.lower_bound)
+        proof = MinimaxProof.at(problem, w, proof.lower_bound)
     if proof.gap <= tol:
         status = Status.SOLVED
     else:
@@ -494,7 +555,7 @@ class _Path:
                 # a bound holds for all weights
                 bound = certificate_of(problem, w, eased).lower_bound if is_fine or is_end else 0.0
                 best = min(best, w, key=problem.objective)
-                proof = MinimaxProof.of(problem.objective(best), max(bound, proof.lower_bound))
+                proof = MinimaxProof.at(problem, best, max(bound, proof.lower_bound))
                 self.report(f"certified gap {proof.gap:.2e}")
                 if proof.gap <= self.tol or is_end:
                     break
@@ -508,6 +569,6 @@ class _Path:
     def _tidied(self, w: Array, proof: MinimaxProof, delta: float) -> tuple[Array, MinimaxProof]:
         """Return the weights with the zeros and ties that only easing has kept them from, where they are as good."""
         tidy = self.problem.drawn_in(w, delta, 0.0)
-        proved = MinimaxProof.of(self.problem.objective(tidy), proof.lower_bound)
+        proved = MinimaxProof.at(self.problem, tidy, proof.lower_bound)
         is_as_good = proved.objective <= proof.objective * (1 + TRACE * self.tol)
         return (tidy, proved) if is_as_good and proved.gap <= max(self.tol, proof.gap) else (w, proof)

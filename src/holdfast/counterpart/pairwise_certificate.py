@@ -17,6 +17,7 @@ from holdfast.counterpart.certificate import (
     certified,
     dual_objective,
     exact_columns,
+    rounding_at,
     sizes_of_sums,
     slopes_at_best_scale,
 )
@@ -43,14 +44,27 @@ def certificate_of_pairs(problem: PairwiseProblem, W: Array, b: Array, dual: Dua
     W, b = W - W.mean(axis=0), b - b.mean()
     scores = problem.rows.dot(np.ascontiguousarray(W.T))
     t = problem.by_row(problem.scale_table(W))
-    ray = _PairwiseRay(problem, scores, t, W, b)
     if dual is None:
-        objective, slopes = slopes_at_best_scale(ray)
+        slopes = slopes_at_best_scale(_PairwiseRay(problem, scores, t, W, b))
         dual = DualGuess(slopes.reshape(t.shape), W, t, problem.bound)
-    else:
-        objective = ray.evaluate(ray.start).value
+    return proved_by(problem, W, b, problem.loss.value(deficits(problem, scores, b), t), dual)
+
+
+def deficits(problem: PairwiseProblem, scores: Array, b: Array) -> Array:
+    """Return 1 less the lead of each row's own class over every class, shape (n_samples, n_classes)."""
+    own = np.take_along_axis(scores + b, problem.labels[:, None], axis=1)
+    return np.asarray(1.0 - (own - scores - b))
+
+
+def proved_by(problem: PairwiseProblem, W: Array, b: Array, losses: Array, dual: DualGuess) -> Certificate:
+    """Return what dual weights prove at (W, b), centred, where rows cost these losses: one a row, or one against each class."""
+    if losses.ndim == 2:
+        losses = np.sum(losses, axis=1, where=problem.labels[:, None] != np.arange(problem.n_classes))
+    # the classes' weights sum to 0, so the squares of their differences do to n_classes times their own
+    objective = float(problem.weights @ losses) + problem.alpha * float(np.sum(np.square(W)))
     bound, proof = dual_bound(problem, dual)
-    return certified(objective, bound, problem.floor, problem.norm_bound(), proof)
+    rounding = partial(rounding_at, problem, W, b)
+    return certified(objective, bound, problem.floor, rounding, problem.norm_bound(), proof)
 
 
 class _PairwiseRay:

@@ -14,8 +14,9 @@ from holdfast._core.rows import Span
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, Solver, silent
 from holdfast._core.tolerances import AFFORDABLE
-from holdfast.counterpart.certificate import Certificate, certificate
+from holdfast.counterpart.certificate import Certificate, certificate, rounding_at
 from holdfast.counterpart.collapse import examine_collapse, way_out
+from holdfast.counterpart.consistency import agreed, attained
 from holdfast.counterpart.eased_training import EasedTraining
 from holdfast.counterpart.linear import LinearProblem
 from holdfast.counterpart.margin_scale import MarginScaleProblem
@@ -67,6 +68,7 @@ def train(
         begin = np.zeros(problem.n_parameters) if start is None else start
         found = chosen.minimise(problem, begin, tol=tol, max_iter=max_iter, report=report)
         proof = _proof(problem, found)
+        _checked(problem, found, proof)
         return _judged(found, proof, tol, max_iter), proof
     centred, back = _centred(problem)
     smaller, span = _reduced(centred)
@@ -83,6 +85,7 @@ def train(
         dual = found.dual and found.dual._replace(direction=span.lift(found.dual.direction.T).T, points=None)
         found = replace(found, parameters=centred.join(span.lift(w.T).T, b), dual=dual)
         proof = _proof(centred, found)
+    _checked(centred, found, proof)
     if centred is not problem:
         # the same problem in other coordinates, and the ones in which its sums do not cancel: the proof stands
         found = replace(found, parameters=_moved(problem, found.parameters, back))
@@ -117,6 +120,16 @@ def _reduced(problem: LinearProblem) -> tuple[LinearProblem, Span | None]:
 def _proof(problem: LinearProblem, found: Solution) -> Certificate:
     w, b = problem.split(found.parameters)
     return certificate(problem, w, b, found.dual)
+
+
+def _checked(problem: LinearProblem, found: Solution, proof: Certificate) -> None:
+    """Raise where the problem that was minimised is not the one that the proof speaks of."""
+    w, b = problem.split(found.parameters)
+    seen = problem.value_and_gradient(found.parameters)[0]
+    agreed(seen, proof.objective, lambda: rounding_at(problem, w, b))
+    for sets in (problem.bound, problem.push):
+        if sets is not None:
+            attained(sets, w if w.ndim == 1 else w[0] - w[1], problem.rows.n_samples)
 
 
 def _judged(found: Solution, proof: Certificate, tol: float, max_iter: int) -> Solution:

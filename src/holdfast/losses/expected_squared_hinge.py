@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 import numpy as np
+from scipy.special import ndtr
 
 from holdfast._core.chunks import by_stretches
 from holdfast._core.loss import Array, Loss
@@ -12,6 +13,12 @@ from holdfast.losses.gaussian_hinge import GaussianHinge, density
 from holdfast.losses.perspective import safe_ratio
 
 HINGE = GaussianHinge()
+
+
+def _mean_square(u: Array, t: Array) -> Array:
+    r"""Return :math:`\mathbb E\,[u + tZ]_+^2` by its formula."""
+    z = safe_ratio(u, t)
+    return np.maximum((np.square(u) + np.square(t)) * ndtr(z) + u * t * density(z), 0.0)
 
 
 class _AveragedLoss(Loss):
@@ -41,6 +48,12 @@ class ExpectedSquaredHinge(_AveragedLoss):
 
     dual_limit = np.inf
 
+    def value(self, u: Array, t: Array) -> Array:
+        return _mean_square(u, t)
+
+    def tangent(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        return self.value(u, t), 2.0 * HINGE.value(u, t), 2.0 * t * ndtr(safe_ratio(u, t))
+
     @by_stretches
     def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
         z = safe_ratio(u, t)
@@ -68,6 +81,19 @@ class ExpectedHuberizedHinge(_AveragedLoss):
     def __init__(self, scale: float = float(4 * np.log(2)), threshold: float = 1.0):
         self.scale = scale
         self.threshold = threshold
+
+    def value(self, u: Array, t: Array) -> Array:
+        c, x = self.scale, u - self.threshold
+        far = np.maximum(x - 40.0 * (c + t), 0.0)
+        return far + (_mean_square(x - far + c, t) - _mean_square(x - far - c, t)) / (4 * c)
+
+    def tangent(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        c, x = self.scale, u - self.threshold
+        x = np.minimum(x, 40.0 * (c + t))
+        above, below = HINGE.value(x + c, t), HINGE.value(x - c, t)
+        inside = ndtr(safe_ratio(x + c, t)) - ndtr(safe_ratio(x - c, t))
+        slope, scale_slope = np.clip((above - below) / (2 * c), 0.0, 1.0), t * np.maximum(inside, 0.0) / (2 * c)
+        return self.value(u, t), slope, scale_slope
 
     @by_stretches
     def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]:

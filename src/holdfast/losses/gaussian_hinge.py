@@ -71,6 +71,10 @@ class GaussianHinge(PerspectiveLoss):
     array([0.3989, 0.0833, 2.0085])
     """
 
+    def value(self, u: Array, t: Array) -> Array:
+        x = np.abs(safe_ratio(u, t))
+        return np.asarray(np.maximum(u, 0.0) + t * (density(x) - x * ndtr(-x)))
+
     def tail(self, x: Array) -> Array:
         return density(np.minimum(x, 1e3)) * mills_ratios(x)[1]
 

@@ -29,6 +29,9 @@ class Hinge(WorstCaseLoss):
     def psi(self, x: Array) -> tuple[Array, Array]:
         return np.maximum(x, 0.0), np.heaviside(x, 0.5)
 
+    def value(self, u: Array, t: Array) -> Array:
+        return np.where(u + t > 0, u + t, 0.0)
+
     def bend(self, x: Array) -> Array:
         return np.zeros_like(x)
 

@@ -47,6 +47,10 @@ class HuberizedHinge(WorstCaseLoss):
         slope = inside / (2 * self.scale)
         return 0.5 * slope * inside + np.maximum(x - self.scale, 0.0), slope
 
+    def value(self, u: Array, t: Array) -> Array:
+        x, c = u + t - self.threshold, self.scale
+        return np.where(x >= c, x, np.where(x <= -c, 0.0, (np.clip(x, -c, c) + c) ** 2 / (4 * c)))
+
     def bend(self, x: Array) -> Array:
         return np.where(np.abs(x - self.threshold) < self.scale, 0.5 / self.scale, 0.0)
 

@@ -32,6 +32,11 @@ class HyperbolicHinge(WorstCaseLoss):
         value = np.where(x > 0, 0.5 * reach, 0.5 * self.scale**2 / reach)
         return value, value / root
 
+    def value(self, u: Array, t: Array) -> Array:
+        x = u + t
+        root = np.hypot(x, self.scale)
+        return np.where(x > 0, 0.5 * (x + root), 0.5 * self.scale * (self.scale / (root - np.minimum(x, 0.0))))
+
     def _root(self, x: Array) -> Array:
         # four times as fast as hypot, and no deficit is so large that its square overflows
         return np.asarray(np.sqrt(np.square(x) + self.scale**2))

@@ -23,6 +23,9 @@ class MaxHinge(JointLoss):
 
     is_smooth = False
 
+    def value(self, z: Array) -> Array:
+        return np.asarray(np.max(z, axis=1))
+
     def evaluate(self, z: Array) -> tuple[Array, Array]:
         top = z.max(axis=1)
         ties = z == top[:, None]
@@ -68,6 +71,9 @@ class EasedMaxHinge(MaxHinge):
     def __init__(self, scale: float = 1.0):
         self.scale = scale
 
+    def value(self, z: Array) -> Array:
+        return self.evaluate(z)[0]  # only solvers see it
+
     def evaluate(self, z: Array) -> tuple[Array, Array]:
         top = z.max(axis=1)
         below = (top[:, None] - z) / (0.5 * self.scale)
@@ -102,6 +108,10 @@ class CrossEntropy(JointLoss):
     """
 
     margin = 0.0
+
+    def value(self, z: Array) -> Array:
+        top = np.max(z, axis=1)
+        return np.asarray(top + np.log(np.exp(z - top[:, None]).sum(axis=1)))
 
     def evaluate(self, z: Array) -> tuple[Array, Array]:
         value = logsumexp(z, axis=1)

@@ -11,7 +11,7 @@ from scipy.special import expit, xlogy
 from holdfast._core import compiled
 from holdfast._core.loss import Array
 from holdfast._core.problem import Epigraph
-from holdfast.losses.perspective import PerspectiveLoss
+from holdfast.losses.perspective import PerspectiveLoss, safe_ratio
 
 LN2 = np.log(2.0)
 
@@ -27,6 +27,9 @@ class Log2Hinge(PerspectiveLoss):
     >>> Log2Hinge().value(np.array([0.0]), np.array(1.0))
     array([1.])
     """
+
+    def value(self, u: Array, t: Array) -> Array:
+        return np.asarray(np.maximum(u, 0.0) + t * np.logaddexp2(0.0, -np.abs(safe_ratio(u, t))))
 
     def tail(self, x: Array) -> Array:
         return np.log1p(np.exp(-LN2 * x)) / LN2

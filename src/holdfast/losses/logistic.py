@@ -29,6 +29,10 @@ class Logistic(WorstCaseLoss):
     def psi(self, x: Array) -> tuple[Array, Array]:
         return np.logaddexp(0.0, x - 1.0), expit(x - 1.0)
 
+    def value(self, u: Array, t: Array) -> Array:
+        score = 1.0 - u - t
+        return np.asarray(np.maximum(-score, 0.0) + np.log1p(np.exp(-np.abs(score))))
+
     def bend(self, x: Array) -> Array:
         return expit(x - 1.0) * expit(1.0 - x)
 

@@ -65,6 +65,13 @@ class Mixture(Loss):
     def dual_limit(self) -> float:  # type: ignore[override]
         return self.loss.dual_limit
 
+    def value(self, u: Array, t: Array) -> Array:
+        return self.loss.value(u, self.kappa * t) + (1 - self.kappa) * t
+
+    def tangent(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        value, slope, scale_slope = self.loss.tangent(u, self.kappa * t)
+        return value + (1 - self.kappa) * t, slope, self.kappa * scale_slope + (1 - self.kappa)
+
     def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
         k = self.kappa
         value, slope, scale_slope = self.loss.evaluate(u, k * t)

@@ -9,7 +9,7 @@ import numpy as np
 from holdfast._core import compiled
 from holdfast._core.loss import Array
 from holdfast._core.problem import Epigraph
-from holdfast.losses.perspective import PerspectiveLoss
+from holdfast.losses.perspective import PerspectiveLoss, safe_ratio
 
 
 class QuadraticHinge(PerspectiveLoss):
@@ -23,6 +23,10 @@ class QuadraticHinge(PerspectiveLoss):
     >>> QuadraticHinge().value(np.array([-4.0, 0.0, 4.0]), np.array(1.0))
     array([0., 1., 4.])
     """
+
+    def value(self, u: Array, t: Array) -> Array:
+        z = safe_ratio(u, t)
+        return np.where(z >= 4, u, np.where(z <= -4, 0.0, t * (np.clip(z, -4.0, 4.0) + 4) ** 2 / 16))
 
     def tail(self, x: Array) -> Array:
         return np.square(np.clip(4.0 - x, 0.0, 4.0)) / 16

@@ -28,6 +28,9 @@ class SquaredHinge(WorstCaseLoss):
         x = np.maximum(x, 0.0)
         return np.square(x), 2.0 * x
 
+    def value(self, u: Array, t: Array) -> Array:
+        return np.where(u + t > 0, (u + t) ** 2, 0.0)
+
     def bend(self, x: Array) -> Array:
         return np.where(x > 0, 2.0, 0.0)
 

@@ -24,6 +24,12 @@ class TwoPointHinge(PerspectiveLoss):
     array([1.])
     """
 
+    def value(self, u: Array, t: Array) -> Array:
+        root = np.hypot(u, t)
+        # for u < 0 the sum cancels, and t^2 / (root - u) is the same; 0 at u = t = 0
+        below = np.divide(t, root - u, out=np.zeros(np.shape(root)), where=root > u)
+        return np.where(u > 0, 0.5 * (u + root), 0.5 * t * below)
+
     def tail(self, x: Array) -> Array:
         return 0.5 / (np.hypot(1.0, x) + x)
 

@@ -1,0 +1,51 @@
+"""A proof that contradicts itself is a fault in this library, and is never shown as a small gap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from holdfast._core.exceptions import ProofError
+from holdfast._core.loss import Array
+from holdfast._core.uncertainty import BoundSet
+
+SUMS = 1e-9
+"""Share of an objective that long sums may be off by."""
+SOME = 50
+"""Rows whose supports are checked against their worst points."""
+
+
+def consistent(objective: float, bound: float, rounding: Callable[[], float]) -> float:
+    """Return the lower bound, the objective where rounding alone has put the bound above it; raise where it has not."""
+    if not bound > objective:
+        return bound
+    if bound - objective > SUMS * abs(objective) + rounding():
+        raise _contradiction(f"no parameters can go below {bound!r}, yet these have the objective {objective!r}")
+    return objective
+
+
+def agreed(seen: float, objective: float, rounding: Callable[[], float]) -> None:
+    """Raise where the solver minimised another objective than the one that is proved."""
+    off = abs(seen - objective)
+    if off > SUMS * abs(objective) and (np.isnan(off) or off > SUMS * abs(objective) + rounding()):
+        raise _contradiction(f"the solver saw the objective {seen!r} where it is {objective!r}")
+
+
+def attained(sets: BoundSet, w: Array, n_samples: int) -> None:
+    """Raise where the supports at w, of some rows by a stride, are not those of the points that are said to attain them."""
+    if not sets.is_sublinear:
+        return
+    if not sets.is_common:
+        sets = sets.take(np.arange(0, n_samples, max(1, n_samples // SOME)))
+    support, points = sets.support(w), sets.maximizer(w)
+    off = np.abs(points @ w - support)
+    if np.any(off > SUMS * (np.abs(points) @ np.abs(w) + np.abs(support))):
+        raise _contradiction(f"a set's worst point moves a score by {off.max():.3g} more or less than its support says")
+
+
+def _contradiction(what: str) -> ProofError:
+    return ProofError(
+        f"The proof of this fit contradicts itself: {what}. This is a fault in holdfast, not in your data; nothing was fitted. "
+        "Please report it with the call and, if you can, the data."
+    )
