@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import expit
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -167,6 +168,10 @@ def test_certificate_of_the_loss_holds_from_any_point(toys, make_problem, two_cl
 def test_loss_without_a_dual_is_certified_by_a_ridge_and_says_so_without_one(toys, fit):
     class Undual(toys.SoftplusHinge):
         has_dual = False
+
+        def tangent(self, u, t):
+            z = u / t
+            return self.value(u, t), expit(z), np.logaddexp(0.0, z) - z * expit(z)
 
     certified = fit(0.4, loss=Undual(), alpha=1.0)
     assert certified.gap_ <= 1e-6

@@ -448,7 +448,7 @@ def certificate_of(problem: MinimaxProbabilityProblem, w: Array, eased: EasedMin
     z, aim = eased.spread.gradient(w), problem.difference - eased.drift.gradient(w)
     lead = float(aim @ w)
     bound = 0.0
-    if not (lead > 0 and np.all(np.isfinite(z))):
+    if not (lead > 0 and np.all(np.isfinite(z)) and problem.lead(w) > 0):
         return MinimaxProof.at(problem, w, bound)
     factor = float(z @ w) / lead
     if factor > 0:
