@@ -97,8 +97,8 @@ class Place(Protocol):
         """Return the Hessian times v."""
         ...
 
-    def hessian(self) -> Array:
-        """Return the Hessian; only for problems that are seen as `Curved` too."""
+    def hessian(self, *, whole: bool = False) -> Array:
+        """Return the Hessian, without what is faint unless it is to be `whole`; only for problems seen as `Curved` too."""
         ...
 
     def preconditioner(self) -> Callable[[Array], Array]:

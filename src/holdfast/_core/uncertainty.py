@@ -175,6 +175,10 @@ class BoundSet(ABC):
         It is the gradient of the support where that exists, and 0 where the support is 0 (an allowed subgradient there).
         """
 
+    def resting(self, w: Array) -> Array:
+        """Return `maximizer`, but for eased sets points on the faces of the original that only easing keeps them from."""
+        return self.maximizer(w)
+
     @abstractmethod
     def adjoint(self, w: Array, r: Array) -> Array:
         """Return sum_i r_i * maximizer_i(w), shape (n_features,), without forming all maximizers."""

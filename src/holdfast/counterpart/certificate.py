@@ -19,6 +19,8 @@ from holdfast.uncertainty.clouds import MISSED, norm, ratio, solve_scaled
 
 FAINT = 0.01
 """Support, in units of the margin, up to which w = 0 may be what is to be proved."""
+CHEAP = 1.0
+"""Price of what the sets leave, as a share of what is missing anyway, up to which no better split of it is sought."""
 KINK = 1e-12
 """Easing at which the best intercept of w = 0 is sought: none to speak of."""
 UNGUESSED = 1e-6
@@ -27,6 +29,12 @@ ROOMS = 0.5 * 10.0 ** -np.arange(3.0, 10.0)
 """Shares of the sets that are tried to be kept free for what guessed points leave."""
 INEXACT = 2e-11
 """What a loss that is an integral without a closed form may be off by."""
+AT_REST = (0.0, 1e-9, 1e-6, 1e-3)
+"""Shares of the largest dual weight below which one is tried as 0."""
+UNMOVED = 1e-6
+"""Share of what dual weights are worth that may go into making them feasible before other ways are tried."""
+ROUNDS = 12
+"""Rounds in which dual weights are made to meet what they must: two, unless bounds are in their way."""
 LARGEST_EXACT = 5e7
 """Entries of the features without noise up to which a pull on them is corrected (400 MB)."""
 
@@ -166,12 +174,52 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
     if problem.push is not None and not problem.is_penalised:
         # nothing is known that covers to the last digit what rows pull
         return certified(objective, -np.inf, problem.floor, rounding)
-    bound, pull, dual = _bound_of_lines(problem, lines, guess)
+    bound, pull, dual = _bound_by_points(problem, lines, guess) or _bound_of_lines(problem, lines, guess, objective)
     return certified(objective, bound, problem.floor, rounding, problem.norm_bound(pull), dual)
 
 
-def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess) -> tuple[float, Array, Array]:
-    """Return the lower bound that the lines prove, the pull that the norm bound needs, and the dual weights."""
+def _bound_by_points(problem: MarginScaleProblem, lines: Proof, guess: DualGuess) -> tuple[float, Array, Array] | None:
+    """Return what lines near these prove whose pull the maximizers of eased sets bear to the last digit.
+
+    That is for problems without a penalty, where no pull has a price; None where there is one, or no such lines are found.
+    The rows strictly between the bounds make up for what is missed, each by its room to move. Where no weights have room,
+    as all rows pull one way and each set just bears its own, points belong on the faces that easing keeps them from.
+    """
+    rows, loss, c, y = problem.rows, problem.loss, problem.weights, problem.signs
+    n, d = rows.n_samples, rows.n_features
+    is_hard = not problem.is_penalised and loss.has_affine_scale and problem.bound.is_sublinear
+    if guess.sets is None or not is_hard or n * d > LARGEST_EXACT:
+        return None
+    limit = min(loss.dual_limit, 1.0 + float(np.max(lines.a, initial=0.0)))
+    outside, shares = float(loss.dual_scale(np.zeros(1))[0]), lines.a / limit
+    signed = np.concatenate([y[part, None] * block for part, block in rows.dense_blocks()])
+
+    def worth(a: Array) -> float:
+        return float(np.sum(c * (loss.dual_value(a) + a * (problem.target - 1.0))))
+
+    best = None
+    for find, least in ((guess.sets.maximizer, 0.0), *((guess.sets.resting, least) for least in AT_REST)):
+        points = find(guess.direction)
+        A = signed - (1 - outside) * points
+        fixed = outside * (np.sum(c) * points[0] if len(points) == 1 else points.T @ c)
+        if problem.fit_intercept:
+            A, fixed = np.column_stack([A, y]), np.append(fixed, 0.0)
+        a = limit * _drawn_to(np.where(shares < least, 0.0, shares), c, A, fixed / limit)
+        missed, sizes = np.abs(A.T @ (c * a) - fixed), np.append(sizes_of_sums(problem, c * a), c @ a)
+        if np.all(missed <= MISSED * sizes[: len(missed)]) and (best is None or worth(a) > worth(best)):
+            best = a
+            if worth(a) >= (1 - UNMOVED) * worth(lines.a):
+                break
+    return None if best is None else (worth(best), rows.transpose_dot(problem.pull_per_class()), c * best)
+
+
+def _bound_of_lines(
+    problem: MarginScaleProblem, lines: Proof, guess: DualGuess, objective: float
+) -> tuple[float, Array, Array]:
+    """Return the lower bound that the lines prove, the pull that the norm bound needs, and the dual weights.
+
+    What is dear to find out is left alone where it would not bring the bound much nearer to the objective.
+    """
     c, y, loss, bound = problem.weights, problem.signs, problem.loss, problem.bound
     is_hard = not problem.is_penalised
     if is_hard and loss.has_dual:
@@ -207,11 +255,6 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
     if problem.push is not None:
         own = problem.push_budgets(lines.a), problem.push.support(guess.direction), guess.direction
         lefts = [problem.push.remainder(lefts[0], *own), problem.push.left_along(lefts[1], *own)]
-    elif bound.has_origin and np.max(bound.support(guess.direction)) <= FAINT:
-        # near w = 0 directions say little, and how much of the sets it takes tells more
-        beyond = beyond_penalty(problem, V)
-        multiple = least_multiple(bound, beyond, budgets, guess.scale, sizes)
-        lefts.append(V - beyond / max(multiple, 1.0))
     if guess.sets is not None:
         eased = V - guess.sets.adjoint(guess.direction, budgets)
         pushed = 0.0 if guess.push is None else guess.push.adjoint(guess.direction, problem.push_budgets(lines.a))
@@ -223,11 +266,19 @@ def _bound_of_lines(problem: MarginScaleProblem, lines: Proof, guess: DualGuess)
         ridge = float(left @ left) * share**2 / (2 * problem.alpha) if problem.alpha > 0 else 0.0
         return value(share) - ridge - (0.0 if penalty is None else penalty.price(share * left))
 
-    found = []
-    for left in lefts:
-        most = 1.0 if penalty is None else penalty.largest_share(left)
-        found.append((priced(most, left), most, left))
-    best, share, left = max(found, key=lambda entry: entry[0])
+    def best_of(lefts: Sequence[Array]) -> tuple[float, float, Array]:
+        mosts = [1.0 if penalty is None else penalty.largest_share(left) for left in lefts]
+        found = [(priced(most, left), most, left) for most, left in zip(mosts, lefts, strict=True)]
+        return max(found, key=lambda entry: entry[0])
+
+    best, share, left = best_of(lefts)
+    whole = value(1.0)
+    is_near = problem.push is None and bound.has_origin and np.max(bound.support(guess.direction)) <= FAINT
+    if is_near and whole - best > CHEAP * max(objective - whole, 0.0):
+        # near w = 0 directions say little, and how much of the sets it takes tells more
+        beyond = beyond_penalty(problem, V)
+        multiple = least_multiple(bound, beyond, budgets, guess.scale, sizes)
+        best, share, left = best_of([left, V - beyond / max(multiple, 1.0)])
     if best < 0.5 * value(share):
         shorter = minimize_scalar(
             lambda k: -priced(k, left), bounds=(0.0, share), method="bounded", options={"xatol": 1e-10}
@@ -459,14 +510,22 @@ def _without_exact_pull(problem: MarginScaleProblem, a: Array) -> Array:
     No budget can bear such a pull. The rows strictly between the bounds make up for it, each by its room to move.
     """
     Z = exact_columns(problem)
-    if Z is None:
-        return a
-    c, y = problem.weights, problem.signs
+    return a if Z is None else _drawn_to(a, problem.weights, problem.signs[:, None] * Z, np.zeros(Z.shape[1]))
+
+
+def _drawn_to(a: Array, c: Array, A: Array, target: Array) -> Array:
+    """Return weights in [0, 1] near `a` with A'(c a) = target, or nearly so, each moved by its room."""
     room = np.minimum(a, 1 - a)
-    H = (Z * (c * room)[:, None]).T @ Z
-    for _ in range(2):  # the second round removes the first one's rounding
-        a = a - room * y * (Z @ solve_scaled(H, Z.T @ (c * a * y)))
-    return np.clip(a, 0.0, 1.0)
+    for k in range(ROUNDS):
+        missed = A.T @ (c * a) - target
+        if k > 1 and np.all(np.abs(missed) <= 0.1 * MISSED * (np.abs(A).T @ (c * a))):
+            break
+        move = -A @ solve_scaled((A * (c * room)[:, None]).T @ A, missed)
+        a = np.clip(a + room * move, 0.0, 1.0)
+        if k > 0:
+            # what is at a bound may still leave it
+            room = np.where(move < 0, a, 1 - a)
+    return a
 
 
 def exact_columns(problem: LinearProblem) -> Array | None:

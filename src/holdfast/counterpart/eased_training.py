@@ -34,8 +34,10 @@ SAMPLE_ROWS, ROWS_PER_PARAMETER, FEW = 2000, 30, 5
 """Rows, at least and by the parameter, from whose solution that of FEW times as many is started."""
 POLISHING_STEPS = 6
 """Newton steps on slopes that follow a small, smooth fit; two or three are enough unless weights move to their kinks."""
-STRAIGHT, VANISHING = 0.01, 1000.0
-"""From such an easing on, supports up to so many times it make w = 0 worth a try."""
+STRAIGHT = 0.01
+"""From such an easing on, w = 0 is worth a try."""
+TETHER = 0.01
+"""Ridge of an eased problem that has none of its own, as a share of the easing and of the least curvature of a feature."""
 PROVED = 1e-9
 """Gap to aim at where it costs little, and to prove that w = 0 is optimal."""
 ACCURATE = {IntervalProgram, DeletionProgram}
@@ -63,7 +65,7 @@ class EasedTraining:
         self.lowest, self.highest = np.inf, -np.inf
         self.parameters = np.zeros(self.problem.n_parameters)
         self.dual: DualGuess | None = None
-        self.flat: Array | None = None
+        self.flat: tuple[Array, float] | None = None
         self.status = Status.STALLED
 
     def warm(self, start: Array) -> tuple[Solution, Certificate]:
@@ -168,7 +170,7 @@ class EasedTraining:
 
     def follow(self, start: Array | None) -> None:
         """Follow the path until the gap is within `tol` or nothing is to be gained."""
-        problem, trained = self.problem, self._trained_for
+        problem = self.problem
         is_plain = problem.penalty is None and problem.push is None
         has_kinks = not (is_plain and problem.loss.is_smooth and problem.bound.is_smooth)
         delta = (FIRST if has_kinks else FIRST_SMOOTH) if start is None else FIRST_WARM
@@ -176,7 +178,7 @@ class EasedTraining:
         last, shrink, goal, care = delta, SHRINK, ROUGH * delta, 1.0
         back: tuple[float, Array] | None = None
         while True:
-            eased = trained.eased(delta)
+            eased = self._eased(delta)
             begins = [theta, self._admitted(problem.drawn_in(theta, last, delta / last))]
             if back is not None and delta < last:
                 # with the same rows at their kinks the path is straight
@@ -214,6 +216,20 @@ class EasedTraining:
             last, shrink = delta, max(SHRINK, shrink**2)
             delta = max(delta * min(max(wanted, shrink), 0.5), SMALLEST)
             goal = min(ROUGH, care * self._goal(max(self.gap * delta / last, AIM * goal_gap)))
+
+    def _eased(self, delta: float) -> LinearProblem:
+        """Return the problem eased by `delta`.
+
+        Where the sets just about undo what some weights gain, these may grow without end for next to nothing: easing pays a
+        little for it, so that nothing but a ridge keeps them where scores are more than rounding.
+        """
+        eased, problem = self.problem.eased(delta), self.problem
+        if problem.is_penalised:
+            return eased
+        squares = problem.rows.column_squares
+        least = float(np.min(squares[squares > 0], initial=np.inf))
+        ridge = TETHER * delta * float(problem.weights.sum()) * least if np.isfinite(least) else 0.0
+        return eased.having(alpha=ridge)
 
     @property
     def _trained_for(self) -> LinearProblem:
@@ -259,23 +275,23 @@ class EasedTraining:
         tidy = problem.tidied(theta, delta)
         if not np.array_equal(tidy, theta):
             self._note(tidy, problem.value_and_gradient(tidy)[0], slack=0.1 * self.fine)
-        if delta <= STRAIGHT and float(np.median(problem.scales(theta))) <= VANISHING * delta:
-            flat = self._flat(b)
-            self._note(flat, problem.value_and_gradient(flat)[0], slack=ROUNDING)
+        if delta <= STRAIGHT:
+            self._note(*self._flat(b), slack=ROUNDING)
 
-    def _flat(self, b: Any) -> Array:
-        """Return w = 0 with its best intercept, sought from b on."""
+    def _flat(self, b: Any) -> tuple[Array, float]:
+        """Return w = 0 with its best intercept, sought from b on, and the objective there."""
         if self.flat is None:
             problem = self.problem
             b = best_constant(problem, b) if problem.fit_intercept else b
-            self.flat = problem.join(np.zeros_like(problem.split(self.parameters)[0]), b)
+            parameters = problem.join(np.zeros_like(problem.split(self.parameters)[0]), b)
+            self.flat = parameters, problem.value_and_gradient(parameters)[0]
         return self.flat
 
     def _flattened(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
         """Return w = 0 where it is as good as what was found, and proved by the same dual weights; else that."""
-        flat = self._flat(self.problem.split(found.parameters)[1])
+        flat, objective = self._flat(self.problem.split(found.parameters)[1])
         slack = 0.1 * self.fine * max(proof.objective, self.problem.floor)
-        if self.problem.value_and_gradient(flat)[0] > proof.objective + slack:
+        if objective > proof.objective + slack:
             return found, proof
         tidy = replace(found, parameters=flat)
         again = self._proof(tidy)

@@ -200,12 +200,12 @@ class MarginPlace:
         problem = self.problem
         return problem.alpha if problem.penalty is None else problem.alpha + problem.penalty.bends(self.w)
 
-    def hessian(self) -> Array:
-        """Return the Hessian; O(n_samples * n_features**2), but for rows whose loss does not bend."""
+    def hessian(self, *, whole: bool = False) -> Array:
+        """Return the Hessian; O(n_samples * n_features**2), but for rows whose loss hardly bends, left out unless `whole`."""
         c = self.problem.weights
         uu, ut, tt = (c * bend for bend in self.costs.curvature)
         couplings = self.costs.couplings
-        if self.problem.loss.is_worst_case:
+        if self.problem.loss.is_worst_case and not whole:
             straight = uu <= self.problem.loss.straight * np.max(uu, initial=0.0)
             uu, ut, tt = (np.where(straight, 0.0, bend) for bend in (uu, ut, tt))
             couplings = [

@@ -12,6 +12,9 @@ from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast._core.tolerances import POLISHED, ROUNDING
 from holdfast.solvers.newton import VANISHING, newton_step
 
+FRUITLESS = 0.01
+"""Share of what a step promised up to which it was one in a wrong model."""
+
 
 class Semismooth(Solver):
     """Newton steps with one of the Hessians at a kink, each followed by the best scale, step length and intercept.
@@ -34,12 +37,12 @@ class Semismooth(Solver):
         assert curved is not None
         place = view.at(np.array(start, dtype=np.float64))
         flat = VANISHING * curved.typical_curvature()
-        status, n_iter = Status.ITERATION_LIMIT, 0
+        status, n_iter, whole = Status.ITERATION_LIMIT, 0, False
         for n_iter in range(1, max_iter + 1):
             if place.value <= view.enough or (not rough and place.gap(place.gradient) <= tol):
                 status = Status.SOLVED
                 break
-            step, decrement = newton_step(place.hessian(), place.gradient, flat)
+            step, decrement = newton_step(place.hessian(whole=whole), place.gradient, flat)
             scale = max(abs(place.value), abs(view.enough))
             promise = decrement / scale
             report(f"semismooth {n_iter}: objective {place.value:.10g}, next step {promise:.2e}")
@@ -52,6 +55,8 @@ class Semismooth(Solver):
                 status = Status.SOLVED if promise <= 1e-9 else Status.STALLED
                 place = _polished(view, place, step)
                 break
+            # along a step that led nowhere, what bends least may be all that bends
+            whole = whole or place.value - found.value < FRUITLESS * decrement
             place = found
             if rough and promise <= tol:
                 status = Status.SOLVED

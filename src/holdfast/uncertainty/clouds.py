@@ -12,7 +12,7 @@ from scipy import linalg, sparse
 
 from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
-from holdfast._core.uncertainty import Array, BoundSet, CommonSet
+from holdfast._core.uncertainty import Array, BoundSet, CommonSet, IntervalForm
 
 FLAT, ROUNDED = 1e-10, 1e-14
 """Extent of a set, and its square, as a share of the largest, that is taken for none."""
@@ -79,6 +79,10 @@ class CommonCloud(Cloud, CommonSet):
 
     def support(self, w: Array) -> Array:
         return norm(self.root(w))
+
+    def interval_form(self) -> IntervalForm | None:
+        # a point is a box too
+        return None if np.any(self.factor) else IntervalForm(np.zeros(()), None, None)
 
     def _point(self, w: Array) -> Array:
         root = self.root(w)

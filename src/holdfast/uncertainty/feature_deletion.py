@@ -25,6 +25,9 @@ from holdfast.uncertainty.row_knapsacks import Eased, Filled, Knapsacks
 NEARLY, HOPELESS = 0.1, 0.01
 """What is needed beyond the budgets is told to such a share of it, and roughly where it is so much of them."""
 
+NEAR_FACE = 1e-3
+"""Share of an entry within which easing alone keeps it from being deleted as a whole, or not at all."""
+
 
 class FeatureDeletion(UncertaintySet):
     r"""Features of each row may be deleted, that is set to 0, up to a budget.
@@ -426,6 +429,15 @@ class EasedDeletions(RowPoints, EasedSet):
     @remembered
     def _terms(self, w: Array) -> list[RowMatrix]:
         return [self.base.matrix(self.base.moves.data * self._here(w).shares)]
+
+    def resting(self, w: Array) -> Array:
+        sacks, shares = self.base.knapsacks, self._here(w).shares
+        whole, part = shares >= 1 - NEAR_FACE, (shares > NEAR_FACE) & (shares < 1 - NEAR_FACE)
+        left = self.base.budget - sacks.row_sums(np.where(whole, sacks.costs, 0.0))
+        # what is deleted in part makes way for what is deleted as a whole
+        fits = np.minimum(ratio(np.maximum(left, 0.0), sacks.row_sums(np.where(part, sacks.costs * shares, 0.0))), 1.0)
+        rested = np.where(whole, 1.0, np.where(part, shares * sacks.by_item(fits), 0.0))
+        return self.base.matrix(self.base.moves.data * self.base._within(rested)).of(slice(None))
 
     def support(self, w: Array) -> Array:
         return self._here(w).values + np.where(self.base.ease > 0, 0.0, self.delta)

@@ -273,6 +273,9 @@ class EasedSum(BoundSum):
     def summands(self) -> list[BoundSet]:
         return [self]
 
+    def resting(self, w: Array) -> Array:
+        return np.asarray(sum(part.resting(w) for part in self.parts))
+
     def _of(self, change: Callable[[BoundSet], BoundSet]) -> BoundSum:
         return EasedSum(self.base._of(change), [change(part) for part in self.parts])
 
