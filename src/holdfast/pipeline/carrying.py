@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,38 @@ def whole_map(effects: Sequence[Effect], n_features: int) -> AffineMap | None:
     return total
 
 
+def added(X: Any, steps: Sequence[tuple[str, Any]], effects: Sequence[Effect]) -> bool:
+    """Return whether the steps give errors to the rows X if these have none."""
+    for (name, step), effect in zip(steps, effects, strict=True):
+        if effect.adds_errors:
+            with _naming(name, step):
+                if any(np.any(end) for end in _own_ends(effect, X, step).values()):
+                    return True
+        X = step.transform(X) if hasattr(step, "transform") else X
+    return False
+
+
+@contextmanager
+def _naming(name: str, step: Any) -> Iterator[None]:
+    """Say of errors in which step they arose."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"step {name!r}, {type(step).__name__}: {error}") from error
+
+
+def _own_ends(effect: Effect, X: Any, step: Any) -> dict[str, Array]:
+    """Return how far below and above its outputs the errors reach that a step adds to rows without any."""
+    values, Z = known_numbers(X), known_numbers(step.transform(X))
+    lower, upper = effect.bounds(X, values, values)
+    # ends that are the same are that of no error; others may lie, by rounding, on the wrong side of the step's own output
+    moves = lower < upper
+    return {
+        "X_lower": np.where(moves, np.minimum(lower - Z, 0.0), 0.0),
+        "X_upper": np.where(moves, np.maximum(upper - Z, 0.0), 0.0),
+    }
+
+
 def carry(
     uncertainty: UncertaintySet,
     metadata: Mapping[str, Any],
@@ -56,10 +89,8 @@ def carry(
     # the last step that looks at its rows
     last = max((i for i, one in enumerate(effects) if one.map is None or one.adds_errors or len(one.exact)), default=-1)
     for number, ((name, step), effect) in enumerate(zip(steps, effects, strict=True)):
-        try:
+        with _naming(name, step):
             state = _after(effect, state, X, nonlinear, step) if effect.map is None else _image(effect, state, X, step)
-        except ValueError as error:
-            raise ValueError(f"step {name!r}, {type(step).__name__}: {error}") from error
         if number < last:
             X = step.transform(X) if hasattr(step, "transform") else X
     made, stated = state
@@ -83,8 +114,7 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any) -> Stated:
         if known is None or "X_lower" in known:
             raise ValueError(f"fills in entries, and {uncertainty!r} is no noise that others can be added to.")
         return GaussianNoise(), RowNoise.of(known).plus(own).metadata
-    ends = effect.bounds(X, values, values)
-    own_ends = {name: end - Z for name, end in zip(("X_lower", "X_upper"), ends, strict=True)}
+    own_ends = _own_ends(effect, X, step)
     if not any(np.any(end) for end in own_ends.values()):
         return made, stated
     worst, cloud = made.split(Z, made.placed(Z, stated))

@@ -14,15 +14,18 @@ from sklearn.utils.validation import check_is_fitted
 from holdfast._core.rounding import coarsest, gamma, product_error
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.estimators.robust_linear import METADATA
-from holdfast.pipeline.carrying import NONLINEAR, carry, effects_of, whole_map
+from holdfast.pipeline.carrying import NONLINEAR, added, carry, effects_of, whole_map
 from holdfast.pipeline.rows import checked_metadata, known_numbers, with_numbers
-from holdfast.pipeline.stated_sets import Holder, holders, meaning, takers, takes
-from holdfast.pipeline.steps import CLAIMS
+from holdfast.pipeline.stated_sets import Holder, exact_rows, holders, meaning, predicts, takers, takes, takes_by_name
+from holdfast.pipeline.steps import CLAIMS, may_add_errors
+from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.clouds import dense
 
 NAME = "UncertainPipeline"
 CERTIFIED = ("certify", "certified_margin")
 """Questions whose answers are rounded down."""
+PLAIN = ("fit", "predict_proba", "predict_log_proba")
+"""What may be asked for without any uncertainty."""
 
 
 def _offered(method: str) -> Callable[[UncertainPipeline], bool]:
@@ -66,10 +69,15 @@ class UncertainPipeline(Pipeline):
     of the units of X. Its fitted attributes, such as ``pipe[-1].coef_``, are in its own units: ask the pipeline, not
     ``pipe[-1]``, about certainty.
 
+    Errors that a step adds, those of entries that SpreadImputer fills in, reach a last step that states none as well: as
+    intervals for ``RobustLinearClassifier(None)``, as noise for one that takes ``X_std``; one that takes neither is refused
+    where entries are missing. ModeratedClassifier is told of them at `predict_proba`. A search over sets belongs around the
+    pipeline, not in its last step.
+
     `predict`, `decision_function`, `score` and `transform` are those of the plain Pipeline. `predict_proba`,
     `flip_probability`, `score_std`, `certify` and `certified_margin`, where the last step has them, take metadata of their
     rows as it does, and `worst_case_data` gives rows in the units of X. Certificates account for rounding in affine steps; what
-    it does in curved ones is not known.
+    it does in curved ones, and in those that add errors, is not known.
 
     With metadata routing on, searches, ``CalibratedClassifierCV`` and the like bring metadata to a pipeline inside them without
     a request. ``StackingClassifier`` does too, but it hands all that its `fit` is given to its final estimator as well,
@@ -229,7 +237,8 @@ class UncertainPipeline(Pipeline):
         Z = super()._fit(X, *args, **options)
         if "_stated" in self.__dict__ and hasattr(self._final_estimator, "fit"):
             final = self._final_estimator
-            changes, self._carried = self._all_carried(X, Z, self._holders(self._stated), self._stated)
+            held = self._holders(self._stated) or self._exact("fit", X)
+            changes, self._carried = self._all_carried(X, Z, held, self._stated)
             if not takes(final.fit, set(self._carried)):
                 raise ValueError(
                     f"{NAME}.fit: the steps make {', '.join(sorted(self._carried))} of what is stated, which the last step, "
@@ -265,6 +274,32 @@ class UncertainPipeline(Pipeline):
                 "`carried` says what transformers make of it: fit these without."
             )
 
+    def _exact(self, method: str, X: Any) -> list[Holder]:
+        """Return sets without extent for a last step that holds none, where steps add errors to the rows X; else nothing.
+
+        Raises where it has no use for errors at all.
+        """
+        final, steps = self._final_estimator, self.steps[:-1]
+        is_plain = method in PLAIN and not may_add_errors(step for _, step in steps)
+        if is_plain or not predicts(final) or not added(X, steps, self._effects(X)):
+            return []
+        found, is_fit = exact_rows(final), method == "fit"
+        own = [holder for holder in found if is_fit or (holder.path and "__" not in holder.path)]
+        if own:
+            return own
+        if not is_fit and takes_by_name(final, method, "X_std"):
+            noises = [holder.uncertainty for holder in holders(final) if holder.uncertainty.is_expectation]
+            return [Holder("", noises[0] if noises else GaussianNoise(0.0), True, type(final).__name__)]
+        # one that moderates probabilities is told of the errors there
+        if found or holders(final) or takes_by_name(final, "predict_proba", "X_std"):
+            return []
+        raise ValueError(
+            f"{NAME}.{method}: the steps fill in entries that have errors, as SpreadImputer says, and the last step, "
+            f"{final!r:.80}, takes none. Let it be one that does: RobustLinearClassifier for the worst of them, "
+            "GaussianRobustClassifier or NoiseCopies(estimator) for their average, ModeratedClassifier(estimator) for "
+            "probabilities; or use SimpleImputer, after which they count as exact."
+        )
+
     def _all_carried(
         self, X: Any, Z: Any, held: Sequence[Holder], stated: Mapping[str, Any]
     ) -> tuple[dict[str, UncertaintySet], dict[str, Any]]:
@@ -274,8 +309,8 @@ class UncertainPipeline(Pipeline):
             made, own = self._carry(X, Z, holder.uncertainty, stated)
             if not holder.is_fixed:
                 changes[holder.path] = made
-            elif made != holder.uncertainty:
-                raise ValueError(_cannot_take(holder, made, stated))
+            elif made != (holder.uncertainty if holder.path else meaning(set(own))):
+                raise ValueError(_cannot_take(holder, made, own))
             found.append(own)
         metadata = found[0] if found else {}
         if any(not _are_same(metadata, other) for other in found[1:]):
@@ -314,7 +349,8 @@ class UncertainPipeline(Pipeline):
         ----------
         X : {array-like, sparse matrix, frame} of shape (n_samples, n_features)
         uncertainty : UncertaintySet, default=None
-            In the units of X. None: what the metadata state, X_std being deviations of noise.
+            In the units of X. None: what the metadata state, X_std being deviations of noise; without any, what the steps add
+            to exact rows, as noise.
         **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
 
         Returns
@@ -324,7 +360,8 @@ class UncertainPipeline(Pipeline):
             :func:`critical_radius` and the like take with these rows.
         """
         stated = self._stated_of(X, metadata, f"{NAME}.carried")
-        chosen = meaning(set(stated)) if uncertainty is None else uncertainty
+        nothing = meaning(set(stated)) if stated else GaussianNoise(0.0)
+        chosen = nothing if uncertainty is None else uncertainty
         chosen.split(known_numbers(X), stated)
         is_last = not hasattr(self._final_estimator, "predict")
         steps = self.steps if is_last else self.steps[:-1]
@@ -339,11 +376,11 @@ class UncertainPipeline(Pipeline):
         final, Z = self._final_estimator, _transformed(self.steps[:-1], X)
         if self.row_uncertainty_ and not stated:
             return getattr(final, method)(Z, **params)
-        own = self._own_as_stated(known_numbers(X), stated)
+        own = self._own_as_stated(known_numbers(X), stated) or [(holder, None) for holder in self._exact(method, X)]
         changes, carried = self._all_carried(X, Z, [holder for holder, _ in own], stated)
         asked = copy(final).set_params(**changes)
         # whether imputers filled in entries here, not whether they did in training
-        asked.row_uncertainty_ = bool(carried)
+        asked.row_uncertainty_ = asked.row_noise_ = bool(carried)
         question = getattr(asked, "certified_margin" if method == "certify" else method)
         if stated:
             self._refuse_unasked(method, carried)
@@ -493,7 +530,7 @@ def _are_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return set(one) == set(other) and all(np.array_equal(dense(one[name]), dense(other[name])) for name in one)
 
 
-def _cannot_take(holder: Holder, made: UncertaintySet, stated: Mapping[str, Any]) -> str:
+def _cannot_take(holder: Holder, made: UncertaintySet, carried: Mapping[str, Any]) -> str:
     if holder.path:
         return (
             f"{NAME}: {holder.owner} states {holder.uncertainty!r} by plain numbers, and the steps make something else of it. "
@@ -501,6 +538,6 @@ def _cannot_take(holder: Holder, made: UncertaintySet, stated: Mapping[str, Any]
             "RobustLinearClassifier, which takes any set."
         )
     return (
-        f"{NAME}: {holder.owner} takes {', '.join(stated)}, and the steps make {made!r} of it, which no metadata can state. "
-        "Use a last step that holds a set, such as RobustLinearClassifier(IntervalBox())."
+        f"{NAME}: {holder.owner} takes {', '.join(sorted(carried))}, and the steps make {made!r} of it, which no metadata "
+        "can state. Use a last step that holds a set, such as RobustLinearClassifier(IntervalBox())."
     )
