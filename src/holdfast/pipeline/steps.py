@@ -261,7 +261,15 @@ def _selector(step: Any, at: Place) -> Effect:
 
 @_taught(PowerTransformer, QuantileTransformer)
 def _monotone(step: Any, at: Place) -> Effect:
-    return Monotone(step.transform)
+    if getattr(step, "method", None) != "box-cox":
+        return Monotone(step.transform)
+
+    def transform(rows: Any) -> Any:
+        # scikit-learn raises outside of the domain, here there is no value
+        values = numbers_of(rows)
+        return step.transform(in_form_of(rows, np.where(values > 0, values, np.nan)))
+
+    return Monotone(transform)
 
 
 @_taught(PolynomialFeatures)

@@ -51,12 +51,14 @@ class UncertainPipeline(Pipeline):
     RobustScaler, PCA, IncrementalPCA, FastICA,      row stay such where no features are mixed, and become covariances
     TruncatedSVD, random projections, selectors,     elsewhere; a box becomes a zonotope, a ball an ellipsoid.
     "passthrough"                                    Deletions pass where no features are mixed
-    PowerTransformer, QuantileTransformer,           ``"interval"``: boxes by their end points, exactly; other sets by
-    MinMaxScaler(clip=True), log, sqrt, exp, ... in  the smallest box around them, an outer approximation.
-    a FunctionTransformer                            ``"linearise"``: noise and ellipsoids by the slope of the secant over
+    PowerTransformer, QuantileTransformer,           Boxes by their end points, exactly; other sets by the smallest box
+    MinMaxScaler(clip=True), log, sqrt, exp, ... in  around them, an outer approximation. Noise by its moments, integrals of
+    a FunctionTransformer                            the step; by the derivative where one deviation leaves its domain.
+                                                     ``"linearise"``: noise and ellipsoids by the slope of the secant over
                                                      one deviation to each side, an approximation
-    PolynomialFeatures                               ``"interval"``: exact bounds of each product, an outer approximation
-                                                     of all; ``"linearise"``: by derivatives
+    PolynomialFeatures                               Exact bounds of each product, an outer approximation of all. Noise by
+                                                     moments, without products of errors of different features;
+                                                     ``"linearise"``: by derivatives
     SpreadImputer                                    exact, plus the spread of their column for entries that are filled in
     SimpleImputer                                    exact, if nothing is missing
     OneHotEncoder, OrdinalEncoder                    their inputs must have no error
@@ -97,8 +99,11 @@ class UncertainPipeline(Pipeline):
         As for Pipeline; not for the metadata above, which are carried anyway.
     memory : str or joblib.Memory, default=None
     verbose : bool, default=False
-    nonlinear : {"interval", "linearise", "raise"}, default="interval"
-        What to do at steps that are no affine maps.
+    nonlinear : {"auto", "interval", "linearise", "raise"}, default="auto"
+        What to do at steps that are no affine maps. "auto": intervals for sets; for noise the root of the mean square of
+        :math:`f(x + \delta) - f(x)`, f being the step, as its standard deviation. Rows stay at f(x), where predictions are
+        made: what the mean of :math:`f(x + \delta)` is off from there counts as error, and is not taken off. "interval":
+        sets only. "linearise": noise and ellipsoids, to first order; boxes by intervals.
     effects : dict from str to {"linear", "monotone"}, default=None
         What steps do that are not known, or not as their class does, by their names (``outer__inner`` for those inside
         others): "linear" for z = A x + c; "monotone" for functions of single features that only rise or only fall. Both are
@@ -139,7 +144,7 @@ class UncertainPipeline(Pipeline):
         transform_input: Any = None,
         memory: Any = None,
         verbose: Any = False,
-        nonlinear: str = "interval",
+        nonlinear: str = "auto",
         effects: Mapping[str, str] | None = None,
     ):
         self.steps = steps
@@ -497,7 +502,7 @@ def make_uncertain_pipeline(
     transform_input: Any = None,
     memory: Any = None,
     verbose: bool = False,
-    nonlinear: str = "interval",
+    nonlinear: str = "auto",
     effects: Mapping[str, str] | None = None,
 ) -> UncertainPipeline:
     """Return an :class:`UncertainPipeline` of steps that are named after their classes.
