@@ -11,7 +11,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier, StackingClassifier
 from sklearn.impute import KNNImputer, SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, StandardScaler
@@ -157,6 +157,7 @@ def test_complete_rows_train_the_plain_classifier(rows):
     [
         LogisticRegression(),
         RandomForestClassifier(2),
+        LogisticRegressionCV(),
         CalibratedClassifierCV(LogisticRegression(), cv=2),
         GridSearchCV(LogisticRegression(), {"C": [1.0]}, cv=2),
         Pipeline([("scale", StandardScaler()), ("clf", LogisticRegression())]),
@@ -374,6 +375,32 @@ def test_boxes_of_no_size_go_with_imputers_inside_column_transformers(rows):
     for kind in (np.float64, np.float32):
         pipe = make_uncertain_pipeline(_columns(), RobustLinearClassifier(Box(0.0))).fit(holed.astype(kind), y)
         assert 0 < pipe.certify(holed.astype(kind)).mean() < 1
+
+
+def test_deviations_that_are_stated_of_missing_entries_come_on_top(rows):
+    _, holed, y = rows
+    missing, S = np.isnan(holed), np.tile(0.7 * SCALES, (N, 1))
+    pipe = make_uncertain_pipeline(SpreadImputer(), GaussianRobustClassifier()).fit(holed, y, X_std=S)
+    want = np.where(missing, np.hypot(S, pipe[0].spread_[2]), S)
+    assert_allclose(pipe.carried(holed, X_std=S)[1]["X_std"], want)
+    # as those of all rows do
+    assert_allclose(pipe.carried(holed, GaussianNoise(0.7 * SCALES))[1]["X_std"], want)
+    unknown = pipe.carried(holed, X_std=np.where(missing, np.nan, S))[1]["X_std"]
+    assert_allclose(unknown, np.where(missing, pipe[0].spread_[2], S))
+
+
+def test_intervals_that_are_stated_of_missing_entries_are_refused(rows):
+    X, holed, y = rows
+    pipe = make_uncertain_pipeline(_range(), StandardScaler(), RobustLinearClassifier(IntervalBox()))
+    i, j = np.argwhere(np.isnan(holed))[0]
+    with pytest.raises(
+        ValueError, match=rf"UncertainPipeline.fit: X\[{i}, {j}\] is missing, but X_lower and X_upper say"
+    ):
+        pipe.fit(holed, y, X_lower=X - 0.1 * SCALES, X_upper=X + 0.1 * SCALES)
+    pipe.fit(holed, y, X_lower=holed - 0.1 * SCALES, X_upper=holed + 0.1 * SCALES)
+    certain = pipe.certify(holed, X_lower=holed - 0.1 * SCALES, X_upper=holed + 0.1 * SCALES)
+    assert not np.any(certain & _changed(pipe, holed, np.random.default_rng(0), Box(half_widths=0.1 * SCALES)))
+    assert 0 < certain.mean() < 1
 
 
 def test_wrong_intervals_of_users_are_still_refused(rows):

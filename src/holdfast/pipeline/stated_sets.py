@@ -48,9 +48,10 @@ def exact_rows(estimator: Any) -> list[Holder]:
     ]
     if found:
         return found
-    for names, uncertainty in (({"X_std"}, GaussianNoise(0.0)), ({"X_lower", "X_upper"}, Box(0.0))):
-        if alone := takers(estimator, names):
-            return [Holder("", uncertainty, True, alone[0])]
+    for name, uncertainty in (("X_std", GaussianNoise(0.0)), ("X_lower", Box(0.0))):
+        for path, one in _estimators(estimator):
+            if takes_by_name(one, "fit", name) and not _own(path, one) and not _carries(one):
+                return [Holder("", uncertainty, True, type(one).__name__)]
     return []
 
 
