@@ -370,6 +370,29 @@ def test_intervals_of_our_own_making_contain_their_rows(dtype):
             )
 
 
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+@pytest.mark.parametrize("way", ["steps", "columns"])
+def test_rounding_in_single_precision_flips_no_certified_row_that_is_filled_in(way, offset, rng):
+    X = (offset + rng.normal(size=(1000, 4))).astype(np.float32)
+    y = ((X - offset) @ [1.0, 2.0, -1.0, 1.0] > 0).astype(int)
+    steps = [_range(), StandardScaler()]
+    if way == "columns":
+        steps = [ColumnTransformer([("all", make_pipeline(*steps), [0, 1, 2, 3])])]
+    pipe = make_uncertain_pipeline(*steps, RobustLinearClassifier()).fit(X, y)
+    w = pipe.decision_function(offset + np.eye(4)) - pipe.decision_function(np.full((1, 4), offset))
+    holed, filled = X.copy(), X.copy()
+    holed[:, 3] = np.nan
+    filled[:, 3] = np.where(pipe.decision_function(holed) * w[3] > 0, X[:, 3].min(), X[:, 3].max())
+    for _ in range(3):  # rows whose worst filling is on the boundary, but for rounding
+        holed[:, 1] = filled[:, 1] = (filled[:, 1] - pipe.decision_function(filled.astype(np.float64)) / w[1]).astype(
+            np.float32
+        )
+    assert not np.any(pipe.certify(holed) & (pipe.predict(filled) != pipe.predict(holed)))
+    side = np.sign(pipe.decision_function(holed))
+    holed[:, 1] += side * np.sign(w[1]) * np.float32(0.01)
+    assert np.all(pipe.certify(holed))
+
+
 def test_boxes_of_no_size_go_with_imputers_inside_column_transformers(rows):
     _, holed, y = rows
     for kind in (np.float64, np.float32):

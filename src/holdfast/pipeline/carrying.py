@@ -53,6 +53,21 @@ def added(X: Any, steps: Sequence[tuple[str, Any]], effects: Sequence[Effect]) -
     return False
 
 
+def added_sizes(X: Any, steps: Sequence[tuple[str, Any]], effects: Sequence[Effect]) -> list[Array]:
+    """Return bounds on the sizes that sums have, after each of some affine steps, whose errors the step adds; 0 elsewhere."""
+    sizes = []
+    for (_, step), effect in zip(steps, effects, strict=True):
+        assert effect.map is not None
+        Z = step.transform(X) if hasattr(step, "transform") else X
+        total = np.zeros((1, effect.map.shape[0]))
+        if effect.adds_errors:
+            reach = np.maximum(*(np.abs(end) for end in _own_ends(effect, X, step).values()))
+            total = np.where(reach > 0, np.abs(known_numbers(Z)) + reach + np.abs(effect.map.offset), 0.0)
+        sizes.append(total)
+        X = Z
+    return sizes
+
+
 @contextmanager
 def _naming(name: str, step: Any, X: Any = None, before: Sequence[Effect] = ()) -> Iterator[None]:
     """Say of errors in which step they arose, and in which column of the rows X, before all steps."""

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from holdfast._core.rounding import coarsest, gamma, product_error
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.estimators.robust_linear import METADATA
-from holdfast.pipeline.carrying import NONLINEAR, added, carry, effects_of, whole_map
+from holdfast.pipeline.carrying import NONLINEAR, added, added_sizes, carry, effects_of, whole_map
 from holdfast.pipeline.rows import checked_metadata, known_numbers, with_numbers
 from holdfast.pipeline.stated_sets import Holder, exact_rows, holders, meaning, predicts, takers, takes, takes_by_name
 from holdfast.pipeline.steps import CLAIMS, may_add_errors
@@ -79,7 +79,7 @@ class UncertainPipeline(Pipeline):
     `predict`, `decision_function`, `score` and `transform` are those of the plain Pipeline. `predict_proba`,
     `flip_probability`, `score_std`, `certify` and `certified_margin`, where the last step has them, take metadata of their
     rows as it does, and `worst_case_data` gives rows in the units of X. Certificates account for rounding in affine steps; what
-    it does in curved ones, and in those that add errors, is not known.
+    it does in curved ones is not known.
 
     With metadata routing on, searches, ``CalibratedClassifierCV`` and the like bring metadata to a pipeline inside them without
     a request. ``StackingClassifier`` does too, but it hands all that its `fit` is given to its final estimator as well,
@@ -400,19 +400,21 @@ class UncertainPipeline(Pipeline):
         r"""Return what rounding in affine steps may do to leads, here and wherever rows go; 0 where steps are curved.
 
         A step :math:`A z + c` makes entries of sizes :math:`|A| s + |c|` of entries of sizes s, all of them off by no more than
-        :math:`\gamma` times that in the arithmetic of X, float32 for float32: carried back from the scores to the rows.
+        :math:`\gamma` times that in the arithmetic of X, float32 for float32: carried back from the scores to the rows, and
+        to what steps fill in.
         """
         effects, values = self._effects(X), known_numbers(X)
-        if whole_map(effects, values.shape[1]) is None:
+        if any(effect.map is None for effect in effects):
             return 0.0
         sizes, offsets, n_roundings = np.abs(self._final_estimator.coef_), np.zeros(len(self._final_estimator.coef_)), 2
-        for effect in reversed(effects):
-            offsets = offsets + sizes @ np.abs(effect.map.offset)
+        filled = np.zeros((1, len(sizes)))
+        for effect, own in zip(reversed(effects), reversed(added_sizes(X, self.steps[:-1], effects)), strict=True):
+            offsets, filled = offsets + sizes @ np.abs(effect.map.offset), filled + own @ sizes.T
             sizes, n_roundings = np.asarray(sizes @ abs(effect.map.matrix)), n_roundings + effect.map.shape[1] + 4
         kind = coarsest([values.dtype])
         reach = sum((bound.absolute_reach(values.shape[1]) for bound in bounds), start=np.zeros(()))
         moved = gamma(n_roundings, kind) * np.outer(np.broadcast_to(reach, values.shape[0]), sizes.sum(axis=1))
-        errors = product_error(values, sizes, offsets, n_roundings, kind) + moved
+        errors = product_error(values, sizes, offsets, n_roundings, kind) + moved + gamma(n_roundings, kind) * filled
         return 2 * errors[:, 0] if errors.shape[1] == 1 else 4 * errors.max(axis=1)
 
     def _refuse_unasked(self, method: str, metadata: Mapping[str, Any]) -> None:
