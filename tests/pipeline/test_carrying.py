@@ -55,6 +55,10 @@ def _half_and_half(first, second):
     return ColumnTransformer([("one", first, [2, 0]), ("two", second, [1])], remainder="passthrough")
 
 
+def _falling(X):
+    return np.exp(-np.asarray(X) / 10)
+
+
 AFFINE = {
     "standard": StandardScaler(),
     "robust": RobustScaler(),
@@ -80,13 +84,14 @@ CURVED = {
     "quantile": QuantileTransformer(n_quantiles=8),
     "clipped": MinMaxScaler((0, 1), clip=True),
     "log": FunctionTransformer(np.log1p),
-    "falling": FunctionTransformer(lambda X: np.exp(-np.asarray(X) / 10)),
+    "falling": FunctionTransformer(_falling),
     "polynomial": PolynomialFeatures(3),
     "products": PolynomialFeatures(2, interaction_only=True, include_bias=False),
     "columns_curved": _half_and_half(PCA(1), FunctionTransformer(np.log1p)),
     "union_curved": FeatureUnion([("a", StandardScaler()), ("b", FunctionTransformer(np.sqrt))]),
     "nested_curved": Pipeline([("log", FunctionTransformer(np.log1p)), ("pca", PCA(2))]),
 }
+
 STATED = {"reversed": "linear", "falling": "monotone"}
 
 _rng = np.random.default_rng(5)
@@ -222,8 +227,8 @@ def test_linearised_noise_is_that_of_the_derivatives(step, rows, rng):
 
 
 def test_noise_has_no_intervals_and_raise_raises(rows):
-    pipe = _fitted("log", CURVED["log"], rows)
-    with pytest.raises(ValueError, match=r"step 'log', FunctionTransformer: is no affine map.*nonlinear='linearise'"):
+    pipe = _fitted("log", CURVED["log"], rows, nonlinear="interval")
+    with pytest.raises(ValueError, match=r"step 'log', FunctionTransformer: is no affine map.*nonlinear='auto'"):
         pipe.carried(rows, GaussianNoise(0.1))
     pipe.set_params(nonlinear="raise")
     with pytest.raises(ValueError, match=r"step 'log'.*is no affine map"):
@@ -232,8 +237,132 @@ def test_noise_has_no_intervals_and_raise_raises(rows):
 
 def test_function_that_ends_within_an_interval_is_said_so(rows):
     pipe = _fitted("log", FunctionTransformer(np.log), rows)
-    with pytest.raises(ValueError, match=r"step 'log'.*is not finite at an end of an interval"):
+    with pytest.raises(
+        ValueError, match=r"step 'log'.*is not finite at an end of an interval, -9\d.*row 0, column 0\. Narrow"
+    ):
         pipe.carried(rows, Box(100.0))
+
+
+@pytest.mark.parametrize(
+    ("step", "share"),
+    [
+        (FunctionTransformer(np.log), 0.2),
+        (FunctionTransformer(np.log), 0.45),
+        (FunctionTransformer(np.log), 0.95),
+        (FunctionTransformer(np.log1p), 0.7),
+        (FunctionTransformer(np.sqrt), 0.5),
+        (FunctionTransformer(np.exp), 0.1),
+        (FunctionTransformer(_falling), 0.8),
+        (PowerTransformer(), 0.2),
+        (PowerTransformer("box-cox"), 0.2),
+        (QuantileTransformer(n_quantiles=8), 0.5),
+        (MinMaxScaler(clip=True), 0.5),
+    ],
+    ids=lambda value: getattr(getattr(value, "func", None), "__name__", None) or repr(value),
+)
+def test_moments_of_noise_are_those_of_draws_that_stay_in_the_domain(step, share, rng):
+    X = rng.uniform(1.0, 3.0, size=(N, 2)) ** [1.0, 2.0]
+    S = share * X
+    pipe = UncertainPipeline(
+        [("bend", step)], effects={"bend": "monotone"} if getattr(step, "func", None) is _falling else None
+    ).fit(X)
+    made, carried = pipe.carried(X, GaussianNoise(), X_std=S)
+    draws = X + S * rng.normal(size=(20000, *X.shape))
+    draws = np.where(draws > 0, draws, np.nan) if step.get_params().get("method") == "box-cox" else draws
+    with np.errstate(all="ignore"):
+        moved = pipe.transform(draws.reshape(-1, 2)).reshape(draws.shape)
+    rise = np.where(np.isfinite(moved), moved - pipe.transform(X), np.nan)
+    assert made == GaussianNoise()
+    assert_allclose(carried["X_std"], np.sqrt(np.nanmean(rise**2, axis=0)), rtol=0.06)
+    if share == 0.45:
+        assert np.all(carried["X_std"] > 1.1 * share)  # which is what the derivative says
+
+
+def test_noise_beyond_the_domain_is_carried_by_the_derivative():
+    X = np.array([[1e-9, 1.0, 2.0], [3.0, 0.5, 1e3], [0.1, 1.0, 10.0]])
+    S = np.array([[1.0, 1.0, 1e3], [0.0, 4.0, 1e4], [0.1, 2.0, 11.0]])
+    pipe = UncertainPipeline([("log", FunctionTransformer(np.log))]).fit(X)
+    assert_allclose(pipe.carried(X, X_std=S)[1]["X_std"], S / X, rtol=1e-4)
+
+
+@pytest.mark.parametrize("step", [*sorted(CURVED.keys() - {"quantile", "clipped"}), "standard", "union"])
+def test_moments_of_small_noise_are_those_of_the_derivatives(step, rows, rng):
+    pipe = _fitted(step, (CURVED | AFFINE)[step], rows)
+    Z, small = np.asarray(pipe.transform(rows)), 1e-4
+    for key, (uncertainty, metadata) in NOISES.items():
+        bounds = []
+        for nonlinear in ("auto", "linearise"):
+            made, carried = pipe.set_params(nonlinear=nonlinear).carried(rows, uncertainty.times(small), **metadata)
+            bounds.append(made.at(Z, carried))
+        for w in rng.normal(size=(3, Z.shape[1])):
+            # correlations too, with their signs
+            assert_allclose(_supports(bounds[0], w), _supports(bounds[1], w), rtol=2e-3, err_msg=key)
+
+
+def test_errors_of_one_cause_are_opposed_after_a_falling_function(rows):
+    both = _half_and_half(StandardScaler(), FunctionTransformer(_falling))
+    factors = 0.1 * np.ones((N, D, 1))
+    for nonlinear in ("auto", "linearise"):
+        pipe = UncertainPipeline([("both", both)], effects={"both__two": "monotone"}, nonlinear=nonlinear).fit(rows)
+        F = pipe.carried(rows, X_factor=factors)[1]["X_factor"]
+        assert np.all(F[:, 2] * F[:, 0] < 0)
+        assert np.all(F[:, 3] * F[:, 0] > 0)
+
+
+def test_moments_of_powers_are_not_lost_where_derivatives_vanish(rng):
+    X, S = np.array([[0.0, 2.0], [0.5, -1.0]]), np.array([[0.3, 0.1], [0.4, 0.2]])
+    pipe = UncertainPipeline([("poly", PolynomialFeatures(2, include_bias=False))]).fit(X)
+    made, carried = pipe.carried(X, X_std=S)
+    C = carried["X_factor"] @ carried["X_factor"].transpose(0, 2, 1)
+    x, s = X[:, 0], S[:, 0]
+    assert_allclose(C[:, 2, 2], 4 * x**2 * s**2 + 3 * s**4)
+    draws = X + S * rng.normal(size=(100000, *X.shape))
+    rise = pipe.transform(draws.reshape(-1, 2)).reshape(len(draws), 2, -1) - pipe.transform(X)
+    want = np.einsum("nij,nik->ijk", rise, rise) / len(draws)
+    want[:, 3, 3] -= S[:, 0] ** 2 * S[:, 1] ** 2  # products of errors are left out
+    assert_allclose(C, want, atol=0.01)
+    assert made == GaussianNoise()
+
+
+@pytest.mark.parametrize(
+    ("steps", "column"),
+    [
+        ([FunctionTransformer(np.log, feature_names_out="one-to-one")], "'c'"),
+        ([SimpleImputer(), FunctionTransformer(np.log)], "'c'"),
+        ([SelectKBest(lambda X, y: np.array([0, 1, 3, 2]), k=2), FunctionTransformer(np.log)], "'c'"),
+        ([ColumnTransformer([("log", FunctionTransformer(np.log), ["d", "c"])])], "'c'"),
+        (
+            [
+                ColumnTransformer(
+                    [("log", Pipeline([("i", SimpleImputer()), ("l", FunctionTransformer(np.log))]), ["d", "c"])]
+                )
+            ],
+            "'c'",
+        ),
+        ([PCA(), MinMaxScaler((1, 2)), FunctionTransformer(np.log)], r"\d of those that the step takes"),
+    ],
+    ids=["frame", "imputer", "selector", "columns", "nested", "mixed"],
+)
+def test_entries_whose_errors_leave_the_domain_are_named(steps, column, rows):
+    frame, S = pd.DataFrame(rows, columns=list("abcd")), np.full(rows.shape, 0.01)
+    S[5, 2] = 50.0
+    named = [(str(number), step) for number, step in enumerate(steps)]
+    pipe = UncertainPipeline(named, nonlinear="linearise").fit(frame, np.arange(N) % 2)
+    with pytest.raises(
+        ValueError,
+        match=rf"step '{len(steps) - 1}'.*one standard deviation off, -.*row 5, column {column}.*nonlinear='auto'",
+    ):
+        pipe.carried(frame, X_std=S)
+    with pytest.raises(ValueError, match=rf"is not finite at an end of an interval, -.*row 5, column {column}"):
+        pipe.carried(frame, Box(), X_std=S)
+    assert np.all(np.isfinite(next(iter(pipe.set_params(nonlinear="auto").carried(frame, X_std=S)[1].values()))))
+
+
+def test_rows_outside_of_the_domain_are_named(rows):
+    pipe = _fitted("log", FunctionTransformer(np.log), rows)
+    rows[5, 2] = -3.0
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"not finite at its value, -3, .*row 5, column 2"):
+        pipe.carried(rows, GaussianNoise(0.1))
 
 
 @pytest.mark.parametrize("before", ["passthrough", StandardScaler(), PCA(3)], ids=str)

@@ -576,10 +576,11 @@ def test_curved_steps_train_and_certify_by_intervals(data, rng):
         pipe.certify(X)
     with pytest.raises(ValueError, match=r"only where all steps before the last are affine"):
         pipe.worst_case_data(X, y, X_std=S)
-    with pytest.raises(ValueError, match=r"step 'functiontransformer'.*nonlinear='linearise'"):
-        make_uncertain_pipeline(FunctionTransformer(np.log), GaussianRobustClassifier()).fit(X, y, X_std=S)
-    noisy = make_uncertain_pipeline(FunctionTransformer(np.log), GaussianRobustClassifier(), nonlinear="linearise")
+    noisy = make_uncertain_pipeline(FunctionTransformer(np.log), GaussianRobustClassifier())
     assert noisy.fit(X, y, X_std=S)[-1].gap_ < 1e-6
+    assert noisy.set_params(nonlinear="linearise").fit(X, y, X_std=S)[-1].gap_ < 1e-6
+    with pytest.raises(ValueError, match=r"step 'functiontransformer'.*nonlinear='auto'"):
+        noisy.set_params(nonlinear="interval").fit(X, y, X_std=S)
 
 
 def test_sets_of_the_constructor_that_turn_into_metadata_need_none_from_the_user(data):

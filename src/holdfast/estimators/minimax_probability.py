@@ -21,7 +21,7 @@ from holdfast._core.progress import reporter
 from holdfast._core.rows import Rows
 from holdfast._core.solution import Solution, Status
 from holdfast._core.tolerances import ROUNDING
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast._core.version import __version__
 from holdfast.counterpart import MinimaxProbabilityProblem, MinimaxProof, Moments, class_law, train_minimax
 from holdfast.counterpart.minimax_probability import BOUNDLESS
@@ -31,6 +31,7 @@ from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, number, one_blas_thread, row_weights
 from holdfast.estimators.linear import MANY_THREADS, LinearClassifier, check_columns
 from holdfast.estimators.robust_linear import METADATA, bound_sets
+from holdfast.uncertainty import Box
 
 NAME = "MinimaxProbabilityClassifier"
 MEANS = ("fixed", "uncertain")
@@ -293,6 +294,10 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         self._warn(X, ridge_share)
         finished()
         return self
+
+    def exact_uncertainty(self) -> tuple[str, UncertaintySet]:
+        """Return the parameter that states the set, and the set that stands there for None where errors are to be added."""
+        return "uncertainty", Box(0.0)
 
     def _check_settings(self) -> None:
         """Raise if a setting makes no sense, before rows are looked at."""

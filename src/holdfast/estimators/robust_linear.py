@@ -39,7 +39,7 @@ from holdfast.estimators.linear import check_columns, predicted_codes, shares_of
 from holdfast.estimators.scores import worst_leads, worst_margins
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
 from holdfast.solvers import StochasticProximal
-from holdfast.uncertainty import Ball, WeightError
+from holdfast.uncertainty import Ball, Box, WeightError
 from holdfast.uncertainty.filtering import enlarged, filtered
 from holdfast.uncertainty.weight_error import Faced
 
@@ -539,6 +539,10 @@ class RobustLinearClassifier(IncrementalClassifier):
 
     def _stated_set(self) -> UncertaintySet:
         return Ball(0.0) if self.uncertainty is None else self.uncertainty
+
+    def exact_uncertainty(self) -> tuple[str, UncertaintySet]:
+        """Return the parameter that states the set, and the set that stands there for None where errors are to be added."""
+        return "uncertainty", Box(0.0)
 
     def _refuse_unattained(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> None:
         """Raise if some problem has no minimum: a loss that never vanishes, no penalty, and rows that can be separated."""

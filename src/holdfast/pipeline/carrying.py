@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
-from holdfast.pipeline.effects import Effect
+from holdfast.pipeline.effects import Effect, OutOfDomainError
 from holdfast.pipeline.row_noise import RowNoise
 from holdfast.pipeline.rows import known_numbers
 from holdfast.pipeline.steps import Place, after, effect_of
 from holdfast.uncertainty import Ellipsoid, GaussianNoise, IntervalBox, SetSum
 from holdfast.uncertainty.affine_map import AffineMap
 
-NONLINEAR = ("interval", "linearise", "raise")
+NONLINEAR = ("auto", "interval", "linearise", "raise")
 
 Stated = tuple[UncertaintySet, dict[str, Any]]
 
@@ -41,6 +42,56 @@ def whole_map(effects: Sequence[Effect], n_features: int) -> AffineMap | None:
     return total
 
 
+def added(X: Any, steps: Sequence[tuple[str, Any]], effects: Sequence[Effect]) -> bool:
+    """Return whether the steps give errors to the rows X if these have none."""
+    for (name, step), effect in zip(steps, effects, strict=True):
+        if effect.adds_errors:
+            with _naming(name, step):
+                if any(np.any(end) for end in _own_ends(effect, X, step).values()):
+                    return True
+        X = step.transform(X) if hasattr(step, "transform") else X
+    return False
+
+
+def added_sizes(X: Any, steps: Sequence[tuple[str, Any]], effects: Sequence[Effect]) -> list[Array]:
+    """Return bounds on the sizes that sums have, after each of some affine steps, whose errors the step adds; 0 elsewhere."""
+    sizes = []
+    for (_, step), effect in zip(steps, effects, strict=True):
+        assert effect.map is not None
+        Z = step.transform(X) if hasattr(step, "transform") else X
+        total = np.zeros((1, effect.map.shape[0]))
+        if effect.adds_errors:
+            reach = np.maximum(*(np.abs(end) for end in _own_ends(effect, X, step).values()))
+            total = np.where(reach > 0, np.abs(known_numbers(Z)) + reach + np.abs(effect.map.offset), 0.0)
+        sizes.append(total)
+        X = Z
+    return sizes
+
+
+@contextmanager
+def _naming(name: str, step: Any, X: Any = None, before: Sequence[Effect] = ()) -> Iterator[None]:
+    """Say of errors in which step they arose, and in which column of the rows X, before all steps."""
+    try:
+        yield
+    except OutOfDomainError as error:
+        found = error.before([effect.map for effect in before]).named(X)
+        raise ValueError(f"step {name!r}, {type(step).__name__}: {found}") from error
+    except ValueError as error:
+        raise ValueError(f"step {name!r}, {type(step).__name__}: {error}") from error
+
+
+def _own_ends(effect: Effect, X: Any, step: Any) -> dict[str, Array]:
+    """Return how far below and above its outputs the errors reach that a step adds to rows without any."""
+    values, Z = known_numbers(X), known_numbers(step.transform(X))
+    lower, upper = effect.bounds(X, values, values)
+    # ends that are the same are that of no error; others may lie, by rounding, on the wrong side of the step's own output
+    moves = lower < upper
+    return {
+        "X_lower": np.where(moves, np.minimum(lower - Z, 0.0), 0.0),
+        "X_upper": np.where(moves, np.maximum(upper - Z, 0.0), 0.0),
+    }
+
+
 def carry(
     uncertainty: UncertaintySet,
     metadata: Mapping[str, Any],
@@ -51,15 +102,13 @@ def carry(
     nonlinear: str,
 ) -> Stated:
     """Return the set and the metadata of the rows Z that the steps make of X."""
-    X = X if hasattr(X, "shape") else np.asarray(X)
+    X = given = X if hasattr(X, "shape") else np.asarray(X)
     state = uncertainty.freed(known_numbers(X), metadata)
     # the last step that looks at its rows
     last = max((i for i, one in enumerate(effects) if one.map is None or one.adds_errors or len(one.exact)), default=-1)
     for number, ((name, step), effect) in enumerate(zip(steps, effects, strict=True)):
-        try:
+        with _naming(name, step, given, effects[:number]):
             state = _after(effect, state, X, nonlinear, step) if effect.map is None else _image(effect, state, X, step)
-        except ValueError as error:
-            raise ValueError(f"step {name!r}, {type(step).__name__}: {error}") from error
         if number < last:
             X = step.transform(X) if hasattr(step, "transform") else X
     made, stated = state
@@ -83,8 +132,7 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any) -> Stated:
         if known is None or "X_lower" in known:
             raise ValueError(f"fills in entries, and {uncertainty!r} is no noise that others can be added to.")
         return GaussianNoise(), RowNoise.of(known).plus(own).metadata
-    ends = effect.bounds(X, values, values)
-    own_ends = {name: end - Z for name, end in zip(("X_lower", "X_upper"), ends, strict=True)}
+    own_ends = _own_ends(effect, X, step)
     if not any(np.any(end) for end in own_ends.values()):
         return made, stated
     worst, cloud = made.split(Z, made.placed(Z, stated))
@@ -112,12 +160,11 @@ def _refuse_inexact(effect: Effect, state: Stated, X: Any) -> None:
 
 
 def _after(effect: Effect, state: Stated, X: Any, nonlinear: str, step: Any) -> Stated:
-    """Return the set after a step that is no affine map: intervals, or to first order ellipsoids and noise."""
+    """Return the set after a step that is no affine map: intervals, moments of noise, or first orders of both."""
     uncertainty, metadata = state
     if nonlinear == "raise":
         raise ValueError(
-            "is no affine map. Use UncertainPipeline(nonlinear='interval') to carry intervals through it, or 'linearise' for "
-            "noise and ellipsoids, to first order."
+            "is no affine map. Use UncertainPipeline(nonlinear='auto') to carry intervals and moments of noise through it."
         )
     if uncertainty.is_of_rows:
         raise ValueError(f"is no affine map, and {uncertainty!r} is carried through scalers and selectors only.")
@@ -130,17 +177,24 @@ def _after(effect: Effect, state: Stated, X: Any, nonlinear: str, step: Any) -> 
     if worst is not None:
         made.append(_set_after(effect, uncertainty, worst, X, Z, nonlinear))
     if cloud is not None:
-        known = cloud.by_row(*values.shape)
-        if nonlinear == "interval" or known is None or "X_lower" in known:
-            raise ValueError(
-                f"is no affine map, and {uncertainty!r} has no bounds that could be carried through it. Use "
-                "UncertainPipeline(nonlinear='linearise'), which multiplies noise by the step's slope, or state a set."
-            )
-        made.append((GaussianNoise(), effect.linearised(X, RowNoise.of(known)).metadata))
+        made.append((GaussianNoise(), _noise_after(effect, uncertainty, cloud, X, nonlinear).metadata))
     if len(made) == 1:
         return made[0]
     (first, ours), (second, others) = made
     return SetSum(first, second), ours | others
+
+
+def _noise_after(effect: Effect, uncertainty: UncertaintySet, cloud: BoundSet, X: Any, nonlinear: str) -> RowNoise:
+    if nonlinear == "interval":
+        raise ValueError(
+            f"is no affine map, and {uncertainty!r} has no bounds that could be carried through it. Use "
+            "UncertainPipeline(nonlinear='auto'), which carries the moments of noise, or state a set."
+        )
+    known = cloud.by_row(*known_numbers(X).shape)
+    if known is None or "X_lower" in known:
+        raise ValueError(f"is no affine map, and {uncertainty!r} says too little of the covariance. State one.")
+    noise = RowNoise.of(known)
+    return effect.linearised(X, noise) if nonlinear == "linearise" else effect.moments(X, noise)
 
 
 def _set_after(

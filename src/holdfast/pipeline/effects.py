@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,71 @@ from holdfast.pipeline.rows import in_form_of, known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
 
+State = TypeVar("State")
+
+FAR = 4.5
+"""How many standard deviations off noise is followed."""
+NODES, SHARES = np.polynomial.legendre.leggauss(24)
+"""Where, on the way from the lowest to the highest value that noise leaves in the domain of a step, the step is asked."""
+EDGES = 12
+"""How often an interval that holds the end of a domain is halved."""
+HALVINGS = 60
+"""How often an error is halved until a step is finite on both sides."""
+NEAR = 2.0**-8
+"""How far off a derivative is taken, as a share of the error that stays in the domain."""
+
+
+class OutOfDomainError(ValueError):
+    """A step that is not finite where the error of an entry takes it.
+
+    Parameters
+    ----------
+    where : str
+        Where it is not.
+    cure : str
+    row : int
+    column : int or str
+        Of what is given, a number or a name; of what the step takes, in words, where that is made of several.
+    """
+
+    def __init__(self, where: str, cure: str, row: int, column: Any):
+        self.where, self.cure, self.row, self.column = where, cure, row, column
+        entry = f"row {row}, column {column!r}" if isinstance(column, int) else f"row {row}, column {column}"
+        super().__init__(f"is not finite {where}, for the entry in {entry}. {cure}")
+
+    def before(self, maps: Sequence[AffineMap | None]) -> OutOfDomainError:
+        """Return the same of the column, before these maps, that the step's one was made of."""
+        column = self.column
+        for map in reversed(maps):
+            if not isinstance(column, int):
+                break
+            is_one = map is not None and map.is_monomial
+            column = (
+                int(map.sources[column]) if map is not None and is_one else f"{column} of those that the step takes"
+            )
+        return OutOfDomainError(self.where, self.cure, self.row, column)
+
+    def named(self, X: Any) -> OutOfDomainError:
+        """Return the same with the column's name, if the rows X have names."""
+        if not isinstance(self.column, int) or not hasattr(X, "columns"):
+            return self
+        return OutOfDomainError(self.where, self.cure, self.row, repr(list(X.columns)[self.column]))
+
+
+@contextmanager
+def traced(maps: Sequence[AffineMap | None]) -> Iterator[None]:
+    """Say of errors in which column, before these maps, they arose."""
+    try:
+        yield
+    except OutOfDomainError as error:
+        raise error.before(maps) from None
+
 
 class Effect(ABC):
     """What a fitted step does to errors.
 
-    A step that is no affine map says what becomes of intervals and, to first order, of noise. A step of your own has a method
+    A step that is no affine map says what becomes of intervals and of noise: to first order, and by `moments` if it knows
+    better. A step of your own has a method
     ``uncertainty_effect(n_features)`` that returns an effect, or is taught by :func:`teach_step`.
     """
 
@@ -44,6 +105,14 @@ class Effect(ABC):
     @abstractmethod
     def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
         """Return the noise of the outputs, to first order, when the inputs, whose values are X, have `noise`."""
+
+    def moments(self, X: Any, noise: RowNoise) -> RowNoise:
+        """Return the noise of the outputs, with the mean squares that its errors have, as far as known; else as `linearised`.
+
+        Mean squares are around what the step makes of X, where rows stay: what the mean of the outputs moves by counts as
+        error.
+        """
+        return self.linearised(X, noise)
 
 
 class Affine(Effect):
@@ -73,8 +142,9 @@ class Affine(Effect):
 class Monotone(Effect):
     """A step that changes each feature by a function that never falls, or never rises.
 
-    Intervals are exact: their ends go to the ends. Noise is multiplied by the slope of the secant over one standard deviation
-    to each side.
+    Intervals are exact: their ends go to the ends. Noise is linearised by the slope of the secant over one standard deviation
+    to each side. Its moments are integrals of the function itself, over what the noise leaves in its domain; where one
+    standard deviation leaves it, by the derivative. Correlations stay.
 
     Parameters
     ----------
@@ -85,34 +155,81 @@ class Monotone(Effect):
     def __init__(self, function: Callable[[Any], Any]):
         self.function = function
 
-    def _at(self, rows: Array, X: Any, what: str) -> Array:
+    def _found(self, rows: Array, X: Any) -> Array:
+        """Return the values of the function, some of which may not be finite."""
         # what is missing stays so, and counts as 0 afterwards as it does before
         missing = np.zeros(rows.shape, dtype=bool) if sparse.issparse(X) else np.isnan(numbers_of(X))
         with np.errstate(all="ignore"):
             found = numbers_of(self.function(in_form_of(X, np.where(missing, np.nan, rows))))
-        found = np.where(missing, 0.0, dense(found))
-        if not np.all(np.isfinite(found)):
-            raise ValueError(
-                f"is not finite {what}. Narrow the uncertainty there (an interval that ends where the function does), or use "
-                "a function that goes on, such as log1p for log."
-            )
+        return np.where(missing, 0.0, dense(found))
+
+    def _at(self, rows: Array, X: Any, where: str, cure: str) -> Array:
+        found = self._found(rows, X)
+        wrong = np.argwhere(~np.isfinite(found))
+        if len(wrong):
+            i, j = (int(index) for index in wrong[0])
+            raise OutOfDomainError(f"{where}, {dense(rows)[i, j]:g}", cure, i, j)
         return found
 
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
-        ends = [self._at(end, X, "at an end of an interval") for end in (lower, upper)]
+        cure = (
+            "Narrow the interval there, so that it ends where the function does, or use a function that goes on, such as "
+            "log1p for log."
+        )
+        ends = [self._at(end, X, "at an end of an interval", cure) for end in (lower, upper)]
         return np.minimum(*ends), np.maximum(*ends)
 
     def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
         values, reach = known_numbers(X), noise.deviations
-        above, below = (self._at(values + sign * reach, X, "one standard deviation off") for sign in (1.0, -1.0))
-        rise = above - below
-        return noise.times(np.divide(rise, 2 * reach, out=np.zeros_like(rise), where=reach > 0))
+        where = "one standard deviation off"
+        cure = "Use UncertainPipeline(nonlinear='auto'), which takes the derivative there, or a function that goes on."
+        above, below = (self._at(values + sign * reach, X, where, cure) for sign in (1.0, -1.0))
+        return noise.times(_quotient(above - below, 2 * reach))
+
+    def moments(self, X: Any, noise: RowNoise) -> RowNoise:
+        values, reach = dense(known_numbers(X)).astype(np.float64), noise.deviations
+        cure = "Leave such rows out, or use a function that goes on, such as log1p for log."
+        here = self._at(values, X, "at its value", cure)
+        is_inside = np.all([np.isfinite(self._found(values + sign * reach, X)) for sign in (1.0, -1.0)], axis=0)
+        low, high = (sign * self._farthest(values, sign * reach, X) for sign in (-1.0, 1.0))
+        square, along, weight = (np.zeros(values.shape) for _ in range(3))
+        for node, share in zip(NODES, SHARES, strict=True):
+            z = 0.5 * (low + high + node * (high - low))
+            density = share * np.exp(-0.5 * z**2)
+            rise = self._found(values + z * reach, X) - here
+            with np.errstate(all="ignore"):  # where one deviation is outside
+                square, along, weight = square + density * rise**2, along + density * z * rise, weight + density
+        slopes = np.sign(along) * _quotient(np.sqrt(square / weight), reach)
+        return noise.times(slopes if np.all(is_inside) else np.where(is_inside, slopes, self._slopes(values, reach, X)))
+
+    def _farthest(self, values: Array, reach: Array, X: Any) -> Array:
+        """Return how many times `reach`, from 1 to `FAR`, stay in the domain."""
+        outer = np.full(values.shape, FAR)
+        inner = np.where(np.isfinite(self._found(values + FAR * reach, X)), FAR, 1.0)
+        for _ in range(0 if np.all(inner == FAR) else EDGES):
+            middle = 0.5 * (inner + outer)
+            is_known = np.isfinite(self._found(values + middle * reach, X))
+            inner, outer = np.where(is_known, middle, inner), np.where(is_known, outer, middle)
+        return inner
+
+    def _slopes(self, values: Array, reach: Array, X: Any) -> Array:
+        """Return derivatives, from steps that are small beside those up to `reach` that stay in the domain."""
+        for _ in range(HALVINGS):
+            is_known = np.all([np.isfinite(self._found(values + sign * reach, X)) for sign in (1.0, -1.0)], axis=0)
+            if np.all(is_known):
+                break
+            reach = np.where(is_known, reach, reach / 2)
+        above, below = (
+            self._at(values + sign * NEAR * reach, X, "close to it", "Leave such rows out.") for sign in (1.0, -1.0)
+        )
+        return _quotient(above - below, 2 * NEAR * reach)
 
 
 class Products(Effect):
     r"""A step whose outputs are products of powers, :math:`z_k = \prod_j x_j^{p_{kj}}`.
 
-    Intervals are exact for each product, noise is multiplied by the derivatives at X.
+    Intervals are exact for each product. Noise is linearised by the derivatives at X; its moments are those of the errors of
+    each cause alone, exact for powers up to 2: products of errors are left out.
 
     Parameters
     ----------
@@ -146,6 +263,19 @@ class Products(Effect):
             less[:, j] = np.maximum(less[:, j] - 1, 0)
             slopes[:, :, j] = self.powers[:, j] * np.prod(values[:, None, :] ** less, axis=2)
         return RowNoise(slopes @ noise.factors)
+
+    def moments(self, X: Any, noise: RowNoise) -> RowNoise:
+        values, factors = known_numbers(X).astype(np.float64, copy=False), noise.factors
+        here, odd, even = self._at(values), [], []
+        # three nodes for each cause; what it does in both directions first, so that it stays the cause that it is
+        for step in np.moveaxis(np.sqrt(3) * factors, 2, 0):
+            above, below = self._at(values + step) - here, self._at(values - step) - here
+            odd.append((above - below) / np.sqrt(12))
+            even.append((above + below) / np.sqrt(12))
+        return RowNoise(np.stack(odd + even, axis=2))
+
+    def _at(self, values: Array) -> Array:
+        return np.asarray(np.prod(values[:, None, :] ** self.powers, axis=2))
 
 
 class Exact(Effect):
@@ -247,16 +377,20 @@ class InSequence(Effect):
         return reduce(lambda width, part: part[0].width(width), self.parts, n_features)
 
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
-        for part, transform in self.parts:
-            lower, upper = part.bounds(X, lower, upper)
-            X = transform(X)
-        return lower, upper
+        return self._through(X, (lower, upper), lambda part, rows, ends: part.bounds(rows, *ends))
 
     def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
-        for part, transform in self.parts:
-            noise = part.linearised(X, noise)
+        return self._through(X, noise, lambda part, rows, noise: part.linearised(rows, noise))
+
+    def moments(self, X: Any, noise: RowNoise) -> RowNoise:
+        return self._through(X, noise, lambda part, rows, noise: part.moments(rows, noise))
+
+    def _through(self, X: Any, state: State, change: Callable[[Effect, Any, State], State]) -> State:
+        for number, (part, transform) in enumerate(self.parts):
+            with traced([one.map for one, _ in self.parts[:number]]):
+                state = change(part, X, state)
             X = transform(X)
-        return noise
+        return state
 
 
 class SideBySide(Effect):
@@ -272,10 +406,10 @@ class SideBySide(Effect):
 
     def __init__(self, parts: Sequence[tuple[Effect, NDArray[np.intp]]], n_features: int):
         self.parts = parts
-        inputs = [AffineMap.selection(chosen, n_features) for _, chosen in parts]
+        self.inputs = [AffineMap.selection(chosen, n_features) for _, chosen in parts]
         self.map = _all_or_none(
             [part.map for part, _ in parts],
-            lambda maps: AffineMap.stacked([map.after(chosen) for map, chosen in zip(maps, inputs, strict=True)]),
+            lambda maps: AffineMap.stacked([map.after(chosen) for map, chosen in zip(maps, self.inputs, strict=True)]),
         )
         self.exact = np.unique(np.concatenate([chosen[part.exact] for part, chosen in parts]))
         self.adds_errors = any(part.adds_errors for part, _ in parts)
@@ -284,21 +418,34 @@ class SideBySide(Effect):
         return sum(part.width(len(chosen)) for part, chosen in self.parts)
 
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
-        found = [
-            part.bounds(_safe_indexing(X, chosen, axis=1), lower[:, chosen], upper[:, chosen])
-            for part, chosen in self.parts
-        ]
+        found = self._each(X, lambda part, rows, chosen: part.bounds(rows, lower[:, chosen], upper[:, chosen]))
         low, high = zip(*found, strict=True)
         return np.hstack(low), np.hstack(high)
 
     def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
+        return self._noise(X, noise, lambda part, rows, own: part.linearised(rows, own))
+
+    def moments(self, X: Any, noise: RowNoise) -> RowNoise:
+        return self._noise(X, noise, lambda part, rows, own: part.moments(rows, own))
+
+    def _noise(self, X: Any, noise: RowNoise, change: Callable[[Effect, Any, RowNoise], RowNoise]) -> RowNoise:
         used = np.concatenate([chosen for _, chosen in self.parts])
         is_apart = noise.values.ndim == 2 and len(np.unique(used)) == len(used)
         noise = noise if is_apart else RowNoise(noise.factors)
-        found = [
-            part.linearised(_safe_indexing(X, chosen, axis=1), noise.columns(chosen)) for part, chosen in self.parts
-        ]
+        found = self._each(X, lambda part, rows, chosen: change(part, rows, noise.columns(chosen)))
         return side_by_side(found, common=None if is_apart else noise.values.shape[2])
+
+    def _each(self, X: Any, change: Callable[[Effect, Any, NDArray[np.intp]], State]) -> list[State]:
+        found = []
+        for (part, chosen), map in zip(self.parts, self.inputs, strict=True):
+            with traced([map]):
+                found.append(change(part, _safe_indexing(X, chosen, axis=1), chosen))
+        return found
+
+
+def _quotient(rise: Array, run: Array) -> Array:
+    """Return slopes, 0 where there is no run."""
+    return np.divide(rise, run, out=np.zeros_like(rise), where=run > 0)
 
 
 def _all_or_none(maps: list[AffineMap | None], make: Callable[[list[AffineMap]], AffineMap]) -> AffineMap | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import _num_samples
 
@@ -69,7 +70,7 @@ def with_numbers(X: Any, values: Array) -> Any:
 def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str) -> dict[str, Any]:
     """Return what is stated of the rows X, matched to its columns by name where both have names.
 
-    What is stated of a missing entry is left out: 0, or the entry itself.
+    Where nothing is stated of a missing entry it is 0, or the entry itself; deviations that are stated of it stay.
     """
     n_samples = _num_samples(X)
     stated = {name: value for name, value in metadata.items() if value is not None}
@@ -82,12 +83,29 @@ def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str) -> dict[str
     missing = np.isnan(numbers_of(X))
     if not np.any(missing):
         return stated
-    return {
-        name: np.where(missing, 0.0, np.asarray(value.toarray() if sparse.issparse(value) else value, dtype=np.float64))
-        if name in BY_ENTRY and np.shape(value) == missing.shape
-        else value
+    by_entry = {
+        name: np.asarray(value.toarray() if sparse.issparse(value) else value, dtype=np.float64)
         for name, value in stated.items()
+        if name in BY_ENTRY and np.shape(value) == missing.shape
     }
+    _refuse_intervals_of_missing(missing, by_entry, call)
+    return stated | {
+        name: np.where(missing & (np.isnan(value) | (name != "X_std")), 0.0, value) for name, value in by_entry.items()
+    }
+
+
+def _refuse_intervals_of_missing(missing: NDArray[np.bool_], stated: Mapping[str, Array], call: str) -> None:
+    """Raise where an interval is stated of an entry that is missing, which imputers do not know of."""
+    if not {"X_lower", "X_upper"} <= set(stated):
+        return
+    lower, upper = stated["X_lower"], stated["X_upper"]
+    wrong = np.argwhere(missing & (lower != upper) & ~(np.isnan(lower) & np.isnan(upper)))
+    if len(wrong):
+        i, j = (int(index) for index in wrong[0])
+        raise ValueError(
+            f"{call}: X[{i}, {j}] is missing, but X_lower and X_upper say that it is in [{lower[i, j]:g}, {upper[i, j]:g}]. "
+            "Give it a value there, such as the middle, or let both ends be NaN: an imputer then fills it in."
+        )
 
 
 def _aligned(X: Any, value: Any, name: str, call: str) -> Any:

@@ -18,7 +18,8 @@ class SpreadImputer(SimpleImputer):
 
     It comes in addition to the error stated for the entry, if any. Where errors are averaged over (`GaussianNoise`), its
     standard deviation is the column's in training; where the worst is taken, the entry lies within one standard deviation
-    of what is filled in, or with ``spread="range"`` between the smallest and the largest value in training.
+    of what is filled in, or with ``spread="range"`` between the smallest and the largest value in training. A last step
+    that takes no errors is refused there; a plain Pipeline knows of none.
 
     Parameters
     ----------
@@ -39,6 +40,8 @@ class SpreadImputer(SimpleImputer):
            [3., 9.],
            [1., 1.]])
     """
+
+    adds_errors = True
 
     def __init__(
         self,

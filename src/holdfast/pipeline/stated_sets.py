@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.uncertainty import Ball, GaussianNoise, IntervalBox
+from holdfast.pipeline.steps import may_add_errors
+from holdfast.uncertainty import Ball, Box, GaussianNoise, IntervalBox
 
 
 class Holder(NamedTuple):
@@ -27,9 +29,30 @@ class Holder(NamedTuple):
 def holders(estimator: Any) -> list[Holder]:
     """Return the sets that an estimator and those inside it hold."""
     found = [holder for path, one in _estimators(estimator) for holder in _own(path, one)]
-    if found:
+    if found or (predicts(estimator) and may_add_errors([estimator])):
         _refuse_pipelines(estimator)
+    _refuse_searches(estimator, found)
     return found
+
+
+def exact_rows(estimator: Any) -> list[Holder]:
+    """Return sets without extent for an estimator and those inside it that hold none, to which errors can be added.
+
+    Those of a parameter where they say so by `exact_uncertainty`; else what the metadata that their `fit` takes mean.
+    """
+    found = [
+        Holder(path + name, uncertainty, False, type(one).__name__)
+        for path, one in _estimators(estimator)
+        if hasattr(one, "exact_uncertainty") and not _own(path, one)
+        for name, uncertainty in [one.exact_uncertainty()]
+    ]
+    if found:
+        return found
+    for name, uncertainty in (("X_std", GaussianNoise(0.0)), ("X_lower", Box(0.0))):
+        for path, one in _estimators(estimator):
+            if takes_by_name(one, "fit", name) and not _own(path, one) and not _carries(one):
+                return [Holder("", uncertainty, True, type(one).__name__)]
+    return []
 
 
 def _refuse_pipelines(estimator: Any) -> None:
@@ -43,6 +66,20 @@ def _refuse_pipelines(estimator: Any) -> None:
             f"UncertainPipeline: inside {type(estimator).__name__} there is a plain Pipeline, which passes uncertainty on as "
             "it is. Use an UncertainPipeline there too."
         )
+
+
+def _refuse_searches(estimator: Any, held: list[Holder]) -> None:
+    """Raise where a search inside would try sets as they are that are in the units of what the pipeline is given."""
+    for path, one in _estimators(estimator):
+        grids = getattr(one, "param_grid", getattr(one, "param_distributions", {}))
+        names = {name for grid in ([grids] if isinstance(grids, Mapping) else grids) for name in grid}
+        for name in sorted(names):
+            tried = f"{path}estimator__{name}"
+            if any(tried == holder.path or tried.startswith(f"{holder.path}__") for holder in held):
+                raise ValueError(
+                    f"UncertainPipeline: {type(one).__name__} inside it searches over {name!r}, which is in the units of what "
+                    "the pipeline is given, and would be taken in those of the last step. Put the search around the pipeline."
+                )
 
 
 def _carries(estimator: Any) -> bool:
@@ -75,6 +112,16 @@ def takes(method: Any, names: set[str]) -> bool:
     """Return whether a method takes all of these arguments."""
     found = inspect.signature(method).parameters
     return names <= set(found) or any(one.kind is one.VAR_KEYWORD for one in found.values())
+
+
+def predicts(estimator: Any) -> bool:
+    """Return whether an estimator, fitted or not, is one that predicts; some that stack others tell by their kind only."""
+    return hasattr(estimator, "predict") or (hasattr(estimator, "fit") and is_classifier(estimator))
+
+
+def takes_by_name(estimator: Any, method: str, name: str) -> bool:
+    """Return whether an estimator has a method with an argument of this name."""
+    return hasattr(estimator, method) and name in inspect.signature(getattr(estimator, method)).parameters
 
 
 def _estimators(estimator: Any) -> Iterator[tuple[str, Any]]:

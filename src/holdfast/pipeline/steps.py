@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial, singledispatch
 from typing import Any, NamedTuple
 
@@ -42,6 +42,8 @@ TRIES = 1e-9
 """What a step may differ from what is said of it, as a share of its values."""
 TRIED = 1000
 """How many rows it is tried at, at most."""
+TAUGHT: list[type] = []
+"""Classes of steps that users taught."""
 
 
 class Place(NamedTuple):
@@ -115,7 +117,21 @@ def teach_step(kind: type, effect: Callable[[Any, int], Effect]) -> None:
     >>> float(uncertainty.at(np.diff(X), {}).support(np.array([1.0, 1.0])))
     1.0
     """
+    TAUGHT.append(kind)
     _known.register(kind, lambda step, at: effect(step, at.n_features))
+
+
+def may_add_errors(estimators: Iterable[Any]) -> bool:
+    """Return whether some steps, or those inside them, may give errors to rows that have none."""
+    inside = (
+        one
+        for outer in estimators
+        for one in (outer, *(outer.get_params(deep=True).values() if hasattr(outer, "get_params") else ()))
+    )
+    return any(
+        getattr(one, "adds_errors", False) or hasattr(one, "uncertainty_effect") or isinstance(one, tuple(TAUGHT))
+        for one in inside
+    )
 
 
 def _as_linear(step: Any, at: Place) -> Effect:
@@ -245,7 +261,15 @@ def _selector(step: Any, at: Place) -> Effect:
 
 @_taught(PowerTransformer, QuantileTransformer)
 def _monotone(step: Any, at: Place) -> Effect:
-    return Monotone(step.transform)
+    if getattr(step, "method", None) != "box-cox":
+        return Monotone(step.transform)
+
+    def transform(rows: Any) -> Any:
+        # scikit-learn raises outside of the domain, here there is no value
+        values = numbers_of(rows)
+        return step.transform(in_form_of(rows, np.where(values > 0, values, np.nan)))
+
+    return Monotone(transform)
 
 
 @_taught(PolynomialFeatures)

@@ -14,15 +14,18 @@ from sklearn.utils.validation import check_is_fitted
 from holdfast._core.rounding import coarsest, gamma, product_error
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.estimators.robust_linear import METADATA
-from holdfast.pipeline.carrying import NONLINEAR, carry, effects_of, whole_map
+from holdfast.pipeline.carrying import NONLINEAR, added, added_sizes, carry, effects_of, whole_map
 from holdfast.pipeline.rows import checked_metadata, known_numbers, with_numbers
-from holdfast.pipeline.stated_sets import Holder, holders, meaning, takers, takes
-from holdfast.pipeline.steps import CLAIMS
+from holdfast.pipeline.stated_sets import Holder, exact_rows, holders, meaning, predicts, takers, takes, takes_by_name
+from holdfast.pipeline.steps import CLAIMS, may_add_errors
+from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.clouds import dense
 
 NAME = "UncertainPipeline"
 CERTIFIED = ("certify", "certified_margin")
 """Questions whose answers are rounded down."""
+PLAIN = ("fit", "predict_proba", "predict_log_proba")
+"""What may be asked for without any uncertainty."""
 
 
 def _offered(method: str) -> Callable[[UncertainPipeline], bool]:
@@ -48,12 +51,14 @@ class UncertainPipeline(Pipeline):
     RobustScaler, PCA, IncrementalPCA, FastICA,      row stay such where no features are mixed, and become covariances
     TruncatedSVD, random projections, selectors,     elsewhere; a box becomes a zonotope, a ball an ellipsoid.
     "passthrough"                                    Deletions pass where no features are mixed
-    PowerTransformer, QuantileTransformer,           ``"interval"``: boxes by their end points, exactly; other sets by
-    MinMaxScaler(clip=True), log, sqrt, exp, ... in  the smallest box around them, an outer approximation.
-    a FunctionTransformer                            ``"linearise"``: noise and ellipsoids by the slope of the secant over
+    PowerTransformer, QuantileTransformer,           Boxes by their end points, exactly; other sets by the smallest box
+    MinMaxScaler(clip=True), log, sqrt, exp, ... in  around them, an outer approximation. Noise by its moments, integrals of
+    a FunctionTransformer                            the step; by the derivative where one deviation leaves its domain.
+                                                     ``"linearise"``: noise and ellipsoids by the slope of the secant over
                                                      one deviation to each side, an approximation
-    PolynomialFeatures                               ``"interval"``: exact bounds of each product, an outer approximation
-                                                     of all; ``"linearise"``: by derivatives
+    PolynomialFeatures                               Exact bounds of each product, an outer approximation of all. Noise by
+                                                     moments, without products of errors of different features;
+                                                     ``"linearise"``: by derivatives
     SpreadImputer                                    exact, plus the spread of their column for entries that are filled in
     SimpleImputer                                    exact, if nothing is missing
     OneHotEncoder, OrdinalEncoder                    their inputs must have no error
@@ -65,6 +70,11 @@ class UncertainPipeline(Pipeline):
     Parameters of the last step are never changed, so that ``get_params`` and a search over ``clf__uncertainty__radius`` speak
     of the units of X. Its fitted attributes, such as ``pipe[-1].coef_``, are in its own units: ask the pipeline, not
     ``pipe[-1]``, about certainty.
+
+    Errors that a step adds, those of entries that SpreadImputer fills in, reach a last step that states none as well: as
+    intervals for ``RobustLinearClassifier(None)``, as noise for one that takes ``X_std``; one that takes neither is refused
+    where entries are missing. ModeratedClassifier is told of them at `predict_proba`. A search over sets belongs around the
+    pipeline, not in its last step.
 
     `predict`, `decision_function`, `score` and `transform` are those of the plain Pipeline. `predict_proba`,
     `flip_probability`, `score_std`, `certify` and `certified_margin`, where the last step has them, take metadata of their
@@ -89,8 +99,11 @@ class UncertainPipeline(Pipeline):
         As for Pipeline; not for the metadata above, which are carried anyway.
     memory : str or joblib.Memory, default=None
     verbose : bool, default=False
-    nonlinear : {"interval", "linearise", "raise"}, default="interval"
-        What to do at steps that are no affine maps.
+    nonlinear : {"auto", "interval", "linearise", "raise"}, default="auto"
+        What to do at steps that are no affine maps. "auto": intervals for sets; for noise the root of the mean square of
+        :math:`f(x + \delta) - f(x)`, f being the step, as its standard deviation. Rows stay at f(x), where predictions are
+        made: what the mean of :math:`f(x + \delta)` is off from there counts as error, and is not taken off. "interval":
+        sets only. "linearise": noise and ellipsoids, to first order; boxes by intervals.
     effects : dict from str to {"linear", "monotone"}, default=None
         What steps do that are not known, or not as their class does, by their names (``outer__inner`` for those inside
         others): "linear" for z = A x + c; "monotone" for functions of single features that only rise or only fall. Both are
@@ -131,7 +144,7 @@ class UncertainPipeline(Pipeline):
         transform_input: Any = None,
         memory: Any = None,
         verbose: Any = False,
-        nonlinear: str = "interval",
+        nonlinear: str = "auto",
         effects: Mapping[str, str] | None = None,
     ):
         self.steps = steps
@@ -229,7 +242,8 @@ class UncertainPipeline(Pipeline):
         Z = super()._fit(X, *args, **options)
         if "_stated" in self.__dict__ and hasattr(self._final_estimator, "fit"):
             final = self._final_estimator
-            changes, self._carried = self._all_carried(X, Z, self._holders(self._stated), self._stated)
+            held = self._holders(self._stated) or self._exact("fit", X)
+            changes, self._carried = self._all_carried(X, Z, held, self._stated)
             if not takes(final.fit, set(self._carried)):
                 raise ValueError(
                     f"{NAME}.fit: the steps make {', '.join(sorted(self._carried))} of what is stated, which the last step, "
@@ -265,6 +279,32 @@ class UncertainPipeline(Pipeline):
                 "`carried` says what transformers make of it: fit these without."
             )
 
+    def _exact(self, method: str, X: Any) -> list[Holder]:
+        """Return sets without extent for a last step that holds none, where steps add errors to the rows X; else nothing.
+
+        Raises where it has no use for errors at all.
+        """
+        final, steps = self._final_estimator, self.steps[:-1]
+        is_plain = method in PLAIN and not may_add_errors(step for _, step in steps)
+        if is_plain or not predicts(final) or not added(X, steps, self._effects(X)):
+            return []
+        found, is_fit = exact_rows(final), method == "fit"
+        own = [holder for holder in found if is_fit or (holder.path and "__" not in holder.path)]
+        if own:
+            return own
+        if not is_fit and takes_by_name(final, method, "X_std"):
+            noises = [holder.uncertainty for holder in holders(final) if holder.uncertainty.is_expectation]
+            return [Holder("", noises[0] if noises else GaussianNoise(0.0), True, type(final).__name__)]
+        # one that moderates probabilities is told of the errors there
+        if found or holders(final) or takes_by_name(final, "predict_proba", "X_std"):
+            return []
+        raise ValueError(
+            f"{NAME}.{method}: the steps fill in entries that have errors, as SpreadImputer says, and the last step, "
+            f"{final!r:.80}, takes none. Let it be one that does: RobustLinearClassifier for the worst of them, "
+            "GaussianRobustClassifier or NoiseCopies(estimator) for their average, ModeratedClassifier(estimator) for "
+            "probabilities; or use SimpleImputer, after which they count as exact."
+        )
+
     def _all_carried(
         self, X: Any, Z: Any, held: Sequence[Holder], stated: Mapping[str, Any]
     ) -> tuple[dict[str, UncertaintySet], dict[str, Any]]:
@@ -274,8 +314,8 @@ class UncertainPipeline(Pipeline):
             made, own = self._carry(X, Z, holder.uncertainty, stated)
             if not holder.is_fixed:
                 changes[holder.path] = made
-            elif made != holder.uncertainty:
-                raise ValueError(_cannot_take(holder, made, stated))
+            elif made != (holder.uncertainty if holder.path else meaning(set(own))):
+                raise ValueError(_cannot_take(holder, made, own))
             found.append(own)
         metadata = found[0] if found else {}
         if any(not _are_same(metadata, other) for other in found[1:]):
@@ -314,7 +354,8 @@ class UncertainPipeline(Pipeline):
         ----------
         X : {array-like, sparse matrix, frame} of shape (n_samples, n_features)
         uncertainty : UncertaintySet, default=None
-            In the units of X. None: what the metadata state, X_std being deviations of noise.
+            In the units of X. None: what the metadata state, X_std being deviations of noise; without any, what the steps add
+            to exact rows, as noise.
         **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
 
         Returns
@@ -324,7 +365,8 @@ class UncertainPipeline(Pipeline):
             :func:`critical_radius` and the like take with these rows.
         """
         stated = self._stated_of(X, metadata, f"{NAME}.carried")
-        chosen = meaning(set(stated)) if uncertainty is None else uncertainty
+        nothing = meaning(set(stated)) if stated else GaussianNoise(0.0)
+        chosen = nothing if uncertainty is None else uncertainty
         chosen.split(known_numbers(X), stated)
         is_last = not hasattr(self._final_estimator, "predict")
         steps = self.steps if is_last else self.steps[:-1]
@@ -339,11 +381,11 @@ class UncertainPipeline(Pipeline):
         final, Z = self._final_estimator, _transformed(self.steps[:-1], X)
         if self.row_uncertainty_ and not stated:
             return getattr(final, method)(Z, **params)
-        own = self._own_as_stated(known_numbers(X), stated)
+        own = self._own_as_stated(known_numbers(X), stated) or [(holder, None) for holder in self._exact(method, X)]
         changes, carried = self._all_carried(X, Z, [holder for holder, _ in own], stated)
         asked = copy(final).set_params(**changes)
         # whether imputers filled in entries here, not whether they did in training
-        asked.row_uncertainty_ = bool(carried)
+        asked.row_uncertainty_ = asked.row_noise_ = bool(carried)
         question = getattr(asked, "certified_margin" if method == "certify" else method)
         if stated:
             self._refuse_unasked(method, carried)
@@ -358,19 +400,21 @@ class UncertainPipeline(Pipeline):
         r"""Return what rounding in affine steps may do to leads, here and wherever rows go; 0 where steps are curved.
 
         A step :math:`A z + c` makes entries of sizes :math:`|A| s + |c|` of entries of sizes s, all of them off by no more than
-        :math:`\gamma` times that in the arithmetic of X, float32 for float32: carried back from the scores to the rows.
+        :math:`\gamma` times that in the arithmetic of X, float32 for float32: carried back from the scores to the rows, and
+        to what steps fill in.
         """
         effects, values = self._effects(X), known_numbers(X)
-        if whole_map(effects, values.shape[1]) is None:
+        if any(effect.map is None for effect in effects):
             return 0.0
         sizes, offsets, n_roundings = np.abs(self._final_estimator.coef_), np.zeros(len(self._final_estimator.coef_)), 2
-        for effect in reversed(effects):
-            offsets = offsets + sizes @ np.abs(effect.map.offset)
+        filled = np.zeros((1, len(sizes)))
+        for effect, own in zip(reversed(effects), reversed(added_sizes(X, self.steps[:-1], effects)), strict=True):
+            offsets, filled = offsets + sizes @ np.abs(effect.map.offset), filled + own @ sizes.T
             sizes, n_roundings = np.asarray(sizes @ abs(effect.map.matrix)), n_roundings + effect.map.shape[1] + 4
         kind = coarsest([values.dtype])
         reach = sum((bound.absolute_reach(values.shape[1]) for bound in bounds), start=np.zeros(()))
         moved = gamma(n_roundings, kind) * np.outer(np.broadcast_to(reach, values.shape[0]), sizes.sum(axis=1))
-        errors = product_error(values, sizes, offsets, n_roundings, kind) + moved
+        errors = product_error(values, sizes, offsets, n_roundings, kind) + moved + gamma(n_roundings, kind) * filled
         return 2 * errors[:, 0] if errors.shape[1] == 1 else 4 * errors.max(axis=1)
 
     def _refuse_unasked(self, method: str, metadata: Mapping[str, Any]) -> None:
@@ -460,7 +504,7 @@ def make_uncertain_pipeline(
     transform_input: Any = None,
     memory: Any = None,
     verbose: bool = False,
-    nonlinear: str = "interval",
+    nonlinear: str = "auto",
     effects: Mapping[str, str] | None = None,
 ) -> UncertainPipeline:
     """Return an :class:`UncertainPipeline` of steps that are named after their classes.
@@ -493,7 +537,7 @@ def _are_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return set(one) == set(other) and all(np.array_equal(dense(one[name]), dense(other[name])) for name in one)
 
 
-def _cannot_take(holder: Holder, made: UncertaintySet, stated: Mapping[str, Any]) -> str:
+def _cannot_take(holder: Holder, made: UncertaintySet, carried: Mapping[str, Any]) -> str:
     if holder.path:
         return (
             f"{NAME}: {holder.owner} states {holder.uncertainty!r} by plain numbers, and the steps make something else of it. "
@@ -501,6 +545,6 @@ def _cannot_take(holder: Holder, made: UncertaintySet, stated: Mapping[str, Any]
             "RobustLinearClassifier, which takes any set."
         )
     return (
-        f"{NAME}: {holder.owner} takes {', '.join(stated)}, and the steps make {made!r} of it, which no metadata can state. "
-        "Use a last step that holds a set, such as RobustLinearClassifier(IntervalBox())."
+        f"{NAME}: {holder.owner} takes {', '.join(sorted(carried))}, and the steps make {made!r} of it, which no metadata "
+        "can state. Use a last step that holds a set, such as RobustLinearClassifier(IntervalBox())."
     )
