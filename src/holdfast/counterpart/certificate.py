@@ -186,9 +186,7 @@ def _bound_by_points(problem: MarginScaleProblem, lines: Proof, guess: DualGuess
     as all rows pull one way and each set just bears its own, points belong on the faces that easing keeps them from.
     """
     rows, loss, c, y = problem.rows, problem.loss, problem.weights, problem.signs
-    n, d = rows.n_samples, rows.n_features
-    is_hard = not problem.is_penalised and loss.has_affine_scale and problem.bound.is_sublinear
-    if guess.sets is None or not is_hard or n * d > LARGEST_EXACT:
+    if guess.sets is None or problem.is_penalised or not (loss.has_affine_scale and has_points(problem)):
         return None
     limit = min(loss.dual_limit, 1.0 + float(np.max(lines.a, initial=0.0)))
     outside, shares = float(loss.dual_scale(np.zeros(1))[0]), lines.a / limit
@@ -211,6 +209,11 @@ def _bound_by_points(problem: MarginScaleProblem, lines: Proof, guess: DualGuess
             if worth(a) >= (1 - UNMOVED) * worth(lines.a):
                 break
     return None if best is None else (worth(best), rows.transpose_dot(problem.pull_per_class()), c * best)
+
+
+def has_points(problem: LinearProblem) -> bool:
+    """Return whether what rows pull can be shared out among points of their sets, to the last digit."""
+    return problem.bound.is_sublinear and problem.rows.n_samples * problem.rows.n_features <= LARGEST_EXACT
 
 
 def _bound_of_lines(

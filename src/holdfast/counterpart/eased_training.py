@@ -12,7 +12,7 @@ from holdfast._core.problem import ConeProgram, Curved, DeletionProgram, Interva
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver
 from holdfast._core.tolerances import ROUNDING, SMALL_WORK
-from holdfast.counterpart.certificate import Certificate, best_constant, certificate
+from holdfast.counterpart.certificate import Certificate, best_constant, certificate, has_points
 from holdfast.counterpart.linear import LinearProblem
 from holdfast.solvers import Newton, pick
 
@@ -223,13 +223,13 @@ class EasedTraining:
         Where the sets just about undo what some weights gain, these may grow without end for next to nothing: easing pays a
         little for it, so that nothing but a ridge keeps them where scores are more than rounding.
         """
-        eased, problem = self.problem.eased(delta), self.problem
-        if problem.is_penalised:
-            return eased
+        problem = self.problem
+        if problem.is_penalised or not has_points(problem):
+            return self._trained_for.eased(delta)
         squares = problem.rows.column_squares
         least = float(np.min(squares[squares > 0], initial=np.inf))
         ridge = TETHER * delta * float(problem.weights.sum()) * least if np.isfinite(least) else 0.0
-        return eased.having(alpha=ridge)
+        return problem.eased(delta).having(alpha=ridge)
 
     @property
     def _trained_for(self) -> LinearProblem:

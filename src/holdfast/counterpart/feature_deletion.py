@@ -256,7 +256,19 @@ def train_deletion(
     worst = min(found, key=lambda each: each.status is Status.SOLVED)
     status = Status.CHUNKED if n_chunks > 1 else worst.status
     steps = max(each.n_iter for each in found)
+    mean, proof = _flattened(problem, mean, proof)
     return _told(mean, proof, status, steps, chosen.name, tol), proof
+
+
+def _flattened(problem: FeatureDeletionProblem, found: Array, proof: DeletionProof) -> tuple[Array, DeletionProof]:
+    """Return w = 0 with the best intercept, and what the same bound proves of it, where what was found is no better."""
+    w = np.zeros(problem.rows.n_features)
+    asked = problem.objective(w, 0.0) / float(problem.weights.sum())
+    costs = {b: problem.objective(w, b) for b in ((0.0, asked, -asked) if problem.fit_intercept else (0.0,))}
+    b = min(costs, key=lambda each: costs[each])
+    if costs[b] > proof.objective * (1 + ROUNDING):
+        return found, proof
+    return np.append(w, b), DeletionProof.of(problem, costs[b], proof.lower_bound)
 
 
 def _told(parameters: Array, proof: DeletionProof, status: Status, n_iter: int, name: str, tol: float) -> Solution:
@@ -373,6 +385,6 @@ def generate_rows(
         )
         promised = np.zeros(len(problem.signs))
         np.maximum.at(promised, owners, -gains)
-    proof = DeletionProof.of(problem, value, bound)
     best[n] *= problem.fit_intercept
+    best, proof = _flattened(problem, best, DeletionProof.of(problem, value, bound))
     return _told(best, proof, status, n_iter, chosen.name, tol), proof

@@ -215,14 +215,11 @@ class LabelFlipProblem(MarginScaleProblem):
         Which budget a row's label draws on.
     factors : ndarray of shape (n_samples,)
         How much heavier than it counts a row is, > 0.
-    is_moved : bool
-        Whether rows were moved into the middle of their sets.
     """
 
     budgets: Array = field(default_factory=lambda: np.zeros(1))
     pools: NDArray[np.intp] = field(default_factory=lambda: np.zeros(1, dtype=np.intp))
     factors: Array = field(default_factory=lambda: np.ones(1))
-    is_moved: bool = False
     has_kinks = True
     is_held = True
     may_be_bounded = False
@@ -243,16 +240,8 @@ class LabelFlipProblem(MarginScaleProblem):
         """The loss as what it is."""
         return cast(FlippedLoss, self.loss)
 
-    def sized(self, factor: float) -> LabelFlipProblem:
-        if self.is_moved:
-            raise ValueError(
-                "LabelFlips with intervals of several sizes that are not around their rows: where their middle is depends on "
-                "their size. Fit each size with RobustLinearClassifier, or state intervals around X."
-            )
-        return super().sized(factor)
-
     def row_fields(self, rows: NDArray[np.intp]) -> dict[str, Any]:
-        return {"factors": self.factors[rows], "pools": self.pools[rows]}
+        return super().row_fields(rows) | {"factors": self.factors[rows], "pools": self.pools[rows]}
 
     def of_classes(self, rows: Rows, weights: Array) -> LabelFlipProblem:
         counts = np.array([np.sum(self.flipping.counts[own]) for own in self.members])
@@ -285,8 +274,6 @@ def flipped(
     budgets: Array,
     pools: NDArray[np.intp],
     counts: Array,
-    *,
-    is_moved: bool = False,
 ) -> LabelFlipProblem:
     """Return the problem with labels worth `budgets` flipping, each label drawing on its pool; rows count `counts`."""
     if problem.push is not None:
@@ -303,7 +290,7 @@ def flipped(
     weights = np.where(counts > 0, c, 0.0)
     factors = np.divide(c, counts, out=np.ones(len(c)), where=(counts > 0) & (c > 0))
     own = _plain_fields(problem) | {"weights": weights, "budgets": budgets, "pools": pools, "factors": factors}
-    return LabelFlipProblem(**own, is_moved=is_moved)
+    return LabelFlipProblem(**own)
 
 
 def _plain_fields(problem: MarginScaleProblem) -> dict[str, Any]:

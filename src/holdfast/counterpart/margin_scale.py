@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from holdfast._core.loss import Array, Coupling, Loss
 from holdfast._core.problem import ConeProgram, DeletionProgram, IntervalProgram, LinearProgram, ProximalSum
@@ -23,6 +24,7 @@ from holdfast.counterpart.linear import WIDEST_METRIC, LinearProblem, View
 from holdfast.counterpart.penalty import Penalty
 from holdfast.counterpart.place import MarginPlace
 from holdfast.counterpart.proximal_sum import proximal_sum
+from holdfast.data import rows_of
 
 SOME = 0.5
 """Share of rows that bend up to which these are gathered before they are multiplied."""
@@ -49,6 +51,8 @@ class MarginScaleProblem(LinearProblem):
     push : BoundSet or None
         Further sets, over which the loss is maximised: its deficits become u + kappa * h, h their support, and
         (1 - kappa) * h is added to each row's loss. See :class:`PushedProblem`.
+    middles : matrix of shape (n_samples, n_features) or None
+        By how much rows were moved into the middle of their sets, dense or sparse like them.
     """
 
     rows: Rows
@@ -63,6 +67,7 @@ class MarginScaleProblem(LinearProblem):
     penalty: Penalty | None = None
     push: BoundSet | None = None
     kappa: float = 1.0
+    middles: Any = None
     _stiffness: float = field(default=0.0, init=False, repr=False)
 
     @property
@@ -77,6 +82,15 @@ class MarginScaleProblem(LinearProblem):
     def enough(self) -> float:
         """A share of 1e-15 of the weight: rounding. A tilted objective is of interest only until it falls below 0."""
         return 1e-6 * self.floor if self.tilt is None else -self.floor
+
+    def sized(self, factor: float) -> Self:
+        sized = super().sized(factor)
+        if self.middles is None:
+            return sized
+        # where the middle of a set is depends on its size
+        blocks = [block + (factor - 1) * self.middles[part] for part, block in self.rows.blocks()]
+        rows = rows_of(sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.concatenate(blocks))
+        return sized.having(rows=rows, middles=factor * self.middles)
 
     def split(self, parameters: Array) -> tuple[Array, float]:
         """Return w and b."""
@@ -265,7 +279,7 @@ class MarginScaleProblem(LinearProblem):
 
     def row_fields(self, rows: NDArray[np.intp]) -> dict[str, Any]:
         """Return what else belongs to rows, for some of them."""
-        return {}
+        return {} if self.middles is None else {"middles": self.middles[rows]}
 
     def signed(self, dual: Array) -> Array:
         return self.signs * dual

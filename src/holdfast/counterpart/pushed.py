@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,8 +65,8 @@ class PushedProblem(MarginScaleProblem):
             H[:n, n] -= along
         return H
 
-    def sized(self, factor: float) -> PushedProblem:
-        return replace(self, bound=self.bound.resized(factor), push=self.pushing.resized(factor))
+    def sized(self, factor: float) -> Self:
+        return super().sized(factor).having(push=self.pushing.resized(factor))
 
     def eased(self, delta: float) -> PushedProblem:
         if not delta > 0:
@@ -83,7 +83,7 @@ class PushedProblem(MarginScaleProblem):
         return self.join(self.pushing.drawn_in(w, delta, factor), b)
 
     def row_fields(self, rows: NDArray[np.intp]) -> dict[str, Any]:
-        return {"push": self.pushing.take(rows)}
+        return super().row_fields(rows) | {"push": self.pushing.take(rows)}
 
     def view(self, kind: type[View]) -> View | None:
         return None if kind in (Composite, FiniteSum) else super().view(kind)

@@ -38,6 +38,8 @@ def separable_size(problem: MarginScaleProblem) -> Enclosure:
     rows = problem.rows if offset is None else problem.rows.shifted(offset)
     problem = problem.having(rows=rows, weights=np.ones(len(problem.signs)), loss=Hinge(), alpha=0.0, penalty=None)
     typical = typical_size(problem)
+    if typical == 0:
+        return Enclosure(0.0, 0.0)  # rows that are all alike
     low, high, k, mu = 0.0, np.inf, 0.0, 0.1 * typical / rows.n_samples
     shares = iter(SHARES)
     while high > low * (1 + ACCURACY):

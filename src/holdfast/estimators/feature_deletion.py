@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from numbers import Integral
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.rows import Rows
@@ -33,6 +35,8 @@ from holdfast.uncertainty.deletions import deletions_survived
 from holdfast.uncertainty.knapsack import DeletionLoss
 
 NAME = "FeatureDeletionClassifier"
+COLLAPSED = 1e-6
+"""Gap up to which w = 0 counts as optimal."""
 
 
 class FeatureDeletionClassifier(MissingFeatures):
@@ -57,6 +61,9 @@ class FeatureDeletionClassifier(MissingFeatures):
     whole, :math:`v_j > N`, and from spending fractions of a budget on integer values; its optimum lies between the two.
     ``adversary="exact"`` is the problem above, (3) of the paper, solved by generating its
     constraints where values are small integers, for data of moderate size.
+
+    From some budget on w = 0 is optimal and all predictions are alike, at once where features say too little of the classes.
+    That is never assumed but proved, and said in a :class:`CollapseWarning`.
 
     More than two classes are fitted one against the rest.
 
@@ -104,6 +111,8 @@ class FeatureDeletionClassifier(MissingFeatures):
         A number that no coefficients can go below, recomputed from the data.
     gap_ : float
         (objective_ - lower_bound_) / max(objective_, margin), the margin for each class where there are more than two.
+    collapsed_ : bool
+        Whether w = 0 has been certified as optimal (for every class): all predictions are the same.
     worst_case_error_ : float
         objective_ / margin, 1 at most: no adversary with this budget makes the model err on a larger share of the training
         rows, by weight.
@@ -258,6 +267,15 @@ class FeatureDeletionClassifier(MissingFeatures):
         self.n_iter_ = max(1, *(found.n_iter for found, _ in fits))
         self.solution_ = worst.summary() | {"objective": self.objective_, "lower_bound": self.lower_bound_}
         self.holdfast_version_ = __version__
+        self.collapsed_ = not np.any(self.coef_) and self.gap_ <= COLLAPSED
+        if self.collapsed_:
+            warnings.warn(
+                f"w = 0 is the best model for this budget, certified to a gap of {self.gap_:.1g}: every prediction is the "
+                "same, whatever is deleted. Use a smaller budget, larger values for features that are never missing, or "
+                "class_weight='balanced'.",
+                CollapseWarning,
+                stacklevel=4,
+            )
         self._warn_uncertified()
 
     def deletions_survived(self, X: Any) -> Array:

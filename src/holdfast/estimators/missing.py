@@ -158,7 +158,8 @@ class MissingFeatures(LinearClassifier):
         -------
         ndarray of bool of shape (n_samples,)
             True for rows that miss nothing. With several classes, the class must have the highest score everywhere in the
-            range, by itself where something is missing.
+            range, by itself where something is missing. It speaks of what is missing, not of whether the class is right: a
+            model whose weights are all 0 (`collapsed_`) gives every row the same class, and is certain of each.
         """
         check_is_fitted(self)
         X, ends = self._with_missing(X), self._ends(lower, upper)

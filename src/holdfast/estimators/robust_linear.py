@@ -141,8 +141,10 @@ class RobustLinearClassifier(IncrementalClassifier):
         Strength of the penalty, >= 0, what scikit-learn's linear classifiers call 1/C. It acts in the units of the features, so
         scale them. Of no effect with ``penalty=None``.
     kappa : float, default=1.0
-        Share of the uncertainty that is kept inside the loss, from 0 to 1. With `ambiguity` or `weight_error` rows are first
-        moved to the middle of intervals that are longer one way: the share is then of what is around the middle.
+        Share of the uncertainty that is kept inside the loss, from 0 to 1. Of an interval that is longer one way it is the
+        share of what is around its middle: x and h above are then those of the middle. So it makes no difference which point
+        of the interval is stated as the row, nor what else is set. (Deletions of features have no middle: they are counted
+        from the row.)
     multiclass : {"ovr", "joint"}, default="ovr"
         More than two classes: one against the rest, or all at once. That takes the hinge or the logistic loss, a set (no noise
         that is averaged over), ``penalty="l2"`` with alpha > 0, and ``kappa=1``; a step costs
@@ -431,7 +433,8 @@ class RobustLinearClassifier(IncrementalClassifier):
         options = self._penalty() | {"fit_intercept": bool(self.fit_intercept)}
         worst, cloud = self._bound(X, metadata)
         X, worst, share = self._filtered(X, worst, metadata)
-        is_plain = kappa == 1 and cloud is None and self.weight_error is None and self.multiclass == "ovr"
+        errs = self.weight_error is not None and self.weight_error.checked() > 0
+        is_plain = kappa == 1 and cloud is None and not errs and self.multiclass == "ovr"
         if worst is not None and not worst.has_origin and not is_plain:
             raise ValueError(
                 f"{NAME}(uncertainty={self.uncertainty!r}): rows that have to change are not known together with kappa < 1, "
@@ -450,20 +453,28 @@ class RobustLinearClassifier(IncrementalClassifier):
                 self.filtered_ = share
                 return [together]
         stated = X
-        if worst is not None and not (self.ambiguity is None and self.weight_error is None):
+        if worst is not None and (kappa < 1 or flips is not None or errs):
             # a label and its opposite see the same set if it lies around its row, and so do weights and their errors
             X, worst = worst.centred(X)
+            if not (worst.is_symmetric or (flips is None and not errs)):
+                raise ValueError(
+                    f"{NAME}(uncertainty={self.uncertainty!r}): FeatureDeletion together with LabelFlips or WeightError: what "
+                    "a deletion does depends on the label, so that a wrong label faces another set, and no certified fit is "
+                    "known. State one of them."
+                )
+        if X is not stated:
+            options["middles"] = X - stated
         rows, positives = rows_of(X), [1] if n_classes == 2 else range(n_classes)
         problems = []
         for k in positives:
             signs = np.where(codes == k, 1.0, -1.0)
             faced = None if worst is None else worst.facing(signs)
-            if self.weight_error is not None:
+            if errs:
                 faced, options["target"] = self._with_weight_error(X, signs, faced, cloud)
             problem = _problem(rows, signs, weights, loss, kappa, faced, cloud, options)
             if flips is not None:
                 pools = np.zeros_like(codes) if len(flips) == 1 else codes
-                problem = flipped(problem, flips, pools, counts, is_moved=X is not stated)
+                problem = flipped(problem, flips, pools, counts)
             problems.append(problem)
         self.filtered_ = share
         return problems

