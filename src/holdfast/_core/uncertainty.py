@@ -337,6 +337,17 @@ class BoundSet(ABC):
         """
         return w
 
+    def generators(self, n_features: int) -> Array | None:
+        """Return vectors, shape (k, n_features), along which alone the supports tell one direction from another.
+
+        None where there are no such vectors, or none known; none at all where `is_isotropic`.
+        """
+        return np.zeros((0, n_features)) if self.is_isotropic else None
+
+    def generated(self, coordinates: Array) -> BoundSet:
+        """Return the sets whose `generators` have these coordinates, shape (k, n_coordinates), in some orthonormal basis."""
+        return self
+
     def deviations(self) -> Any | None:
         """Return s with t_i(w)^2 = sum_j (s_ij w_j)^2: one number, (n_features,), or a matrix (n_samples, n_features).
 

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from holdfast._core import compiled
 from holdfast._core.loss import Array, Coupling
 from holdfast._core.problem import Curved, Problem, View
+from holdfast._core.tolerances import ROUNDING
 from holdfast.solvers.newton import VANISHING, Newton
 from holdfast.solvers.quasi_newton import inverse
+from holdfast.uncertainty.clouds import ratio
 
 if TYPE_CHECKING:
     from holdfast.counterpart.linear import LinearProblem
@@ -214,6 +216,8 @@ class MarginPlace:
         return self.problem.hessian_of(self.w, self._bends[3], uu, ut, tt) - self.problem.coupled(self.w, couplings)
 
     def preconditioner(self) -> Callable[[Array], Array]:
+        if self.problem.is_wide:
+            return self._wide_preconditioner()
         problem, bends = self.problem, self._bends[0]
         # a trace of the usual curvature, for losses that do not bend at all here
         steady = problem.join(self._noise_diagonal() + self._ridge, 0.0) + VANISHING * problem.typical_curvature()
@@ -232,6 +236,20 @@ class MarginPlace:
             return cast(Array, out)
 
         return precondition
+
+    def _wide_preconditioner(self) -> Callable[[Array], Array]:
+        """Return the inverse of a diagonal and one vector a row, by Woodbury's formula: all but the Hessian itself."""
+        problem, (uu, mixed, _, _) = self.problem, self._bends
+        root = np.sqrt(np.maximum(uu, 0.0))
+        X = np.concatenate([block for _, block in problem.rows.dense_blocks()])
+        V = root[:, None] * X + ratio(mixed, root)[:, None] * problem.bound.maximizer(self.w)
+        if problem.fit_intercept:
+            V = np.column_stack([V, root])
+        steady = problem.join(self._noise_diagonal() + self._ridge, float(uu.sum()))
+        diagonal = steady + VANISHING * problem.typical_curvature() + ROUNDING * np.einsum("ij,ij->j", V, V)
+        scaled = V / diagonal
+        solve = inverse(np.eye(len(V)) + scaled @ V.T)
+        return lambda v: v / diagonal - scaled.T @ solve(scaled @ v)
 
     def _noise_diagonal(self) -> Array:
         """Return an estimate of the diagonal of sum_i c_i l_t (Hessian of t_i): Hutchinson's, from one vector of signs."""
