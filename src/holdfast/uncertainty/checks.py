@@ -104,7 +104,8 @@ def numbers(value: Any, call: str, name: str) -> Any:
         raise ValueError(f"{call}: {name} must be numbers, got {value!r:.80}.") from None
     if not np.all(np.isfinite(_stored(out))):
         raise ValueError(
-            f"{call}: {name} contains NaN or infinity. Give every row and feature a finite number; 0 means exact."
+            f"{call}: {name} contains NaN or infinity. Give every row and feature a finite number. 0 means exact, so it is not "
+            "for errors that are unknown: split_errors(frame, errors_missing=...) fills these in."
         )
     return out
 
