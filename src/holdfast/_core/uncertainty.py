@@ -446,7 +446,7 @@ class CommonSet(BoundSet):
         """Return the smallest multiple of the set that reaches `target`, inf where none does."""
 
     def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
-        return self._point(w)[None]
+        return np.array(self._point(w))[None]  # a copy: the point may be remembered
 
     def adjoint(self, w: Array, r: Array) -> Array:
         return np.sum(r) * self._point(w)
@@ -525,6 +525,12 @@ class EasedSet(BoundSet):
 
     def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
         return self.base.cross_with(other, w, r * self._parts(w)[1])
+
+    def generators(self, n_features: int) -> Array | None:
+        return self.base.generators(n_features)
+
+    def generated(self, coordinates: Array) -> BoundSet:
+        return self.base.generated(coordinates).eased(self.delta)
 
     def facing(self, signs: Array) -> BoundSet:
         return self.base.facing(signs).eased(self.delta)

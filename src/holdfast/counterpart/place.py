@@ -69,6 +69,11 @@ class Plane(Problem):
         self.problem, self.basis, self.scores = problem, basis, scores
         self.u_slopes = -problem.signs * np.vstack([scores, np.ones((int(problem.fit_intercept), scores.shape[1]))])
         self.known = (start, costs)
+        generators = problem.bound.generators(len(basis))
+        # of sets with generators the plane knows all from their coordinates in it
+        has_own = generators is not None and len(generators) > 0
+        self.bound = problem.bound.generated(generators @ basis) if has_own else problem.bound
+        self.lift = np.eye(basis.shape[1]) if has_own else basis
         tilt = np.zeros(problem.n_parameters) if problem.tilt is None else problem.tilt
         self.tilt = self._pulled_back(tilt[: len(basis)], tilt[len(basis) :])
         self.ridge = problem.alpha * basis.T @ basis
@@ -94,7 +99,7 @@ class Plane(Problem):
     def costs(self, parameters: Array) -> Costs:
         """Return the rows' costs there, those found last being remembered."""
         if not np.array_equal(self.known[0], parameters):
-            t = self.problem.bound.support(self.basis @ self._coordinates(parameters))
+            t = self.bound.support(self.lift @ self._coordinates(parameters))
             self.known = (parameters, Costs(self.problem, self.problem.target + parameters @ self.u_slopes, t))
         return self.known[1]
 
@@ -112,7 +117,7 @@ class Plane(Problem):
 
     def _t_slopes(self, x: Array) -> Array:
         """Return the slopes of every row's scale in the coordinates, shape (n_coordinates, n_samples)."""
-        slopes = [self.problem.bound.directional(self.basis @ x, v) for v in self.basis.T]
+        slopes = [self.bound.directional(self.lift @ x, v) for v in self.lift.T]
         return np.stack([np.broadcast_to(slope, self.scores.shape[1]) for slope in slopes])
 
     def hessian(self, parameters: Array) -> Array:
@@ -123,8 +128,8 @@ class Plane(Problem):
         mixed = self.u_slopes @ (t_slopes * ut).T
         H[:, :k] += mixed
         H[:k] += mixed.T
-        bends = [self.problem.bound.curvature_product(self.basis @ x, c * costs.scale_slopes, v) for v in self.basis.T]
-        H[:k, :k] += (t_slopes * tt) @ t_slopes.T + np.stack(bends) @ self.basis + self.ridge
+        bends = [self.bound.curvature_product(self.lift @ x, c * costs.scale_slopes, v) for v in self.lift.T]
+        H[:k, :k] += (t_slopes * tt) @ t_slopes.T + np.stack(bends) @ self.lift + self.ridge
         if self.penalty is not None:
             H[:k, :k] += self.basis.T @ (self.penalty.bends(self.basis @ x)[:, None] * self.basis)
         for by_u, by_t, total in costs.couplings:

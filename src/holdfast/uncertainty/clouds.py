@@ -85,6 +85,7 @@ class CommonCloud(Cloud, CommonSet):
     def support(self, w: Array) -> Array:
         return norm(self.root(w))
 
+    @remembered
     def _point(self, w: Array) -> Array:
         root = self.root(w)
         return self.spread(ratio(root, norm(root)))
