@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -131,7 +132,7 @@ def test_the_curve_shows_means_errors_and_what_is_certified():
     assert display.ax_.get_xlabel() == UniformNoise.unit
     assert display.ax_.get_ylabel() == "accuracy (%)"
     texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert texts == ["linear", "tree", "certified, of the same colour"]
+    assert texts == ["linear", "tree", "certified: a proved lower bound, in the same colour"]
     assert not RobustnessCurveDisplay(curve).plot(show_certified=False).certified_lines_
     red = RobustnessCurveDisplay(curve).plot(curve_kwargs={"linewidth": 5})
     assert red.lines_[0][0].get_linewidth() == 5
@@ -200,6 +201,38 @@ def test_noise_is_shown_as_ellipses_of_one_and_two_deviations():
     assert_allclose(lengths[1], 1)
     assert_array_equal(display.may_change, flip_probability(model, X, X_std=S).probability > 0.05)
     assert "5%" in display.ax_.get_title()
+
+
+def test_a_missing_rim_is_called_a_proof_only_where_it_is_one():
+    X, y = data(60, seed=3)
+    forest = RandomForestClassifier(10, random_state=0).fit(X, y)
+    found = worst_case(forest, X, forest.predict(X), Box(0.5))
+    assert not found.is_exact
+    title = DecisionUncertaintyDisplay.from_estimator(forest, X, y, Box(0.5), grid_resolution=20).ax_.get_title()
+    assert "none was found, which proves nothing" in title.replace("\n", " ")
+    assert found.method in title.replace("\n", " ")
+    linear = LogisticRegression().fit(X, y)
+    title = DecisionUncertaintyDisplay.from_estimator(linear, X, y, Box(0.5), grid_resolution=20).ax_.get_title()
+    assert "no rim: it does not" in title.replace("\n", " ")
+    assert worst_case(linear, X, y, Box(0.5)).method in title.replace("\n", " ")
+    for model, said in ((linear, "(exact: linear"), (forest, "(an estimate: 1000 draws)")):
+        noisy = DecisionUncertaintyDisplay.from_estimator(model, X, y, GaussianNoise(0.3), grid_resolution=20)
+        assert said in noisy.ax_.get_title().replace("\n", " ")
+
+
+def test_certified_accuracies_say_by_what_of_what_and_how_surely():
+    X, y = data()
+    models = {"line": LogisticRegression().fit(X, y), "tree": DecisionTreeClassifier(max_depth=2).fit(X, y)}
+    display = CertifiedAccuracyDisplay.from_estimators(
+        models, X, y, method="smoothing", sigma=0.5, n_draws=50, alpha=0.01, random_state=0
+    )
+    for name, text in zip(models, display.ax_.get_legend().get_texts(), strict=True):
+        shown = text.get_text().replace("\n", " ")
+        assert shown.startswith(f"{name}: the smoothed classifier")
+        assert "sigma=0.5 and 50 draws, each row with confidence 0.99" in shown
+    assert display.ax_.get_ylabel() == "certified accuracy, a lower bound (%)"
+    plain = CertifiedAccuracyDisplay.from_estimator(models["line"], X, y)
+    assert plain.ax_.get_legend().get_texts()[0].get_text().replace("\n", " ").endswith(plain.methods[0])
 
 
 def test_frames_give_their_names_to_axes():

@@ -158,6 +158,10 @@ class Rows(ABC):
         """
         return None
 
+    def joined(self, others: Array) -> Rows:
+        """Return these rows followed by others, shape (n_others, n_features)."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be joined.")
+
     def shifted(self, offset: Array) -> Rows:
         """Return the rows less `offset`: without a copy, unless they are sparse or what is left is.
 

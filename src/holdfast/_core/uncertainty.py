@@ -341,6 +341,17 @@ class BoundSet(ABC):
         """
         return w
 
+    def generators(self, n_features: int) -> Array | None:
+        """Return vectors, shape (k, n_features), along which alone the supports tell one direction from another.
+
+        None where there are no such vectors, or none known; none at all where `is_isotropic`.
+        """
+        return np.zeros((0, n_features)) if self.is_isotropic else None
+
+    def generated(self, coordinates: Array) -> BoundSet:
+        """Return the sets whose `generators` have these coordinates, shape (k, n_coordinates), in some orthonormal basis."""
+        return self
+
     def deviations(self) -> Any | None:
         """Return s with t_i(w)^2 = sum_j (s_ij w_j)^2: one number, (n_features,), or a matrix (n_samples, n_features).
 
@@ -439,7 +450,7 @@ class CommonSet(BoundSet):
         """Return the smallest multiple of the set that reaches `target`, inf where none does."""
 
     def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
-        return self._point(w)[None]
+        return np.array(self._point(w))[None]  # a copy: the point may be remembered
 
     def adjoint(self, w: Array, r: Array) -> Array:
         return np.sum(r) * self._point(w)
@@ -518,6 +529,12 @@ class EasedSet(BoundSet):
 
     def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
         return self.base.cross_with(other, w, r * self._parts(w)[1])
+
+    def generators(self, n_features: int) -> Array | None:
+        return self.base.generators(n_features)
+
+    def generated(self, coordinates: Array) -> BoundSet:
+        return self.base.generated(coordinates).eased(self.delta)
 
     def facing(self, signs: Array) -> BoundSet:
         return self.base.facing(signs).eased(self.delta)

@@ -48,10 +48,9 @@ class LinearProblem(Problem):
         """Return the problem with sets of a radius that is larger by a factor."""
         return self.having(bound=self.bound.resized(factor))
 
-    @property
-    def is_isotropic(self) -> bool:
-        """Whether nothing but the rows themselves tells one direction from another."""
-        return self.bound.is_isotropic
+    def generators(self) -> Array | None:
+        """Return the vectors that, besides the rows themselves, tell one direction from another; None where others do too."""
+        return self.bound.generators(self.rows.n_features)
 
     @property
     def floor(self) -> float:

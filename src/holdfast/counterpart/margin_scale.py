@@ -31,6 +31,9 @@ SOME = 0.5
 METRIC_ROWS = 20
 """Rows a parameter that are enough for a sample's Hessian to resemble that of all rows."""
 
+WIDE, MOST_ROWS = 4, 500
+"""Features a row from which on, and rows up to which, Newton steps are taken by products of rows with each other."""
+
 
 @dataclass
 class MarginScaleProblem(LinearProblem):
@@ -74,9 +77,8 @@ class MarginScaleProblem(LinearProblem):
     def n_parameters(self) -> int:
         return self.rows.n_features + int(self.fit_intercept)
 
-    @property
-    def is_isotropic(self) -> bool:
-        return self.bound.is_isotropic and self.penalty is None
+    def generators(self) -> Array | None:
+        return super().generators() if self.penalty is None else None
 
     @property
     def enough(self) -> float:
@@ -238,7 +240,13 @@ class MarginScaleProblem(LinearProblem):
             "n_entries": self.rows.n_entries,
             "is_cheap_to_factorise": cheap,
             "has_kinks": self.has_kinks,
+            "is_wide": self.is_wide,
         }
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether products of rows with each other cost far less than those of features."""
+        return self.rows.n_features > WIDE * self.rows.n_samples and self.rows.n_samples <= MOST_ROWS
 
     @property
     def has_kinks(self) -> bool:  # type: ignore[override]

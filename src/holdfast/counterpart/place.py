@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from holdfast._core import compiled
 from holdfast._core.loss import Array, Coupling
 from holdfast._core.problem import Curved, Problem, View
+from holdfast._core.tolerances import ROUNDING
 from holdfast.solvers.newton import VANISHING, Newton
 from holdfast.solvers.quasi_newton import inverse
+from holdfast.uncertainty.clouds import ratio
 
 if TYPE_CHECKING:
     from holdfast.counterpart.linear import LinearProblem
@@ -67,6 +69,11 @@ class Plane(Problem):
         self.problem, self.basis, self.scores = problem, basis, scores
         self.u_slopes = -problem.signs * np.vstack([scores, np.ones((int(problem.fit_intercept), scores.shape[1]))])
         self.known = (start, costs)
+        generators = problem.bound.generators(len(basis))
+        # of sets with generators the plane knows all from their coordinates in it
+        has_own = generators is not None and len(generators) > 0
+        self.bound = problem.bound.generated(generators @ basis) if has_own else problem.bound
+        self.lift = np.eye(basis.shape[1]) if has_own else basis
         tilt = np.zeros(problem.n_parameters) if problem.tilt is None else problem.tilt
         self.tilt = self._pulled_back(tilt[: len(basis)], tilt[len(basis) :])
         self.ridge = problem.alpha * basis.T @ basis
@@ -92,7 +99,7 @@ class Plane(Problem):
     def costs(self, parameters: Array) -> Costs:
         """Return the rows' costs there, those found last being remembered."""
         if not np.array_equal(self.known[0], parameters):
-            t = self.problem.bound.support(self.basis @ self._coordinates(parameters))
+            t = self.bound.support(self.lift @ self._coordinates(parameters))
             self.known = (parameters, Costs(self.problem, self.problem.target + parameters @ self.u_slopes, t))
         return self.known[1]
 
@@ -110,7 +117,7 @@ class Plane(Problem):
 
     def _t_slopes(self, x: Array) -> Array:
         """Return the slopes of every row's scale in the coordinates, shape (n_coordinates, n_samples)."""
-        slopes = [self.problem.bound.directional(self.basis @ x, v) for v in self.basis.T]
+        slopes = [self.bound.directional(self.lift @ x, v) for v in self.lift.T]
         return np.stack([np.broadcast_to(slope, self.scores.shape[1]) for slope in slopes])
 
     def hessian(self, parameters: Array) -> Array:
@@ -121,8 +128,8 @@ class Plane(Problem):
         mixed = self.u_slopes @ (t_slopes * ut).T
         H[:, :k] += mixed
         H[:k] += mixed.T
-        bends = [self.problem.bound.curvature_product(self.basis @ x, c * costs.scale_slopes, v) for v in self.basis.T]
-        H[:k, :k] += (t_slopes * tt) @ t_slopes.T + np.stack(bends) @ self.basis + self.ridge
+        bends = [self.bound.curvature_product(self.lift @ x, c * costs.scale_slopes, v) for v in self.lift.T]
+        H[:k, :k] += (t_slopes * tt) @ t_slopes.T + np.stack(bends) @ self.lift + self.ridge
         if self.penalty is not None:
             H[:k, :k] += self.basis.T @ (self.penalty.bends(self.basis @ x)[:, None] * self.basis)
         for by_u, by_t, total in costs.couplings:
@@ -214,6 +221,8 @@ class MarginPlace:
         return self.problem.hessian_of(self.w, self._bends[3], uu, ut, tt) - self.problem.coupled(self.w, couplings)
 
     def preconditioner(self) -> Callable[[Array], Array]:
+        if self.problem.is_wide:
+            return self._wide_preconditioner()
         problem, bends = self.problem, self._bends[0]
         # a trace of the usual curvature, for losses that do not bend at all here
         steady = problem.join(self._noise_diagonal() + self._ridge, 0.0) + VANISHING * problem.typical_curvature()
@@ -232,6 +241,20 @@ class MarginPlace:
             return cast(Array, out)
 
         return precondition
+
+    def _wide_preconditioner(self) -> Callable[[Array], Array]:
+        """Return the inverse of a diagonal and one vector a row, by Woodbury's formula: all but the Hessian itself."""
+        problem, (uu, mixed, _, _) = self.problem, self._bends
+        root = np.sqrt(np.maximum(uu, 0.0))
+        X = np.concatenate([block for _, block in problem.rows.dense_blocks()])
+        V = root[:, None] * X + ratio(mixed, root)[:, None] * problem.bound.maximizer(self.w)
+        if problem.fit_intercept:
+            V = np.column_stack([V, root])
+        steady = problem.join(self._noise_diagonal() + self._ridge, float(uu.sum()))
+        diagonal = steady + VANISHING * problem.typical_curvature() + ROUNDING * np.einsum("ij,ij->j", V, V)
+        scaled = V / diagonal
+        solve = inverse(np.eye(len(V)) + scaled @ V.T)
+        return lambda v: v / diagonal - scaled.T @ solve(scaled @ v)
 
     def _noise_diagonal(self) -> Array:
         """Return an estimate of the diagonal of sum_i c_i l_t (Hessian of t_i): Hutchinson's, from one vector of signs."""

@@ -31,9 +31,8 @@ class PushedProblem(MarginScaleProblem):
         """The sets over which the loss is maximised."""
         return cast(BoundSet, self.push)
 
-    @property
-    def is_isotropic(self) -> bool:
-        return super().is_isotropic and self.pushing.is_isotropic
+    def generators(self) -> Array | None:
+        return super().generators() if self.bound.is_isotropic and self.pushing.is_isotropic else None
 
     def _deficit(self, w: Array, b: float) -> Array:
         return self.target - self.signs * (self.rows.dot(w) + b) + self.kappa * self.pushing.support(w)

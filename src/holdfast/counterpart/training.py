@@ -22,6 +22,7 @@ from holdfast.counterpart.linear import LinearProblem
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.data import rows_of
 from holdfast.solvers import Newton, pick
+from holdfast.uncertainty.clouds import norm
 
 FIRST_EASE, SHRINK, LAST_EASE = 1.0, 0.15, 1e-7
 """Noise on the score that the path starts with, its factor from stage to stage, and where a collapse is suspected."""
@@ -49,6 +50,9 @@ STAGE = 0.1
 """What the next step must promise at a stage of the path to it, as a share of the easing there."""
 STAGE_STEPS, NO_SHRINK = 40, 0.9
 """Steps after which a stage is given up for one nearer to the last, and the factor from which on it is not."""
+
+MOST_GENERATORS = 500
+"""Generators of sets up to which a basis of them and of the rows costs less than it saves."""
 
 
 def train(
@@ -83,6 +87,8 @@ def train(
     if span is not None:
         w, b = smaller.split(found.parameters)
         dual = found.dual and found.dual._replace(direction=span.lift(found.dual.direction.T).T, points=None)
+        if dual is not None and not centred.bound.is_isotropic:
+            dual = dual._replace(sets=None)  # they are sets of the span
         found = replace(found, parameters=centred.join(span.lift(w.T).T, b), dual=dual)
         proof = _proof(centred, found)
     _checked(centred, found, proof)
@@ -107,14 +113,23 @@ def _moved(problem: LinearProblem, parameters: Array, offset: Array) -> Array:
 
 
 def _reduced(problem: LinearProblem) -> tuple[LinearProblem, Span | None]:
-    """Return the problem in the span of its rows, where there are more features than rows.
+    """Return the problem in the span of its rows and of its sets' generators, where there are more features than of these.
 
-    Weights outside the span change no score and only add noise, so there are none at the optimum; that needs noise that is
-    the same in all directions.
+    Weights outside the span change no score and only add noise, so there are none at the optimum; that needs noise that
+    tells no directions apart but by its generators.
     """
-    rows = problem.rows
-    span = rows.span if rows.n_features > rows.n_samples and problem.is_isotropic else None
-    return (problem, None) if span is None else (problem.having(rows=rows_of(span.coordinates)), span)
+    rows, n = problem.rows, problem.rows.n_samples
+    generators = problem.generators() if rows.n_features > n else None
+    if generators is None or len(generators) > MOST_GENERATORS or rows.n_features <= n + len(generators):
+        return problem, None
+    # as long as rows are, so that none is taken for rounding
+    lengths = norm(generators, axis=1)
+    units = np.where(lengths > 0, lengths, 1.0) / (np.sqrt(float(rows.column_squares.sum())) or 1.0)
+    span = (rows.joined(generators / units[:, None]) if len(generators) else rows).span
+    if span is None:
+        return problem, None
+    bound = problem.bound.generated(span.coordinates[n:] * units[:, None])
+    return problem.having(rows=rows_of(span.coordinates[:n]), bound=bound), span
 
 
 def _proof(problem: LinearProblem, found: Solution) -> Certificate:

@@ -64,6 +64,9 @@ class DenseRows(BlockRows):
             return SparseRows(self.regular.rest)
         return DenseRows(self.X, offset if self.shift is None else self.shift + offset)
 
+    def joined(self, others: Array) -> DenseRows:
+        return DenseRows(np.concatenate([*(block for _, block in self.dense_blocks()), others]))
+
     def dense_blocks(self) -> Iterator[tuple[slice, Array]]:
         return ((rows, self.exact(block)) for rows, block in self.blocks())
 

@@ -41,6 +41,9 @@ class SparseRows(BlockRows):
         parts = np.tile(offset[columns], n), np.tile(columns, n), len(columns) * np.arange(n + 1)
         return SparseRows(sparse.csr_array(self.X - sparse.csr_array(parts, shape=self.X.shape)))
 
+    def joined(self, others: Array) -> SparseRows:
+        return SparseRows(sparse.csr_array(sparse.vstack([self.X, sparse.csr_array(others)])))
+
     @cached_property
     def span(self) -> Span | None:
         if self.n_samples > LARGEST_SPAN:

@@ -5,7 +5,7 @@ Tables are arrays or frames of pandas or polars, and come back as what they were
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from numbers import Real
 from typing import Any, NamedTuple
@@ -14,6 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+FILLS: dict[str, Callable[[Array], Any]] = {"median": np.median, "column maximum": np.max}
+"""What stands for an error that is missing, by the others of its column."""
+VALUES_MISSING = ("raise", "keep")
+UNKNOWN = (
+    "An unknown error is not 0, which would say exact: pass errors_missing='median' or 'column maximum' to take it from the "
+    "others of its column. "
+)
+KEPT = "Pass values_missing='keep' to let a SpreadImputer fill it in. "
 
 
 class Intervals(NamedTuple):
@@ -111,17 +119,33 @@ def intervals_from_replicates(X: Any, groups: Any, *, y: Any = None, deviations:
     )
 
 
-def values_and_errors(frame: Any, *, suffix: str = "_err", missing: str = "error") -> tuple[Any, Any]:
+def values_and_errors(
+    frame: Any,
+    *,
+    suffix: str = "_err",
+    missing: str = "error",
+    errors_missing: str = "raise",
+    values_missing: str = "raise",
+    exclude: Any = (),
+) -> tuple[Any, Any]:
     """Return the values of a table and, under the same names, their errors: for columns such as ``mass`` and ``mass_err``.
 
     Parameters
     ----------
     frame : frame of pandas or polars, of shape (n_rows, n_columns)
-        Numbers, none missing. All columns that are no errors are features: leave out the others, the class too.
+        Numbers. All columns that are no errors are features: name the others in `exclude`, the class too.
     suffix : str, default="_err"
         How the name of a column of errors ends, after the name of its values.
     missing : {"error", "exact"}, default="error"
-        What becomes of values without errors: they are refused, or taken as exact, with errors 0.
+        What becomes of columns of values that have no column of errors: they are refused, or taken as exact, with errors 0.
+    errors_missing : {"raise", "median", "column maximum"}, default="raise"
+        What becomes of an error that is missing (NaN) in its column. It is unknown, not 0: it is refused, or taken to be the
+        median or the largest of the known errors of its column.
+    values_missing : {"raise", "keep"}, default="raise"
+        What becomes of a value that is missing: it is refused, or stays missing, with error 0, for :class:`SpreadImputer` in an
+        :class:`UncertainPipeline`, which states the error of what it fills in. Other imputers do not.
+    exclude : str or sequence of str, default=()
+        Columns that are neither values nor errors. They are not looked at and do not come back.
 
     Returns
     -------
@@ -144,23 +168,39 @@ def values_and_errors(frame: Any, *, suffix: str = "_err", missing: str = "error
     0   0.0  0.2
     1   0.3  0.1
     """
-    return errors_beside(frame, suffix, missing, "values_and_errors")
+    how = Missing(missing, errors_missing, values_missing)
+    return errors_beside(frame, suffix, how, exclude, "values_and_errors")
 
 
-def errors_beside(frame: Any, suffix: str, missing: str, name: str) -> tuple[Any, Any]:
+class Missing(NamedTuple):
+    """What becomes of columns of errors, of errors and of values that are not there."""
+
+    columns: str
+    errors: str
+    values: str
+
+
+def errors_beside(frame: Any, suffix: str, how: Missing, exclude: Any, name: str) -> tuple[Any, Any]:
     """Return what :func:`values_and_errors` does, for a function of that name."""
     call = f"{name}(frame, suffix={suffix!r})"
-    if sided := [
-        name for name in columns_of(frame, call) if str(name).endswith((f"{suffix}_lower", f"{suffix}_upper"))
-    ]:
+    columns = _without(columns_of(frame, call), exclude, call)
+    if sided := [name for name in columns if str(name).endswith((f"{suffix}_lower", f"{suffix}_upper"))]:
         raise ValueError(
             f"{call}: column {sided[0]!r} states errors of one side. Use values_and_intervals, which keeps both sides."
         )
-    names, X, below, _ = _values_below_above(frame, suffix, missing, call)
+    names, X, below, _ = _values_below_above(frame, suffix, how, exclude, call)
     return like(frame, X, names), like(frame, below, names)
 
 
-def values_and_intervals(frame: Any, *, suffix: str = "_err", missing: str = "error") -> tuple[Any, Any, Any]:
+def values_and_intervals(
+    frame: Any,
+    *,
+    suffix: str = "_err",
+    missing: str = "error",
+    errors_missing: str = "raise",
+    values_missing: str = "raise",
+    exclude: Any = (),
+) -> tuple[Any, Any, Any]:
     """Return the values of a table and the ends of their error bars, which may be longer on one side.
 
     The errors of a column ``mass`` are two columns ``mass_err_lower`` and ``mass_err_upper``, both >= 0 and counted from the
@@ -169,11 +209,10 @@ def values_and_intervals(frame: Any, *, suffix: str = "_err", missing: str = "er
     Parameters
     ----------
     frame : frame of pandas or polars, of shape (n_rows, n_columns)
-        Numbers, none missing. All columns that are no errors are features: leave out the others, the class too.
     suffix : str, default="_err"
         What follows the name of the values in that of their errors, before ``_lower`` and ``_upper``.
-    missing : {"error", "exact"}, default="error"
-        What becomes of values without errors: they are refused, or taken as exact, with errors 0.
+    missing, errors_missing, values_missing, exclude
+        As for :func:`values_and_errors`; a value that stays missing has ends that are missing too.
 
     Returns
     -------
@@ -188,9 +227,9 @@ def values_and_intervals(frame: Any, *, suffix: str = "_err", missing: str = "er
     >>> X_lower["mass"].tolist(), X_upper["mass"].tolist()
     ([0.9, 1.5], [1.2, 5.0])
     """
-    names, X, below, above = _values_below_above(
-        frame, suffix, missing, f"values_and_intervals(frame, suffix={suffix!r})"
-    )
+    how = Missing(missing, errors_missing, values_missing)
+    call = f"values_and_intervals(frame, suffix={suffix!r})"
+    names, X, below, above = _values_below_above(frame, suffix, how, exclude, call)
     return like(frame, X, names), like(frame, X - below, names), like(frame, X + above, names)
 
 
@@ -275,14 +314,29 @@ def _numbers(column: Any, where: str) -> Array:
     raise ValueError(f"{where} must be numbers, got {wrong!r:.60}. Convert the column, or leave it out.")
 
 
-def finite(column: Any, where: str) -> Array:
-    """Return a column of numbers none of which is missing or infinite."""
+def finite(column: Any, where: str, cure: str = "", *, missing: str = "raise") -> Array:
+    """Return a column of numbers none of which is infinite or, unless that is allowed, missing; `cure` is said of these."""
     values = _numbers(column, where)
-    if not np.all(np.isfinite(values)):
-        row = int(np.argmin(np.isfinite(values)))
-        what = "is missing" if np.isnan(values[row]) else "reaches infinity"
-        raise ValueError(f"{where}, row {row} (from 0) {what}. Give it finite numbers, or leave the row out.")
+    wrong = np.isinf(values) if missing != "raise" else ~np.isfinite(values)
+    if np.any(wrong):
+        row = int(np.argmax(wrong))
+        what = f"is missing. {cure}" if np.isnan(values[row]) else "reaches infinity. "
+        raise ValueError(f"{where}, row {row} (from 0) {what}Give it finite numbers, or leave the row out.")
     return values
+
+
+def choice(value: Any, choices: Sequence[str], name: str, call: str) -> None:
+    """Raise unless a value is one of some choices."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{call[:-1]}, {name}={value!r:.60}): choose {' or '.join(map(repr, choices))}.")
+
+
+def known_errors(errors: Array, rule: str, where: str) -> Array:
+    """Return a column of errors with those that are missing taken, by a rule, from the others."""
+    lost = np.isnan(errors)
+    if np.all(lost):
+        raise ValueError(f"{where} states no error at all. Leave it out, or give errors that are known otherwise.")
+    return np.where(lost, FILLS[rule](errors[~lost]), errors) if np.any(lost) else errors
 
 
 def one_a_row(labels: Any, n_rows: int, name: str, call: str) -> NDArray[Any]:
@@ -351,31 +405,48 @@ def _summary(
     return mean, lower, upper, np.where(freedom > 0, own, pooled), counts
 
 
-def _values_below_above(frame: Any, suffix: str, missing: str, call: str) -> tuple[list[Any], Array, Array, Array]:
+def _without(columns: dict[Any, Any], exclude: Any, call: str) -> dict[Any, Any]:
+    """Return the columns but for some, all of which must be there."""
+    left_out = [exclude] if isinstance(exclude, str) else list(exclude)
+    if unknown := [name for name in left_out if name not in columns]:
+        raise ValueError(
+            f"{call[:-1]}, exclude=[{unknown[0]!r}]): there is no such column, only {list(columns)!r:.200}."
+        )
+    return {name: column for name, column in columns.items() if name not in left_out}
+
+
+def _values_below_above(
+    frame: Any, suffix: str, how: Missing, exclude: Any, call: str
+) -> tuple[list[Any], Array, Array, Array]:
     """Return the names of the values, the values, and their errors below and above, each of shape (n_rows, n_features)."""
     if not hasattr(frame, "columns"):
         raise ValueError(f"{call}: expected a frame, whose columns have names, got a {type(frame).__name__}.")
     if not isinstance(suffix, str) or not suffix:
         raise ValueError(f"{call}: suffix must be a text such as '_err'.")
-    if missing not in ("error", "exact"):
-        raise ValueError(f"{call[:-1]}, missing={missing!r}): choose 'error' or 'exact'.")
-    columns = columns_of(frame, call)
+    choice(how.columns, ("error", "exact"), "missing", call)
+    choice(how.errors, ("raise", *FILLS), "errors_missing", call)
+    choice(how.values, VALUES_MISSING, "values_missing", call)
+    columns = _without(columns_of(frame, call), exclude, call)
     stated = _stated(list(columns), suffix, call)
     unstated = [name for name, found in stated.items() if not found]
     if len(unstated) == len(stated):
         raise ValueError(
             f"{call}: no column states errors, none of {list(columns)!r:.200} ends in {suffix!r}. Say how they end, suffix=..."
         )
-    if unstated and missing == "error":
+    if unstated and how.columns == "error":
         raise ValueError(
             f"{call}: no errors are stated of the columns {unstated}. Add {f'{unstated[0]}{suffix}'!r}, "
-            "pass missing='exact' to take them as exact, or leave out what is no feature."
+            "pass missing='exact' to take them as exact, or exclude=[...] what is no feature."
         )
-    X = np.column_stack([finite(columns[name], f"{call}: column {name!r}") for name in stated])
+    X = np.column_stack(
+        [finite(columns[name], f"{call}: column {name!r}", KEPT, missing=how.values) for name in stated]
+    )
     below, above = np.zeros_like(X), np.zeros_like(X)
     for j, found in enumerate(stated.values()):
-        if found:
-            below[:, j], above[:, j] = (_nonnegative(columns, name, call) for name in (found[0], found[-1]))
+        known = ~np.isnan(X[:, j])
+        if found and np.any(known):
+            sides = (_nonnegative(columns, name, known, how.errors, call) for name in (found[0], found[-1]))
+            below[known, j], above[known, j] = sides
     return list(stated), X, below, above
 
 
@@ -402,13 +473,15 @@ def _stated(names: Sequence[Any], suffix: str, call: str) -> dict[Any, list[str]
     return stated
 
 
-def _nonnegative(columns: dict[Any, Any], name: str, call: str) -> Array:
-    """Return the errors that a column states."""
-    errors = finite(columns[name], f"{call}: column {name!r}")
+def _nonnegative(columns: dict[Any, Any], name: str, known: NDArray[np.bool_], rule: str, call: str) -> Array:
+    """Return the errors that a column states of known values; the others need none."""
+    where = f"{call}: column {name!r}"
+    errors = np.where(known, finite(columns[name], where, missing="keep"), 0.0)
     if np.any(errors < 0):
         row = int(np.argmax(errors < 0))
-        raise ValueError(f"{call}: column {name!r}, row {row} (from 0) is {errors[row]:g}. Errors must be >= 0.")
-    return errors
+        raise ValueError(f"{where}, row {row} (from 0) is {errors[row]:g}. Errors must be >= 0.")
+    errors = finite(errors, where, UNKNOWN, missing=rule)[known]
+    return errors if rule == "raise" else known_errors(errors, rule, where)
 
 
 def _end(column: Any, side: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import fill
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,8 @@ from holdfast.evaluate.certificates import certified_radius
 from holdfast.evaluate.curves import named
 from holdfast.evaluate.fitted import classes_of, rows_for
 
+WIDTH = 60
+"""Characters in a line of the legend."""
 SHOWN = 0.99
 """Share of the finite radii that the axis reaches to."""
 
@@ -21,7 +24,8 @@ class CertifiedAccuracyDisplay:
     r"""The share of rows that are right, and stay so wherever they are moved within a radius, against that radius.
 
     Use `from_estimator` or `from_estimators`. The curves start at the share of rows that are right by more than a rounding
-    error.
+    error, and lie below the truth where a certificate is not tight. The legend says how each model was certified; with
+    ``method="smoothing"`` that it is another classifier, and with what confidence.
 
     Parameters
     ----------
@@ -110,10 +114,11 @@ class CertifiedAccuracyDisplay:
         """Draw the curves, on `ax` or on new axes; `curve_kwargs` go to matplotlib's `plot`."""
         ax = axes_for(self, ax)
         self.lines_ = []
-        for name, shares, look in zip(self.models, self.accuracy, looks(len(self.models)), strict=True):
-            options = {"label": name, **look, "marker": "", **(curve_kwargs or {})}
+        rows = zip(self.models, self.methods, self.accuracy, looks(len(self.models)), strict=True)
+        for name, method, shares, look in rows:
+            options = {"label": fill(f"{name}: {method}", WIDTH), **look, "marker": "", **(curve_kwargs or {})}
             self.lines_ += ax.plot(self.radii, shares, **options)
-        percent_axis(ax, "certified accuracy")
+        percent_axis(ax, "certified accuracy, a lower bound")
         kind = {1: r"$\ell_1$", 2: r"$\ell_2$", np.inf: r"$\ell_\infty$"}[self.norm]
         ax.set_xlabel(f"radius in the {kind} norm, in {self.unit}")
         ax.set_ylim(bottom=0.0)

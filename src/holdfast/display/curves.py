@@ -11,6 +11,8 @@ from holdfast.display.style import axes_for, looks, needs_matplotlib, percent_ax
 from holdfast.evaluate.curves import RobustnessCurve, robustness_curve
 from holdfast.evaluate.perturbations import Perturbation
 
+CERTIFIED = "certified: a proved lower bound, in the same colour"
+
 
 class RobustnessCurveDisplay:
     """Accuracy against the level of a perturbation, with standard errors and what is certified.
@@ -108,6 +110,6 @@ class RobustnessCurveDisplay:
                 self.certified_lines_ += ax.plot(curve.levels, certified, label=f"_{name}, certified", **dashes)
         percent_axis(ax, "accuracy")
         ax.set_xlabel(curve.unit)
-        key = Line2D([], [], color="0.4", linestyle="--", linewidth=1.2, label="certified, of the same colour")
+        key = Line2D([], [], color="0.4", linestyle="--", linewidth=1.2, label=CERTIFIED)
         ax.legend(handles=[*self.lines_, *([key] if self.certified_lines_ else [])], fontsize="small")
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textwrap import shorten
+from textwrap import fill, shorten
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +16,8 @@ from holdfast.evaluate.attacks import lead_of, worst_case
 from holdfast.evaluate.fitted import as_given, classes_of
 from holdfast.evaluate.noise import flip_probability
 
+WIDTH = 80
+"""Characters in a line of the title."""
 N_DIRECTIONS = 73
 """Directions in which the farthest points of a set are looked up, all around and back to the first."""
 LIKELY = 0.05
@@ -26,8 +28,9 @@ class DecisionUncertaintyDisplay:
     """Decision regions of a model of two features, and the sets that rows may be in: boxes, balls, ellipsoids, clouds.
 
     Use `from_estimator`. The outline of any set is made of its farthest points in all directions; of Gaussian noise the
-    ellipses of one and two standard deviations are shown. Rows that may change their class, by a point of their set or by
-    noise with a probability above 5 %, have a black rim.
+    ellipses of one and two standard deviations are shown. Rows that change their class, by a point of their set or by
+    noise with a probability above 5 %, have a black rim. The title says how that was found out, and whether a row without a rim
+    is sure to keep its class: of models that are not linear it is not, as only a search for another class has failed.
 
     Parameters
     ----------
@@ -44,9 +47,10 @@ class DecisionUncertaintyDisplay:
     outlines : ndarray of shape (n_outlines, n_samples, n_points, 2)
         Where the sets end.
     may_change : ndarray of shape (n_samples,)
+        Which rows have a rim.
     feature_names : sequence of two str
     note : str
-        What the sets are, and what a rim means.
+        What the sets are, what a rim means, by which method, and whether its absence is a proof.
 
     Attributes
     ----------
@@ -134,12 +138,17 @@ class DecisionUncertaintyDisplay:
         moves = np.stack([np.broadcast_to(each, rows.shape) for each in farthest], axis=1)
         if uncertainty.is_expectation:
             outlines = rows[:, None] + np.stack([2 * moves, moves])
-            may_change = flip_probability(estimator, X, uncertainty, random_state=0, **metadata).probability > LIKELY
-            note = f"{uncertainty!r}, 1 and 2 standard deviations", f"may change class with probability > {LIKELY:.0%}"
+            flips = flip_probability(estimator, X, uncertainty, random_state=0, **metadata)
+            may_change = flips.probability > LIKELY
+            sets = f"{uncertainty!r}, 1 and 2 standard deviations"
+            rim = f"changes class with probability > {LIKELY:.0%} ({flips.assumption.split('; ')[1]}: {flips.method})"
         else:
-            outlines, note = (rows[:, None] + moves)[None], (repr(uncertainty), "may change class")
-            predicted = np.asarray(estimator.predict(X))
-            may_change = worst_case(estimator, X, predicted, uncertainty, **metadata).is_wrong
+            outlines, sets = (rows[:, None] + moves)[None], repr(uncertainty)
+            worst = worst_case(estimator, X, np.asarray(estimator.predict(X)), uncertainty, **metadata)
+            may_change = worst.is_wrong
+            found = "the set holds another class; no rim: it does not"
+            sought = "another class was found in the set; no rim: none was found, which proves nothing"
+            rim = f"{found if worst.is_exact else sought} ({worst.method})"
         low, high = outlines.min(axis=(0, 1, 2)), outlines.max(axis=(0, 1, 2))
         pad = 0.05 * np.where(high > low, high - low, 1.0)
         xx0, xx1 = np.meshgrid(*np.linspace(low - pad, high + pad, grid_resolution).T)
@@ -151,7 +160,7 @@ class DecisionUncertaintyDisplay:
             # votes of pairs of classes are not told by scores
             leads = np.where(response == np.arange(len(classes))[:, None, None], 1.0, -1.0)
         names = feature_names or (list(X.columns) if hasattr(X, "columns") else ["feature 0", "feature 1"])
-        text = f"{shorten(note[0], 70)}\nblack rim: {note[1]}"
+        text = f"{shorten(sets, 70)}\n{fill(f'black rim: {rim}', WIDTH)}"
         made = cls(xx0, xx1, response, leads, rows, codes, classes, outlines, may_change, names, text)
         return made.plot(ax)
 

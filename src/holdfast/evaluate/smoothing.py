@@ -92,7 +92,10 @@ def smoothed(
         radius=np.maximum(radius, 0.0),
         abstained=~is_sure,
         probability=probability,
-        method=f"randomized smoothing with sigma={sigma:g} and {n_draws} draws",
+        method=(
+            f"the smoothed classifier, by randomized smoothing with sigma={sigma:g} and {n_draws} draws, each row with "
+            f"confidence {1 - alpha:g}"
+        ),
         assumption=(
             "no x + d with ||d / weights||_2 <= radius has another class by the smoothed classifier, not by the model itself; "
             f"each with confidence {1 - alpha:g}"

@@ -2,67 +2,107 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.datasets.measurements import columns_of, finite, first_and_codes, like, one_a_row
+from holdfast.datasets.measurements import (
+    FILLS,
+    KEPT,
+    VALUES_MISSING,
+    choice,
+    columns_of,
+    finite,
+    first_and_codes,
+    known_errors,
+    like,
+    one_a_row,
+)
+from holdfast.uncertainty.clouds import norm
 
 Array = NDArray[np.float64]
+N_DIRECTIONS = 100
+"""Random scores on which independent and correlated errors are compared."""
+ONE_END = (
+    "Its width is unknown: pass errors_missing='median' or 'column maximum' to take it from the others of its column. "
+)
+DISAGREEING = 2.0
+"""Factor between their deviations from which on errors count as correlated."""
 
 
 class ReplicateNoise(NamedTuple):
-    """What replicates tell of the errors of measurements, in the units of the features."""
+    """What replicates tell of the errors of measurements, in the units of the features.
+
+    `std`, `X_std` and `means_std` state the errors of features as independent of each other, `factor` as correlated, the way
+    the replicates are. Which of the two is meant for these data is said in `errors`.
+    """
 
     std: Array
     """The pooled standard deviation of one measurement, shape (n_features,): ``GaussianNoise(std=...)``."""
-    cov: Array
-    """The pooled covariance of one measurement's errors, shape (n_features, n_features): ``GaussianNoise(cov=...)``."""
+    factor: Array
+    """F of the pooled covariance F F' of one measurement's errors, shape (n_features, r): ``GaussianNoise(factor=...)``.
+
+    r is the number of degrees of freedom, but n_features at most; the covariance itself is never formed.
+    """
     freedom: int
-    """Degrees of freedom of both: the number of rows less that of groups."""
+    """Degrees of freedom of both: the number of rows less that of groups, of the feature that is known least."""
     X_std: Any
-    """The standard deviation of each row's own measurement, shape (n_rows, n_features)."""
+    """The standard deviation of each row's own measurement, shape (n_rows, n_features); 0 where the value is missing."""
     means: Any
-    """The mean of each group, shape (n_groups, n_features)."""
+    """The mean of each group, shape (n_groups, n_features); missing where all its values are."""
     means_std: Any
     """The standard error of each group's mean, shape (n_groups, n_features): ``X_std`` of the means."""
     groups: NDArray[Any]
     """The labels of the groups in the order of their first appearance, shape (n_groups,)."""
+    errors: str
+    """"independent" where `std` and `factor` agree on random scores within a factor of 2; "correlated" where only `factor`
+    is right."""
+    disagreement: float
+    """By what factor they differ at least in the standard deviation of one random score in ten, >= 1."""
 
 
-def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0) -> ReplicateNoise:
+def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_missing: str = "raise") -> ReplicateNoise:
     r"""Return how large errors are, from samples that were measured several times.
 
     With the residuals :math:`r_i = x_i - \bar x_{g(i)}` of N rows from the means of their G groups, the pooled covariance is
-    :math:`C = \sum_i r_i r_i^\top / (N - G)`, without bias. Deviations by group, for errors that differ between samples, are
-    drawn towards the pooled ones, as few replicates tell little:
+    :math:`C = \sum_i r_i r_i^\top / (N - G)`, without bias, and is returned as a factor. Deviations by group, for errors that
+    differ between samples, are drawn towards the pooled ones, as few replicates tell little:
 
     .. math:: s_g^2 = \frac{\nu\,C_{jj} + \sum_{i \in g} r_{ij}^2}{\nu + n_g - 1} .
 
     A group of one row has the pooled deviation.
 
+    Deviations take the errors of features as independent. Where they are not (a batch, a dilution or a baseline moves many
+    features at once) the deviation of a score is another, and a warning says so. It is judged on random weights and on random
+    combinations of the groups' means, which weights are made of, in units of the deviations.
+
     Parameters
     ----------
     X : array-like or frame of shape (n_rows, n_features)
-        A row for each measurement, none missing (:func:`intervals_from_replicates` takes missing ones).
+        A row for each measurement.
     groups : array-like of shape (n_rows,)
         Which sample a row measures; rows with equal labels are replicates and need not be neighbours.
     prior : float, default=4.0
         :math:`\nu`, as how many degrees of freedom the pooled deviation counts in that of a group. 0: each group for itself;
         ``np.inf``: the same for all.
+    values_missing : {"raise", "keep"}, default="raise"
+        What becomes of a value that is missing (NaN): it is refused, or left out of all sums, with ``X_std`` 0, for
+        :class:`SpreadImputer` to fill in. It adds nothing to products of residuals, which draws correlations towards 0.
 
     Returns
     -------
     ReplicateNoise
-        Rows as they are go to ``fit(X, y, X_std=noise.X_std)``, means of groups to ``fit(noise.means, y_of_groups,
-        X_std=noise.means_std)``. Frames come back for frames.
+        Independent errors: rows as they are go to ``fit(X, y, X_std=noise.X_std)``, means of groups to ``fit(noise.means,
+        y_of_groups, X_std=noise.means_std)``. Correlated ones: ``GaussianNoise(factor=noise.factor)``, for means of n
+        replicates ``noise.factor / sqrt(n)``. Frames come back for frames.
 
     Examples
     --------
     >>> noise = noise_from_replicates([[1.0, 5.0], [3.0, 5.0], [7.0, 4.0], [7.0, 6.0], [9.0, 9.0]], list("aabbc"), prior=0)
-    >>> noise.std.round(3), noise.freedom
-    (array([1., 1.]), 2)
+    >>> noise.std.round(3), noise.freedom, noise.errors
+    (array([1., 1.]), 2, 'independent')
     >>> noise.X_std.round(3)
     array([[1.414, 0. ], [1.414, 0. ], [0. , 1.414], [0. , 1.414], [1. , 1. ]])
     >>> noise.means_std.round(3)
@@ -71,39 +111,93 @@ def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0) -> Replica
     call = "noise_from_replicates(X, groups)"
     if not isinstance(prior, int | float | np.number) or not prior >= 0:
         raise ValueError(f"noise_from_replicates(X, groups, prior={prior!r}): must be a number >= 0, or np.inf.")
-    columns = columns_of(X, call)
-    values = np.column_stack([finite(column, f"{call}: column {name!r}") for name, column in columns.items()])
+    choice(values_missing, VALUES_MISSING, "values_missing", call)
+    values, names = _table(X, values_missing, call)
     first, codes = first_and_codes(one_a_row(groups, len(values), "groups", call), call)
-    labels, counts = np.asarray(groups)[first], np.bincount(codes)
-    freedom = len(values) - len(counts)
-    if freedom == 0:
+    labels, known = np.asarray(groups)[first], ~np.isnan(values)
+    counts = _sums(known.astype(np.float64), codes)
+    freedom = known.sum(axis=0) - (counts > 0).sum(axis=0)
+    if np.any(freedom == 0):
+        where = "" if np.all(freedom == 0) else f" of column {names[int(np.argmin(freedom))]!r}"
         raise ValueError(
-            f"{call}: no group has two rows, so nothing is known of their errors. Check groups; errors known otherwise go to "
-            "fit as they are."
+            f"{call}: no group has two rows{where}, so nothing is known of their errors. Check groups; errors known otherwise "
+            "go to fit as they are."
         )
-    means = _sums(values, codes) / counts[:, None]
-    residuals = values - means[codes]
-    cov = residuals.T @ residuals / freedom
-    pooled, squares = np.diag(cov), _sums(residuals**2, codes)
-    own_freedom = np.maximum(counts - 1, 1)
+    means = np.divide(
+        _sums(np.where(known, values, 0.0), codes), counts, out=np.full(counts.shape, np.nan), where=counts > 0
+    )
+    residuals = np.where(known, values - means[codes], 0.0)
+    squares = _sums(residuals**2, codes)
+    pooled, own_freedom = squares.sum(axis=0) / freedom, np.maximum(counts - 1, 1)
     # a single row has no deviation of its own, whatever the prior
-    share = np.where(counts == 1, 1.0, 1.0 if np.isinf(prior) else prior / (prior + own_freedom))[:, None]
-    std = np.sqrt(share * pooled + (1 - share) * squares / own_freedom[:, None])
-    names = list(columns)
+    share = np.where(counts <= 1, 1.0, 1.0 if np.isinf(prior) else prior / (prior + own_freedom))
+    std = np.sqrt(share * pooled + (1 - share) * squares / own_freedom)
+    factor = _factor(residuals, codes) / np.sqrt(freedom)[:, None]
+    disagreement = _disagreement(factor, np.sqrt(pooled), means)
+    if disagreement > DISAGREEING:
+        warnings.warn(
+            f"{call}: X_std takes the errors of features as independent, but those of the replicates are correlated: for one "
+            f"random score in ten the standard deviations differ by a factor of {disagreement:.1f} or more. Use "
+            "GaussianNoise(factor=noise.factor), which keeps the correlations. It has "
+            f"{freedom.min()} degrees of freedom: where these are few only more replicates tell.",
+            stacklevel=2,
+        )
     return ReplicateNoise(
         np.sqrt(pooled),
-        cov,
-        freedom,
-        like(X, std[codes], names),
+        factor,
+        int(freedom.min()),
+        like(X, np.where(known, std[codes], 0.0), names),
         like(X, means, names, labels),
-        like(X, std / np.sqrt(counts)[:, None], names, labels),
+        like(X, np.divide(std, np.sqrt(counts), out=np.zeros_like(std), where=counts > 0), names, labels),
         labels,
+        "correlated" if disagreement > DISAGREEING else "independent",
+        disagreement,
     )
+
+
+def _table(X: Any, missing: str, call: str, side: str = "") -> tuple[Array, list[Any]]:
+    """Return the values of a table, NaN where these may be missing, and the names of its columns."""
+    columns = columns_of(X, call)
+    parts = [
+        finite(column, f"{call}: {side}column {name!r}", KEPT, missing=missing) for name, column in columns.items()
+    ]
+    return np.column_stack(parts), list(columns)
 
 
 def _sums(values: Array, codes: NDArray[np.intp]) -> Array:
     """Return the sums over the rows of each group."""
     return np.column_stack([np.bincount(codes, column) for column in values.T])
+
+
+def _factor(residuals: Array, codes: NDArray[np.intp]) -> Array:
+    """Return F with F F' = R'R for residuals R that add up to 0 in each group: one column less a group, n_features at most.
+
+    Helmert's contrasts: each row less the mean of those before it in its group.
+    """
+    order = np.argsort(codes, kind="stable")
+    contrasts = []
+    for rows in np.split(residuals[order], np.cumsum(np.bincount(codes))[:-1]):
+        k = np.arange(1, len(rows))[:, None]
+        contrasts.append((rows[1:] - np.cumsum(rows, axis=0)[:-1] / k) * np.sqrt(k / (k + 1)))
+    found = np.concatenate(contrasts)
+    return found.T if len(found) <= found.shape[1] else np.asarray(np.linalg.qr(found, mode="r")).T
+
+
+def _disagreement(factor: Array, std: Array, means: Array) -> float:
+    """Return by what factor independent and correlated errors differ in the deviation of one random score in ten."""
+    rng = np.random.default_rng(0)
+    moved = std > 0
+    if not np.any(moved):
+        return 1.0
+    unit, centred = factor[moved] / std[moved, None], means[:, moved] - np.nanmean(means[:, moved], axis=0)
+    weights = rng.normal(size=(N_DIRECTIONS, len(means))) @ (np.nan_to_num(centred) / std[moved])
+    found = []
+    for directions in (rng.normal(size=(N_DIRECTIONS, len(unit))), weights):
+        together, apart = norm(directions @ unit, axis=1), norm(directions, axis=1)
+        ratios = np.divide(together, apart, out=np.ones(N_DIRECTIONS), where=apart > 0)
+        with np.errstate(divide="ignore"):
+            found.append(np.quantile(np.maximum(ratios, 1 / ratios), 0.9))
+    return float(max(found))
 
 
 class RoundingErrors(NamedTuple):
@@ -148,7 +242,9 @@ class IntervalNoise(NamedTuple):
     """Their standard deviation."""
 
 
-def noise_from_intervals(lower: Any, upper: Any) -> IntervalNoise:
+def noise_from_intervals(
+    lower: Any, upper: Any, *, errors_missing: str = "raise", values_missing: str = "raise"
+) -> IntervalNoise:
     r"""Return values and errors for features of which only an interval is known.
 
     A value that is uniform in [l, u] has the mean :math:`(l + u)/2` and the standard deviation :math:`(u - l)/\sqrt{12}`.
@@ -157,6 +253,12 @@ def noise_from_intervals(lower: Any, upper: Any) -> IntervalNoise:
     ----------
     lower, upper : array-like or frame of shape (n_rows, n_features)
         The ends, lower <= upper; equal ends are exact values.
+    errors_missing : {"raise", "median", "column maximum"}, default="raise"
+        What becomes of an interval one end of which is missing (NaN): it is refused, or taken to be as wide as the median or
+        the widest of the known intervals of its column.
+    values_missing : {"raise", "keep"}, default="raise"
+        What becomes of an interval both ends of which are missing: it is refused, or the value stays missing, with error 0, for
+        :class:`SpreadImputer` to fill in.
 
     Examples
     --------
@@ -165,18 +267,34 @@ def noise_from_intervals(lower: Any, upper: Any) -> IntervalNoise:
     ([[30.0], [40.0]], [[5.774], [0.0]])
     """
     call = "noise_from_intervals(lower, upper)"
-    named = [columns_of(table, call) for table in (lower, upper)]
-    low, high = (
-        np.column_stack([finite(column, f"{call}: {side}, column {name!r}") for name, column in columns.items()])
-        for side, columns in zip(("lower", "upper"), named, strict=True)
+    choice(errors_missing, ("raise", *FILLS), "errors_missing", call)
+    choice(values_missing, VALUES_MISSING, "values_missing", call)
+    (low, names), (high, others) = (
+        _table(table, "keep", call, side) for table, side in ((lower, "lower, "), (upper, "upper, "))
     )
-    if low.shape != high.shape or list(named[0]) != list(named[1]):
+    if low.shape != high.shape or names != others:
         raise ValueError(f"{call}: lower and upper differ in shape or columns, {low.shape} and {high.shape}.")
     if np.any(low > high):
         row, column = map(int, np.argwhere(low > high)[0])
         raise ValueError(
-            f"{call}: row {row} (from 0), column {list(named[0])[column]!r}: lower is {low[row, column]:g}, above upper, "
+            f"{call}: row {row} (from 0), column {names[column]!r}: lower is {low[row, column]:g}, above upper, "
             f"{high[row, column]:g}. Swap the ends."
         )
-    names = list(named[0])
-    return IntervalNoise(like(lower, 0.5 * low + 0.5 * high, names), like(lower, (high - low) / np.sqrt(12), names))
+    widths, unknown = high - low, np.isnan(low) & np.isnan(high)
+    for what, wrong, rule, cure in (
+        ("both ends are", unknown, values_missing, KEPT),
+        ("one end is", np.isnan(widths) & ~unknown, errors_missing, ONE_END),
+    ):
+        if rule == "raise" and np.any(wrong):
+            row, column = map(int, np.argwhere(wrong)[0])
+            raise ValueError(
+                f"{call}: row {row} (from 0), column {names[column]!r}: {what} missing. {cure}Give finite numbers, or leave "
+                "the row out."
+            )
+    for j, name in enumerate(names):
+        known = ~unknown[:, j]
+        if np.any(np.isnan(widths[known, j])):
+            widths[known, j] = known_errors(widths[known, j], errors_missing, f"{call}: column {name!r}")
+    low, high = np.where(np.isnan(low), high - widths, low), np.where(np.isnan(high), low + widths, high)
+    std = np.where(unknown, 0.0, widths / np.sqrt(12))
+    return IntervalNoise(like(lower, 0.5 * low + 0.5 * high, names), like(lower, std, names))

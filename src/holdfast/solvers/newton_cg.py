@@ -44,6 +44,8 @@ class NewtonCG(Solver):
         self.max_products = max_products
 
     def preference(self, work: dict[str, Any]) -> float:
+        if work.get("has_kinks", False) and work.get("is_wide", False):
+            return 4.0
         is_sparse = 2 * work["n_entries"] <= work["n_samples"] * work["n_features"]
         return 1.5 if is_sparse and work["n_features"] > WIDE else 0.7
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.linalg import lapack
 
 from holdfast._core.uncertainty import Array, UncertaintySet
 from holdfast.uncertainty.clouds import DiagonalClouds, FactorClouds, RowClouds
@@ -103,7 +104,8 @@ def numbers(value: Any, call: str, name: str) -> Any:
         raise ValueError(f"{call}: {name} must be numbers, got {value!r:.80}.") from None
     if not np.all(np.isfinite(_stored(out))):
         raise ValueError(
-            f"{call}: {name} contains NaN or infinity. Give every row and feature a finite number; 0 means exact."
+            f"{call}: {name} contains NaN or infinity. Give every row and feature a finite number. 0 means exact, so it is not "
+            "for errors that are unknown: split_errors(frame, errors_missing=...) fills these in."
         )
     return out
 
@@ -132,13 +134,17 @@ def nonnegative(value: Any, call: str, name: str) -> Any:
 
 
 def root(cov: Array, call: str, name: str) -> Array:
-    """Return factors F with F F' = cov, for one matrix or a stack of them."""
-    if not np.allclose(cov, np.swapaxes(cov, -1, -2), rtol=1e-8, atol=1e-12 * np.abs(cov).max(initial=0.0)):
+    """Return factors F with F F' = cov, for one matrix or a stack of them; with as many columns as its rank, or theirs."""
+    apart = np.abs(cov - np.swapaxes(cov, -1, -2))
+    if np.any(apart > 1e-12 * np.abs(cov).max(initial=0.0) + 1e-8 * np.abs(cov)):
         raise ValueError(f"{call}: {name} is not symmetric. A covariance is.")
     variances = np.diagonal(cov, axis1=-2, axis2=-1)
     # features of very different scales are judged by their correlations
     scale = np.sqrt(np.where(variances > 0, variances, 1.0))
-    values, vectors = np.linalg.eigh(cov / (scale[..., :, None] * scale[..., None, :]))
+    correlations = cov / (scale[..., :, None] * scale[..., None, :])
+    if cov.ndim == 2 and (factor := _cholesky(correlations)) is not None:
+        return scale[:, None] * factor
+    values, vectors = np.linalg.eigh(correlations)
     smallest = np.minimum(values.min(axis=-1), np.where(variances < 0, -1.0, 0.0).min(axis=-1))
     if np.any(smallest < INDEFINITE):
         worst = np.unravel_index(np.argmin(smallest), smallest.shape)
@@ -148,4 +154,18 @@ def root(cov: Array, call: str, name: str) -> Array:
         )
     # what rounding left of a zero eigenvalue is no noise
     values = np.where(values > 1e-14, values, 0.0)
-    return scale[..., :, None] * vectors * np.sqrt(values)[..., None, :]
+    first = min(int(np.argmax(np.any(np.atleast_2d(values) > 0, axis=0))), values.shape[-1] - 1)
+    return (scale[..., :, None] * vectors * np.sqrt(values)[..., None, :])[..., first:]
+
+
+def _cholesky(matrix: Array) -> Array | None:
+    """Return a factor of a positive semidefinite matrix with as many columns as its rank; None where it may be indefinite.
+
+    O(n rank^2), the largest pivot first. What is left beyond the rank must be rounding.
+    """
+    n = len(matrix)
+    triangle, order, rank, _ = lapack.dpstrf(matrix, lower=1)
+    factor = np.zeros((n, max(rank, 1)))
+    factor[order - 1, :rank] = np.tril(triangle[:, :rank])
+    is_whole = np.max(np.abs(matrix - factor @ factor.T), initial=0.0) <= 4 * n * np.finfo(float).eps
+    return factor if is_whole else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,11 @@ class CommonCloud(Cloud, CommonSet):
     def __init__(self, factor: Array):
         self.factor = np.asarray(factor, dtype=np.float64)
         self.is_isotropic, self.is_aligned = self.factor.ndim == 0, self.factor.ndim < 2
-        self.is_full = bool(np.all(self.factor > 0)) if self.factor.ndim < 2 else _has_full_rank(self.factor)
+
+    @cached_property
+    def is_full(self) -> bool:  # type: ignore[override]
+        """Whether the support is 0 at w = 0 only; of a matrix that takes a decomposition."""
+        return bool(np.all(self.factor > 0)) if self.factor.ndim < 2 else _has_full_rank(self.factor)
 
     def root(self, w: Array) -> Array:
         """Return F'w, whose norm is the support."""
@@ -84,6 +89,7 @@ class CommonCloud(Cloud, CommonSet):
         # a point is a box too
         return None if np.any(self.factor) else IntervalForm(np.zeros(()), None, None)
 
+    @remembered
     def _point(self, w: Array) -> Array:
         root = self.root(w)
         return self.spread(ratio(root, norm(root)))
@@ -125,6 +131,12 @@ class CommonCloud(Cloud, CommonSet):
 
     def deviations(self) -> Array | None:
         return self.factor if self.factor.ndim < 2 else None
+
+    def generators(self, n_features: int) -> Array | None:
+        return self.factor.T if self.factor.ndim == 2 else super().generators(n_features)
+
+    def generated(self, coordinates: Array) -> CommonCloud:
+        return CommonCloud(coordinates.T) if self.factor.ndim == 2 else self
 
     def image(self, map: Any) -> CommonCloud:
         if self.factor.ndim == 0 and map.isometry is not None:
@@ -315,6 +327,13 @@ class FactorClouds(RowClouds):
     def factor_matrices(self) -> Iterable[Array]:
         return self.factors
 
+    def generators(self, n_features: int) -> Array:
+        return self.factors.transpose(0, 2, 1).reshape(-1, n_features)
+
+    def generated(self, coordinates: Array) -> FactorClouds:
+        n_samples, _, rank = self.factors.shape
+        return FactorClouds(coordinates.reshape(n_samples, rank, -1).transpose(0, 2, 1))
+
     @remembered
     def root(self, w: Array) -> Array:
         """Return F_i'w for each row."""
@@ -433,7 +452,7 @@ def orthogonal_to(factor: Array) -> Array:
 
 
 def _has_full_rank(factor: Array) -> bool:
-    return int(np.linalg.matrix_rank(factor)) == len(factor)
+    return factor.shape[1] >= len(factor) and int(np.linalg.matrix_rank(factor)) == len(factor)
 
 
 def norm_program(lines: sparse.csr_array, counts: NDArray[np.intp]) -> SupportProgram:
