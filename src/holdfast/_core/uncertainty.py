@@ -105,6 +105,10 @@ class UncertaintySet(Parameters, ABC):
         """Return the set of errors A d of images A x + c of rows, with its metadata; `metadata` are as `freed` made them."""
         return UncertaintySet.image_by_wrapping(self, map, metadata)
 
+    def as_shape(self) -> UncertaintySet:
+        """Return the set for those who size it themselves: of size 1 where neither it nor the rows say how large it is."""
+        return self
+
     @abstractmethod
     def times(self, factor: float) -> UncertaintySet:
         """Return the set of `factor` times the size."""

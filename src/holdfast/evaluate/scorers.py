@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import _check_sample_weight
 
 from holdfast._core.loss import Array
 from holdfast._core.uncertainty import UncertaintySet
+from holdfast.estimators.linear import ROUTING
 from holdfast.estimators.robust_linear import METADATA
 from holdfast.evaluate.attacks import certified_rows
 from holdfast.evaluate.noise import flip_probability
@@ -49,7 +51,12 @@ class RowScorer(BaseEstimator, ABC):
         """Return the score of a fitted estimator; calling the scorer does the same."""
         given = zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True)
         metadata = {name: value for name, value in given if value is not None}
-        rows = self.of_rows(estimator, X, np.asarray(y), metadata)
+        try:
+            rows = self.of_rows(estimator, X, np.asarray(y), metadata)
+        except ValueError as error:
+            if metadata or ROUTING in str(error) or get_config()["enable_metadata_routing"]:
+                raise
+            raise ValueError(f"{error} {ROUTING}") from error
         return float(np.average(rows, weights=_check_sample_weight(sample_weight, rows, ensure_non_negative=True)))
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, **metadata: Any) -> float:

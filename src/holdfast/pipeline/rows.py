@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.utils.validation import _num_samples
 
 from holdfast._core.uncertainty import Array
+from holdfast.estimators.linear import check_index
 
 BY_ENTRY = ("X_std", "X_lower", "X_upper")
 
@@ -91,7 +92,8 @@ def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str) -> dict[str
 
 
 def _aligned(X: Any, value: Any, name: str, call: str) -> Any:
-    """Return what a frame states in the order of the columns of X."""
+    """Return what a frame states in the order of the columns of X, whose rows it has."""
+    check_index(X, value, name)
     if name not in BY_ENTRY or not (hasattr(X, "columns") and hasattr(value, "columns")):
         return value if sparse.issparse(value) else np.asarray(value)
     ours, theirs = list(X.columns), list(value.columns)

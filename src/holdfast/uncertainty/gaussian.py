@@ -104,6 +104,10 @@ class GaussianNoise(UncertaintySet):
     def as_stated(self, metadata: Mapping[str, Any]) -> GaussianNoise:
         return self if all(value is None for value in metadata.values()) else GaussianNoise()
 
+    def as_shape(self) -> GaussianNoise:
+        is_stated = any(value is not None for value in (self.std, self.cov, self.factor))
+        return self if is_stated else self.times(1.0)
+
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
         return (self, map.cloud(metadata)) if metadata else super().image(map, metadata)
 
@@ -175,3 +179,31 @@ class GaussianNoise(UncertaintySet):
             (cls(0.7, adversary="marginals"), {}),
             (cls([0.5, 0.1, 2.0], adversary="marginals"), {}),
         ]
+
+
+class NoiseOfRows(GaussianNoise):
+    """Gaussian noise as ``X_std``, ``X_cov`` or ``X_factor`` state it row by row; none where they are not given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+        noise = GaussianNoise() if stated(self, metadata) else GaussianNoise(0.0)
+        return noise.at(X, metadata)
+
+    def as_stated(self, metadata: Mapping[str, Any]) -> GaussianNoise:
+        # asked about rows of which nothing is said, it is no noise of size 0 but an error
+        return GaussianNoise()
+
+    def as_shape(self) -> GaussianNoise:
+        return GaussianNoise(1.0)
+
+    def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        return self, map.cloud(metadata) if metadata else {}
+
+    def times(self, factor: float) -> GaussianNoise:
+        return GaussianNoise(factor)
+
+    @classmethod
+    def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
+        return [(cls(), {"X_std": np.random.default_rng(0).uniform(0.1, 2.0, size=(5, 3))})]

@@ -288,6 +288,9 @@ class LinearImage(UncertaintySet):
     def as_stated(self, metadata: Mapping[str, Any]) -> LinearImage:
         return LinearImage(self.original.as_stated(metadata), self.matrix)
 
+    def as_shape(self) -> LinearImage:
+        return LinearImage(self.original.as_shape(), self.matrix)
+
     def times(self, factor: float) -> LinearImage:
         return LinearImage(self.original.times(factor), self.matrix)
 

@@ -135,6 +135,9 @@ class SetSum(UncertaintySet):
             )
         return SetSum(first, second), ours | others
 
+    def as_shape(self) -> SetSum:
+        return SetSum(self.first.as_shape(), self.second.as_shape())
+
     def times(self, factor: float) -> SetSum:
         return SetSum(self.first.times(factor), self.second.times(factor))
 
