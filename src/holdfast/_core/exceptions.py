@@ -1,4 +1,4 @@
-"""Warnings of our own."""
+"""Warnings and errors of our own."""
 
 
 class CollapseWarning(UserWarning):
@@ -23,3 +23,7 @@ class UnitsWarning(UserWarning):
 
     Where the errors are really that large, ``warnings.simplefilter("ignore", holdfast.UnitsWarning)`` turns it off.
     """
+
+
+class UnstatedError(ValueError):
+    """What may be wrong with rows is stated neither by a set nor by metadata of the rows."""

@@ -444,8 +444,8 @@ class RobustLinearClassifier(IncrementalClassifier):
             if worst is None or cloud is not None:
                 raise ValueError(
                     f"{NAME}(multiclass='joint', uncertainty={self.uncertainty!r}): losses averaged over noise are not known "
-                    "for all classes at once. Use multiclass='ovr', or GaussianRobustClassifier(loss='hinge'), which adds "
-                    "them up over all pairs of classes."
+                    "for all classes at once. Use multiclass='ovr', or GaussianRobustClassifier(noise, loss='hinge'), which "
+                    "adds them up over all pairs of classes."
                 )
             if n_classes > 2:
                 joint = cast(JointLoss, loss.jointly())

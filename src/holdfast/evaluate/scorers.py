@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import _check_sample_weight
 
+from holdfast._core.exceptions import UnstatedError
 from holdfast._core.loss import Array
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.estimators.linear import ROUTING
@@ -53,10 +53,8 @@ class RowScorer(BaseEstimator, ABC):
         metadata = {name: value for name, value in given if value is not None}
         try:
             rows = self.of_rows(estimator, X, np.asarray(y), metadata)
-        except ValueError as error:
-            if metadata or ROUTING in str(error) or get_config()["enable_metadata_routing"]:
-                raise
-            raise ValueError(f"{error} {ROUTING}") from error
+        except UnstatedError as error:
+            raise UnstatedError(f"{error} {ROUTING}") from error
         return float(np.average(rows, weights=_check_sample_weight(sample_weight, rows, ensure_non_negative=True)))
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, **metadata: Any) -> float:

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.exceptions import UnstatedError
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.uncertainty.checks import at_most_one, nonnegative, numbers, root, row_clouds, stated
 from holdfast.uncertainty.clouds import CommonCloud
@@ -71,7 +72,7 @@ class GaussianNoise(UncertaintySet):
         for once in (common, own):
             at_most_one(once)
         if not common and not own:
-            raise ValueError(
+            raise UnstatedError(
                 "GaussianNoise(): states no noise. Give std, cov or factor, or pass X_std, X_cov or X_factor."
             )
         self._check_adversary({**common, **own})

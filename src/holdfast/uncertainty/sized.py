@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
+from holdfast._core.exceptions import UnstatedError
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.uncertainty.checks import one_number
 
@@ -31,7 +32,7 @@ class SizedSet(UncertaintySet):
     def _radius_alone(self) -> float:
         """Return the radius where nothing else says how large the set is."""
         if self.radius is None:
-            raise ValueError(
+            raise UnstatedError(
                 f"{self!r}: its size is stated neither here nor by the rows. Give one for all rows in the units of the "
                 f"features, {type(self).__name__}(radius=0.1) say, or pass that of each row, {' or '.join(self.metadata)}."
             )
