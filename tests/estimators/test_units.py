@@ -101,29 +101,44 @@ def test_what_cannot_be_judged_is_left_alone():
     "fit",
     [
         lambda X, y, S: GaussianRobustClassifier().fit(X, y, X_std=S),
-        lambda X, y, S: GaussianRobustClassifier(1e-4).fit(X, y, X_factor=S[:, :, None]),
+        lambda X, y, S: GaussianRobustClassifier(4.0).fit(X, y, X_factor=S[:, :, None]),
         lambda X, y, S: GaussianRobustClassifierCV(alphas=[1.0], cv=2).fit(X, y, X_std=S),
         lambda X, y, S: noise_path(X, y, [1.0], X_std=S),
-        lambda X, y, S: RobustLinearClassifier(Box(1e-5)).fit(X, y, X_std=S),
-        lambda X, y, S: RobustLinearClassifierCV([1e-4], uncertainty=Ellipsoid(), cv=2).fit(X, y, X_std=S),
-        lambda X, y, S: radius_path(X, y, [1e-4], uncertainty=IntervalBox(), X_lower=X - S, X_upper=X + S),
-        lambda X, y, S: MinimaxProbabilityClassifier(Box(1e-5)).fit(X, y, X_std=S),
+        lambda X, y, S: RobustLinearClassifier(Box()).fit(X, y, X_std=S),
+        lambda X, y, S: RobustLinearClassifierCV([0.1], uncertainty=Ellipsoid(), loss="logistic", cv=2).fit(
+            X, y, X_std=S
+        ),
+        lambda X, y, S: radius_path(X, y, [0.1], uncertainty=IntervalBox(), X_lower=X - S, X_upper=X + S),
+        lambda X, y, S: MinimaxProbabilityClassifier(Box()).fit(X, y, X_std=S),
         lambda X, y, S: NoiseCopies(LogisticRegression(), 2).fit(X, y, X_std=S),
-        lambda X, y, S: make_pipeline(StandardScaler(), GaussianRobustClassifier(1e-3)).fit(
+        lambda X, y, S: make_pipeline(StandardScaler(), GaussianRobustClassifier()).fit(
             X, y, gaussianrobustclassifier__X_std=S
         ),
-        lambda X, y, S: make_uncertain_pipeline(StandardScaler(), RobustLinearClassifier(Box(1e-5))).fit(X, y, X_std=S),
+        lambda X, y, S: make_uncertain_pipeline(StandardScaler(), RobustLinearClassifier(Box())).fit(X, y, X_std=S),
     ],
 )
 def test_every_fit_says_so_once_at_the_line_that_called_it(fit):
-    X, S, y, _ = CELLS
-    Z = X[::5] / X.std(axis=0)
+    X, S, y = (part[::5] for part in (CELLS.X / CELLS.X.std(axis=0), CELLS.X_std / CELLS.X.std(axis=0), CELLS.y))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit(Z, y[::5], 1000 * S[::5] / X.std(axis=0))
-    said = [one for one in caught if one.category is UnitsWarning]
-    assert len(said) == 1
-    assert "site-packages" in said[0].filename or said[0].filename == __file__
+        fit(X, y, np.where(np.arange(10) == 3, 5.0, S))
+    (said,) = (one for one in caught if one.category is UnitsWarning)
+    assert "1 of 10 columns: 3." in str(said.message)
+    assert "site-packages" in said.filename or said.filename == __file__
+
+
+def test_a_factor_is_meant():
+    X, S, y, _ = CELLS
+    X, S, large = X / X.std(axis=0), S / X.std(axis=0), 5.0 * np.ones_like(S)
+    GaussianRobustClassifier(4.0).fit(X, y, X_std=S)
+    for model in (
+        GaussianRobustClassifier(0.1),
+        RobustLinearClassifier(Box(0.02)),
+        RobustLinearClassifier(Box(0.1, half_widths=1.0) + Ellipsoid(0.02)),
+        MinimaxProbabilityClassifier(Box(0.02)),
+        make_uncertain_pipeline(StandardScaler(), GaussianRobustClassifier(0.1)),
+    ):
+        model.fit(X, y, X_std=large)
 
 
 def test_columns_of_frames_are_named_and_pipelines_speak_of_the_columns_they_are_given():
@@ -131,10 +146,10 @@ def test_columns_of_frames_are_named_and_pipelines_speak_of_the_columns_they_are
     X, S = (pandas.DataFrame(part, columns=CELLS.feature_names) for part in (CELLS.X, CELLS.X_std))
     wrong = S.assign(**{X.columns[3]: 1e4})
     with pytest.warns(UnitsWarning, match=f"1 of 10 columns: '{X.columns[3]}'"):
-        RobustLinearClassifier(Box(1e-6)).fit(X / X.std(), CELLS.y, X_std=wrong / X.std())
+        RobustLinearClassifier(Box()).fit(X / X.std(), CELLS.y, X_std=wrong / X.std())
     for pipe in (
         make_uncertain_pipeline(StandardScaler(), GaussianRobustClassifier()),
-        make_uncertain_pipeline(SpreadImputer(), StandardScaler(), RobustLinearClassifier(Box(0.1))),
+        make_uncertain_pipeline(SpreadImputer(), StandardScaler(), RobustLinearClassifier(Box())),
     ):
         pipe.fit(X, CELLS.y, X_std=S)  # right, so nothing is said
         with pytest.warns(UnitsWarning, match=f"1 of 10 columns: '{X.columns[3]}'"):

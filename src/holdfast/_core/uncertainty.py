@@ -89,6 +89,11 @@ class UncertaintySet(Parameters, ABC):
         """Those of `metadata` that the constructor has not settled already."""
         return self.metadata
 
+    @property
+    def row_factor(self) -> float:
+        """The number that multiplies what `metadata` state of the rows."""
+        return 1.0
+
     def as_stated(self, metadata: Mapping[str, Any]) -> UncertaintySet:
         """Return the set for rows whose `metadata` is taken as it is, without the number that multiplies it at training."""
         return self

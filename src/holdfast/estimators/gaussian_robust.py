@@ -236,7 +236,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         """
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         problems = self._problems(X, y, sample_weight, metadata)
-        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4)
+        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4, factor=self._noise().row_factor)
         self.row_noise_ = any(value is not None for value in metadata.values())
         fits, finished = self._trained(problems, X, y)
         self._unpack(problems, fits)

@@ -104,7 +104,7 @@ def noise_path(
     )
     metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
     problems = model._problems(X, y, sample_weight, metadata)
-    warn_of_units(X, metadata, "noise_path", stacklevel=3)
+    warn_of_units(X, metadata, "noise_path", stacklevel=3, factor=model._noise().row_factor)
     tol = number(tol, "noise_path(tol", strictly=True)
     with one_blas_thread:
         factors = _grid(noises, problems, "noise_path(noises")
@@ -274,7 +274,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         plain = self._model()
         problems = plain._problems(X, y, sample_weight, metadata)
-        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4)
+        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4, factor=plain._noise().row_factor)
         plain.row_noise_ = self.row_noise_ = any(value is not None for value in metadata.values())
         self._adopt(plain)
         deploy = None if self.deploy_noise is None else number(self.deploy_noise, f"{NAME}(deploy_noise")
@@ -337,13 +337,14 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
     def _examiner(
         self, model: Any, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
     ) -> Callable[[Step], float]:
-        model.row_noise_ = self.row_noise_
         noise = model._noise().at(np.broadcast_to(0.0, (_num_samples(X), model.n_features_in_)), metadata)
         exam = None if self._exam is None else noise.scaled(self._exam)
         codes, scorer = np.searchsorted(model.classes_, y), self._scorer(model)
+        model.row_noise_ = False
 
         def score(step: Step) -> float:
-            model.noise = _times(shape_of(self.noise), step[0])
+            # scorers see rows as they are, without noise of their own
+            model.noise = None if self.row_noise_ else _times(shape_of(self.noise), step[0])
             if scorer is not None:
                 return scored(scorer, model, X, y, sample_weight)
             right = _right(model, model.decision_function(X), codes, exam)

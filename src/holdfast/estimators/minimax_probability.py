@@ -268,7 +268,8 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         classes, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, None, X, codes, classes, NAME)
         worst, cloud = self._bound(X, metadata)
-        warn_of_units(given, metadata, f"{NAME}.fit", stacklevel=4)
+        if self.uncertainty is not None:
+            warn_of_units(given, metadata, f"{NAME}.fit", stacklevel=4, factor=self.uncertainty.row_factor)
         used = np.flatnonzero(weights > 0)
         worst, cloud, codes, weights = _of(worst, used), _of(cloud, used), codes[used], weights[used]
         report, finished = announced(self, reporter(self.verbose), X, y)

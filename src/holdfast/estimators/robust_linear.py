@@ -309,7 +309,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         """
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         problems = self._problems(X, y, sample_weight, metadata)
-        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4)
+        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4, factor=self._stated_set().row_factor)
         fits, finished = self._trained(problems, X, y)
         self._refuse_unattained(problems, fits)
         self.row_uncertainty_ = any(value is not None for value in metadata.values())

@@ -112,7 +112,7 @@ def radius_path(
         max_iter=max_iter,
     )
     problems = model._problems(X, y, sample_weight, metadata)
-    warn_of_units(X, metadata, "radius_path", stacklevel=3)
+    warn_of_units(X, metadata, "radius_path", stacklevel=3, factor=model._stated_set().row_factor)
     tol = number(tol, "radius_path(tol", strictly=True)
     with one_blas_thread:
         factors = grid(radii, lambda: _largest(problems), "radius_path(radii", "radius", "radii")
@@ -273,7 +273,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         plain = self._model()
         problems = plain._problems(X, y, sample_weight, metadata)
-        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4)
+        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4, factor=plain._stated_set().row_factor)
         self.row_uncertainty_ = any(value is not None for value in metadata.values())
         self._adopt(plain)
         number(self.tol, f"{NAME}(tol", strictly=True)

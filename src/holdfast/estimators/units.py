@@ -37,11 +37,18 @@ def units_looked_at() -> Iterator[None]:
 
 
 def warn_of_units(
-    X: Any, metadata: Mapping[str, Any], call: str, *, stacklevel: int, columns: Sequence[Any] | None = None
+    X: Any,
+    metadata: Mapping[str, Any],
+    call: str,
+    *,
+    stacklevel: int,
+    factor: float = 1.0,
+    columns: Sequence[Any] | None = None,
 ) -> None:
     """Warn where the errors that checked metadata state of the rows X are larger than its columns vary.
 
-    `call` is quoted; `columns` are those of X, by default its own.
+    `call` is quoted. `factor` multiplies the errors, which says that smaller ones are meant, but not that larger ones are a
+    mistake. `columns` are those of X, by default its own.
     """
     stated = {key: value for key, value in metadata.items() if value is not None and key != "X_radius"}
     names = list(getattr(X, "columns", ())) if columns is None else list(columns)
@@ -54,14 +61,17 @@ def warn_of_units(
     is_known = np.isfinite(values).any(axis=0)
     values = np.where(np.isfinite(values), values, np.nan)[:, is_known]
     spread = np.where(np.nanmax(values, axis=0) > np.nanmin(values, axis=0), np.nanstd(values, axis=0), np.inf)
-    typical = np.median(_errors({key: _numbers(value, step) for key, value in stated.items()}), axis=0)[is_known]
+    typical = (
+        min(factor, 1.0)
+        * np.median(_errors({key: _numbers(value, step) for key, value in stated.items()}), axis=0)[is_known]
+    )
     large = np.flatnonzero(typical > LARGE * spread)
     if len(large):
         shown = [repr(names[j]) if names else str(j) for j in np.flatnonzero(is_known)[large]]
         worst = large[np.argmax(typical[large] / spread[large])]
         warnings.warn(
             f"{call}(..., {'=..., '.join(stated)}=...): these errors are larger than the rows vary in {len(large)} of "
-            f"{len(is_known)} columns: {', '.join(shown[:NAMED])}{', ...' * (len(shown) > NAMED)}. At worst the median error "
+            f"{n_features} columns: {', '.join(shown[:NAMED])}{', ...' * (len(shown) > NAMED)}. At worst the median error "
             f"is {typical[worst]:.3g} and the standard deviation of the column {spread[worst]:.3g}. Likely causes: X was "
             "scaled and its errors were not (scikit-learn's Pipeline does not scale them: use UncertainPipeline); errors in "
             "other units than X; variances in the place of deviations; X and its errors the wrong way round. If rows to come "

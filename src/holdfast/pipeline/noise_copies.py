@@ -149,8 +149,9 @@ class NoiseCopies(InnerFit, ClassifierMixin, BaseEstimator):
         )
         classes, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, None, X, codes, classes, NAME)
-        copies = self._copies(X, {name: value for name, value in metadata.items() if value is not None})
-        warn_of_units(given_rows, metadata, f"{NAME}.fit", stacklevel=3)
+        stated = {name: value for name, value in metadata.items() if value is not None}
+        copies = self._copies(X, stated)
+        warn_of_units(given_rows, stated, f"{NAME}.fit", stacklevel=3, factor=self._meaning(stated).row_factor)
         rows = np.tile(np.arange(len(y)), self.n_copies)
         given = dict(_check_method_params(X, self._handed_on(params), indices=rows))
         if has_fit_parameter(self.estimator, "sample_weight"):

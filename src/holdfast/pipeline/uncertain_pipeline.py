@@ -193,7 +193,9 @@ class UncertainPipeline(Pipeline):
                 holder.uncertainty.split(known_numbers(X), stated)
         self.columns_in_ = list(X.columns) if hasattr(X, "columns") else None
         self._stated = stated
-        warn_of_units(numbers_of(X), stated, f"{NAME}.fit", stacklevel=3, columns=self.columns_in_)
+        if stated:
+            factor = max(holder.uncertainty.row_factor for holder in self._holders(stated))
+            warn_of_units(numbers_of(X), stated, f"{NAME}.fit", stacklevel=3, factor=factor, columns=self.columns_in_)
         try:
             with units_looked_at():
                 super().fit(X, y, **params)

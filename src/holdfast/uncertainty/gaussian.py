@@ -102,6 +102,10 @@ class GaussianNoise(UncertaintySet):
         """Whether `std` is one number."""
         return self.std is not None and np.ndim(self.std) == 0
 
+    @property
+    def row_factor(self) -> float:
+        return float(self.std) if self.is_size else 1.0
+
     def as_stated(self, metadata: Mapping[str, Any]) -> GaussianNoise:
         return self if all(value is None for value in metadata.values()) else GaussianNoise()
 

@@ -253,6 +253,10 @@ class LinearImage(UncertaintySet):
         return self.original.open_metadata
 
     @property
+    def row_factor(self) -> float:
+        return self.original.row_factor
+
+    @property
     def is_expectation(self) -> bool:  # type: ignore[override]
         """As the original set."""
         return self.original.is_expectation

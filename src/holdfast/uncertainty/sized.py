@@ -15,6 +15,10 @@ class SizedSet(UncertaintySet):
 
     radius: Any
 
+    @property
+    def row_factor(self) -> float:
+        return self._radius()
+
     def as_shape(self) -> Self:
         return self.times(1.0) if self.radius is None else self
 
