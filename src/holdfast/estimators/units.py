@@ -61,10 +61,8 @@ def warn_of_units(
     is_known = np.isfinite(values).any(axis=0)
     values = np.where(np.isfinite(values), values, np.nan)[:, is_known]
     spread = np.where(np.nanmax(values, axis=0) > np.nanmin(values, axis=0), np.nanstd(values, axis=0), np.inf)
-    typical = (
-        min(factor, 1.0)
-        * np.median(_errors({key: _numbers(value, step) for key, value in stated.items()}), axis=0)[is_known]
-    )
+    errors = _errors({key: _numbers(value, step) for key, value in stated.items()})[:, is_known]
+    typical = min(factor, 1.0) * np.median(errors, axis=0)
     large = np.flatnonzero(typical > LARGE * spread)
     if len(large):
         shown = [repr(names[j]) if names else str(j) for j in np.flatnonzero(is_known)[large]]

@@ -187,28 +187,35 @@ class GaussianNoise(UncertaintySet):
 
 
 class NoiseOfRows(GaussianNoise):
-    """Gaussian noise as ``X_std``, ``X_cov`` or ``X_factor`` state it row by row; none where they are not given."""
+    """Gaussian noise as ``X_std``, ``X_cov`` or ``X_factor`` state it row by row; none where they are not given.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    multiple : float, default=1.0
+        Multiplies what they state.
+    """
+
+    def __init__(self, multiple: float = 1.0):
         super().__init__()
+        self.multiple = multiple
+
+    @property
+    def row_factor(self) -> float:
+        return self.multiple
 
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
-        noise = GaussianNoise() if stated(self, metadata) else GaussianNoise(0.0)
-        return noise.at(X, metadata)
+        return GaussianNoise(self.multiple if stated(self, metadata) else 0.0).at(X, metadata)
 
     def as_stated(self, metadata: Mapping[str, Any]) -> GaussianNoise:
         # asked about rows of which nothing is said, it is no noise of size 0 but an error
         return GaussianNoise()
 
-    def as_shape(self) -> GaussianNoise:
-        return GaussianNoise(1.0)
-
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
         return self, map.cloud(metadata) if metadata else {}
 
-    def times(self, factor: float) -> GaussianNoise:
-        return GaussianNoise(factor)
+    def times(self, factor: float) -> NoiseOfRows:
+        return NoiseOfRows(factor * self.multiple)
 
     @classmethod
     def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
-        return [(cls(), {"X_std": np.random.default_rng(0).uniform(0.1, 2.0, size=(5, 3))})]
+        return [(cls(0.5), {"X_std": np.random.default_rng(0).uniform(0.1, 2.0, size=(5, 3))})]
