@@ -319,6 +319,12 @@ def test_pictures_that_cannot_be_made_say_so():
         FeatureFragilityDisplay.from_estimator(model, X_std=[1.0, 2.0])
     with pytest.raises(TypeError, match="for linear models only"):
         FeatureFragilityDisplay.from_estimator(SVC().fit(X, y), X_std=[1.0, 1.0, 1.0])
+    for rows_for_errors in (
+        lambda: FeatureFragilityDisplay.from_estimator(model, X),
+        lambda: FeatureFragilityDisplay.from_estimators([model], X),
+    ):
+        with pytest.raises(TypeError, match="positional"):
+            rows_for_errors()
     with pytest.raises(ValueError, match=">= 0"):
         FeatureFragilityDisplay.from_estimator(model, X_std=[1.0, 1.0, -1.0])
     path = noise_path(X, y, noises=[0.1])

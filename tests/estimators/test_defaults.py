@@ -63,7 +63,7 @@ def test_sets_without_a_size_are_refused_by_all_who_use_them_as_they_are(uncerta
             use()
 
 
-@pytest.mark.parametrize("uncertainty", [Box(), Ellipsoid(), Ball(0.1, 1) + Box()], ids=repr)
+@pytest.mark.parametrize("uncertainty", [Box(), Ellipsoid(), Box() + IntervalBox(-0.1, 0.1)], ids=repr)
 def test_those_who_size_sets_themselves_take_them_at_size_one(uncertainty, rows):
     X = rows[0][:14]
     y = X[:, 0] > 0
@@ -125,6 +125,16 @@ def test_pipelines_take_the_rows_noise_as_stated_and_else_none(rows):
     model = GaussianRobustClassifier().fit(Z, y, X_std=S / scale)
     pipe = make_uncertain_pipeline(StandardScaler(), GaussianRobustClassifier()).fit(X, y, X_std=S)
     assert_allclose(pipe[-1].coef_, model.coef_, rtol=1e-7)
+
+
+def test_pipelines_search_the_noise_at_factor_one_and_answer_with_what_was_chosen(rows):
+    X, y, _ = rows
+    search = GaussianRobustClassifierCV([0.5, 0.2], cv=2)
+    model = clone(search).fit(X, y)
+    pipe = make_uncertain_pipeline(StandardScaler(with_mean=False, with_std=False), search).fit(X, y)
+    assert_allclose(pipe.flip_probability(X), model.flip_probability(X), rtol=1e-9)
+    assert_allclose(pipe.fit(X, y)[-1].coef_, model.coef_, rtol=1e-9)
+    assert pipe[-1].noise_ == model.noise_ < 1
 
 
 def test_what_an_imputer_fills_in_is_noise_to_a_classifier_that_states_none(rows):

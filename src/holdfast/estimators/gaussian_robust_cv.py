@@ -352,6 +352,10 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
 
         return score
 
+    def stated_uncertainty(self) -> tuple[str, UncertaintySet]:
+        """Return the parameter that states the noise, and the noise at factor 1, whatever was chosen before."""
+        return "noise", self._model()._noise()
+
     def _noise(self) -> Any:
         return self._model(getattr(self, "noise_", 1.0))._noise()
 
