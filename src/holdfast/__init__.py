@@ -1,6 +1,7 @@
 """Classifiers that hold when the data does not."""
 
 from holdfast._core.exceptions import CollapseWarning as CollapseWarning
+from holdfast._core.exceptions import UnitsWarning as UnitsWarning
 from holdfast._core.version import __version__ as __version__
 from holdfast.ambiguity import LabelFlips as LabelFlips
 from holdfast.datasets import intervals_from_replicates as intervals_from_replicates

@@ -73,7 +73,7 @@ def made():
         ),
         "certified": lambda ax: CertifiedAccuracyDisplay.from_estimators(both, X, y, ax=ax),
         "decisions": lambda ax: DecisionUncertaintyDisplay.from_estimator(linear, X, y, Ball(0.3), ax=ax),
-        "features": lambda ax: FeatureFragilityDisplay.from_estimators(both, [1.0, 2.0], ax=ax),
+        "features": lambda ax: FeatureFragilityDisplay.from_estimators(both, X_std=[1.0, 2.0], ax=ax),
         "weights": lambda ax: NoisePathDisplay.from_path(path, ax=ax),
         "search": lambda ax: NoisePathDisplay.from_estimator(search, ax=ax),
     }
@@ -241,10 +241,10 @@ def test_frames_give_their_names_to_axes():
         model = LogisticRegression().fit(frame, y)
         display = DecisionUncertaintyDisplay.from_estimator(model, frame, y, Ball(0.1), grid_resolution=20)
         assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("mass", "age")
-        bars = FeatureFragilityDisplay.from_estimator(model, [1.0, 1.0])
+        bars = FeatureFragilityDisplay.from_estimator(model, X_std=[1.0, 1.0])
         assert set(bars.feature_names) == {"mass", "age"}
         sizes = frame.head(3) * 0 + 1
-        named = FeatureFragilityDisplay.from_estimator(LogisticRegression().fit(X, y), sizes)
+        named = FeatureFragilityDisplay.from_estimator(LogisticRegression().fit(X, y), X_std=sizes)
         assert named.feature_names == ("mass", "age")
 
 
@@ -252,7 +252,7 @@ def test_fragility_is_the_share_of_the_boxs_reach():
     X, y = data(60, 4)
     scaled = make_pipeline(StandardScaler(), LogisticRegression()).fit(X * [1, 10, 100, 1], y)
     S = np.random.default_rng(0).uniform(size=X.shape)
-    display = FeatureFragilityDisplay.from_estimator(scaled, S, feature_names=list("abcd"))
+    display = FeatureFragilityDisplay.from_estimator(scaled, X_std=S, feature_names=list("abcd"))
     w = scaled[-1].coef_[0] / scaled[0].scale_
     expected = np.abs(w) * S.mean(axis=0)
     assert_allclose(display.reach[0], expected)
@@ -262,7 +262,7 @@ def test_fragility_is_the_share_of_the_boxs_reach():
     assert_allclose(widths, np.sort(display.shares[0])[::-1])
     shown = [label.get_text() for label in display.ax_.get_yticklabels()]
     assert shown == list(np.array(list("abcd"))[np.argsort(-expected)])
-    assert len(FeatureFragilityDisplay.from_estimator(scaled, S, n_shown=2).bars_[0]) == 2
+    assert len(FeatureFragilityDisplay.from_estimator(scaled, X_std=S, n_shown=2).bars_[0]) == 2
 
 
 def test_fragility_of_several_classes_is_the_mean_over_pairs():
@@ -270,10 +270,10 @@ def test_fragility_of_several_classes_is_the_mean_over_pairs():
     model = LogisticRegression().fit(X, y)
     a, b, c = model.coef_
     expected = (np.abs(a - b) + np.abs(a - c) + np.abs(b - c)) / 3
-    assert_allclose(FeatureFragilityDisplay.from_estimator(model, [1.0, 1.0]).reach[0], expected)
+    assert_allclose(FeatureFragilityDisplay.from_estimator(model, X_std=[1.0, 1.0]).reach[0], expected)
     collapsed = LogisticRegression().fit(X, y)
     collapsed.coef_ = np.zeros_like(collapsed.coef_)
-    assert_array_equal(FeatureFragilityDisplay.from_estimator(collapsed, [1.0, 1.0]).shares, 0)
+    assert_array_equal(FeatureFragilityDisplay.from_estimator(collapsed, X_std=[1.0, 1.0]).shares, 0)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -317,8 +317,8 @@ def test_a_search_shows_its_scores_errors_and_choice():
         lambda: CertifiedAccuracyDisplay.from_estimator(None, None, None),
         lambda: CertifiedAccuracyDisplay.from_estimators(None, None, None),
         lambda: DecisionUncertaintyDisplay.from_estimator(None, None, None, None),
-        lambda: FeatureFragilityDisplay.from_estimator(None, None),
-        lambda: FeatureFragilityDisplay.from_estimators(None, None),
+        lambda: FeatureFragilityDisplay.from_estimator(None, X_std=None),
+        lambda: FeatureFragilityDisplay.from_estimators(None, X_std=None),
         lambda: NoisePathDisplay.from_path(None),
         lambda: NoisePathDisplay.from_estimator(None),
     ],
@@ -339,7 +339,7 @@ def test_labels_and_names_that_do_not_fit_are_refused():
             CertifiedAccuracyDisplay.from_estimator(model, X, labels, name="mine")
     for names in (["a", "b"], list("abcd")):
         with pytest.raises(ValueError, match=f"{len(names)} names for 3 features"):
-            FeatureFragilityDisplay.from_estimator(model, [1.0, 1.0, 1.0], feature_names=names)
+            FeatureFragilityDisplay.from_estimator(model, X_std=[1.0, 1.0, 1.0], feature_names=names)
     assert plt.get_fignums() == []
 
 
@@ -349,11 +349,17 @@ def test_pictures_that_cannot_be_made_say_so():
     with pytest.raises(ValueError, match="X has 3 features; a picture has two"):
         DecisionUncertaintyDisplay.from_estimator(model, X, y, Ball(0.1))
     with pytest.raises(ValueError, match=r"X_std has shape \(2,\); the model has 3 features"):
-        FeatureFragilityDisplay.from_estimator(model, [1.0, 2.0])
+        FeatureFragilityDisplay.from_estimator(model, X_std=[1.0, 2.0])
     with pytest.raises(TypeError, match="for linear models only"):
-        FeatureFragilityDisplay.from_estimator(SVC().fit(X, y), [1.0, 1.0, 1.0])
+        FeatureFragilityDisplay.from_estimator(SVC().fit(X, y), X_std=[1.0, 1.0, 1.0])
+    for rows_for_errors in (
+        lambda: FeatureFragilityDisplay.from_estimator(model, X),
+        lambda: FeatureFragilityDisplay.from_estimators([model], X),
+    ):
+        with pytest.raises(TypeError, match="positional"):
+            rows_for_errors()
     with pytest.raises(ValueError, match=">= 0"):
-        FeatureFragilityDisplay.from_estimator(model, [1.0, 1.0, -1.0])
+        FeatureFragilityDisplay.from_estimator(model, X_std=[1.0, 1.0, -1.0])
     path = noise_path(X, y, noises=[0.1])
     with pytest.raises(ValueError, match="kind='curves'"):
         NoisePathDisplay.from_path(path, kind="curves")

@@ -384,6 +384,15 @@ def test_scorers_see_each_model_with_its_own_noise(draw):
     _assert_results(model, _by_hand(X, y, NOISES, [1.0], loss, noise=2.0))
 
 
+def test_scorers_see_rows_of_known_noise_as_they_are(draw):
+    X, y, S = draw()
+    model = GaussianRobustClassifierCV(alphas=[1.0], scoring="neg_log_loss", cv=SPLITS).fit(X, y, X_std=S)
+    for number, (fit, test) in enumerate(SPLITS.split(X, y)):
+        fold = GaussianRobustClassifier(alpha=1.0).fit(X[fit], y[fit], X_std=S[fit])
+        plain = -log_loss(y[test], fold.predict_proba(X[test], X_std=np.zeros_like(S[test])))
+        assert_allclose(model.cv_results_[f"split{number}_test_score"], plain, rtol=1e-6)
+
+
 def test_scoring_by_name_and_by_callable_agree_and_take_weights(draw):
     X, y, _ = draw(3)
 
@@ -681,7 +690,7 @@ def test_fitting_changes_no_parameter_and_starts_afresh(draw):
     again = clone(model).fit(X[:, :2], y == 1)
     model.fit(X[:, :2], y == 1)
     assert_array_equal(model.coef_, again.coef_)
-    assert model.get_params()["noise"] == 1.0
+    assert model.get_params()["noise"] is None
 
 
 def test_names_of_features_and_classes_are_kept(draw):

@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from holdfast import CollapseWarning, GaussianNoise, GaussianRobustClassifier, critical_noise
+from holdfast import Ball, Box, CollapseWarning, GaussianNoise, GaussianRobustClassifier, critical_noise
 from holdfast.datasets import load_breast_cancer_errors
 
 LOSSES = ["logistic", "hinge", "log2", "quadratic", "two_point"]
@@ -263,7 +263,28 @@ def test_noise_of_the_constructor_is_used_at_prediction_and_that_of_rows_is_aske
     # metadata are taken as stated: the factor 3 of training is not applied again
     assert_allclose(rows.score_std(X, X_std=S), np.sqrt(np.square(S) @ np.square(rows.coef_[0])))
     scores = rows.decision_function(X)
-    assert_allclose(rows.predict_proba(X)[:, 1], 1 / (1 + np.exp(-scores)), rtol=1e-10, atol=1e-12)
+    with pytest.warns(
+        UserWarning, match=r"plain probabilities.*Pass X_std.*zeros for exact rows.*enable_metadata_routing"
+    ):
+        plain = rows.predict_proba(X)
+    assert_allclose(plain[:, 1], 1 / (1 + np.exp(-scores)), rtol=1e-10, atol=1e-12)
+    assert_allclose(rows.predict_proba(X, X_std=np.zeros_like(S)), plain, rtol=1e-10, atol=1e-12)
+
+
+def test_without_a_stated_noise_rows_have_that_of_fit_as_stated_and_else_none(cells):
+    X, S, y = cells
+    stated, factor_one = (GaussianRobustClassifier(noise).fit(X, y, X_std=S) for noise in (None, 1.0))
+    assert_array_equal(stated.coef_, factor_one.coef_)
+    plain, without = (GaussianRobustClassifier(noise).fit(X, y) for noise in (None, 0.0))
+    assert_array_equal(plain.coef_, without.coef_)
+    other = LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, y)
+    assert_allclose(plain.coef_, other.coef_, rtol=1e-4, atol=1e-6)
+    assert_allclose(plain.predict_proba(X), other.predict_proba(X), atol=1e-5)
+    assert_array_equal(without.flip_probability(X), 0)
+    # noise of which nothing was ever said is not noise of size 0
+    with pytest.raises(ValueError, match=r"states no noise.*pass X_std"):
+        plain.flip_probability(X)
+    assert np.all(plain.flip_probability(X, X_std=S) > 0)
 
 
 def test_exact_rows_never_flip(cells):
@@ -276,7 +297,7 @@ def test_only_the_logistic_loss_has_probabilities(cells):
     X, _, y = cells
     assert hasattr(GaussianRobustClassifier(), "predict_proba")
     assert not hasattr(GaussianRobustClassifier(loss="hinge"), "predict_proba")
-    assert hasattr(GaussianRobustClassifier(loss="hinge").fit(X, y), "flip_probability")
+    assert hasattr(GaussianRobustClassifier(0.5, loss="hinge").fit(X, y), "flip_probability")
 
 
 # Honest endings
@@ -410,13 +431,16 @@ def test_progress_is_logged_when_asked_for(cells, caplog):
         ({"noise": GaussianNoise(std=1.0, cov=np.eye(10))}, "twice"),
         ({"noise": GaussianNoise()}, "states no noise"),
         ({"noise": 0.0, "loss": "hinge"}, "plain hinge"),
+        ({"loss": "hinge"}, r"noise=None, loss='hinge'\): without noise.*noise=0.3.*pass that of each row, X_std"),
+        ({"noise": Box(1)}, r"noise=Box\(radius=1\)\): a set says.*Use RobustLinearClassifier"),
+        ({"noise": GaussianNoise(0.1) + Ball(0.1)}, "Use RobustLinearClassifier"),
         ({"loss": "square"}, "Choose one of 'logistic'"),
         ({"loss": 3}, "loss=3"),
         ({"alpha": -1}, r"alpha=-1\)"),
         ({"tol": 0}, r"tol=0\)"),
         ({"max_iter": 0}, "max_iter=0"),
         ({"solver": "magic"}, "Choose one of 'newton'"),
-        ({"solver": "clarabel", "loss": "hinge"}, "Solvers that fit: 'newton'"),
+        ({"noise": 1.0, "solver": "clarabel", "loss": "hinge"}, "Solvers that fit: 'newton'"),
         ({"class_weight": "equal"}, "class_weight='equal'"),
         ({"class_weight": {7: 1.0}}, "no such class"),
         ({"class_weight": {1: -1.0}}, "positive numbers"),

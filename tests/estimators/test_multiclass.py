@@ -398,7 +398,7 @@ def test_rows_far_from_every_class_have_probabilities_that_sum_to_one(wine):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"noise": 0.0}, r"noise=0.0, loss='hinge'\): without noise .* Give noise > 0"),
+        ({"noise": 0.0}, r"noise=0.0, loss='hinge'\): without noise .* State it for all rows"),
         ({"solver": "clarabel", "loss": "two_point"}, "Solvers that fit: 'newton', 'quasi_newton'"),
         ({"class_weight": {0: 1.0, 5: 2.0}}, r"no such class in y: \['5'\]. Classes: \[0, 1, 2\]"),
         ({"class_weight": {0: 0.0}}, "positive numbers"),

@@ -95,7 +95,8 @@ def test_objective_is_attained_by_the_worst_case_data_and_beaten_by_no_sampled_d
     ]
     for sets, metadata in cases:
         model = RobustLinearClassifier(sets, loss=loss, penalty="l1", alpha=0.2).fit(X, y, **metadata)
-        stated = metadata if "X_lower" in metadata else {name: sets.radius * value for name, value in metadata.items()}
+        size = getattr(sets, "radius", None) or 1.0
+        stated = metadata if "X_lower" in metadata else {name: size * value for name, value in metadata.items()}
         worst = model.worst_case_data(X, y, **stated)
         bound = sets.at(X, metadata)
         assert np.all(bound.contains(worst - X, slack=1e-6))

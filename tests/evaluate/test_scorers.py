@@ -242,6 +242,29 @@ def test_a_model_of_rows_asks_for_theirs(noisy):
         certified_accuracy_scorer()(RobustLinearClassifier(Box()).fit(X, y, X_std=S), X, y)
 
 
+def test_what_is_passed_but_not_routed_is_asked_for_with_the_switch_that_routes_it(noisy):
+    X, y, S = noisy
+
+    def by_hand(model, X, y):
+        return model.certify(X).mean()
+
+    robust, gaussian = RobustLinearClassifier(Box()), GaussianRobustClassifier()
+    for model, scorer in (
+        (robust, certified_accuracy_scorer()),
+        (robust, robust_accuracy_scorer(Box())),
+        (robust, robust_accuracy_scorer(IntervalBox())),
+        (robust, robust_accuracy_scorer(ChanceConstraint(0.1))),
+        (robust, by_hand),
+        (gaussian, flip_rate_scorer()),
+        (gaussian, flip_rate_scorer(GaussianNoise())),
+        (make_uncertain_pipeline(StandardScaler(), gaussian), flip_rate_scorer()),
+    ):
+        with pytest.raises(ValueError, match=r"[Pp]ass .*enable_metadata_routing=True"):
+            cross_val_score(model, X, y, cv=CV, scoring=scorer, params={"X_std": S}, error_score="raise")
+    with pytest.warns(UserWarning, match=r"plain probabilities.*Pass X_std.*enable_metadata_routing=True"):
+        cross_val_score(gaussian, X, y, cv=CV, scoring="neg_log_loss", params={"X_std": S})
+
+
 def test_pipelines_that_carry_uncertainty_are_scored_in_the_units_of_their_rows(noisy, routing):
     X, y, S = noisy
     X, S = 100 * X + 7, 100 * S

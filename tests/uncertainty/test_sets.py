@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse, stats
 from scipy.optimize import linprog
 
-from holdfast.uncertainty import Ball, Box, ChanceConstraint, Ellipsoid, GaussianNoise, IntervalBox
+from holdfast.uncertainty import Ball, Box, ChanceConstraint, Ellipsoid, GaussianNoise, IntervalBox, LinearImage
 
 X = np.array([[1.0, -2.0, 0.0], [0.5, 0.0, 4.0], [0.0, 3.0, -1.0], [2.0, 2.0, 2.0]])
 
@@ -51,6 +51,38 @@ def test_infinite_ball_is_the_box_and_the_unit_ellipsoid_the_ball(rng):
 def test_norm_below_one_is_refused(norm):
     with pytest.raises(ValueError, match=r"Ball\(norm=.*norm must be a number >= 1 or np.inf"):
         Ball(norm=norm).at(X, {})
+
+
+# Sizes
+
+
+@pytest.mark.parametrize(
+    ("uncertainty", "row_sizes"),
+    [(Box(), "X_std"), (Ball(), "X_radius"), (Ball(norm=1), "X_radius"), (Ellipsoid(), "X_std or X_cov or X_factor")],
+    ids=repr,
+)
+def test_a_size_that_is_stated_nowhere_is_refused_unless_others_state_it(uncertainty, row_sizes):
+    both_ways = rf"size is stated neither here nor by the rows.*\(radius=0.1\).*or pass that of each row, {row_sizes}"
+    for unsized in (uncertainty, uncertainty + IntervalBox(-0.1, 0.2), LinearImage(uncertainty, np.eye(3))):
+        with pytest.raises(ValueError, match=both_ways):
+            unsized.at(X, {})
+        assert_allclose(support(unsized.as_shape(), [1.0, 2.0, 3.0]), support(unsized.times(1.0), [1.0, 2.0, 3.0]))
+    stated = uncertainty.set_params(radius=0.3).as_shape()
+    assert stated.radius == 0.3
+    uncertainty.set_params(radius=None)
+
+
+def test_sizes_that_rows_or_shapes_state_are_taken_as_stated(rng):
+    w, S = rng.normal(size=3), rng.uniform(size=X.shape)
+    for make, metadata in (
+        (Box, {"X_std": S}),
+        (Ball, {"X_radius": S[:, 0]}),
+        (Ellipsoid, {"X_std": S}),
+        (lambda *radius: Box(*radius, half_widths=S[0]), {}),
+        (lambda *radius: Box(*radius, relative=0.1), {}),
+        (lambda *radius: Ellipsoid(*radius, shape=S[0]), {}),
+    ):
+        assert_allclose(support(make(), w, **metadata), support(make(1.0), w, **metadata), rtol=1e-15)
 
 
 # Boxes

@@ -89,6 +89,11 @@ class UncertaintySet(Parameters, ABC):
         """Those of `metadata` that the constructor has not settled already."""
         return self.metadata
 
+    @property
+    def row_factor(self) -> float:
+        """The number that multiplies what `metadata` state of the rows."""
+        return 1.0
+
     def as_stated(self, metadata: Mapping[str, Any]) -> UncertaintySet:
         """Return the set for rows whose `metadata` is taken as it is, without the number that multiplies it at training."""
         return self
@@ -104,6 +109,10 @@ class UncertaintySet(Parameters, ABC):
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
         """Return the set of errors A d of images A x + c of rows, with its metadata; `metadata` are as `freed` made them."""
         return UncertaintySet.image_by_wrapping(self, map, metadata)
+
+    def as_shape(self) -> UncertaintySet:
+        """Return the set for those who size it themselves: of size 1 where neither it nor the rows say how large it is."""
+        return self
 
     @abstractmethod
     def times(self, factor: float) -> UncertaintySet:

@@ -54,13 +54,13 @@ class FeatureFragilityDisplay:
         self.shares = np.divide(reach, total, out=np.zeros_like(reach), where=total > 0)
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X_std: Any, *, name: str | None = None, **options: Any) -> Self:
+    def from_estimator(cls, estimator: Any, *, X_std: Any, name: str | None = None, **options: Any) -> Self:
         """Compute and plot the shares of one fitted linear model; arguments as for `from_estimators`."""
-        return cls.from_estimators({name or type(estimator).__name__: estimator}, X_std, **options)
+        return cls.from_estimators({name or type(estimator).__name__: estimator}, X_std=X_std, **options)
 
     @classmethod
     def from_estimators(
-        cls, estimators: Any, X_std: Any, *, ax: Any = None, feature_names: Any = None, n_shown: int = 15
+        cls, estimators: Any, *, X_std: Any, ax: Any = None, feature_names: Any = None, n_shown: int = 15
     ) -> Self:
         """Compute and plot the shares of fitted linear models.
 

@@ -11,8 +11,7 @@ from holdfast._core.loss import Loss
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.counterpart import MarginScaleProblem, critical_size, separable_size
 from holdfast.estimators.inputs import one_blas_thread
-from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier
-from holdfast.uncertainty import Ball
+from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier, shape_of
 
 
 def critical_radius(
@@ -42,7 +41,7 @@ def critical_radius(
     X, y, loss, penalty, alpha, kappa, fit_intercept, class_weight, sample_weight
         As for :class:`RobustLinearClassifier` and its `fit`. Two classes.
     uncertainty : UncertaintySet, default=None
-        The shape of the sets; None means ``Ball(1.0)``.
+        The shape of the sets; None means ``Ball(1.0)``, and a size that is stated nowhere 1.0.
     **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
         The rows' own sets, as in `fit`.
 
@@ -64,7 +63,7 @@ def critical_radius(
     0.821
     """
     model = RobustLinearClassifier(
-        Ball(1.0) if uncertainty is None else uncertainty,
+        shape_of(uncertainty),
         loss=loss,
         penalty=penalty,
         alpha=alpha,
@@ -100,7 +99,8 @@ def separability_radius(X: Any, y: Any, uncertainty: UncertaintySet | None = Non
     y : array-like of shape (n_samples,)
         Two classes.
     uncertainty : UncertaintySet, default=None
-        The shape of the sets; None means ``Ball(1.0)``. Noise without bounds has no such radius.
+        The shape of the sets; None means ``Ball(1.0)``, and a size that is stated nowhere 1.0. Noise without
+        bounds has no such radius.
     **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
         The rows' own sets, as in :meth:`RobustLinearClassifier.fit`.
 
@@ -116,7 +116,7 @@ def separability_radius(X: Any, y: Any, uncertainty: UncertaintySet | None = Non
     >>> round(separability_radius(X, y), 6)
     1.5
     """
-    model = RobustLinearClassifier(Ball(1.0) if uncertainty is None else uncertainty, penalty=None)
+    model = RobustLinearClassifier(shape_of(uncertainty), penalty=None)
     problem = _problem_of_two_classes("separability_radius", model, X, y, None, metadata)
     if problem.push is not None or not problem.loss.is_worst_case:
         raise ValueError(

@@ -34,11 +34,13 @@ from holdfast.estimators.inputs import (
     one_blas_thread,
     row_weights,
 )
-from holdfast.estimators.linear import check_columns
+from holdfast.estimators.linear import ROUTING, check_columns
 from holdfast.estimators.scores import against_the_rest, flip_probabilities, score_deviations
+from holdfast.estimators.units import warn_of_units
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
 from holdfast.solvers import SGD
 from holdfast.uncertainty import GaussianNoise
+from holdfast.uncertainty.gaussian import NoiseOfRows
 
 LOSSES: dict[str, type[Loss]] = {
     "logistic": ExpectedLogistic,
@@ -48,6 +50,7 @@ LOSSES: dict[str, type[Loss]] = {
     "two_point": TwoPointHinge,
 }
 NAME = "GaussianRobustClassifier"
+NEEDS_NOISE = f"Pass X_std, X_cov or X_factor (zeros for exact rows). {ROUTING}"
 
 
 def _is_proper(estimator: GaussianRobustClassifier) -> bool:
@@ -100,12 +103,14 @@ class GaussianRobustClassifier(IncrementalClassifier):
 
     Parameters
     ----------
-    noise : float or GaussianNoise, default=1.0
-        What is common to all rows, in the units of the features: a standard deviation, or ``GaussianNoise(std=...)``,
+    noise : float or GaussianNoise, default=None
+        None: that of the rows as ``fit`` is told, by ``X_std``, ``X_cov`` or ``X_factor``, and none where it is told nothing,
+        which makes the logistic loss plain logistic regression; the other losses ask for a noise. Otherwise what is common to
+        all rows, in the units of the features: a standard deviation, or ``GaussianNoise(std=...)``,
         ``GaussianNoise(cov=...)``, ``GaussianNoise(factor=...)``. With ``X_std``, ``X_cov`` or ``X_factor`` given
-        to ``fit`` it is the number that multiplies them: 1.0 takes them as stated. Where the covariance is known in part only,
-        ``GaussianNoise(std, adversary="marginals")`` or ``"diagonal"`` trains for the worst one that agrees with it; t, and
-        all that is said of the noise later, is then that of the worst.
+        to ``fit`` it is the number that multiplies them: 1.0 takes them as stated, as None does. Where the covariance is
+        known in part only, ``GaussianNoise(std, adversary="marginals")`` or ``"diagonal"`` trains for the worst one that
+        agrees with it; t, and all that is said of the noise later, is then that of the worst.
     loss : {"logistic", "hinge", "log2", "quadratic", "two_point"} or Loss, default="logistic"
     alpha : float, default=None
         Strength of the ridge, what scikit-learn's linear classifiers call 1/C. It acts in the units of the features, so scale
@@ -185,7 +190,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
 
     def __init__(
         self,
-        noise: float | GaussianNoise = 1.0,
+        noise: float | GaussianNoise | None = None,
         *,
         loss: str | Loss = "logistic",
         alpha: float | None = None,
@@ -229,8 +234,10 @@ class GaussianRobustClassifier(IncrementalClassifier):
         X_factor : array-like of shape (n_samples, n_features, r), default=None
             A factor F of each row's covariance F F'.
         """
-        problems = self._problems(X, y, sample_weight, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
-        self.row_noise_ = any(value is not None for value in (X_std, X_cov, X_factor))
+        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
+        problems = self._problems(X, y, sample_weight, metadata)
+        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4, factor=self._noise().row_factor)
+        self.row_noise_ = any(value is not None for value in metadata.values())
         fits, finished = self._trained(problems, X, y)
         self._unpack(problems, fits)
         self._warn(problems)
@@ -273,7 +280,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         """Return the problem that `fit` has to solve, or one a class, all input having been checked."""
         loss = self._loss()
         alpha = number(self._alpha(loss), f"{NAME}(alpha")
-        check_columns(X, metadata)
+        check_columns(X, {"sample_weight": sample_weight, **metadata})
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         classes, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, self.class_weight, X, codes, classes, NAME)
@@ -303,9 +310,9 @@ class GaussianRobustClassifier(IncrementalClassifier):
         bound = noise.at(X, metadata)
         if loss.is_homogeneous and np.all(bound.exact_features(X.shape[1])):
             raise ValueError(
-                f"{NAME}(noise={self.noise!r}, loss={self.loss!r}): without noise this loss is the plain hinge. "
-                "Give noise > 0 (it multiplies X_std and the like), or use sklearn.svm.LinearSVC. "
-                "(loss='logistic' takes noise=0: logistic regression.)"
+                f"{NAME}(noise={self.noise!r}, loss={self.loss!r}): without noise this loss is the plain hinge. State it for "
+                "all rows, noise=0.3 in the units of the features say, or pass that of each row, X_std, X_cov or X_factor. "
+                "(Without noise use loss='logistic', which is then logistic regression, or sklearn.svm.LinearSVC.)"
             )
         return bound
 
@@ -336,7 +343,14 @@ class GaussianRobustClassifier(IncrementalClassifier):
         return "noise", self._noise()
 
     def _noise(self) -> UncertaintySet:
+        if self.noise is None:
+            return NoiseOfRows()
         if isinstance(self.noise, UncertaintySet):
+            if not self.noise.is_expectation:
+                raise ValueError(
+                    f"{NAME}(noise={self.noise!r}): a set says what may happen, not how likely it is, so that no loss can be "
+                    "averaged over it. Use RobustLinearClassifier, which takes sets, or state a GaussianNoise."
+                )
             return self.noise
         if np.ndim(self.noise) > 0:
             raise ValueError(
@@ -382,7 +396,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         X_std, X_cov, X_factor : array-like (X_std may be sparse), default=None
             The noise of each row as in `fit`, taken as stated, never multiplied by `noise`: a model trained with ``noise=4``
             and ``X_std=S`` is asked about that noise by ``X_std=4 * S``. Without them the noise of the constructor is
-            meant; a model fitted with them asks for them.
+            meant; a model fitted with them asks for them, and so does one of which no noise is known (``noise=None``).
 
         Returns
         -------
@@ -415,8 +429,9 @@ class GaussianRobustClassifier(IncrementalClassifier):
         r"""Return class probabilities :math:`\mathbb E\,\mathrm{sigmoid}(w^\top x + b + tZ)`, moderated by each row's noise.
 
         Only with ``loss="logistic"``. Takes noise as `flip_probability` does; a model fitted with the noise of each row and
-        given none here returns plain, unmoderated probabilities. More than two classes: those of each class against the rest,
-        made to sum to 1, with the root mean square of the classes' deviations for t, so that the likeliest is predicted.
+        given none here returns plain, unmoderated probabilities, and warns. More than two classes: those of each class against
+        the rest, made to sum to 1, with the root mean square of the classes' deviations for t, so that the likeliest is
+        predicted.
 
         Returns
         -------
@@ -425,7 +440,17 @@ class GaussianRobustClassifier(IncrementalClassifier):
         scores = self.decision_function(X)
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         check_columns(X, metadata)
-        noise, loss = self._stated_noise(len(scores), metadata), self._loss()
+        is_stated, noise = any(value is not None for value in metadata.values()), None
+        if self.row_noise_ and not is_stated:
+            warnings.warn(
+                f"{NAME}.predict_proba: this model was fitted with the noise of each row and is given none here, so these are "
+                f"plain probabilities, which are too sure of noisy rows. {NEEDS_NOISE}",
+                UserWarning,
+                stacklevel=2,
+            )
+        else:
+            noise = self._bound_to(scores, self._noise().as_stated(metadata) if is_stated else self._noise(), metadata)
+        loss = self._loss()
         return against_the_rest(scores, self.coef_, noise, lambda score, t: loss.evaluate(1.0 + score, t)[1])
 
     @available_if(_is_proper)
@@ -453,27 +478,29 @@ class GaussianRobustClassifier(IncrementalClassifier):
 
     def _known_score_std(self, scores: Array, metadata: dict[str, Any]) -> Array:
         """Return the standard deviation of each score, or of each lead of the predicted class, in the shape of `scores`."""
-        noise = self._stated_noise(len(scores), metadata)
-        if noise is None:
+        if self.row_noise_ and all(value is None for value in metadata.values()):
             raise ValueError(
-                f"{NAME}: this model was fitted with the noise of each row, so it needs theirs here too. "
-                "Pass X_std, X_cov or X_factor (zeros for exact rows)."
+                f"{NAME}: this model was fitted with the noise of each row, so it needs theirs here too. {NEEDS_NOISE}"
             )
-        return score_deviations(scores, self.coef_, noise)
+        return score_deviations(scores, self.coef_, self._bound_to(scores, self._noise().as_stated(metadata), metadata))
 
-    def _stated_noise(self, n_samples: int, metadata: dict[str, Any]) -> BoundSet | None:
-        """Return the rows' noise, or None where it is known to differ by row and is not given."""
-        shape = np.broadcast_to(0.0, (n_samples, self.coef_.shape[1]))
-        if any(value is not None for value in metadata.values()):
-            return self._noise().as_stated(metadata).at(shape, metadata)
-        return None if self.row_noise_ else self._noise().at(shape, {})
+    def _bound_to(self, scores: Array, noise: UncertaintySet, metadata: dict[str, Any]) -> BoundSet:
+        """Return the noise of the rows that have these scores."""
+        return noise.at(np.broadcast_to(0.0, (len(scores), self.coef_.shape[1])), metadata)
+
+
+def shape_of(noise: Any) -> Any:
+    """Return the noise for those who size it themselves: 1.0 where its size is not stated."""
+    if noise is None:
+        return 1.0
+    return noise.as_shape() if isinstance(noise, UncertaintySet) else noise
 
 
 def critical_noise(
     X: Any,
     y: Any,
     *,
-    noise: float | GaussianNoise = 1.0,
+    noise: float | GaussianNoise | None = None,
     loss: str | Loss = "hinge",
     sample_weight: Any = None,
     class_weight: Any = None,
@@ -484,8 +511,8 @@ def critical_noise(
     ----------
     X, y, sample_weight, class_weight
         As for :class:`GaussianRobustClassifier`.
-    noise : float or GaussianNoise, default=1.0
-        The shape of the noise, common to all rows.
+    noise : float or GaussianNoise, default=None
+        The shape of the noise, common to all rows; None means 1.0, the same in all directions.
     loss : str or Loss, default="hinge"
 
     Returns
@@ -501,7 +528,7 @@ def critical_noise(
     >>> round(critical_noise(X, y))
     1531
     """
-    model = GaussianRobustClassifier(noise, loss=loss, class_weight=class_weight, alpha=0.0)
+    model = GaussianRobustClassifier(shape_of(noise), loss=loss, class_weight=class_weight, alpha=0.0)
     problem = model._problems(X, y, sample_weight, {})[0]
     if len(model.classes_) > 2:
         raise ValueError(

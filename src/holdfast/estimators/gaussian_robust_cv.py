@@ -17,11 +17,12 @@ from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.counterpart import critical_factor
 from holdfast.estimators.callbacks import announced, with_callbacks
-from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
+from holdfast.estimators.gaussian_robust import GaussianRobustClassifier, shape_of
 from holdfast.estimators.inputs import number, one_blas_thread
 from holdfast.estimators.linear import predicted_codes
 from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
 from holdfast.estimators.scores import in_deviations, pushes
+from holdfast.estimators.units import warn_of_units
 from holdfast.solvers import pick
 from holdfast.uncertainty import GaussianNoise
 
@@ -56,7 +57,7 @@ def noise_path(
     y: Any,
     noises: int | Sequence[float] | Array = DEFAULT_SIZES,
     *,
-    noise: float | GaussianNoise = 1.0,
+    noise: float | GaussianNoise | None = None,
     loss: str | Loss = "logistic",
     alpha: float | None = None,
     fit_intercept: bool = True,
@@ -76,7 +77,7 @@ def noise_path(
     X, y, noise, loss, alpha, fit_intercept, class_weight, sample_weight, X_std, X_cov, X_factor, tol, max_iter, verbose
         As for :class:`GaussianRobustClassifier` and its `fit`.
     noises : int or array-like of floats, default=30
-        Factors of `noise` (with the default: standard deviations), in any order; or how many, from the noise at which the
+        Factors of `noise` (None: of 1.0, so standard deviations), in any order; or how many, from the noise at which the
         classifier collapses (or three times the spread of the rows, if that is less) down to a thousandth of it.
 
     Returns
@@ -93,7 +94,7 @@ def noise_path(
     ((2, 3, 4), True)
     """
     model = GaussianRobustClassifier(
-        noise,
+        shape_of(noise),
         loss=loss,
         alpha=alpha,
         fit_intercept=fit_intercept,
@@ -101,7 +102,9 @@ def noise_path(
         tol=tol,
         max_iter=max_iter,
     )
-    problems = model._problems(X, y, sample_weight, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
+    metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
+    problems = model._problems(X, y, sample_weight, metadata)
+    warn_of_units(X, metadata, "noise_path", stacklevel=3, factor=model._noise().row_factor)
     tol = number(tol, "noise_path(tol", strictly=True)
     with one_blas_thread:
         factors = _grid(noises, problems, "noise_path(noises")
@@ -142,7 +145,7 @@ def _largest(problems: Sequence[Any]) -> float:
 class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
     r"""GaussianRobustClassifier with the noise, or the ridge, chosen by cross-validation.
 
-    *Noise unknown* (`noise` is one number and no ``X_std`` or the like is given): it is a hyper-parameter, and the
+    *Noise unknown* (`noise` is None or one number and no ``X_std`` or the like is given): it is a hyper-parameter, and the
     classifier is fitted for a path of noises from large to small, each fit starting where the last ones point.
 
     *Noise known* (``X_std``, ``X_cov`` or ``X_factor``, or ``GaussianNoise`` with a std per feature, a cov or a factor): it is
@@ -156,8 +159,8 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
     Parameters
     ----------
     noises : int or array-like of floats, default=30
-        The noises to try, in multiples of `noise` (1.0: standard deviations); or how many, from the noise at which the
-        classifier collapses (or three times the spread of the rows, if that is less) down to a thousandth of it.
+        The noises to try, in multiples of `noise` (None: of 1.0, so standard deviations); or how many, from the noise at
+        which the classifier collapses (or three times the spread of the rows, if that is less) down to a thousandth of it.
         Not to be given when the noise is known.
     alphas : array-like of floats, default=None
         The ridges to try. None: the loss's default when the noise is searched; 0.0001 to 10000 in ten steps when it is
@@ -218,7 +221,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
         deploy_noise: float | None = None,
         refit: bool = True,
         n_jobs: int | None = None,
-        noise: float | GaussianNoise = 1.0,
+        noise: float | GaussianNoise | None = None,
         loss: str | Loss = "logistic",
         fit_intercept: bool = True,
         class_weight: Any = None,
@@ -271,6 +274,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         plain = self._model()
         problems = plain._problems(X, y, sample_weight, metadata)
+        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4, factor=plain._noise().row_factor)
         plain.row_noise_ = self.row_noise_ = any(value is not None for value in metadata.values())
         self._adopt(plain)
         deploy = None if self.deploy_noise is None else number(self.deploy_noise, f"{NAME}(deploy_noise")
@@ -305,7 +309,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
     def _model(self, factor: float = 1.0) -> GaussianRobustClassifier:
         """Return the estimator that this one fits, with the noise multiplied by a number."""
         return GaussianRobustClassifier(
-            self.noise if factor == 1.0 else _times(self.noise, factor),
+            shape_of(self.noise) if factor == 1.0 else _times(shape_of(self.noise), factor),
             loss=self.loss,
             alpha=0.0,
             fit_intercept=self.fit_intercept,
@@ -333,19 +337,24 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
     def _examiner(
         self, model: Any, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
     ) -> Callable[[Step], float]:
-        model.row_noise_ = self.row_noise_
         noise = model._noise().at(np.broadcast_to(0.0, (_num_samples(X), model.n_features_in_)), metadata)
         exam = None if self._exam is None else noise.scaled(self._exam)
         codes, scorer = np.searchsorted(model.classes_, y), self._scorer(model)
+        model.row_noise_ = False
 
         def score(step: Step) -> float:
-            model.noise = _times(self.noise, step[0])
+            # scorers see rows as they are, without noise of their own
+            model.noise = None if self.row_noise_ else _times(shape_of(self.noise), step[0])
             if scorer is not None:
                 return scored(scorer, model, X, y, sample_weight)
             right = _right(model, model.decision_function(X), codes, exam)
             return float(np.average(right, weights=sample_weight))
 
         return score
+
+    def stated_uncertainty(self) -> tuple[str, UncertaintySet]:
+        """Return the parameter that states the noise, and the noise at factor 1, whatever was chosen before."""
+        return "noise", self._model()._noise()
 
     def _noise(self) -> Any:
         return self._model(getattr(self, "noise_", 1.0))._noise()

@@ -68,7 +68,7 @@ class IncrementalClassifier(LinearClassifier):
             raise ValueError(
                 f"{name}.partial_fit(classes={known.tolist()!r}): earlier calls had {self.classes_.tolist()!r}. Leave it out."
             )
-        check_columns(X, metadata)
+        check_columns(X, {"sample_weight": sample_weight, **metadata})
         options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": not going_on}
         X, y = validate_data(self, X, y, **options)
         codes = known_codes(y, known, name)

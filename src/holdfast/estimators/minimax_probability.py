@@ -31,6 +31,7 @@ from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, number, one_blas_thread, row_weights
 from holdfast.estimators.linear import MANY_THREADS, LinearClassifier, check_columns
 from holdfast.estimators.robust_linear import METADATA, bound_sets
+from holdfast.estimators.units import warn_of_units
 from holdfast.uncertainty import Box
 
 NAME = "MinimaxProbabilityClassifier"
@@ -256,9 +257,10 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         """
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         self._check_settings()
-        check_columns(X, metadata)
+        check_columns(X, {"sample_weight": sample_weight, **metadata})
         formats = False if self.kernel == "precomputed" else "csr"
         shell = copy(self)
+        given = X
         X, y = validate_data(shell, X, y, accept_sparse=formats, dtype=[np.float64, np.float32], ensure_min_samples=2)
         if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(
@@ -267,6 +269,8 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         classes, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, None, X, codes, classes, NAME)
         worst, cloud = self._bound(X, metadata)
+        if self.uncertainty is not None:
+            warn_of_units(given, metadata, f"{NAME}.fit", stacklevel=4, factor=self.uncertainty.row_factor)
         used = np.flatnonzero(weights > 0)
         worst, cloud, codes, weights = _of(worst, used), _of(cloud, used), codes[used], weights[used]
         report, finished = announced(self, reporter(self.verbose), X, y)

@@ -35,8 +35,9 @@ from holdfast.data import CROWDED, rows_of
 from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
 from holdfast.estimators.inputs import class_codes, number, row_weights
-from holdfast.estimators.linear import check_columns, predicted_codes, shares_of_classes
+from holdfast.estimators.linear import ROUTING, check_columns, predicted_codes, shares_of_classes
 from holdfast.estimators.scores import worst_leads, worst_margins
+from holdfast.estimators.units import warn_of_units
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
 from holdfast.solvers import StochasticProximal
 from holdfast.uncertainty import Ball, Box, WeightError
@@ -126,8 +127,9 @@ class RobustLinearClassifier(IncrementalClassifier):
     ----------
     uncertainty : UncertaintySet or None, default=None
         What may be wrong with a row, in the units of the features: `Ball`, `Box`, `IntervalBox`, `Ellipsoid`,
-        `ChanceConstraint`, `FeatureDeletion`, `GaussianNoise`, or a sum of them. What differs by row is given to `fit`. None:
-        nothing, which leaves the plain classifier.
+        `ChanceConstraint`, `FeatureDeletion`, `GaussianNoise`, or a sum of them. What differs by row is given to `fit`, and
+        ``Box()`` takes it as stated; a set whose size is stated neither here nor there is an error. None: nothing, which
+        leaves the plain classifier.
     loss : {"hinge", "squared_hinge", "logistic", "huberized_hinge"} or Loss, default="hinge"
     ambiguity : LabelFlips or None, default=None
         Labels that may be wrong: with :class:`LabelFlips` the objective is the largest over all ways to flip them, on top of
@@ -309,6 +311,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         """
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         problems = self._problems(X, y, sample_weight, metadata)
+        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4, factor=self._stated_set().row_factor)
         fits, finished = self._trained(problems, X, y)
         self._refuse_unattained(problems, fits)
         self.row_uncertainty_ = any(value is not None for value in metadata.values())
@@ -363,7 +366,7 @@ class RobustLinearClassifier(IncrementalClassifier):
     def _problems(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> list[Any]:
         """Return the problem that `fit` has to solve, or one a class, all input having been checked."""
         self._check_settings()
-        check_columns(X, metadata)
+        check_columns(X, {"sample_weight": sample_weight, **metadata})
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         classes, codes = class_codes(y, type(self).__name__)
         weights = row_weights(sample_weight, self.class_weight, X, codes, classes, type(self).__name__)
@@ -444,8 +447,8 @@ class RobustLinearClassifier(IncrementalClassifier):
             if worst is None or cloud is not None:
                 raise ValueError(
                     f"{NAME}(multiclass='joint', uncertainty={self.uncertainty!r}): losses averaged over noise are not known "
-                    "for all classes at once. Use multiclass='ovr', or GaussianRobustClassifier(loss='hinge'), which adds "
-                    "them up over all pairs of classes."
+                    "for all classes at once. Use multiclass='ovr', or GaussianRobustClassifier(noise, loss='hinge'), which "
+                    "adds them up over all pairs of classes."
                 )
             if n_classes > 2:
                 joint = cast(JointLoss, loss.jointly())
@@ -699,7 +702,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         if self.row_uncertainty_ and not stated:
             raise ValueError(
                 f"{NAME}: this model was fitted with the uncertainty of each row, so it needs theirs here too. "
-                f"Pass {' or '.join(uncertainty.metadata)} (zeros for exact rows)."
+                f"Pass {' or '.join(uncertainty.metadata)} (zeros for exact rows). {ROUTING}"
             )
         worst, cloud = (uncertainty.as_stated(stated) if stated else uncertainty).split(X, stated)
         if cloud is not None:
@@ -710,6 +713,13 @@ class RobustLinearClassifier(IncrementalClassifier):
             )
         assert worst is not None
         return X, scores, worst
+
+
+def shape_of(uncertainty: Any) -> Any:
+    """Return the sets for those who size them themselves: a ball for None, and of size 1 where none is stated."""
+    if uncertainty is None:
+        return Ball(1.0)
+    return uncertainty.as_shape() if isinstance(uncertainty, UncertaintySet) else uncertainty
 
 
 def bound_sets(

@@ -16,9 +16,9 @@ from holdfast.counterpart import collapse_bound
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import number, one_blas_thread
 from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
-from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier
+from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier, shape_of
+from holdfast.estimators.units import warn_of_units
 from holdfast.solvers import pick
-from holdfast.uncertainty import Ball
 
 NAME = "RobustLinearClassifierCV"
 SEARCHED = ("radius",)
@@ -77,7 +77,7 @@ def radius_path(
     radii : int or array-like of floats, default=30
         Factors of the sets, in any order; or how many, from where w = 0 is known to be optimal down to a thousandth of it.
     uncertainty : UncertaintySet, default=None
-        The shape of the sets; None means ``Ball(1.0)``.
+        The shape of the sets; None means ``Ball(1.0)``, and a size that is stated nowhere 1.0.
     **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
         The rows' own sets, as in `fit`.
 
@@ -99,7 +99,7 @@ def radius_path(
             f"radius_path: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}."
         )
     model = RobustLinearClassifier(
-        Ball(1.0) if uncertainty is None else uncertainty,
+        shape_of(uncertainty),
         loss=loss,
         penalty=penalty,
         alpha=alpha,
@@ -112,6 +112,7 @@ def radius_path(
         max_iter=max_iter,
     )
     problems = model._problems(X, y, sample_weight, metadata)
+    warn_of_units(X, metadata, "radius_path", stacklevel=3, factor=model._stated_set().row_factor)
     tol = number(tol, "radius_path(tol", strictly=True)
     with one_blas_thread:
         factors = grid(radii, lambda: _largest(problems), "radius_path(radii", "radius", "radii")
@@ -163,7 +164,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
     n_jobs : int, default=None
         Folds fitted at the same time, in threads.
     uncertainty : UncertaintySet, default=None
-        The sets at factor 1, which `certify` speaks of; None means ``Ball(1.0)``.
+        The sets at factor 1, which `certify` speaks of; None means ``Ball(1.0)``, and a size that is stated nowhere 1.0.
     loss, ambiguity, penalty, alpha, kappa, multiclass, filter_threshold, fit_intercept, class_weight, solver, tol, max_iter,
             verbose, random_state
         As in :class:`RobustLinearClassifier`. State label flips as a share: folds have fewer rows than all.
@@ -272,6 +273,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         plain = self._model()
         problems = plain._problems(X, y, sample_weight, metadata)
+        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4, factor=plain._stated_set().row_factor)
         self.row_uncertainty_ = any(value is not None for value in metadata.values())
         self._adopt(plain)
         number(self.tol, f"{NAME}(tol", strictly=True)
@@ -334,7 +336,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         return score
 
     def _stated_set(self) -> UncertaintySet:
-        return Ball(1.0) if self.uncertainty is None else self.uncertainty
+        return shape_of(self.uncertainty)
 
     def stated_uncertainty(self) -> tuple[str, UncertaintySet]:
         """Return the parameter that states the set, and the set."""

@@ -12,8 +12,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import _check_sample_weight
 
+from holdfast._core.exceptions import UnstatedError
 from holdfast._core.loss import Array
 from holdfast._core.uncertainty import UncertaintySet
+from holdfast.estimators.linear import ROUTING
 from holdfast.estimators.robust_linear import METADATA
 from holdfast.evaluate.attacks import certified_rows
 from holdfast.evaluate.noise import flip_probability
@@ -49,7 +51,10 @@ class RowScorer(BaseEstimator, ABC):
         """Return the score of a fitted estimator; calling the scorer does the same."""
         given = zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True)
         metadata = {name: value for name, value in given if value is not None}
-        rows = self.of_rows(estimator, X, np.asarray(y), metadata)
+        try:
+            rows = self.of_rows(estimator, X, np.asarray(y), metadata)
+        except UnstatedError as error:
+            raise UnstatedError(f"{error} {ROUTING}") from error
         return float(np.average(rows, weights=_check_sample_weight(sample_weight, rows, ensure_non_negative=True)))
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, **metadata: Any) -> float:

@@ -182,7 +182,9 @@ def _link_of(model: Any, X: Any) -> str:
             "CalibratedClassifierCV(model, ensemble=False), or use LogisticRegression()."
         )
     scores, coef = _scores_and_coefficients(model, X)
-    given = model.predict_proba(X)
+    # one that was trained with the noise of each row is asked about exact ones
+    exact = {"X_std": np.zeros((len(scores), coef.shape[1]))} if getattr(model, "row_noise_", False) else {}
+    given = model.predict_proba(X, **exact)
     for name in ("one_vs_rest",) if scores.ndim == 1 else LINKS:
         if np.abs(LINKS[name](scores, coef, None, _expected_sigmoid) - given).max(initial=0.0) <= CLOSE:
             return name

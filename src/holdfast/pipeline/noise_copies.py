@@ -18,6 +18,7 @@ from holdfast._core.uncertainty import UncertaintySet
 from holdfast.estimators.inputs import class_codes, row_weights
 from holdfast.estimators.linear import check_columns
 from holdfast.estimators.robust_linear import METADATA
+from holdfast.estimators.units import warn_of_units
 from holdfast.pipeline.inner_fit import InnerFit
 from holdfast.pipeline.stated_sets import meaning
 
@@ -136,8 +137,8 @@ class NoiseCopies(InnerFit, ClassifierMixin, BaseEstimator):
         if not isinstance(self.n_copies, Integral) or self.n_copies < 1:
             raise ValueError(f"{NAME}(n_copies={self.n_copies!r}): must be an integer >= 1.")
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
-        check_columns(X, metadata)
-        tags = get_tags(self).input_tags
+        check_columns(X, {"sample_weight": sample_weight, **metadata})
+        tags, given_rows = get_tags(self).input_tags, X
         X, y = validate_data(
             self,
             X,
@@ -148,7 +149,9 @@ class NoiseCopies(InnerFit, ClassifierMixin, BaseEstimator):
         )
         classes, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, None, X, codes, classes, NAME)
-        copies = self._copies(X, {name: value for name, value in metadata.items() if value is not None})
+        stated = {name: value for name, value in metadata.items() if value is not None}
+        copies = self._copies(X, stated)
+        warn_of_units(given_rows, stated, f"{NAME}.fit", stacklevel=3, factor=self._meaning(stated).row_factor)
         rows = np.tile(np.arange(len(y)), self.n_copies)
         given = dict(_check_method_params(X, self._handed_on(params), indices=rows))
         if has_fit_parameter(self.estimator, "sample_weight"):

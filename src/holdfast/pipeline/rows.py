@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.utils.validation import _num_samples
 
 from holdfast._core.uncertainty import Array
+from holdfast.estimators.linear import check_index
 
 BY_ENTRY = ("X_std", "X_lower", "X_upper")
 
@@ -109,7 +110,8 @@ def _refuse_intervals_of_missing(missing: NDArray[np.bool_], stated: Mapping[str
 
 
 def _aligned(X: Any, value: Any, name: str, call: str) -> Any:
-    """Return what a frame states in the order of the columns of X."""
+    """Return what a frame states in the order of the columns of X, whose rows it has."""
+    check_index(X, value, name)
     if name not in BY_ENTRY or not (hasattr(X, "columns") and hasattr(value, "columns")):
         return value if sparse.issparse(value) else np.asarray(value)
     ours, theirs = list(X.columns), list(value.columns)

@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from holdfast._core.rounding import coarsest, gamma, product_error
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.estimators.robust_linear import METADATA
+from holdfast.estimators.units import units_looked_at, warn_of_units
 from holdfast.pipeline.carrying import NONLINEAR, added, added_sizes, carry, effects_of, whole_map
-from holdfast.pipeline.rows import checked_metadata, known_numbers, with_numbers
+from holdfast.pipeline.rows import checked_metadata, known_numbers, numbers_of, with_numbers
 from holdfast.pipeline.stated_sets import Holder, exact_rows, holders, meaning, predicts, takers, takes, takes_by_name
 from holdfast.pipeline.steps import CLAIMS, may_add_errors
 from holdfast.uncertainty import GaussianNoise
@@ -205,8 +206,12 @@ class UncertainPipeline(Pipeline):
                 holder.uncertainty.split(known_numbers(X), stated)
         self.columns_in_ = list(X.columns) if hasattr(X, "columns") else None
         self._stated = stated
+        if stated:
+            factor = max(holder.uncertainty.row_factor for holder in self._holders(stated))
+            warn_of_units(numbers_of(X), stated, f"{NAME}.fit", stacklevel=3, factor=factor, columns=self.columns_in_)
         try:
-            super().fit(X, y, **params)
+            with units_looked_at():
+                super().fit(X, y, **params)
         finally:
             changed = self.__dict__.pop("_changed", {})
             if changed:

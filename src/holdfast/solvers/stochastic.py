@@ -60,7 +60,7 @@ class SGD(Solver):
     >>> from sklearn.datasets import load_breast_cancer
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
-    >>> model = GaussianRobustClassifier(loss="hinge", solver=SGD(), tol=1e-2, random_state=0).fit(X, y)
+    >>> model = GaussianRobustClassifier(1.0, loss="hinge", solver=SGD(), tol=1e-2, random_state=0).fit(X, y)
     >>> model.gap_ < 1e-2
     True
     """

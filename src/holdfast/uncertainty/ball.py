@@ -26,9 +26,9 @@ class Ball(SizedSet):
 
     Parameters
     ----------
-    radius : float, default=1.0
+    radius : float, default=None
         In the units of the features, which should be alike. Where ``fit`` is given ``X_radius``, one number >= 0 a row, it
-        multiplies that.
+        multiplies that; None takes it as stated, and is an error without it.
     norm : float, default=2
         p >= 1: 2 for the usual length, ``np.inf`` for features that each move by up to the radius, 1 for a budget that they
         share.
@@ -44,14 +44,14 @@ class Ball(SizedSet):
 
     metadata = ("X_radius",)
 
-    def __init__(self, radius: Any = 1.0, norm: Any = 2):
+    def __init__(self, radius: Any = None, norm: Any = 2):
         self.radius = radius
         self.norm = norm
 
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         n_samples, n_features = X.shape
         own, p = stated(self, metadata), self._norm()
-        size: Any = self._radius()
+        size: Any = self._radius() if own else self._radius_alone()
         base = BALLS.get(p, partial(CommonNormBall, p=p))(np.full(n_features, size) if p == np.inf else size)
         return Multiples(base, _radii(own["X_radius"], n_samples)) if own else base
 

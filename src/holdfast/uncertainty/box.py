@@ -27,8 +27,8 @@ class Box(SizedSet):
 
     Parameters
     ----------
-    radius : float, default=1.0
-        r, which multiplies the half-widths, however they are stated.
+    radius : float, default=None
+        r, which multiplies the half-widths, however they are stated; None takes them as stated, r = 1.
     half_widths : float or array-like of shape (n_features,), default=None
         s, common to all rows, in the units of the features.
     relative : float or array-like of shape (n_features,), default=None
@@ -38,8 +38,9 @@ class Box(SizedSet):
     Notes
     -----
     Half-widths that differ by row go to ``fit`` as ``X_std``, an array or a sparse matrix of shape (n_samples,
-    n_features). At most one of the three is given; without any, s = 1. Where nine in ten entries of a large array are those
-    of one row for all, only the others are kept; for a sparse X and half-widths that are nowhere 0 state that row yourself,
+    n_features). At most one of the three is given; without any, s = 1 and the radius has to be stated: ``Box(0.1)`` is 0.1
+    of a unit of every feature, ``Box()`` without ``X_std`` an error. Where nine in ten entries of a large array are those of
+    one row for all, only the others are kept; for a sparse X and half-widths that are nowhere 0 state that row yourself,
     ``Box(half_widths=s) + Box()``, and pass what comes on top of it as a sparse ``X_std``.
 
     Examples
@@ -53,7 +54,7 @@ class Box(SizedSet):
 
     metadata = ("X_std",)
 
-    def __init__(self, radius: Any = 1.0, *, half_widths: Any = None, relative: Any = None):
+    def __init__(self, radius: Any = None, *, half_widths: Any = None, relative: Any = None):
         self.radius = radius
         self.half_widths = half_widths
         self.relative = relative
@@ -74,7 +75,7 @@ class Box(SizedSet):
             )
             return _boxes(size * widths)
         if not common:
-            return CommonBox(np.full(n_features, size))
+            return CommonBox(np.full(n_features, self._radius_alone()))
         [(name, value)] = common.items()
         call = f"Box({name}=...)"
         widths = np.broadcast_to(nonnegative(per_feature(value, n_features, call, name), call, name), n_features)

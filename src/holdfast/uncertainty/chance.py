@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.special import ndtri
 
+from holdfast._core.exceptions import UnstatedError
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.uncertainty.checks import at_most_one, matrix_root, numbers, row_clouds, stated
 from holdfast.uncertainty.clouds import CommonCloud
@@ -84,7 +85,7 @@ class ChanceConstraint(SizedSet):
         at_most_one(own if self.cov is None else ["cov", *own])
         size = self.gamma() * self._radius()
         if not own and self.cov is None:
-            raise ValueError(f"{self!r}: states no covariance. Give cov, or pass X_std, X_cov or X_factor.")
+            raise UnstatedError(f"{self!r}: states no covariance. Give cov, or pass X_std, X_cov or X_factor.")
         if self.assumption == "bounded" and (others := [name for name in own if name != "X_std"]):
             raise ValueError(f"{self!r} together with {others[0]}: bounds of independent entries are passed as X_std.")
         if own:

@@ -21,10 +21,11 @@ class Ellipsoid(SizedSet):
 
     Parameters
     ----------
-    radius : float, default=1.0
-        r, which multiplies the axes.
+    radius : float, default=None
+        r, which multiplies the axes; None takes them as stated, r = 1, and is an error where neither `shape` nor rows state
+        any.
     shape : array-like of shape (n_features, n_features) or (n_features,), default=None
-        E, or its diagonal, common to all rows, in squared units of the features; None for the unit ball.
+        E, or its diagonal, common to all rows, in squared units of the features; None for a ball.
 
     Notes
     -----
@@ -42,7 +43,7 @@ class Ellipsoid(SizedSet):
 
     metadata = ("X_std", "X_cov", "X_factor")
 
-    def __init__(self, radius: Any = 1.0, *, shape: Any = None):
+    def __init__(self, radius: Any = None, *, shape: Any = None):
         self.radius = radius
         self.shape = shape
 
@@ -52,7 +53,7 @@ class Ellipsoid(SizedSet):
         if own:
             return row_clouds(size, n_samples, n_features, own, "Ellipsoid(shape=...)")
         if self.shape is None:
-            return CommonCloud(np.asarray(size))
+            return CommonCloud(np.asarray(self._radius_alone()))
         return CommonCloud(size * matrix_root(self.shape, n_features, "Ellipsoid(shape=...)", "shape"))
 
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:

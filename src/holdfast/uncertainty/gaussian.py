@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.exceptions import UnstatedError
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.uncertainty.checks import at_most_one, nonnegative, numbers, root, row_clouds, stated
 from holdfast.uncertainty.clouds import CommonCloud
@@ -71,7 +72,7 @@ class GaussianNoise(UncertaintySet):
         for once in (common, own):
             at_most_one(once)
         if not common and not own:
-            raise ValueError(
+            raise UnstatedError(
                 "GaussianNoise(): states no noise. Give std, cov or factor, or pass X_std, X_cov or X_factor."
             )
         self._check_adversary({**common, **own})
@@ -101,8 +102,16 @@ class GaussianNoise(UncertaintySet):
         """Whether `std` is one number."""
         return self.std is not None and np.ndim(self.std) == 0
 
+    @property
+    def row_factor(self) -> float:
+        return float(self.std) if self.is_size else 1.0
+
     def as_stated(self, metadata: Mapping[str, Any]) -> GaussianNoise:
         return self if all(value is None for value in metadata.values()) else GaussianNoise()
+
+    def as_shape(self) -> GaussianNoise:
+        is_stated = any(value is not None for value in (self.std, self.cov, self.factor))
+        return self if is_stated else self.times(1.0)
 
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
         return (self, map.cloud(metadata)) if metadata else super().image(map, metadata)
@@ -175,3 +184,38 @@ class GaussianNoise(UncertaintySet):
             (cls(0.7, adversary="marginals"), {}),
             (cls([0.5, 0.1, 2.0], adversary="marginals"), {}),
         ]
+
+
+class NoiseOfRows(GaussianNoise):
+    """Gaussian noise as ``X_std``, ``X_cov`` or ``X_factor`` state it row by row; none where they are not given.
+
+    Parameters
+    ----------
+    multiple : float, default=1.0
+        Multiplies what they state.
+    """
+
+    def __init__(self, multiple: float = 1.0):
+        super().__init__()
+        self.multiple = multiple
+
+    @property
+    def row_factor(self) -> float:
+        return self.multiple
+
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+        return GaussianNoise(self.multiple if stated(self, metadata) else 0.0).at(X, metadata)
+
+    def as_stated(self, metadata: Mapping[str, Any]) -> GaussianNoise:
+        # asked about rows of which nothing is said, it is no noise of size 0 but an error
+        return GaussianNoise()
+
+    def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        return self, map.cloud(metadata) if metadata else {}
+
+    def times(self, factor: float) -> NoiseOfRows:
+        return NoiseOfRows(factor * self.multiple)
+
+    @classmethod
+    def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
+        return [(cls(0.5), {"X_std": np.random.default_rng(0).uniform(0.1, 2.0, size=(5, 3))})]

@@ -253,6 +253,10 @@ class LinearImage(UncertaintySet):
         return self.original.open_metadata
 
     @property
+    def row_factor(self) -> float:
+        return self.original.row_factor
+
+    @property
     def is_expectation(self) -> bool:  # type: ignore[override]
         """As the original set."""
         return self.original.is_expectation
@@ -287,6 +291,9 @@ class LinearImage(UncertaintySet):
 
     def as_stated(self, metadata: Mapping[str, Any]) -> LinearImage:
         return LinearImage(self.original.as_stated(metadata), self.matrix)
+
+    def as_shape(self) -> LinearImage:
+        return LinearImage(self.original.as_shape(), self.matrix)
 
     def times(self, factor: float) -> LinearImage:
         return LinearImage(self.original.times(factor), self.matrix)

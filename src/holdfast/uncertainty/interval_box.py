@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.exceptions import UnstatedError
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.uncertainty.checks import numbers, per_entry, per_feature, stated
 from holdfast.uncertainty.clouds import dense
@@ -58,7 +59,7 @@ class IntervalBox(SizedSet):
                 f"{self!r} together with {next(iter(own))}: the intervals are stated twice. Give one of them."
             )
         if len(common or own) < 2:
-            raise ValueError(
+            raise UnstatedError(
                 f"{self!r}: an interval has two ends. Give lower and upper (0 for errors that go one way only), or pass "
                 "X_lower and X_upper."
             )

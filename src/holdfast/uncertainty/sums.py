@@ -61,6 +61,10 @@ class SetSum(UncertaintySet):
         """Whether one of the summands is."""
         return self.first.is_of_scores or self.second.is_of_scores
 
+    @property
+    def row_factor(self) -> float:
+        return max((part.row_factor for part in (self.first, self.second) if part.open_metadata), default=1.0)
+
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         worst, cloud = self.split(X, metadata)
         if worst is None or cloud is not None:
@@ -134,6 +138,9 @@ class SetSum(UncertaintySet):
                 f"{self!r}: both summands come to be stated by {min(both)}, which only one of them may take."
             )
         return SetSum(first, second), ours | others
+
+    def as_shape(self) -> SetSum:
+        return SetSum(self.first.as_shape(), self.second.as_shape())
 
     def times(self, factor: float) -> SetSum:
         return SetSum(self.first.times(factor), self.second.times(factor))

@@ -1,0 +1,96 @@
+"""Errors that are larger than the rows vary: a sign of wrong units."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from holdfast._core.exceptions import UnitsWarning
+from holdfast._core.loss import Array
+from holdfast.uncertainty.clouds import dense
+
+LARGE = 2.0
+"""Median errors above so many standard deviations are named. Those of nothing but noise are near 1, half-widths of it at 2."""
+FEW_ROWS = 20
+"""Rows below which a standard deviation says too little."""
+LOOKED_AT = 4e6
+"""Entries that are looked at: evenly spaced rows where there are more."""
+NAMED = 5
+"""Columns that are named."""
+_is_looked_at = ContextVar("_is_looked_at", default=False)
+
+
+@contextmanager
+def units_looked_at() -> Iterator[None]:
+    """Return a context in which no fit looks at units: they were looked at before rows were transformed."""
+    token = _is_looked_at.set(True)
+    try:
+        yield
+    finally:
+        _is_looked_at.reset(token)
+
+
+def warn_of_units(
+    X: Any,
+    metadata: Mapping[str, Any],
+    call: str,
+    *,
+    stacklevel: int,
+    factor: float = 1.0,
+    columns: Sequence[Any] | None = None,
+) -> None:
+    """Warn where the errors that checked metadata state of the rows X are larger than its columns vary.
+
+    `call` is quoted. `factor` multiplies the errors, which says that smaller ones are meant, but not that larger ones are a
+    mistake. `columns` are those of X, by default its own.
+    """
+    stated = {key: value for key, value in metadata.items() if value is not None and key != "X_radius"}
+    names = list(getattr(X, "columns", ())) if columns is None else list(columns)
+    X = X if sparse.issparse(X) else np.asarray(X)
+    n_samples, n_features = X.shape
+    if not stated or n_samples < FEW_ROWS or _is_looked_at.get():
+        return
+    step = max(1, n_samples // max(FEW_ROWS, int(LOOKED_AT / n_features)))
+    values = _numbers(X, step)
+    is_known = np.isfinite(values).any(axis=0)
+    values = np.where(np.isfinite(values), values, np.nan)[:, is_known]
+    spread = np.where(np.nanmax(values, axis=0) > np.nanmin(values, axis=0), np.nanstd(values, axis=0), np.inf)
+    errors = _errors({key: _numbers(value, step) for key, value in stated.items()})[:, is_known]
+    typical = min(factor, 1.0) * np.median(errors, axis=0)
+    large = np.flatnonzero(typical > LARGE * spread)
+    if len(large):
+        shown = [repr(names[j]) if names else str(j) for j in np.flatnonzero(is_known)[large]]
+        worst = large[np.argmax(typical[large] / spread[large])]
+        warnings.warn(
+            f"{call}(..., {'=..., '.join(stated)}=...): these errors are larger than the rows vary in {len(large)} of "
+            f"{n_features} columns: {', '.join(shown[:NAMED])}{', ...' * (len(shown) > NAMED)}. At worst the median error "
+            f"is {typical[worst]:.3g} and the standard deviation of the column {spread[worst]:.3g}. Likely causes: X was "
+            "scaled and its errors were not (scikit-learn's Pipeline does not scale them: use UncertainPipeline); errors in "
+            "other units than X; variances in the place of deviations; X and its errors the wrong way round. If rows to come "
+            "are noisier than these, state that as a factor, as noise=4 or Box(4). If the errors are right, ignore this "
+            "UnitsWarning.",
+            UnitsWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def _numbers(values: Any, step: int) -> Array:
+    rows = sparse.csr_array(values) if sparse.issparse(values) else np.asarray(values)
+    return dense(rows[::step]).astype(np.float64, copy=False)
+
+
+def _errors(stated: Mapping[str, Array]) -> Array:
+    """Return the error of each entry."""
+    if "X_std" in stated:
+        return stated["X_std"]
+    if "X_cov" in stated:
+        return np.sqrt(np.maximum(np.diagonal(stated["X_cov"], axis1=1, axis2=2), 0.0))
+    if "X_factor" in stated:
+        return np.sqrt(np.square(stated["X_factor"]).sum(axis=2))
+    return 0.5 * (stated["X_upper"] - stated["X_lower"])
