@@ -138,6 +138,7 @@ def _problem_of_two_classes(
 ) -> MarginScaleProblem:
     if unknown := sorted(set(metadata) - set(METADATA)):
         raise TypeError(f"{name}: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}.")
+    model.check_parameters(name)
     problems = model._problems(X, y, sample_weight, metadata)
     if len(problems) > 1:
         raise ValueError(

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.utils.validation import _num_samples
 
+from holdfast._core.allowed import NOTHING, Number
 from holdfast._core.loss import Array, Loss
 from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.counterpart import critical_factor
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
-from holdfast.estimators.inputs import number, one_blas_thread
+from holdfast.estimators.inputs import one_blas_thread
 from holdfast.estimators.linear import predicted_codes
 from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
 from holdfast.estimators.scores import in_deviations, pushes
@@ -100,19 +101,20 @@ def noise_path(
         class_weight=class_weight,
         tol=tol,
         max_iter=max_iter,
+        verbose=verbose,
     )
+    model.check_parameters("noise_path")
     problems = model._problems(X, y, sample_weight, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
-    tol = number(tol, "noise_path(tol", strictly=True)
     with one_blas_thread:
         factors = _grid(noises, problems, "noise_path(noises")
         steps = [(factor, problems[0].alpha) for factor in factors]
         fitted = []
-        path_of = followed(problems, steps, SEARCHED, _at, tol, model._max_iter(), report=reporter(verbose))
+        path_of = followed(problems, steps, SEARCHED, _at, tol, max_iter, report=reporter(verbose))
         for fits in path_of:
             model._unpack(problems, fits)
             fitted.append((model.coef_, model.intercept_, model.objective_, model.lower_bound_, model.gap_))
     path = NoisePath(factors, *(np.array(column) for column in zip(*fitted, strict=True)))
-    warn_of_gaps(path.gaps, tol, stacklevel=3)
+    warn_of_gaps(path.gaps, tol)
     return path
 
 
@@ -207,6 +209,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
 
     _takes_streams = False
     _searched = SEARCHED
+    parameter_table = {"deploy_noise": Number() | NOTHING}
 
     def __init__(
         self,
@@ -273,9 +276,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
         problems = plain._problems(X, y, sample_weight, metadata)
         plain.row_noise_ = self.row_noise_ = any(value is not None for value in metadata.values())
         self._adopt(plain)
-        deploy = None if self.deploy_noise is None else number(self.deploy_noise, f"{NAME}(deploy_noise")
-        number(self.tol, f"{NAME}(tol", strictly=True)
-        self._max_iter()
+        deploy = None if self.deploy_noise is None else float(self.deploy_noise)
         self._scorer(plain)
         solver = None if self.solver is None else pick(problems[0], self.solver).seeded(self.random_state)
         report, finished = announced(self, reporter(self.verbose), X, y)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from numbers import Real
 from threading import Lock
 from typing import Any
 
@@ -13,6 +12,8 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 from threadpoolctl import ThreadpoolController
+
+from holdfast._core.allowed import Number
 
 Array = NDArray[np.float64]
 
@@ -99,25 +100,22 @@ def _class_factors(class_weight: Any, totals: Array, classes: NDArray[Any], name
         return totals.sum() / (len(classes) * totals)
     if not isinstance(class_weight, Mapping):
         raise ValueError(
-            f"{name}(class_weight={class_weight!r}): give None, 'balanced', or a dict from class to weight."
+            f"{name}(class_weight={class_weight!r:.80}): give None, 'balanced', or a dict from class to weight."
         )
     unknown = set(class_weight) - set(classes.tolist())
     if unknown:
         raise ValueError(
             f"{name}(class_weight=...): no such class in y: {sorted(map(repr, unknown))}. Classes: {classes.tolist()}."
         )
-    factors = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
-    if not np.all(np.isfinite(factors)) or np.any(factors <= 0):
-        raise ValueError(f"{name}(class_weight={class_weight!r}): weights must be positive numbers.")
-    return factors
+    weights = [class_weight.get(label, 1.0) for label in classes.tolist()]
+    if not all(weight in Number(strictly=True) for weight in weights):
+        raise ValueError(f"{name}(class_weight={class_weight!r:.80}): weights must be positive numbers.")
+    return np.array(weights, dtype=np.float64)
 
 
 def number(value: Any, call: str, *, strictly: bool = False) -> float:
     """Return `value` as a float after checking its range; `call` is quoted in the error."""
-    right = isinstance(value, Real) and not isinstance(value, bool | np.bool_) and np.isfinite(float(value))
-    if not right or float(value) < 0 or (strictly and float(value) == 0):
-        raise ValueError(f"{call}={value!r}): must be a finite number {'>' if strictly else '>='} 0.")
-    return float(value)
+    return Number(strictly=strictly).checked(value, call)
 
 
 class _OneBlasThread:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from numbers import Integral
@@ -17,6 +16,8 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, column_or_1d, indexable
 from sklearn.utils.parallel import Parallel, delayed
 
+from holdfast._core.allowed import NOTHING, Count, Having
+from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Array
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, silent
@@ -33,15 +34,14 @@ Step = tuple[float, ...]
 """What is tried: the size of the uncertainty, then whatever else is."""
 
 
-def warn_of_gaps(gaps: Array, tol: float, stacklevel: int) -> None:
+def warn_of_gaps(gaps: Array, tol: float) -> None:
     """Say how many fits are not certified, those apart for which no bound is known."""
     bounded = gaps[np.isfinite(gaps)]
     if short := int(np.count_nonzero(bounded > tol)):
-        warnings.warn(
+        warn_caller(
             f"{short} of {gaps.size} fits on the path are not certified to tol={tol:g}; the largest gap is "
             f"{bounded.max():.2g}. Put the features on similar scales, raise max_iter, or raise tol.",
             ConvergenceWarning,
-            stacklevel=stacklevel,
         )
 
 
@@ -137,6 +137,12 @@ class PathSearch(LinearClassifier):
 
     _searched: tuple[str, ...]
     """The names of what a step is made of; the first is the size of the uncertainty."""
+    parameter_table = {
+        "cv": NOTHING
+        | Count(2)
+        | Having(("split",), "a splitter")
+        | Having(("__iter__",), "pairs of training and validation rows"),
+    }
     cv: Any
     scoring: Any
     refit: Any
@@ -159,7 +165,6 @@ class PathSearch(LinearClassifier):
     def _adopt(self, plain: Any) -> None:
         """Take over what the plain classifier learned of its input."""
         for name in ("classes_", "n_features_in_", "feature_names_in_", "filtered_"):
-            self.__dict__.pop(name, None)
             if hasattr(plain, name):
                 setattr(self, name, getattr(plain, name))
 
@@ -186,7 +191,7 @@ class PathSearch(LinearClassifier):
         report: Report,
     ) -> tuple[list[Any], list[tuple[Solution, Certificate]]]:
         """Set what the folds tell, and return the problems at the best step with their fits."""
-        tol, max_iter = float(self.tol), self._max_iter()
+        tol, max_iter = float(self.tol), int(self.max_iter)
         X, y, *rest = indexable(data[0], column_or_1d(data[1]), data[2], *metadata.values())
         splits = list(check_cv(self.cv, y, classifier=True).split(X, y, groups))
         if not splits:
@@ -271,7 +276,7 @@ class PathSearch(LinearClassifier):
             "rank_test_score": rankdata(-mean, method="min").astype(np.int32),
             "max_gap": gaps.max(axis=0),
         }
-        warn_of_gaps(gaps, tol, stacklevel=6)
+        warn_of_gaps(gaps, tol)
         return best
 
 

@@ -14,7 +14,7 @@ from holdfast._core.uncertainty import UncertaintySet
 from holdfast.ambiguity import LabelFlips
 from holdfast.counterpart import collapse_bound
 from holdfast.estimators.callbacks import announced, with_callbacks
-from holdfast.estimators.inputs import number, one_blas_thread
+from holdfast.estimators.inputs import one_blas_thread
 from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
 from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier
 from holdfast.solvers import pick
@@ -110,18 +110,19 @@ def radius_path(
         class_weight=class_weight,
         tol=tol,
         max_iter=max_iter,
+        verbose=verbose,
     )
+    model.check_parameters("radius_path")
     problems = model._problems(X, y, sample_weight, metadata)
-    tol = number(tol, "radius_path(tol", strictly=True)
     with one_blas_thread:
         factors = grid(radii, lambda: _largest(problems), "radius_path(radii", "radius", "radii")
         steps = [(factor,) for factor in factors]
         fitted = []
-        for fits in followed(problems, steps, SEARCHED, _at, tol, model._max_iter(), report=reporter(verbose)):
+        for fits in followed(problems, steps, SEARCHED, _at, tol, max_iter, report=reporter(verbose)):
             model._unpack(problems, fits)
             fitted.append((model.coef_, model.intercept_, model.objective_, model.lower_bound_, model.gap_))
     path = RadiusPath(factors, *(np.array(column) for column in zip(*fitted, strict=True)))
-    warn_of_gaps(path.gaps, tol, stacklevel=3)
+    warn_of_gaps(path.gaps, tol)
     return path
 
 
@@ -274,8 +275,6 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         problems = plain._problems(X, y, sample_weight, metadata)
         self.row_uncertainty_ = any(value is not None for value in metadata.values())
         self._adopt(plain)
-        number(self.tol, f"{NAME}(tol", strictly=True)
-        self._max_iter()
         self._scorer(plain)
         solver = None if self.solver is None else pick(problems[0], self.solver).seeded(self.random_state)
         report, finished = announced(self, reporter(self.verbose), X, y)

@@ -106,6 +106,7 @@ def worst_weight_loss(
     X = validate_data(model, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
     codes = model._codes(y, X.shape[0], call)
     weights = row_weights(sample_weight, model.class_weight, X, codes, model.classes_, call)
+    plain.check_parameters(call)
     plain._check_settings()
     problems = plain._made(X, codes, weights, metadata, len(model.classes_))
     signs = [np.zeros(n_features)] if own else [np.array(s) for s in product((-1.0, 1.0), repeat=n_features)]
@@ -250,6 +251,7 @@ def pruning_path(
     _check_takes_errors(estimator, "pruning_path")
     if (X_val is None) != (y_val is None):
         raise ValueError("pruning_path(..., X_val, y_val): give both or neither.")
+    estimator.check_parameters("pruning_path(RobustLinearClassifier")
     model = clone(estimator).set_params(warm_start=True)
     shape = WeightError(0.0) if model.weight_error is None else model.weight_error
     if shape.relative == COMPONENTWISE:
@@ -282,5 +284,5 @@ def pruning_path(
         proof = (model.objective_, model.lower_bound_, model.gap_)
         found.append((thin.coef_, thin.intercept_, np.count_nonzero(thin.coef_), *proof, certified, loss, score))
     path = PruningPath(errors, *(np.array(column) for column in zip(*found, strict=True)))
-    warn_of_gaps(path.gaps, float(model.tol), stacklevel=3)
+    warn_of_gaps(path.gaps, float(model.tol))
     return path

@@ -12,10 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core.loss import Array
 from holdfast._core.uncertainty import BoundSet
+from holdfast._core.whole_fits import WholeFits
 from holdfast.estimators.linear import check_columns
 from holdfast.estimators.scores import against_the_rest, among_all, coefficients_of
 from holdfast.losses import ExpectedLogistic
-from holdfast.pipeline.inner_fit import InnerFit
+from holdfast.pipeline.inner_fit import CLASSIFIER, InnerFit
 from holdfast.uncertainty import GaussianNoise
 
 NAME = "ModeratedClassifier"
@@ -29,7 +30,7 @@ def _expected_sigmoid(score: Array, t: Array) -> Array:
     return ExpectedLogistic().evaluate(1.0 + score, t)[1]
 
 
-class ModeratedClassifier(InnerFit, ClassifierMixin, BaseEstimator):
+class ModeratedClassifier(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
     r"""Class probabilities of a linear model, averaged over the noise of the row that is asked about.
 
     A logistic model is over-confident about rows that are measured badly. With the score f and its standard deviation
@@ -82,6 +83,8 @@ class ModeratedClassifier(InnerFit, ClassifierMixin, BaseEstimator):
     >>> model.predict_proba(X[:2])[:, 0].round(3), model.predict_proba(X[:2], X_std=4 * S[:2])[:, 0].round(3)
     (array([0.999, 0.995]), array([0.888, 0.911]))
     """
+
+    parameter_table = {"estimator": CLASSIFIER}
 
     def __init__(self, estimator: Any):
         self.estimator = estimator

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from typing import Any, Self
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from holdfast._core.allowed import NOTHING, Choice, Instance, Switch, refuse_wrong
 from holdfast._core.rounding import coarsest, gamma, product_error
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.estimators.robust_linear import METADATA
@@ -21,6 +24,11 @@ from holdfast.pipeline.steps import CLAIMS
 from holdfast.uncertainty.clouds import dense
 
 NAME = "UncertainPipeline"
+SETTINGS = {
+    "nonlinear": Choice(*NONLINEAR),
+    "effects": Instance(Mapping, "give a dict from names of steps to what they are") | NOTHING,
+    "verbose": Switch(),
+}
 CERTIFIED = ("certify", "certified_margin")
 """Questions whose answers are rounded down."""
 
@@ -145,7 +153,7 @@ class UncertainPipeline(Pipeline):
         found = super().__getitem__(ind)
         if not isinstance(ind, slice):
             return found
-        kept = {"row_uncertainty_": True, "columns_in_": ind.indices(len(self.steps))[0] == 0}
+        kept = {"row_uncertainty_": True, "_is_broken": True, "columns_in_": ind.indices(len(self.steps))[0] == 0}
         found.__dict__ |= {
             name: getattr(self, name) for name, is_kept in kept.items() if is_kept and hasattr(self, name)
         }
@@ -190,21 +198,35 @@ class UncertainPipeline(Pipeline):
             for holder in self._holders(stated):
                 # refuses what makes no sense before anything is fitted
                 holder.uncertainty.split(known_numbers(X), stated)
-        self.columns_in_ = list(X.columns) if hasattr(X, "columns") else None
-        self._stated = stated
-        try:
-            super().fit(X, y, **params)
-        finally:
-            changed = self.__dict__.pop("_changed", {})
-            if changed:
-                self._final_estimator.set_params(**changed)
-            self.__dict__.pop("_stated"), self.__dict__.pop("_carried", None)
-        self.row_uncertainty_ = bool(stated)
+        columns = list(X.columns) if hasattr(X, "columns") else None
+        with self._refitted():
+            self._stated = stated
+            try:
+                super().fit(X, y, **params)
+            finally:
+                changed = self.__dict__.pop("_changed", {})
+                if changed:
+                    self._final_estimator.set_params(**changed)
+                self.__dict__.pop("_stated"), self.__dict__.pop("_carried", None)
+            self.columns_in_, self.row_uncertainty_ = columns, bool(stated)
         return self
 
+    @contextmanager
+    def _refitted(self) -> Iterator[None]:
+        """A time after which the pipeline is fitted, unless something goes wrong: steps are fitted in place, one by one."""
+        self._is_broken = True
+        yield
+        del self._is_broken
+
+    def __sklearn_is_fitted__(self) -> bool:
+        if "_is_broken" in vars(self):
+            raise NotFittedError(
+                f"{NAME}: its last fit failed and left some steps fitted anew, others not. Call fit again."
+            )
+        return bool(super().__sklearn_is_fitted__())
+
     def _check_settings(self) -> None:
-        if self.nonlinear not in NONLINEAR:
-            raise ValueError(f"{NAME}(nonlinear={self.nonlinear!r}): give one of {', '.join(map(repr, NONLINEAR))}.")
+        refuse_wrong(self, SETTINGS, NAME)
         for path, said in (self.effects or {}).items():
             if said not in CLAIMS:
                 raise ValueError(f"{NAME}(effects={{{path!r}: {said!r}}}): say {' or '.join(map(repr, CLAIMS))}.")
@@ -422,6 +444,18 @@ class UncertainPipeline(Pipeline):
         return with_numbers(X, asked.worst_case_data(values, y, **stated))
 
 
+def _refitting(method: str) -> Any:
+    """Return a method of Pipeline that fits, made to leave the pipeline unfitted where it fails."""
+
+    def fit_and_ask(self: UncertainPipeline, X: Any, y: Any = None, **params: Any) -> Any:
+        with self._refitted():
+            return getattr(super(UncertainPipeline, self), method)(X, y, **params)
+
+    fit_and_ask.__name__, fit_and_ask.__qualname__ = method, f"{NAME}.{method}"
+    fit_and_ask.__doc__ = f"""Fit the steps, and return what `{method}` of the plain Pipeline does."""
+    return available_if(lambda self: getattr(super(UncertainPipeline, self), method) is not None)(fit_and_ask)
+
+
 def _question(method: str) -> Any:
     """Return the method of the pipeline that asks the last step's."""
 
@@ -453,6 +487,10 @@ def _question(method: str) -> Any:
 
 for _method in ("predict_proba", "predict_log_proba", "flip_probability", "score_std", "certify", "certified_margin"):
     setattr(UncertainPipeline, _method, _question(_method))
+
+
+for _method in ("fit_transform", "fit_predict"):
+    setattr(UncertainPipeline, _method, _refitting(_method))
 
 
 def make_uncertain_pipeline(
