@@ -15,7 +15,7 @@ from holdfast._core.progress import reporter
 from holdfast._core.rounding import Array
 from holdfast.estimators.linear import check_columns
 from holdfast.evaluate.attacks import certified_accuracy
-from holdfast.evaluate.cells import Cells, digest
+from holdfast.evaluate.cells import Cells, digest, fingerprint
 from holdfast.evaluate.fitted import as_given, classes_of, rows_for
 from holdfast.evaluate.perturbations import Perturbation
 
@@ -106,8 +106,8 @@ def robustness_curve(
         Whether to log how far it is, to the logger "holdfast" and the screen.
     resume : path-like, default=None
         A file that finished cells are kept in: the same call after an interruption takes up where it was left, and levels,
-        repeats or models may be added. Written as a whole or not at all; JSON lines, nothing that could be executed. A model is
-        known by its name and by its answers on X.
+        repeats or models may be added, also by other threads at the same time. Written as a whole or not at all; JSON lines,
+        nothing that could be executed. A model is known by its name, its parameters and its fitted attributes.
 
     Returns
     -------
@@ -130,7 +130,9 @@ def robustness_curve(
     facts = {"holdfast": call, "data": digest(trial.rows, trial.labels), "random_state": seed}
     facts["perturbation"] = digest(type(perturbation).__name__, perturbation.get_params(deep=False))
     cells = Cells(resume, facts, call)
-    known = {name: digest(_answers(model, X)) for name, model in trial.models.items()} if resume is not None else {}
+    known = {
+        name: fingerprint(model, f"{call}(resume=...)") for name, model in trial.models.items() if resume is not None
+    }
     report = reporter(int(bool(progress)))
     jobs = [(float(level), repeat) for level in sizes for repeat in range(counts)]
 
@@ -240,9 +242,3 @@ def checked_seed(random_state: Any, call: str) -> int:
             f"{call}(random_state={random_state!r:.80}): give an integer >= 0, so that the same draws can be made again."
         )
     return int(random_state)
-
-
-def _answers(model: Any, X: Any) -> Array:
-    """Return what a model says of rows, as finely as it can say it."""
-    ask = next(name for name in ("decision_function", "predict_proba", "predict") if hasattr(model, name))
-    return np.asarray(getattr(model, ask)(X))
