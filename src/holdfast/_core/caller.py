@@ -5,16 +5,14 @@ from __future__ import annotations
 import sys
 import warnings
 
-INSIDE = ("holdfast", "sklearn.callback")
+PACKAGE = __name__.split(".")[0]
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn, naming the innermost line that is not in this package."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and _is_inside(frame.f_globals.get("__name__", "")):
+    """Warn, naming the line that called the outermost of this package's functions."""
+    frame, level, found = sys._getframe(1), 2, 2
+    while frame.f_back is not None:
+        if frame.f_globals.get("__name__", "").split(".")[0] == PACKAGE:
+            found = level + 1
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
-
-
-def _is_inside(module: str) -> bool:
-    return any(module == name or module.startswith(f"{name}.") for name in INSIDE)
+    warnings.warn(message, category, stacklevel=found)
