@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from numbers import Integral, Real
 from sys import maxsize
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
+
+P = ParamSpec("P")
+R = TypeVar("R")
+LARGEST = 1e100
+"""Numbers whose products may be added without overflow."""
 
 
 def short(value: Any) -> str:
@@ -21,6 +29,25 @@ def short(value: Any) -> str:
     if isinstance(value, int) and abs(value) > maxsize:
         return f"<an integer of {value.bit_length()} bits>"
     return f"{value!r:.200}"
+
+
+def as_numbers(value: Any) -> NDArray[np.float64]:
+    """Return real numbers as an array, which may hold NaN and infinity; TypeError for anything else."""
+    try:
+        out = np.asarray(value)
+        if out.dtype.kind in "iufO":
+            return out.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise TypeError(f"no numbers: {short(value)}")
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a value has entries, also where it makes no proper array."""
+    try:
+        return np.ndim(value) > 0
+    except ValueError:  # lists of several lengths
+        return True
 
 
 class Allowed(ABC):
@@ -109,12 +136,15 @@ class Number(Allowed):
             number = float(value)
         except OverflowError:
             return False
-        return (
-            np.isfinite(number) and (self.low < number if self.strictly else self.low <= number) and number <= self.high
-        )
+        above = self.low < number if self.strictly else self.low <= number
+        return above and number <= min(self.high, LARGEST)
 
     def checked(self, value: Any, call: str) -> float:
         """Return the number as a float."""
+        if isinstance(value, Real) and LARGEST < value < np.inf:  # type: ignore[operator]
+            raise ValueError(
+                f"{call}={short(value)}): sums of such numbers overflow. Use other units, {LARGEST:g} at most."
+            )
         return float(super().checked(value, call))
 
 
@@ -143,7 +173,7 @@ class Count(Allowed):
 class Instance(Allowed):
     """An object of some class, not the class itself."""
 
-    kind: type
+    kind: type | tuple[type, ...]
     advice: str
 
     def __contains__(self, value: object) -> bool:
@@ -161,7 +191,23 @@ class Having(Allowed):
         return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in self.methods)
 
 
+@dataclass(frozen=True)
+class Listed(Allowed):
+    """A list, tuple or array of one dimension."""
+
+    advice: str
+
+    def __contains__(self, value: object) -> bool:
+        try:
+            return np.ndim(value) == 1  # type: ignore[arg-type]
+        except ValueError:  # lists of several lengths
+            return False
+
+
+TEXT = Instance(str, "give a text") | NOTHING
+NAMES = Listed("give a list of names") | NOTHING
 SEED = Count(0, 2**32 - 1) | NOTHING | Instance(np.random.RandomState, "a numpy RandomState")
+ANY_SEED = SEED | Instance(np.random.Generator, "a Generator")
 VERBOSE = Count(0) | Switch()
 JOBS = Count(-maxsize) | NOTHING
 
@@ -171,3 +217,25 @@ def refuse_wrong(owner: Any, table: Mapping[str, Allowed], call: str) -> None:
     for name, allowed in table.items():
         if hasattr(owner, name):
             allowed.checked(getattr(owner, name), f"{call}({name}")
+
+
+def arguments(**table: Allowed) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator for functions whose arguments must be what the table allows."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        name, signature = function.__qualname__, inspect.signature(function)
+
+        @wraps(function)
+        def checked(*args: P.args, **options: P.kwargs) -> R:
+            given = signature.bind(*args, **options).arguments
+            for argument, allowed in table.items():
+                if argument in given:
+                    allowed.checked(given[argument], f"{name}({argument}")
+            try:
+                return function(*args, **options)
+            except OverflowError as error:
+                raise ValueError(f"{name}: numbers are too large in {', '.join(given)} ({error}).") from error
+
+        return checked
+
+    return decorate

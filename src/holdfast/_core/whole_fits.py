@@ -57,6 +57,10 @@ def _whole(method: Any, *, afresh: bool) -> Any:
         _earlier[id(twin)] = before
         try:
             method.__get__(twin, type(twin))(*args, **options)
+        except OverflowError as error:
+            raise ValueError(
+                f"{type(self).__name__}.{method.__name__}: X, sample_weight or other numbers given are too large ({error})."
+            ) from error
         finally:
             del _earlier[id(twin)]
         self.__dict__ = twin.__dict__

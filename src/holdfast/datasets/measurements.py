@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.allowed import NOTHING, Choice, Number, arguments
+
 Array = NDArray[np.float64]
 
 
@@ -35,6 +37,7 @@ class Intervals(NamedTuple):
     """The class of each group, shape (n_groups,); None where none was given."""
 
 
+@arguments(deviations=Number() | NOTHING)
 def intervals_from_replicates(X: Any, groups: Any, *, y: Any = None, deviations: float | None = None) -> Intervals:
     r"""Return one row for each sample that was measured several times: its mean, its interval, its standard deviation.
 
@@ -111,6 +114,7 @@ def intervals_from_replicates(X: Any, groups: Any, *, y: Any = None, deviations:
     )
 
 
+@arguments()
 def values_and_errors(frame: Any, *, suffix: str = "_err", missing: str = "error") -> tuple[Any, Any]:
     """Return the values of a table and, under the same names, their errors: for columns such as ``mass`` and ``mass_err``.
 
@@ -160,6 +164,7 @@ def errors_beside(frame: Any, suffix: str, missing: str, name: str) -> tuple[Any
     return like(frame, X, names), like(frame, below, names)
 
 
+@arguments()
 def values_and_intervals(frame: Any, *, suffix: str = "_err", missing: str = "error") -> tuple[Any, Any, Any]:
     """Return the values of a table and the ends of their error bars, which may be longer on one side.
 
@@ -194,6 +199,7 @@ def values_and_intervals(frame: Any, *, suffix: str = "_err", missing: str = "er
     return like(frame, X, names), like(frame, X - below, names), like(frame, X + above, names)
 
 
+@arguments()
 def values_and_bounds(frame: Any) -> tuple[Any, Any, Any]:
     """Return the midpoints and the ends of a table of intervals, such as the bins of ``pandas.cut``.
 
@@ -357,7 +363,7 @@ def _values_below_above(frame: Any, suffix: str, missing: str, call: str) -> tup
         raise ValueError(f"{call}: expected a frame, whose columns have names, got a {type(frame).__name__}.")
     if not isinstance(suffix, str) or not suffix:
         raise ValueError(f"{call}: suffix must be a text such as '_err'.")
-    if missing not in ("error", "exact"):
+    if missing not in Choice("error", "exact"):
         raise ValueError(f"{call[:-1]}, missing={missing!r}): choose 'error' or 'exact'.")
     columns = columns_of(frame, call)
     stated = _stated(list(columns), suffix, call)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from holdfast._core.allowed import NOTHING, Number
+from holdfast._core.allowed import NOTHING, Number, arguments, is_array
 from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.loss import Array, Loss
@@ -341,7 +341,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
     def _noise(self) -> UncertaintySet:
         if isinstance(self.noise, UncertaintySet):
             return self.noise
-        if np.ndim(self.noise) > 0:
+        if is_array(self.noise):
             raise ValueError(
                 f"{NAME}(noise=<array>): noise is one number. A standard deviation per feature is "
                 "noise=GaussianNoise(std=...), a covariance noise=GaussianNoise(cov=...); noise that differs by row goes "
@@ -470,6 +470,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         return None if self.row_noise_ else self._noise().at(shape, {})
 
 
+@arguments()
 def critical_noise(
     X: Any,
     y: Any,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.utils.validation import _num_samples
 
-from holdfast._core.allowed import NOTHING, Number
+from holdfast._core.allowed import LARGEST, NOTHING, Number, arguments, as_numbers, short
 from holdfast._core.loss import Array, Loss
 from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
@@ -52,6 +52,7 @@ class NoisePath:
     gaps: Array
 
 
+@arguments()
 def noise_path(
     X: Any,
     y: Any,
@@ -321,11 +322,11 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
             default = 0.0 if loss.is_homogeneous else 1.0
             return np.append(np.logspace(4, -4, 10), [0.0] * loss.is_homogeneous) if known else np.array([default])
         try:
-            values = np.sort(np.atleast_1d(np.asarray(self.alphas, dtype=np.float64)))[::-1]
-        except (TypeError, ValueError):
+            values = np.sort(np.atleast_1d(as_numbers(self.alphas)))[::-1]
+        except TypeError:
             values = np.zeros(0)
-        if values.size == 0 or values.ndim != 1 or not np.all(np.isfinite(values)) or values[-1] < 0:
-            raise ValueError(f"{NAME}(alphas={self.alphas!r:.80}): give finite numbers >= 0, and at least one.")
+        if values.size == 0 or values.ndim != 1 or not np.all(values <= LARGEST) or values[-1] < 0:
+            raise ValueError(f"{NAME}(alphas={short(self.alphas):.80}): give finite numbers >= 0, and at least one.")
         return values
 
     def _at(self, problem: Any, *step: float) -> Any:

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 from threadpoolctl import ThreadpoolController
 
-from holdfast._core.allowed import Number
+from holdfast._core.allowed import Number, short
 
 Array = NDArray[np.float64]
 
@@ -38,13 +38,22 @@ def _two_classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]] | No
     return classes, y == classes[1]
 
 
+def checked_weights(sample_weight: Any, X: Any, call: str) -> Array:
+    """Return sample_weight as numbers >= 0, 1 each for None."""
+    try:
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{call}(..., sample_weight={short(sample_weight):.80}): {error}") from None
+    if not np.all(np.isfinite(weights)):
+        raise ValueError(f"{call}(..., sample_weight={short(sample_weight):.80}): contains NaN or infinity.")
+    return np.asarray(weights, dtype=np.float64)
+
+
 def row_weights(
     sample_weight: Any, class_weight: Any, X: Any, codes: NDArray[np.intp], classes: NDArray[Any], name: str
 ) -> Array:
     """Return the weight of each row, float64, made of sample_weight and class_weight."""
-    weights = np.asarray(
-        _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True), dtype=np.float64
-    )
+    weights = checked_weights(sample_weight, X, f"{name}.fit")
     totals = np.asarray(np.bincount(codes, weights, len(classes)), dtype=np.float64)
     if not np.all(np.isfinite(totals)):
         raise ValueError(f"{name}.fit: sample_weight sums to infinity. Scale it down.")
@@ -77,7 +86,12 @@ def stated_classes(classes: Any, name: str) -> NDArray[Any]:
             f"{name}.partial_fit: classes must be passed on the first call. "
             "Name all classes, partial_fit(X, y, classes=[0, 1]): later rows may be of classes not seen yet."
         )
-    found = np.unique(np.asarray(classes))
+    try:
+        found = np.unique(np.asarray(classes))
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name}.partial_fit(classes={short(classes):.80}): give a list of classes of one kind."
+        ) from None
     if len(found) < 2:
         raise ValueError(f"{name}.partial_fit(classes={found.tolist()!r}): a classifier needs two classes at least.")
     return found
@@ -87,9 +101,7 @@ def part_weights(
     sample_weight: Any, class_weight: Any, X: Any, codes: NDArray[np.intp], classes: NDArray[Any], name: str
 ) -> Array:
     """Return the weight of each row of a part, which need not hold all classes."""
-    weights = np.asarray(
-        _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True), dtype=np.float64
-    )
+    weights = checked_weights(sample_weight, X, f"{name}.partial_fit")
     return weights * _class_factors(class_weight, np.ones(len(classes)), classes, name)[codes]
 
 

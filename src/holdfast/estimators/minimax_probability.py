@@ -503,7 +503,10 @@ class MinimaxProbabilityClassifier(LinearClassifier):
 def _kernel(X: Any, Y: Any, kernel: Any, options: Mapping[str, Any]) -> Array:
     """Return the kernel's values, computed in float64, shape (rows of X, rows of Y)."""
     X, Y = (rows.astype(np.float64, copy=False) for rows in (X, Y))
-    return np.asarray(pairwise_kernels(X, Y, metric=kernel, filter_params=True, **options), dtype=np.float64)
+    try:
+        return np.asarray(pairwise_kernels(X, Y, metric=kernel, filter_params=True, **options), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{NAME}(kernel={kernel!r:.80}): {error}") from error
 
 
 def _of(bound: BoundSet | None, rows: NDArray[np.intp]) -> BoundSet | None:

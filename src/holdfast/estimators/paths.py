@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,13 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, column_or_1d, indexable
 from sklearn.utils.parallel import Parallel, delayed
 
-from holdfast._core.allowed import NOTHING, Count, Having
+from holdfast._core.allowed import LARGEST, NOTHING, Count, Having, as_numbers, short
 from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Array
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, silent
 from holdfast.counterpart import Certificate, certificate, train
+from holdfast.estimators.inputs import checked_weights
 from holdfast.estimators.linear import LinearClassifier
 
 SPAN = 1e-3
@@ -92,16 +93,16 @@ def grid(values: Any, top: Callable[[], float], call: str, one: str, many: str) 
     `one` and `many` are what a size is called.
     """
     if isinstance(values, Integral) and not isinstance(values, bool):
-        if values < 1:
+        if values not in Count():
             raise ValueError(f"{call}={values!r}): give at least one {one}, or the {many} themselves.")
         largest = top()
         return np.geomspace(largest, SPAN * largest, int(values))
     try:
-        given = np.sort(np.array(values, dtype=np.float64).ravel())[::-1]
-    except (TypeError, ValueError):
-        raise ValueError(f"{call}={values!r:.80}): give a number of {many}, or the {many} themselves.") from None
-    if given.size == 0 or not np.all(np.isfinite(given)) or given[-1] < 0:
-        raise ValueError(f"{call}=...): {many} must be finite numbers >= 0, and at least one.")
+        given = np.sort(as_numbers(values).ravel())[::-1]
+    except TypeError:
+        raise ValueError(f"{call}={short(values):.80}): give a number of {many}, or the {many} themselves.") from None
+    if given.size == 0 or not np.all(given <= LARGEST) or given[-1] < 0:
+        raise ValueError(f"{call}=...): {many} must be finite numbers >= 0, at most {LARGEST:g}, and at least one.")
     return given
 
 
@@ -192,8 +193,9 @@ class PathSearch(LinearClassifier):
     ) -> tuple[list[Any], list[tuple[Solution, Certificate]]]:
         """Set what the folds tell, and return the problems at the best step with their fits."""
         tol, max_iter = float(self.tol), int(self.max_iter)
-        X, y, *rest = indexable(data[0], column_or_1d(data[1]), data[2], *metadata.values())
-        splits = list(check_cv(self.cv, y, classifier=True).split(X, y, groups))
+        weights = None if data[2] is None else checked_weights(data[2], data[0], f"{type(self).__name__}.fit")
+        X, y, *rest = indexable(data[0], column_or_1d(data[1]), weights, *metadata.values())
+        splits = self._splits(X, y, groups)
         if not splits:
             raise ValueError(f"{type(self).__name__}(cv={self.cv!r:.80}): gives no folds. Give at least one.")
 
@@ -215,6 +217,16 @@ class PathSearch(LinearClassifier):
         else:
             fits = [averaged(problem, start, tol) for problem, start in zip(chosen, starts, strict=True)]
         return chosen, fits
+
+    def _splits(self, X: Any, y: Any, groups: Any) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Return the training and the validation rows of each fold, as numbers."""
+        everyone = np.arange(len(y))
+        try:
+            splitter = check_cv(self.cv, y, classifier=True)
+            return [(everyone[np.asarray(a)], everyone[np.asarray(b)]) for a, b in splitter.split(X, y, groups)]
+        except (TypeError, ValueError, IndexError) as error:
+            call = f"{type(self).__name__}(cv={short(self.cv):.80}).fit(..., groups={short(groups):.80})"
+            raise ValueError(f"{call}: {error}") from error
 
     def _fold(
         self,
@@ -282,6 +294,10 @@ class PathSearch(LinearClassifier):
 
 def scored(scorer: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
     """Return what a scorer says, given the rows' weights if its metric takes them."""
-    takes_weights = "sample_weight" in signature(getattr(scorer, "_score_func", scorer)).parameters
+    metric = getattr(scorer, "_score_func", scorer)
+    takes_weights = not isinstance(metric, type) and "sample_weight" in signature(metric).parameters
     weighting = {"sample_weight": sample_weight} if takes_weights and sample_weight is not None else {}
-    return float(scorer(model, X, y, **weighting))
+    found = scorer(model, X, y, **weighting)
+    if not isinstance(found, Real):
+        raise ValueError(f"scoring={scorer!r:.80}: gave {found!r:.80} on the validation rows, no number.")
+    return float(found)

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from holdfast._core.allowed import arguments
 from holdfast._core.loss import Array, Loss
 from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
@@ -47,6 +48,7 @@ class RadiusPath:
     gaps: Array
 
 
+@arguments()
 def radius_path(
     X: Any,
     y: Any,

@@ -35,11 +35,20 @@ def digest(*values: Any) -> str:
         elif isinstance(value, Mapping):
             found.update(digest(*(part for pair in value.items() for part in pair)).encode())
         else:
-            array = np.asarray(value)
+            array = np.asarray(repr(value) if is_ragged(value) else value)
             plain = array.astype(str) if array.dtype.kind == "O" else np.ascontiguousarray(array)
             found.update(f"{plain.dtype.str}{plain.shape}".encode())
             found.update(plain.tobytes())
     return found.hexdigest()
+
+
+def is_ragged(value: Any) -> bool:
+    """Return whether lists are of several lengths."""
+    try:
+        np.shape(value)
+    except ValueError:
+        return True
+    return False
 
 
 def fingerprint(model: Any, call: str) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
+from holdfast._core.allowed import JOBS, LARGEST, Count, Switch, arguments, as_numbers
 from holdfast._core.progress import reporter
 from holdfast._core.rounding import Array
 from holdfast.estimators.linear import check_columns
@@ -67,6 +67,7 @@ class RobustnessCurve:
         )
 
 
+@arguments(n_repeats=Count(), n_jobs=JOBS, progress=Switch())
 def robustness_curve(
     models: Any,
     X: Any,
@@ -125,7 +126,7 @@ def robustness_curve(
     call = "robustness_curve"
     trial = Trial(models, X, y, perturbation, call)
     sizes = checked_levels(levels, call)
-    counts = trial.repeats(n_repeats, call)
+    counts = trial.repeats(n_repeats)
     seed = checked_seed(random_state, call)
     facts = {"holdfast": call, "data": digest(trial.rows, trial.labels), "random_state": seed}
     facts["perturbation"] = digest(type(perturbation).__name__, perturbation.get_params(deep=False))
@@ -133,7 +134,7 @@ def robustness_curve(
     known = {
         name: fingerprint(model, f"{call}(resume=...)") for name, model in trial.models.items() if resume is not None
     }
-    report = reporter(int(bool(progress)))
+    report = reporter(int(progress))
     jobs = [(float(level), repeat) for level in sizes for repeat in range(counts)]
 
     def cell(name: str, level: float, repeat: int) -> tuple[Any, ...]:
@@ -180,10 +181,8 @@ class Trial:
                 f"{call}(models, X, y): y has shape {np.shape(y)}; give one label for each of {self.rows.shape[0]} rows."
             )
 
-    def repeats(self, n_repeats: Any, call: str) -> int:
+    def repeats(self, n_repeats: int) -> int:
         """Return how often to draw."""
-        if not isinstance(n_repeats, Integral) or isinstance(n_repeats, bool) or n_repeats < 1:
-            raise ValueError(f"{call}(n_repeats={n_repeats!r}): give an integer >= 1.")
         return int(n_repeats) if self.perturbation.is_random else 1
 
     def hits(self, names: Sequence[str], level: float, repeat: int, seed: int) -> dict[str, NDArray[np.bool_]]:
@@ -227,17 +226,17 @@ def named(models: Any, call: str) -> dict[str, Any]:
 def checked_levels(levels: Any, call: str) -> Array:
     """Return levels as an array."""
     try:
-        found = np.array(levels, dtype=np.float64)
-    except (TypeError, ValueError):
+        found = as_numbers(levels)
+    except TypeError:
         found = np.zeros(0)
-    if found.ndim != 1 or not found.size or not np.all(np.isfinite(found) & (found >= 0)):
+    if found.ndim != 1 or not found.size or not np.all((found >= 0) & (found <= LARGEST)):
         raise ValueError(f"{call}(levels={levels!r:.80}): give numbers >= 0, and at least one.")
     return found
 
 
 def checked_seed(random_state: Any, call: str) -> int:
     """Return a seed."""
-    if not isinstance(random_state, Integral) or isinstance(random_state, bool) or random_state < 0:
+    if random_state not in Count(0):
         raise ValueError(
             f"{call}(random_state={random_state!r:.80}): give an integer >= 0, so that the same draws can be made again."
         )

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from holdfast._core.loss import Array
 from holdfast._core.uncertainty import BoundSet
 from holdfast._core.whole_fits import WholeFits
+from holdfast.estimators.inputs import checked_weights
 from holdfast.estimators.linear import check_columns
 from holdfast.estimators.scores import against_the_rest, among_all, coefficients_of
 from holdfast.losses import ExpectedLogistic
@@ -107,6 +108,7 @@ class ModeratedClassifier(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         """
         given = self._handed_on(params)
         if sample_weight is not None:
+            checked_weights(sample_weight, X, f"{NAME}.fit")
             given = {**given, "sample_weight": sample_weight}
         model = clone(self.estimator).fit(X, y, **given)
         link = _link_of(model, X)

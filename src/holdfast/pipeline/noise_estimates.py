@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.allowed import arguments, as_numbers, short
 from holdfast.datasets.measurements import columns_of, finite, first_and_codes, like, one_a_row
 
 Array = NDArray[np.float64]
@@ -31,6 +32,7 @@ class ReplicateNoise(NamedTuple):
     """The labels of the groups in the order of their first appearance, shape (n_groups,)."""
 
 
+@arguments()
 def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0) -> ReplicateNoise:
     r"""Return how large errors are, from samples that were measured several times.
 
@@ -131,10 +133,13 @@ def noise_from_quantization(step: Any) -> RoundingErrors:
     >>> noise.std.round(4), noise.half_widths
     (array([0.2887, 0.    ]), array([0.5, 0. ]))
     """
-    steps = np.asarray(step, dtype=np.float64)
+    try:
+        steps = as_numbers(step)
+    except TypeError:
+        steps = np.array(np.nan)
     if steps.ndim > 1 or not np.all(np.isfinite(steps) & (steps >= 0)):
         raise ValueError(
-            f"noise_from_quantization(step={step!r:.80}): step must be >= 0 and finite, one number or one a feature."
+            f"noise_from_quantization(step={short(step):.80}): step must be >= 0 and finite, one number or one a feature."
         )
     return RoundingErrors(steps / np.sqrt(12), steps / 2)
 
@@ -148,6 +153,7 @@ class IntervalNoise(NamedTuple):
     """Their standard deviation."""
 
 
+@arguments()
 def noise_from_intervals(lower: Any, upper: Any) -> IntervalNoise:
     r"""Return values and errors for features of which only an interval is known.
 

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import _num_samples
 
+from holdfast._core.allowed import short
 from holdfast._core.uncertainty import Array
 
 BY_ENTRY = ("X_std", "X_lower", "X_upper")
@@ -26,7 +27,7 @@ def numbers_of(X: Any) -> Any:
         )
     try:
         return values.astype(np.float64, copy=False)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         columns = [X[name] for name in X.columns] if hasattr(X, "columns") else values.T
         return np.column_stack([_column(column) for column in columns])
 
@@ -34,7 +35,7 @@ def numbers_of(X: Any) -> Any:
 def _column(values: Any) -> Array:
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.full(len(values), np.nan)
 
 
@@ -74,6 +75,10 @@ def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str) -> dict[str
     n_samples = _num_samples(X)
     stated = {name: value for name, value in metadata.items() if value is not None}
     for name, value in stated.items():
+        if np.ndim(value) == 0 and not sparse.issparse(value):
+            raise ValueError(
+                f"{call}: {name}={short(value):.80} is no array. Give one number for each entry or row of X."
+            )
         if (n_rows := _num_samples(value)) != n_samples:
             raise ValueError(f"{call}: {name} has {n_rows} rows, X has {n_samples}. Give one for each row of X.")
     stated = {name: _aligned(X, value, name, call) for name, value in stated.items()}

@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast._core.allowed import NOTHING, Choice, Instance, Switch, refuse_wrong
+from holdfast._core.allowed import NOTHING, Choice, Instance, Switch, refuse_wrong, short
 from holdfast._core.rounding import coarsest, gamma, product_error
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.estimators.robust_linear import METADATA
@@ -27,6 +27,7 @@ NAME = "UncertainPipeline"
 SETTINGS = {
     "nonlinear": Choice(*NONLINEAR),
     "effects": Instance(Mapping, "give a dict from names of steps to what they are") | NOTHING,
+    "transform_input": Instance((list, tuple, set), "give a list of names") | NOTHING,
     "verbose": Switch(),
 }
 CERTIFIED = ("certify", "certified_margin")
@@ -191,8 +192,8 @@ class UncertainPipeline(Pipeline):
             As for Pipeline: ``step__parameter``, or with metadata routing what steps ask for.
         """
         given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
-        stated = checked_metadata(X, dict(zip(METADATA, given, strict=True)), f"{NAME}.fit")
         self._check_settings()
+        stated = checked_metadata(X, dict(zip(METADATA, given, strict=True)), f"{NAME}.fit")
         self._refuse_untaken(stated)
         if hasattr(self._final_estimator, "fit"):
             for holder in self._holders(stated):
@@ -226,6 +227,10 @@ class UncertainPipeline(Pipeline):
         return bool(super().__sklearn_is_fitted__())
 
     def _check_settings(self) -> None:
+        if not _are_pairs(self.steps):
+            raise ValueError(
+                f"{NAME}(steps={short(self.steps):.80}): give a list of pairs (name, step), and at least one."
+            )
         refuse_wrong(self, SETTINGS, NAME)
         for path, said in (self.effects or {}).items():
             if said not in CLAIMS:
@@ -518,6 +523,12 @@ def make_uncertain_pipeline(
         nonlinear=nonlinear,
         effects=effects,
     )
+
+
+def _are_pairs(steps: Any) -> bool:
+    """Return whether these are names and steps."""
+    is_list = isinstance(steps, list | tuple) and len(steps) > 0
+    return is_list and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in steps)
 
 
 def _transformed(steps: Sequence[tuple[str, Any]], X: Any) -> Any:
