@@ -58,12 +58,10 @@ BAD = [
     ),
 ]
 METADATA = dict.fromkeys(("X_std", "X_cov", "X_factor", "X_lower", "X_upper", "X_radius"))
-ARRAYS = r"Expected 2D|Input|Found array|dtype|could not convert|float\(\) arg|inconsistent|must be real|sparse|Complex data|"
-ARRAYS += r"inhomogeneous|1d array|label|class|not supported between instances"
-KNOWN = dict.fromkeys(("X", "y", "frame", "groups"), ARRAYS) | {
-    "strategy": ARRAYS + "|scalar",
-    "curve_kwargs": "keywords",
-}
+ARRAYS = r"Expected 2D|Input|Found array|dtype|could not convert|float\(\) arg|inconsistent|must be real|[sS]parse|"
+ARRAYS += r"Complex data|inhomogeneous|1d array|label|class|not supported between instances"
+KNOWN = dict.fromkeys(("X", "y", "frame", "groups", "lower", "upper"), ARRAYS)
+KNOWN |= {"strategy": ARRAYS + "|scalar", "curve_kwargs": "keywords", "sample_weight": "dual_coef"}
 KNOWN |= dict.fromkeys(("estimator", "estimators"), r"\bmodels?\b")
 """What scikit-learn and NumPy say of tables and labels, which users know from there, and other words for an argument."""
 
@@ -339,7 +337,7 @@ def test_valid_calls_are_legal(elsewhere):
 
 @pytest.mark.filterwarnings("ignore")
 def test_wrong_calls_are_refused_by_naming_the_argument(elsewhere):
-    _, wrong = tried(stride=97)
+    _, wrong = tried(stride=61)
     assert not wrong, "\n".join(wrong)
 
 
@@ -349,3 +347,36 @@ def test_all_wrong_calls_are_refused_by_naming_the_argument(elsewhere):
     counts, wrong = tried(stride=1)
     print(counts)
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: fitted(holdfast.RobustLinearClassifier(fit_intercept="False")),
+            r"\(fit_intercept='False'\): give True or",
+        ),
+        (
+            lambda: fitted(holdfast.GaussianRobustClassifier(0.1, warm_start="no")),
+            r"\(warm_start='no'\): give True or False",
+        ),
+        (lambda: fitted(holdfast.FeatureDeletionPerceptron(0.5, shuffle=0)), r"\(shuffle=0\): give True or False"),
+        (
+            lambda: holdfast.certified_radius(LINEAR, X, exact="yes"),
+            r"certified_radius\(exact='yes'\): give True or False",
+        ),
+        (
+            lambda: holdfast.robustness_curve(LINEAR, X, y, holdfast.RandomNoise(), [1.0], progress="no"),
+            r"\(progress='no'\)",
+        ),
+        (lambda: fitted(holdfast.RobustLinearClassifier(tol=10**400)), r"\(tol=<an integer of 1329 bits>\)"),
+        (lambda: fitted(holdfast.RobustLinearClassifier(max_iter=10**400)), r"\(max_iter=<an integer of 1329 bits>\)"),
+        (lambda: fitted(holdfast.RobustLinearClassifier(penalty=[])), r"\(penalty=\[\]\): give 'l2'"),
+        (lambda: fitted(holdfast.RobustLinearClassifier(holdfast.Box(1.0)), X_std=S * 1j), "X_std must be numbers"),
+        (lambda: fitted(holdfast.NoiseCopies("x")), r"NoiseCopies\(estimator='x'\): give a classifier"),
+        (lambda: fitted(holdfast.RobustLinearClassifier(holdfast.Box(1e300))), "sums of radius overflow"),
+    ],
+)
+def test_switches_and_numbers_are_checked(call, text):
+    with pytest.raises(ValueError, match=text):
+        call()

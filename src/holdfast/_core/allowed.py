@@ -234,7 +234,8 @@ def arguments(**table: Allowed) -> Callable[[Callable[P, R]], Callable[P, R]]:
             try:
                 return function(*args, **options)
             except OverflowError as error:
-                raise ValueError(f"{name}: numbers are too large in {', '.join(given)} ({error}).") from error
+                asked = ", ".join(argument for argument in given if argument not in ("self", "cls"))
+                raise ValueError(f"{name}({asked}): some numbers are too large ({error}).") from error
 
         return checked
 

@@ -173,7 +173,7 @@ class PathSearch(LinearClassifier):
         """Return scikit-learn's scorer, None where `scoring` is."""
         if self.scoring is None:
             return None
-        if not (isinstance(self.scoring, str) or callable(self.scoring)):
+        if isinstance(self.scoring, type) or not (isinstance(self.scoring, str) or callable(self.scoring)):
             raise ValueError(
                 f"{type(self).__name__}(scoring={self.scoring!r:.80}): give None, the name of one scikit-learn scorer, or a "
                 "callable that takes (estimator, X, y)."

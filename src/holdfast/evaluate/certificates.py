@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
-from holdfast._core.allowed import Choice, Switch, arguments
+from holdfast._core.allowed import Choice, Switch, arguments, is_array
 from holdfast.estimators.linear import check_columns
 from holdfast.evaluate.decisions import Leads
 from holdfast.evaluate.exact import exact_radius
@@ -98,7 +98,7 @@ def certified_radius(
     array([1.13, 0.57, 0.86])
     """
     call = "certified_radius"
-    if np.ndim(norm) > 0 or norm not in NORMS:
+    if is_array(norm) or norm not in NORMS:
         raise ValueError(f"{call}(norm={norm!r}): give 1, 2 or numpy.inf.")
     if method == "smoothing":
         if norm != 2 or exact:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast._core.allowed import arguments, as_numbers, short
+from holdfast._core.allowed import Number, arguments, as_numbers, short
 from holdfast.datasets.measurements import columns_of, finite, first_and_codes, like, one_a_row
 
 Array = NDArray[np.float64]
@@ -71,7 +71,7 @@ def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0) -> Replica
     array([[1., 0.], [0., 1.], [1., 1.]])
     """
     call = "noise_from_replicates(X, groups)"
-    if not isinstance(prior, int | float | np.number) or not prior >= 0:
+    if not (prior in Number() or (isinstance(prior, float) and prior == np.inf)):
         raise ValueError(f"noise_from_replicates(X, groups, prior={prior!r}): must be a number >= 0, or np.inf.")
     columns = columns_of(X, call)
     values = np.column_stack([finite(column, f"{call}: column {name!r}") for name, column in columns.items()])

@@ -75,7 +75,7 @@ def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str) -> dict[str
     n_samples = _num_samples(X)
     stated = {name: value for name, value in metadata.items() if value is not None}
     for name, value in stated.items():
-        if np.ndim(value) == 0 and not sparse.issparse(value):
+        if not sparse.issparse(value) and _shape(value) == ():
             raise ValueError(
                 f"{call}: {name}={short(value):.80} is no array. Give one number for each entry or row of X."
             )
@@ -93,6 +93,14 @@ def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str) -> dict[str
         else value
         for name, value in stated.items()
     }
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """Return the shape of an array, () where it is none."""
+    try:
+        return np.shape(value)
+    except ValueError:  # lists of several lengths
+        return ()
 
 
 def _aligned(X: Any, value: Any, name: str, call: str) -> Any:

@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast._core.allowed import NOTHING, Choice, Instance, Switch, refuse_wrong, short
+from holdfast._core.allowed import NOTHING, Choice, Instance, Switch, arguments, refuse_wrong, short
 from holdfast._core.rounding import coarsest, gamma, product_error
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.estimators.robust_linear import METADATA
@@ -167,6 +167,7 @@ class UncertainPipeline(Pipeline):
         """Return the metadata that the pipeline takes itself, and those that its steps ask for."""
         return super().get_metadata_routing().add_self_request(self)
 
+    @arguments()
     def fit(
         self,
         X: Any,
@@ -239,7 +240,7 @@ class UncertainPipeline(Pipeline):
                 raise ValueError(
                     f"{NAME}(effects={{{path!r}: {said!r}}}): no such step. Name one of {', '.join(names)}."
                 )
-        if both := set(self.transform_input or ()) & set(METADATA):
+        if both := [name for name in self.transform_input or () if name in METADATA]:
             raise ValueError(
                 f"{NAME}(transform_input=...): leave out {min(both)}, which is carried through the steps anyway."
             )
