@@ -580,7 +580,7 @@ def test_column_of_classes_is_warned_of_once_and_scored_as_a_vector(draw):
         ({"alphas": [[1.0, 2.0]]}, "alphas"),
         ({"deploy_noise": -1.0}, r"deploy_noise=-1.0\): must be a finite number >= 0"),
         ({"deploy_noise": "double"}, "deploy_noise='double'"),
-        ({"cv": 1}, "n_splits=2 or more"),
+        ({"cv": 1}, r"cv=1\): give None, or an integer >= 2, or a splitter"),
         ({"cv": "five"}, "cv"),
         ({"cv": []}, r"GaussianRobustClassifierCV\(cv=\[\]\): gives no folds"),
         ({"scoring": "acuracy"}, "scoring"),

@@ -1,4 +1,4 @@
-"""RobustLinearClassifier with every loss, set and penalty on few rows of rounded features, where ties and flat optima abound."""
+"""RobustLinearClassifier with every loss, set and penalty on few rows of rounded features, full of ties and flat optima."""
 
 import time
 import warnings

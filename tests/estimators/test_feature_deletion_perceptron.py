@@ -281,7 +281,7 @@ def test_losses_lie_in_the_range_that_the_bound_assumes(norm, order):
     ("settings", "message"),
     [
         ({"budget": 4.0}, r"budget=4.0\): must be below .* 4 \(n_features=4\)"),
-        ({"norm": "l3"}, r"norm='l3'\): give 'l2', 'inf' or 'l1'"),
+        ({"norm": "l3"}, r"norm='l3'\): give 'l1', 'l2' or 'inf'"),
         ({"radius": 0.0}, r"radius=0.0\): must be a finite number > 0"),
         ({"horizon": 0}, r"horizon=0\): must be an integer >= 1"),
         ({"bound": -1.0}, r"bound=-1.0\): must be"),

@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import numpy as np
@@ -257,6 +258,81 @@ def test_files_of_other_runs_are_refused_and_left_alone(models, tmp_path):
     path.write_text("something else\n", encoding="utf-8")
     with pytest.raises(ValueError, match="no record of a run"):
         run()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda lines: "3\n",
+        lambda lines: "[1, 2]\n",
+        lambda lines: '"text"\n',
+        lambda lines: "[" * 100_000,
+        lambda lines: "",
+        lambda lines: "\n".join([lines[0], "7"]),
+        lambda lines: "\n".join([lines[0], '{"cell": 3, "result": 0.5}']),
+        lambda lines: "\n".join([lines[0], '{"cell": ["a"]}']),
+        *(
+            lambda lines, wrong=wrong: "\n".join([lines[0], json.dumps(json.loads(lines[1]) | {"result": wrong})])
+            for wrong in (7.5, -0.1, np.nan, np.inf, "0.5", True, None, [0.5])
+        ),
+    ],
+)
+def test_records_of_another_shape_or_with_impossible_accuracies_are_refused(models, tmp_path, damage):
+    X, y = data()
+    path = tmp_path / "cells.jsonl"
+    robustness_curve(models, X, y, RandomNoise(), [1.0], n_repeats=2, resume=path)
+    path.write_text(damage(path.read_text(encoding="utf-8").splitlines()), encoding="utf-8")
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"robustness_curve\(resume=.*no record of a run"):
+        robustness_curve(models, X, y, RandomNoise(), [1.0], n_repeats=2, resume=path)
+    assert path.read_bytes() == before
+
+
+def test_a_model_is_known_by_what_it_is_not_by_its_answers(tmp_path):
+    X, y = data()
+    path = tmp_path / "cells.jsonl"
+    sharp, blunt = (DecisionTreeClassifier(max_depth=depth, random_state=0).fit(X, y) for depth in (None, 1))
+    blunt.answers, sharp.answers = blunt.predict(X), sharp.predict(X)
+    linear = LogisticRegression().fit(X, y)
+    other = LogisticRegression(C=1.0).fit(X, y)
+    other.coef_, other.intercept_ = linear.coef_ * np.array([1.0, 1.0, 1 + 1e-13]), linear.intercept_
+    assert_array_equal(linear.predict(X), other.predict(X))
+    for model in (sharp, blunt, linear, other):
+        robustness_curve({"m": model}, X, y, RandomNoise(), [1.0], n_repeats=2, resume=path)
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 1 + 4 * 2
+    robustness_curve({"m": LogisticRegression().fit(X, y)}, X, y, RandomNoise(), [1.0], n_repeats=2, resume=path)
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 1 + 4 * 2
+
+
+def test_a_model_that_cannot_be_told_from_others_is_refused(tmp_path):
+    X, y = data()
+    model = LogisticRegression().fit(X, y)
+    model.secret = lambda: 3
+    with pytest.raises(ValueError, match=r"robustness_curve\(resume=...\).*cannot be pickled"):
+        robustness_curve(model, X, y, RandomNoise(), [1.0], resume=tmp_path / "cells.jsonl")
+
+
+def test_threads_that_share_a_file_lose_nothing(models, tmp_path, monkeypatch):
+    monkeypatch.setattr("holdfast.evaluate.cells.BETWEEN", 0.0)
+    X, y = data()
+    path, errors = tmp_path / "cells.jsonl", []
+
+    def run(level):
+        try:
+            robustness_curve(models, X, y, RandomNoise(), [level], n_repeats=5, resume=path, n_jobs=2)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(level,)) for level in (0.5, 1.0, 1.5, 2.0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 1 + len(models) * 5 * 4
+    assert [file.name for file in tmp_path.iterdir()] == ["cells.jsonl"]
+    with pytest.raises(ValueError, match="another run: other random_state"):
+        robustness_curve(models, X, y, RandomNoise(), [0.5], n_repeats=5, resume=path, random_state=1)
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_any_work(models, tmp_path):

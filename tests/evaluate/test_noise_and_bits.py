@@ -141,7 +141,7 @@ def test_flips_need_noise(rows):
         flip_probability(model, X, X_std=np.ones(4))
     with pytest.raises(ValueError, match="an adversary chooses"):
         flip_probability(DecisionTreeClassifier().fit(X, y), X, GaussianNoise(1.0, adversary="marginals"))
-    with pytest.raises(ValueError, match="'auto', 'draws'"):
+    with pytest.raises(ValueError, match="'auto' or 'draws'"):
         flip_probability(model, X, 1.0, method="guess")
 
 

@@ -175,7 +175,7 @@ def test_parameters_are_as_before_also_when_the_fit_fails(data):
     with pytest.raises(ValueError, match="max_iter"):
         pipe.fit(X, y)
     assert pipe.get_params()["clf__noise"] == before["clf__noise"]
-    assert not [name for name in vars(pipe) if name.startswith("_")]
+    assert [name for name in vars(pipe) if name.startswith("_")] == ["_is_broken"]
 
 
 def test_metadata_with_the_wrong_number_of_rows_is_refused_before_anything_is_fitted(data):

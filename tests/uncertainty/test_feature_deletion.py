@@ -122,16 +122,16 @@ def test_points_that_delete_too_much_or_the_wrong_way_are_outside(rows):
 @pytest.mark.parametrize(
     ("uncertainty", "message"),
     [
-        (FeatureDeletion(-1), "budget must be a finite number >= 0"),
-        (FeatureDeletion(np.nan), "budget must be a finite number >= 0"),
-        (FeatureDeletion([1, 2]), "budget must be a finite number >= 0"),
+        (FeatureDeletion(-1), "budget=.*must be a finite number >= 0"),
+        (FeatureDeletion(np.nan), "budget=.*must be a finite number >= 0"),
+        (FeatureDeletion([1, 2]), "budget=.*must be a finite number >= 0"),
         (FeatureDeletion(8), "nothing is left to learn from"),
         (FeatureDeletion(2.5, [0.5, 0.5, 0.5, 0.5, 0.5, 0, 0, 0]), "nothing is left"),
         (FeatureDeletion(1, [1.0] * 7), "one for each feature"),
         (FeatureDeletion(1, [1.0] * 7 + [-1]), "values must be >= 0"),
         (FeatureDeletion(1, [1.0] * 7 + [np.nan]), "values must be >= 0"),
         (FeatureDeletion(1, "mutual"), "must be numbers"),
-        (FeatureDeletion(1, share=-0.1), "share must be a finite number >= 0"),
+        (FeatureDeletion(1, share=-0.1), "share=.*must be a finite number >= 0"),
     ],
     ids=repr,
 )

@@ -174,7 +174,7 @@ def test_units_are_the_largest_common_ones():
     ("settings", "message"),
     [
         ((None, 3.0, 1.0, "exact"), r"f\(budget=3.0\): must be below .* 3 \(n_features=3\)"),
-        ((None, -1.0, 1.0, "exact"), r"budget must be a finite number >= 0"),
+        ((None, -1.0, 1.0, "exact"), r"budget=.*must be a finite number >= 0"),
         (([1.0, 2.0], 1.0, 1.0, "exact"), r"f\(values=...\): values have shape \(2,\)"),
         (([1.0, -2.0, 3.0], 1.0, 1.0, "exact"), "values must be >= 0"),
         ((None, 1.0, 0.0, "exact"), r"f\(margin=0.0\): margin must be > 0"),

@@ -130,10 +130,10 @@ def test_no_error_leaves_everything_as_it_is(rows):
 @pytest.mark.parametrize(
     ("error", "sets", "message"),
     [
-        (WeightError(-1.0), Box(0.3), "WeightError\\(delta=-1.0\\).*delta"),
-        (WeightError([0.1, 0.2]), Box(0.3), "delta has shape"),
-        (WeightError(0.1, "column"), Box(0.3), "relative must be False, True or 'componentwise'"),
-        (WeightError(0.1, joint="loose"), Box(0.3), "joint must be one of 'exact', 'bound'"),
+        (WeightError(-1.0), Box(0.3), r"WeightError\(delta=-1.0\): must be a finite number >= 0"),
+        (WeightError([0.1, 0.2]), Box(0.3), r"delta=\[0.1, 0.2\]\): must be a finite number"),
+        (WeightError(0.1, "column"), Box(0.3), "relative='column'.*give True or False, or 'componentwise'"),
+        (WeightError(0.1, joint="loose"), Box(0.3), "joint='loose'.*give 'exact' or 'bound'"),
         (WeightError(0.1), Ball(0.3), "not known exactly.*joint='bound'"),
         (WeightError(0.1), Ellipsoid(0.3), "not known exactly.*joint='bound'"),
         (WeightError(0.1, True), Box(0.3), "not known exactly.*joint='bound'"),

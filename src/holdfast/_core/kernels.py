@@ -17,6 +17,7 @@ from scipy.special import erfcx
 
 from holdfast._core import deletion_steps as deletions
 from holdfast._core import descent
+from holdfast._core.compiled import warn_uncompiled
 
 VECTOR = types.Array(types.float64, 1, "C")
 INPUT = types.Array(types.float64, 1, "C", readonly=True)
@@ -179,9 +180,26 @@ def expected_logistic(u, t, loss, slope, scale_slope):  # type: ignore[no-untype
 for helper in (*descent.HELPERS, *deletions.HELPERS):
     register_jitable(helper)
 STEPS: dict[str, Any] = {"cache": True, "error_model": "numpy", "fastmath": {"contract", "nsz", "arcp", "reassoc"}}
-lazy_steps = njit(**STEPS)(descent.lazy_steps)
-plain_steps = njit(**STEPS)(descent.plain_steps)
-deletion_steps = njit(**STEPS)(deletions.deletion_steps)
+
+
+class Steps:
+    """Steps that are compiled for the types they are called with, or stay plain Python where that fails."""
+
+    def __init__(self, plain):  # type: ignore[no-untyped-def]
+        self.plain, self.compiled = plain, njit(**STEPS)(plain)
+
+    def __call__(self, *arguments):  # type: ignore[no-untyped-def]
+        try:
+            self.compiled.compile(tuple(self.compiled.typeof_pyval(argument) for argument in arguments))
+        except Exception as reason:  # whatever a damaged cache makes of it; no step has been taken yet
+            warn_uncompiled(reason)
+            return self.plain(*arguments)
+        return self.compiled(*arguments)
+
+
+lazy_steps = Steps(descent.lazy_steps)
+plain_steps = Steps(descent.plain_steps)
+deletion_steps = Steps(deletions.deletion_steps)
 
 
 def _sweep_signature(dtype):  # type: ignore[no-untyped-def]

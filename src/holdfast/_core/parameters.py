@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import sparse
+
+from holdfast._core.allowed import Allowed, refuse_wrong, short
 
 
 class Parameters:
@@ -16,6 +18,13 @@ class Parameters:
     ``GridSearchCV`` over ``noise__std`` work on them. As in scikit-learn, a constructor only stores what it is given;
     checks happen where the value is used.
     """
+
+    parameter_table: ClassVar[Mapping[str, Allowed]] = {}
+    """What parameters may be, where that does not depend on the rows."""
+
+    def check_parameters(self) -> None:
+        """Raise if a parameter is not what the table allows."""
+        refuse_wrong(self, self.parameter_table, type(self).__name__)
 
     @classmethod
     def _parameter_names(cls) -> list[str]:
@@ -48,7 +57,7 @@ class Parameters:
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
         shown = [
-            f"{name}={_short(value)}"
+            f"{name}={short(value)}"
             for name, value in self.get_params(deep=False).items()
             if value is not defaults[name].default
         ]
@@ -60,15 +69,6 @@ class Parameters:
         return all(np.array_equal(mine, getattr(other, name)) for name, mine in self.get_params(deep=False).items())
 
     __hash__ = None  # type: ignore[assignment]
-
-
-def _short(value: Any) -> str:
-    """Return a repr that fits on a line, whatever the size of an array."""
-    if sparse.issparse(value):
-        return f"<sparse array of shape {value.shape}>"
-    if isinstance(value, np.ndarray) and value.size > 6:
-        return f"<array of shape {value.shape}>"
-    return repr(value)
 
 
 def resolve(value: Any, named: dict[str, type], call: str) -> Any:

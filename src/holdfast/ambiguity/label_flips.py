@@ -76,7 +76,7 @@ class LabelFlips(Parameters):
         is_count = isinstance(k, Integral) and not isinstance(k, bool | np.bool_)
         is_share = not is_count and isinstance(k, Real) and not isinstance(k, bool | np.bool_) and 0 <= float(k) <= 1
         if is_share or (is_count and int(k) >= 0):
-            return min(float(k), total) if is_count else float(k) * total
+            return float(min(k, total)) if is_count else float(k) * total
         raise ValueError(
             f"{self!r}: give a count of rows, an integer >= 0, or a share of them, a float from 0 to 1"
             + (f" (did you mean {k:.0f}?)" if isinstance(k, float) and k > 1 and k.is_integer() else "")

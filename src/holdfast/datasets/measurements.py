@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.allowed import NOTHING, Choice, Number, arguments
+
 Array = NDArray[np.float64]
 FILLS: dict[str, Callable[[Array], Any]] = {"median": np.median, "column maximum": np.max}
 """What stands for an error that is missing, by the others of its column."""
-VALUES_MISSING = ("raise", "keep")
+COLUMNS_MISSING = Choice("error", "exact")
+ERRORS_MISSING, VALUES_MISSING = Choice("raise", *FILLS), Choice("raise", "keep")
 UNKNOWN = (
     "An unknown error is not 0, which would say exact: pass errors_missing='median' or 'column maximum' to take it from the "
     "others of its column. "
@@ -43,6 +46,7 @@ class Intervals(NamedTuple):
     """The class of each group, shape (n_groups,); None where none was given."""
 
 
+@arguments(deviations=Number() | NOTHING)
 def intervals_from_replicates(X: Any, groups: Any, *, y: Any = None, deviations: float | None = None) -> Intervals:
     r"""Return one row for each sample that was measured several times: its mean, its interval, its standard deviation.
 
@@ -119,6 +123,7 @@ def intervals_from_replicates(X: Any, groups: Any, *, y: Any = None, deviations:
     )
 
 
+@arguments(missing=COLUMNS_MISSING, errors_missing=ERRORS_MISSING, values_missing=VALUES_MISSING)
 def values_and_errors(
     frame: Any,
     *,
@@ -192,6 +197,7 @@ def errors_beside(frame: Any, suffix: str, how: Missing, exclude: Any, name: str
     return like(frame, X, names), like(frame, below, names)
 
 
+@arguments(missing=COLUMNS_MISSING, errors_missing=ERRORS_MISSING, values_missing=VALUES_MISSING)
 def values_and_intervals(
     frame: Any,
     *,
@@ -233,6 +239,7 @@ def values_and_intervals(
     return like(frame, X, names), like(frame, X - below, names), like(frame, X + above, names)
 
 
+@arguments()
 def values_and_bounds(frame: Any) -> tuple[Any, Any, Any]:
     """Return the midpoints and the ends of a table of intervals, such as the bins of ``pandas.cut``.
 
@@ -323,12 +330,6 @@ def finite(column: Any, where: str, cure: str = "", *, missing: str = "raise") -
         what = f"is missing. {cure}" if np.isnan(values[row]) else "reaches infinity. "
         raise ValueError(f"{where}, row {row} (from 0) {what}Give it finite numbers, or leave the row out.")
     return values
-
-
-def choice(value: Any, choices: Sequence[str], name: str, call: str) -> None:
-    """Raise unless a value is one of some choices."""
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{call[:-1]}, {name}={value!r:.60}): choose {' or '.join(map(repr, choices))}.")
 
 
 def known_errors(errors: Array, rule: str, where: str) -> Array:
@@ -423,9 +424,6 @@ def _values_below_above(
         raise ValueError(f"{call}: expected a frame, whose columns have names, got a {type(frame).__name__}.")
     if not isinstance(suffix, str) or not suffix:
         raise ValueError(f"{call}: suffix must be a text such as '_err'.")
-    choice(how.columns, ("error", "exact"), "missing", call)
-    choice(how.errors, ("raise", *FILLS), "errors_missing", call)
-    choice(how.values, VALUES_MISSING, "values_missing", call)
     columns = _without(columns_of(frame, call), exclude, call)
     stated = _stated(list(columns), suffix, call)
     unstated = [name for name, found in stated.items() if not found]

@@ -8,11 +8,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from holdfast._core.allowed import NOTHING, TEXT, Instance, Listed, arguments
 from holdfast._core.rounding import Array
 from holdfast.display.style import axes_for, looks, needs_matplotlib, percent_axis
 from holdfast.evaluate.certificates import certified_radius
 from holdfast.evaluate.curves import named
 from holdfast.evaluate.fitted import classes_of, rows_for
+from holdfast.uncertainty.checks import numbers
 
 WIDTH = 60
 """Characters in a line of the legend."""
@@ -58,11 +60,13 @@ class CertifiedAccuracyDisplay:
         self.norm, self.methods, self.unit = norm, tuple(methods), unit
 
     @classmethod
+    @arguments(name=TEXT)
     def from_estimator(cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, **options: Any) -> Self:
         """Certify and plot one fitted model; arguments as for `from_estimators`."""
         return cls.from_estimators({name or type(estimator).__name__: estimator}, X, y, **options)
 
     @classmethod
+    @arguments(unit=TEXT, radii=Listed("give radii >= 0") | NOTHING)
     def from_estimators(
         cls,
         estimators: Any,
@@ -104,12 +108,13 @@ class CertifiedAccuracyDisplay:
         found = [certified_radius(model, X, norm, weights, **options) for model in models.values()]
         # what is certain of a wrong prediction is no merit
         sizes = [np.where((each.predicted == labels) & (each.radius > 0), each.radius, -1.0) for each in found]
-        grid = _grid(np.concatenate(sizes)) if radii is None else np.sort(np.asarray(radii, dtype=np.float64).ravel())
+        grid = _grid(np.concatenate(sizes)) if radii is None else np.sort(numbers(radii, f"{call}(radii=...)", "radii"))
         accuracy = np.array([(size[:, None] >= grid).mean(axis=0) for size in sizes])
         unit = unit or ("units of X" if weights is None else "units of the weights")
         display = cls(grid, accuracy, models, norm=norm, methods=[each.method for each in found], unit=unit)
         return display.plot(ax)
 
+    @arguments(curve_kwargs=Instance(Mapping, "give a dict of arguments of matplotlib") | NOTHING)
     def plot(self, ax: Any = None, *, curve_kwargs: Mapping[str, Any] | None = None) -> Self:
         """Draw the curves, on `ax` or on new axes; `curve_kwargs` go to matplotlib's `plot`."""
         ax = axes_for(self, ax)

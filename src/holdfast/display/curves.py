@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from holdfast._core.allowed import NOTHING, TEXT, Instance, Switch, arguments
 from holdfast.display.style import axes_for, looks, needs_matplotlib, percent_axis
 from holdfast.evaluate.curves import RobustnessCurve, robustness_curve
 from holdfast.evaluate.perturbations import Perturbation
@@ -47,11 +48,13 @@ class RobustnessCurveDisplay:
         self.curve = curve
 
     @classmethod
+    @arguments(curve=Instance(RobustnessCurve, "give what robustness_curve returned"))
     def from_curve(cls, curve: RobustnessCurve, *, ax: Any = None, **plot: Any) -> Self:
         """Plot a curve that is known already; further arguments go to `plot`."""
         return cls(curve).plot(ax, **plot)
 
     @classmethod
+    @arguments(name=TEXT)
     def from_estimator(
         cls,
         estimator: Any,
@@ -76,6 +79,9 @@ class RobustnessCurveDisplay:
         needs_matplotlib(f"{cls.__name__}.from_estimators")
         return cls(robustness_curve(estimators, X, y, perturbation, levels, **options)).plot(ax)
 
+    @arguments(
+        show_certified=Switch(), curve_kwargs=Instance(Mapping, "give a dict of arguments of matplotlib") | NOTHING
+    )
     def plot(
         self, ax: Any = None, *, show_certified: bool = True, curve_kwargs: Mapping[str, Any] | None = None
     ) -> Self:

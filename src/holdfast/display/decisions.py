@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
+from holdfast._core.allowed import NAMES, Count, arguments
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.display.style import axes_for, looks, needs_matplotlib
@@ -92,6 +93,7 @@ class DecisionUncertaintyDisplay:
         self.feature_names, self.note = tuple(feature_names), note
 
     @classmethod
+    @arguments(grid_resolution=Count(2), feature_names=NAMES)
     def from_estimator(
         cls,
         estimator: Any,
@@ -159,7 +161,10 @@ class DecisionUncertaintyDisplay:
         if np.any(leads.argmax(axis=0) != response):
             # votes of pairs of classes are not told by scores
             leads = np.where(response == np.arange(len(classes))[:, None, None], 1.0, -1.0)
-        names = feature_names or (list(X.columns) if hasattr(X, "columns") else ["feature 0", "feature 1"])
+        columns = list(X.columns) if hasattr(X, "columns") else ["feature 0", "feature 1"]
+        names = columns if feature_names is None else list(feature_names)
+        if len(names) != 2:
+            raise ValueError(f"{call}(feature_names={names!r:.80}): name both features.")
         text = f"{shorten(sets, 70)}\n{fill(f'black rim: {rim}', WIDTH)}"
         made = cls(xx0, xx1, response, leads, rows, codes, classes, outlines, may_change, names, text)
         return made.plot(ax)

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.allowed import NAMES, TEXT, Count, arguments
 from holdfast._core.rounding import Array
 from holdfast.display.style import axes_for, looks, needs_matplotlib
 from holdfast.evaluate.certificates import linear_only
@@ -54,11 +55,13 @@ class FeatureFragilityDisplay:
         self.shares = np.divide(reach, total, out=np.zeros_like(reach), where=total > 0)
 
     @classmethod
+    @arguments(name=TEXT)
     def from_estimator(cls, estimator: Any, *, X_std: Any, name: str | None = None, **options: Any) -> Self:
         """Compute and plot the shares of one fitted linear model; arguments as for `from_estimators`."""
         return cls.from_estimators({name or type(estimator).__name__: estimator}, X_std=X_std, **options)
 
     @classmethod
+    @arguments(feature_names=NAMES, n_shown=Count())
     def from_estimators(
         cls, estimators: Any, *, X_std: Any, ax: Any = None, feature_names: Any = None, n_shown: int = 15
     ) -> Self:
@@ -101,6 +104,7 @@ class FeatureFragilityDisplay:
             )
         return cls(np.array(reach), models, names).plot(ax, n_shown=n_shown)
 
+    @arguments(n_shown=Count())
     def plot(self, ax: Any = None, *, n_shown: int = 15) -> Self:
         """Draw bars for the features with the largest shares, on `ax` or on new axes."""
         ax = axes_for(self, ax)

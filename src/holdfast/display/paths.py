@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils import check_array
 from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted
 
+from holdfast._core.allowed import NAMES, TEXT, Choice, arguments, short
 from holdfast._core.rounding import Array
 from holdfast.display.style import axes_for, looks, needs_matplotlib, percent_axis
 from holdfast.estimators.linear import predicted_codes
@@ -71,6 +74,7 @@ class NoisePathDisplay:
         self.feature_names, self.chosen, self.score_name = feature_names, chosen, score_name
 
     @classmethod
+    @arguments(feature_names=NAMES, size_name=TEXT)
     def from_path(
         cls,
         path: Any,
@@ -97,6 +101,12 @@ class NoisePathDisplay:
             What to call the sizes, with their unit.
         """
         needs_matplotlib(f"{cls.__name__}.from_path")
+        if not (hasattr(path, "noises") or hasattr(path, "radii")):
+            raise ValueError(
+                f"{cls.__name__}.from_path(path={short(path):.80}): give what noise_path or radius_path returned."
+            )
+        if (X is None) != (y is None):
+            raise ValueError(f"{cls.__name__}.from_path(path, X, y): give X and y, or neither.")
         if feature_names is None and hasattr(X, "columns"):
             feature_names = list(X.columns)
         signed = path.coefs[:, 0] if path.coefs.shape[1] == 1 else np.sqrt(np.mean(np.square(path.coefs), axis=1))
@@ -105,17 +115,30 @@ class NoisePathDisplay:
         shares = None
         if y is not None:
             classes = np.unique(y)
-            rows = X.to_numpy() if hasattr(X, "to_numpy") else X
+            rows = check_array(X, accept_sparse="csr", dtype=np.float64)
+            if rows.shape != (len(np.ravel(y)), path.coefs.shape[2]):
+                raise ValueError(f"{cls.__name__}.from_path(path, X, y): X has shape {rows.shape}, y {np.shape(y)}.")
             scores = [safe_sparse_dot(rows, W.T) + b for W, b in zip(path.coefs, path.intercepts, strict=True)]
             codes = [predicted_codes(score[:, 0] if score.shape[1] == 1 else score) for score in scores]
             shares = np.array([np.mean(classes[code] == np.asarray(y)) for code in codes])
+        if feature_names is not None and len(feature_names) != signed.shape[1]:
+            raise ValueError(
+                f"{cls.__name__}.from_path(feature_names=...): name each of the {signed.shape[1]} features."
+            )
         display = cls(sizes, size_name=size_name or name, weights=signed, accuracy=shares, feature_names=feature_names)
         return display.plot(ax, kind=kind)
 
     @classmethod
+    @arguments(size_name=TEXT)
     def from_estimator(cls, estimator: Any, *, ax: Any = None, size_name: str | None = None) -> Self:
         """Plot what cross-validation told a fitted search, at the penalty that it chose, and what it chose."""
         needs_matplotlib(f"{cls.__name__}.from_estimator")
+        if not hasattr(estimator, "_searched") or isinstance(estimator, type):
+            raise ValueError(
+                f"{cls.__name__}.from_estimator(estimator={short(estimator):.80}): give a fitted GaussianRobustClassifierCV or "
+                "RobustLinearClassifierCV."
+            )
+        check_is_fitted(estimator)
         name, *others = estimator._searched
         results = estimator.cv_results_
         kept = np.all([results[f"param_{key}"] == getattr(estimator, f"{key}_") for key in others], axis=0)
@@ -133,11 +156,10 @@ class NoisePathDisplay:
             score_name=f"cross-validated score{how}",
         ).plot(ax, kind="accuracy")
 
+    @arguments(kind=Choice(*KINDS))
     def plot(self, ax: Any = None, *, kind: str = "weights") -> Self:
         """Draw weights or accuracy, on `ax` or on new axes."""
         call = f"{type(self).__name__}.plot(kind={kind!r})"
-        if kind not in KINDS:
-            raise ValueError(f"{call}: give 'weights' or 'accuracy'.")
         if getattr(self, kind) is None:
             raise ValueError(
                 f"{call}: is not known here. " + ("Give X and y." if kind == "accuracy" else "Plot a path.")
@@ -155,7 +177,7 @@ class NoisePathDisplay:
     def _weights(self, ax: Any) -> list[Any]:
         assert self.weights is not None
         n = self.weights.shape[1]
-        names = self.feature_names or [f"feature {j}" for j in range(n)]
+        names = [f"feature {j}" for j in range(n)] if self.feature_names is None else self.feature_names
         largest = np.argsort(-np.abs(self.weights).max(axis=0), kind="stable")[:LABELLED]
         lines = []
         for j in np.setdiff1d(np.arange(n), largest):

@@ -7,6 +7,9 @@ from typing import Any
 
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 
+from holdfast._core.allowed import NOTHING, Having
+
+AXES = Having(("plot", "set_xlabel"), "give matplotlib's Axes") | NOTHING
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """Okabe and Ito's, without yellow, which is faint on white."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -20,6 +23,7 @@ def needs_matplotlib(call: str) -> None:
 def axes_for(display: Any, ax: Any) -> Any:
     """Return the axes to draw on, those given or new ones, and let the display know them as `ax_` and `figure_`."""
     needs_matplotlib(f"{type(display).__name__}.plot")
+    AXES.checked(ax, f"{type(display).__name__}.plot(ax")
     if ax is None:
         import matplotlib.pyplot as plt
 

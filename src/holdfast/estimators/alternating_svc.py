@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
+from holdfast._core.allowed import Choice, Number
+from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.solution import Status
 from holdfast.counterpart import MarginScaleProblem, alternate
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import announced, with_callbacks
-from holdfast.estimators.inputs import class_codes, number, one_blas_thread, row_weights
+from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.linear import LinearClassifier
 from holdfast.losses import Hinge
 from holdfast.uncertainty import Ball
@@ -122,6 +123,12 @@ class AlternatingSVC(LinearClassifier):
     True
     """
 
+    parameter_table = {
+        "radius": Number(),
+        "attitude": Choice(*SIDES),
+        "alpha": Number(strictly=True),
+    }
+
     def __init__(
         self,
         radius: float = 1.0,
@@ -158,9 +165,7 @@ class AlternatingSVC(LinearClassifier):
             Two classes or more.
         sample_weight : array-like of shape (n_samples,), default=None
         """
-        if self.attitude not in SIDES:
-            raise ValueError(f"{NAME}(attitude={self.attitude!r}): give 'pessimistic' or 'optimistic'.")
-        tol, max_rounds = number(self.tol, f"{NAME}(tol", strictly=True), self._max_iter()
+        tol, max_rounds = float(self.tol), int(self.max_iter)
         problems = self._problems(X, y, sample_weight)
         report, finished = announced(self, reporter(self.verbose), X, y)
         with one_blas_thread:
@@ -177,8 +182,7 @@ class AlternatingSVC(LinearClassifier):
 
     def _problems(self, X: Any, y: Any, sample_weight: Any) -> list[MarginScaleProblem]:
         """Return the problem to be solved, or one a class, all input having been checked."""
-        alpha = number(self.alpha, f"{NAME}(alpha", strictly=True)
-        ball = Ball(number(self.radius, f"{NAME}(radius"))
+        alpha, ball = float(self.alpha), Ball(float(self.radius))
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         classes, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, self.class_weight, X, codes, classes, NAME)
@@ -193,7 +197,7 @@ class AlternatingSVC(LinearClassifier):
         ]
 
     def _warn(self) -> None:
-        """Say that the rounds have not settled, with the cure, at the line that called `fit` through its wrapper."""
+        """Say that the rounds have not settled, with the cure."""
         if self.converged_:
             return
         if self.attitude == "pessimistic":
@@ -203,6 +207,4 @@ class AlternatingSVC(LinearClassifier):
             )
         else:
             cure = "Raise max_iter, or raise tol if this accuracy is enough."
-        warnings.warn(
-            f"{NAME}(max_iter={self.max_iter}): the rounds have not settled. {cure}", ConvergenceWarning, stacklevel=4
-        )
+        warn_caller(f"{NAME}(max_iter={self.max_iter}): the rounds have not settled. {cure}", ConvergenceWarning)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
+from holdfast._core.allowed import arguments
+from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Loss
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.counterpart import MarginScaleProblem, critical_size, separable_size
@@ -14,6 +15,7 @@ from holdfast.estimators.inputs import one_blas_thread
 from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier, shape_of
 
 
+@arguments()
 def critical_radius(
     X: Any,
     y: Any,
@@ -87,6 +89,7 @@ def critical_radius(
     return high
 
 
+@arguments()
 def separability_radius(X: Any, y: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> float:
     r"""Return the size of the sets up to which the training rows can be separated, wherever in their sets they are.
 
@@ -131,10 +134,9 @@ def separability_radius(X: Any, y: Any, uncertainty: UncertaintySet | None = Non
 
 def _warn_if_apart(name: str, low: float, high: float) -> None:
     if high > low * (1 + 2e-6):
-        warnings.warn(
+        warn_caller(
             f"{name}: proved to lie between {low:.10g} and {high:.10g} only. Put the features on similar scales.",
             ConvergenceWarning,
-            stacklevel=3,
         )
 
 
@@ -143,6 +145,7 @@ def _problem_of_two_classes(
 ) -> MarginScaleProblem:
     if unknown := sorted(set(metadata) - set(METADATA)):
         raise TypeError(f"{name}: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}.")
+    model.check_parameters(name)
     problems = model._problems(X, y, sample_weight, metadata)
     if len(problems) > 1:
         raise ValueError(

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 from scipy.special import rel_entr
-from sklearn.utils.validation import check_array, check_consistent_length
+from sklearn.utils.validation import check_array
 
+from holdfast._core.allowed import Choice, arguments, as_numbers, short
 from holdfast._core.loss import Array
 from holdfast._core.tolerances import ROUNDING
 from holdfast.estimators.inputs import number
@@ -63,6 +64,7 @@ def kl_inverse(q: float, B: float) -> float:
     return high
 
 
+@arguments(variant=Choice(*VARIANTS))
 def generalization_bound(
     model: Any,
     X: Any,
@@ -133,8 +135,6 @@ def generalization_bound(
     >>> found.empirical < found.bound < found.relaxed
     True
     """
-    if variant not in VARIANTS:
-        raise ValueError(f"{NAME}(..., variant={variant!r}): give 'tight' or 'published'.")
     w, b, X, signs = _binary(model, X, y)
     m, n = X.shape
     loss = DeletionLoss.of(values, budget, margin, "relaxed", n, NAME)
@@ -174,13 +174,23 @@ def _binary(model: Any, X: Any, y: Any) -> tuple[Array, float, Any, Array]:
             )
         w, b, classes = dense(model.coef_).ravel(), float(np.ravel(model.intercept_)[0]), model.classes_
     else:
-        w, b, classes = np.asarray(model, dtype=np.float64), 0.0, np.array([-1, 1])
+        try:
+            w, b, classes = as_numbers(model), 0.0, np.array([-1, 1])
+        except TypeError:
+            raise ValueError(
+                f"{NAME}(model={short(model):.80}, ...): give a fitted linear model, or weights."
+            ) from None
     X, y = check_array(X, accept_sparse="csr", dtype=np.float64), np.asarray(y)
-    check_consistent_length(X, y)
+    if y.shape != (X.shape[0],):
+        raise ValueError(
+            f"{NAME}(model, X, y, ...): y has shape {y.shape}; give one label for each of {X.shape[0]} rows."
+        )
     if w.shape != (X.shape[1],):
-        raise ValueError(f"{NAME}: the weights have shape {w.shape}, X has {X.shape[1]} features.")
+        raise ValueError(f"{NAME}(model, X, ...): the weights have shape {w.shape}, X has {X.shape[1]} features.")
     if len(unknown := np.setdiff1d(y, classes)):
-        raise ValueError(f"{NAME}: y contains {unknown.tolist()!r}; the classes are {classes.tolist()!r}.")
+        raise ValueError(
+            f"{NAME}(model, X, y, ...): y contains {unknown.tolist()!r}; the classes are {classes.tolist()!r}."
+        )
     return w, b, X, np.where(y == classes[1], 1.0, -1.0)
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
+from sklearn.utils import check_array
 
+from holdfast._core.allowed import Number, Switch, arguments, as_numbers, short
 from holdfast._core.loss import Array
-from holdfast.estimators.inputs import class_codes, number
+from holdfast.estimators.inputs import checked_weights, class_codes
 from holdfast.losses.gaussian_hinge import density
 from holdfast.uncertainty.clouds import norm
 
@@ -17,6 +19,7 @@ WELL_CONDITIONED = 3.0
 """Largest :math:`|\\Phi^{-1}(a)|` of the rows that lengths are read from: beyond it a says little about the margin."""
 
 
+@arguments(noise=Number(strictly=True), fit_intercept=Switch())
 def recover_from_dual(
     dual_coef: Any, X: Any, y: Any, noise: float, fit_intercept: bool = True, sample_weight: Any = None
 ) -> tuple[Array, Array]:
@@ -59,16 +62,24 @@ def recover_from_dual(
     >>> np.allclose(coef, model.coef_), np.allclose(intercept, model.intercept_)
     (True, True)
     """
-    sigma = number(noise, f"{NAME}(noise", strictly=True)
-    X = X if hasattr(X, "shape") else np.asarray(X, dtype=np.float64)
+    sigma, X = float(noise), check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    if np.shape(y) != (X.shape[0],):
+        raise ValueError(
+            f"{NAME}(dual_coef, X, y, ...): y has shape {np.shape(y)}; X has {X.shape[0]} rows. Give the rows that were fitted."
+        )
     classes, codes = class_codes(np.asarray(y), NAME)
     if len(classes) > 2:
         raise ValueError(
             f"{NAME}(..., y, ...): y has {len(classes)} classes. Only the dual of two classes is understood."
         )
     signs = 2.0 * codes - 1.0
-    weights = np.ones(len(signs)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    pulls = np.asarray(dual_coef, dtype=np.float64)
+    weights = checked_weights(sample_weight, X, NAME)
+    try:
+        pulls = as_numbers(dual_coef)
+    except TypeError:
+        raise ValueError(
+            f"{NAME}(dual_coef={short(dual_coef):.80}, ...): give the numbers dual_coef_ of a fit."
+        ) from None
     if pulls.shape not in ((len(signs),), (1, len(signs))) or weights.shape != signs.shape or X.shape[0] != len(signs):
         raise ValueError(
             f"{NAME}(dual_coef, X, y, ...): dual_coef has shape {pulls.shape}, X {X.shape}, y ({len(signs)},), sample_weight "

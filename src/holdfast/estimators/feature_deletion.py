@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from holdfast._core.allowed import Count, Number
+from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
@@ -27,7 +27,7 @@ from holdfast.counterpart import (
 )
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import announced, with_callbacks
-from holdfast.estimators.inputs import class_codes, number, one_blas_thread, row_weights
+from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.linear import MANY_THREADS
 from holdfast.estimators.missing import MissingFeatures, entry_ranges, without_missing
 from holdfast.solvers.deletion_interior_point import LARGEST, WIDEST
@@ -143,6 +143,8 @@ class FeatureDeletionClassifier(MissingFeatures):
     0.9
     """
 
+    parameter_table = {"bound": Number(strictly=True), "n_chunks": Count()}
+
     def __init__(
         self,
         budget: float = 1.0,
@@ -186,7 +188,6 @@ class FeatureDeletionClassifier(MissingFeatures):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows in the mean: 2 is as good as stating a row twice.
         """
-        self._check_settings()
         X, y = self._checked(X, y, where="fit", reset=True)
         stated, X = X, without_missing(X)
         classes, codes = class_codes(y, NAME)
@@ -209,14 +210,6 @@ class FeatureDeletionClassifier(MissingFeatures):
         self._set_model(fits, used)
         finished()
         return self
-
-    def _check_settings(self) -> None:
-        """Raise if a setting makes no sense, before rows are looked at."""
-        for name in ("bound", "tol"):
-            number(getattr(self, name), f"{NAME}({name}", strictly=True)
-        self._max_iter()
-        if not isinstance(self.n_chunks, Integral) or self.n_chunks < 1:
-            raise ValueError(f"{NAME}(n_chunks={self.n_chunks!r}): must be an integer >= 1.")
 
     def _check_size(self, X: Any, codes: NDArray[np.intp]) -> None:
         """Raise if the arrays of a problem would not fit, or chunks lack a class."""
@@ -246,7 +239,7 @@ class FeatureDeletionClassifier(MissingFeatures):
         self, rows: Rows, is_positive: NDArray[np.bool_], weights: Array, loss: DeletionLoss, report: Any
     ) -> tuple[Solution, DeletionProof]:
         """Return the model of one class against the rest, and what is proved of it."""
-        options = {"tol": float(self.tol), "max_iter": self._max_iter(), "report": report}
+        options = {"tol": float(self.tol), "max_iter": int(self.max_iter), "report": report}
         shares, signs = weights / weights.sum(), np.where(is_positive, 1.0, -1.0)
         problem = FeatureDeletionProblem(rows, signs, shares, loss, float(self.bound), bool(self.fit_intercept))
         if loss.knapsack.is_whole:
@@ -269,12 +262,11 @@ class FeatureDeletionClassifier(MissingFeatures):
         self.holdfast_version_ = __version__
         self.collapsed_ = not np.any(self.coef_) and self.gap_ <= COLLAPSED
         if self.collapsed_:
-            warnings.warn(
+            warn_caller(
                 f"w = 0 is the best model for this budget, certified to a gap of {self.gap_:.1g}: every prediction is the "
                 "same, whatever is deleted. Use a smaller budget, larger values for features that are never missing, or "
                 "class_weight='balanced'.",
                 CollapseWarning,
-                stacklevel=4,
             )
         self._warn_uncertified()
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
+from copy import deepcopy
 from dataclasses import asdict, dataclass
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core import compiled
+from holdfast._core.allowed import NOTHING, Choice, Count, Number, Switch
+from holdfast._core.caller import warn_caller
 from holdfast._core.deletion_steps import deletion_steps
 from holdfast._core.loss import Array
 from holdfast._core.solver import silent
@@ -229,6 +230,14 @@ class FeatureDeletionPerceptron(MissingFeatures):
     (array([0.011]), 0.05, 0.53)
     """
 
+    parameter_table = {
+        "bound": Number(strictly=True),
+        "norm": Choice(*NORMS),
+        "radius": Number(strictly=True) | NOTHING,
+        "horizon": Count() | NOTHING,
+        "shuffle": Switch(),
+    }
+
     def __init__(
         self,
         budget: float = 1.0,
@@ -339,12 +348,11 @@ class FeatureDeletionPerceptron(MissingFeatures):
             raise ValueError(f"{NAME}.online_bound(delta={delta!r}): must lie between 0 and 1.")
         radius, norm = self.settings_["radius"], self.settings_["norm"]
         if radius is None or not np.isfinite(self.regret_bound_):
-            warnings.warn(
+            warn_caller(
                 f"{NAME}(radius={radius!r}).online_bound: nothing is proved, for "
                 + ("the radius was taken from the rows" if radius is None else f"rows reach {self.largest_norm_:g}")
                 + f". Scale the rows and state a radius that all of them, new ones too, are within in the {norm} norm.",
                 UserWarning,
-                stacklevel=2,
             )
             return OnlineBound(np.inf, np.inf)
         (n_vectors, n), m = self.coef_.shape, self.n_seen_
@@ -357,20 +365,12 @@ class FeatureDeletionPerceptron(MissingFeatures):
         return OnlineBound(min(risk, 1.0), float(n_vectors * excess))
 
     def _settings(self, n_features: int) -> tuple[DeletionLoss, float]:
-        """Return the loss and C, all settings having been checked."""
-        if self.norm not in NORMS:
-            raise ValueError(f"{NAME}(norm={self.norm!r}): give 'l2', 'inf' or 'l1'.")
-        if self.radius is not None:
-            number(self.radius, f"{NAME}(radius", strictly=True)
-        if self.horizon is not None and (not isinstance(self.horizon, Integral) or self.horizon < 1):
-            raise ValueError(f"{NAME}(horizon={self.horizon!r}): must be an integer >= 1, or None.")
+        """Return the loss and C."""
         loss = DeletionLoss.of(self.values, self.budget, self.margin, self.adversary, n_features, NAME)
-        return loss, number(self.bound, f"{NAME}(bound", strictly=True)
+        return loss, float(self.bound)
 
     def _begin(self, X: Any, classes: NDArray[Any]) -> None:
         """Forget all rows seen."""
-        for name in ("stream_", "feature_range_"):
-            self.__dict__.pop(name, None)
         self.classes_, self.largest_norm_ = classes, 0.0
         self.settings_ = {name: getattr(self, name) for name in PROVED_FOR}
         n_vectors = 1 if len(classes) == 2 else len(classes)
@@ -384,7 +384,7 @@ class FeatureDeletionPerceptron(MissingFeatures):
         X, n = without_missing(X), X.shape[1]
         square = self.radius_**2 * NORMS[self.norm].square(n) + 1.0
         largest = max(self.largest_norm_, float(NORMS[self.norm].of(X).max()))
-        stream = Stream(**self.stream_)
+        stream = Stream(**deepcopy(self.stream_))  # its arrays are changed in place
         signs = np.where(codes[:, None] == (np.arange(len(stream.W)) if len(stream.W) > 1 else 1), 1.0, -1.0)
         stream.advance(X, signs, loss, bound, bound * np.sqrt((n + 1) / square))
         self.stream_ = asdict(stream)
@@ -396,11 +396,10 @@ class FeatureDeletionPerceptron(MissingFeatures):
         if largest > within:
             self.regret_bound_ = np.inf
             if self.largest_norm_ <= within:
-                warnings.warn(
+                warn_caller(
                     f"{NAME}(norm={self.norm!r}, radius={self.radius!r}): rows reach {largest:g}, beyond {self.radius_:g}; "
                     "regret_bound_ is inf, nothing is proved. Scale the rows, or state a larger radius.",
                     UserWarning,
-                    stacklevel=4,
                 )
         self.largest_norm_ = largest
         self.values_, self.budget_ = loss.values, loss.budget

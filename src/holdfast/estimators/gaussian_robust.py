@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, Self, cast
@@ -12,6 +11,8 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from holdfast._core.allowed import NOTHING, Number, arguments, is_array
+from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.loss import Array, Loss
 from holdfast._core.parameters import resolve
@@ -188,6 +189,8 @@ class GaussianRobustClassifier(IncrementalClassifier):
 
     _steps, _stream = SGD, Stream
 
+    parameter_table = {"alpha": Number() | NOTHING}
+
     def __init__(
         self,
         noise: float | GaussianNoise | None = None,
@@ -236,7 +239,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         """
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         problems = self._problems(X, y, sample_weight, metadata)
-        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4, factor=self._noise().row_factor)
+        warn_of_units(X, metadata, f"{NAME}.fit", factor=self._noise().row_factor)
         self.row_noise_ = any(value is not None for value in metadata.values())
         fits, finished = self._trained(problems, X, y)
         self._unpack(problems, fits)
@@ -266,7 +269,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
             Standard deviation of each entry's own, independent error; in all calls or in none.
         """
         loss = self._loss()
-        alpha = number(self._alpha(loss), f"{NAME}(alpha")
+        alpha = float(self._alpha(loss))
         metadata, before = {"X_std": X_std}, getattr(self, "row_noise_", None)
         X, codes, weights, known = self._part(X, y, classes, sample_weight, metadata, before)
         problems = self._made(X, codes, weights, loss, self._bound(loss, X, metadata), alpha, len(known))
@@ -279,7 +282,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
     ) -> list[MarginScaleProblem] | list[PairwiseProblem]:
         """Return the problem that `fit` has to solve, or one a class, all input having been checked."""
         loss = self._loss()
-        alpha = number(self._alpha(loss), f"{NAME}(alpha")
+        alpha = float(self._alpha(loss))
         check_columns(X, {"sample_weight": sample_weight, **metadata})
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         classes, codes = class_codes(y, NAME)
@@ -352,7 +355,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
                     "averaged over it. Use RobustLinearClassifier, which takes sets, or state a GaussianNoise."
                 )
             return self.noise
-        if np.ndim(self.noise) > 0:
+        if is_array(self.noise):
             raise ValueError(
                 f"{NAME}(noise=<array>): noise is one number. A standard deviation per feature is "
                 "noise=GaussianNoise(std=...), a covariance noise=GaussianNoise(cov=...); noise that differs by row goes "
@@ -361,25 +364,23 @@ class GaussianRobustClassifier(IncrementalClassifier):
         return GaussianNoise(std=number(self.noise, f"{NAME}(noise"))
 
     def _warn(self, problems: Sequence[Any]) -> None:
-        """Say what collapsed, and what is not certified, with the cure, at the line that called `fit` through its wrapper."""
+        """Say what collapsed, and what is not certified, with the cure."""
         unbalanced = "Use class_weight='balanced', loss='logistic', or less noise"
         if self.collapsed_:
             weights = ", ".join(f"{weight:g}" for weight in problems[0].class_weights())
             cure = f"The classes weigh {weights}. {unbalanced} (critical_noise says from where on)."
             if isinstance(problems[0], MarginScaleProblem) and (not self.fit_intercept or majority(problems[0]) == 0):
                 cure = "The means of the classes coincide: no linear model can tell them apart by these features."
-            warnings.warn(
+            warn_caller(
                 f"w = 0 is the best model under this noise, certified: every prediction is the same. {cure}",
                 CollapseWarning,
-                stacklevel=4,
             )
         elif len(self.collapsed_pairs_):
             pairs = ", ".join(f"{a!r} and {b!r}" for a, b in self.collapsed_pairs_.tolist())
-            warnings.warn(
+            warn_caller(
                 f"The best model under this noise does not tell apart the classes {pairs}: their weights are the same, "
                 f"certified to a gap of {self.gap_:.1g}, and the heavier one is predicted. {unbalanced}.",
                 CollapseWarning,
-                stacklevel=4,
             )
         self._warn_uncertified()
 
@@ -442,11 +443,10 @@ class GaussianRobustClassifier(IncrementalClassifier):
         check_columns(X, metadata)
         is_stated, noise = any(value is not None for value in metadata.values()), None
         if self.row_noise_ and not is_stated:
-            warnings.warn(
+            warn_caller(
                 f"{NAME}.predict_proba: this model was fitted with the noise of each row and is given none here, so these are "
                 f"plain probabilities, which are too sure of noisy rows. {NEEDS_NOISE}",
                 UserWarning,
-                stacklevel=2,
             )
         else:
             noise = self._bound_to(scores, self._noise().as_stated(metadata) if is_stated else self._noise(), metadata)
@@ -496,6 +496,7 @@ def shape_of(noise: Any) -> Any:
     return noise.as_shape() if isinstance(noise, UncertaintySet) else noise
 
 
+@arguments()
 def critical_noise(
     X: Any,
     y: Any,
@@ -529,6 +530,7 @@ def critical_noise(
     1531
     """
     model = GaussianRobustClassifier(shape_of(noise), loss=loss, class_weight=class_weight, alpha=0.0)
+    model.check_parameters("critical_noise")
     problem = model._problems(X, y, sample_weight, {})[0]
     if len(model.classes_) > 2:
         raise ValueError(

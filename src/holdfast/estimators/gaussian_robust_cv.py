@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.utils.validation import _num_samples
 
+from holdfast._core.allowed import LARGEST, NOTHING, Number, arguments, as_numbers, short
 from holdfast._core.loss import Array, Loss
 from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.counterpart import critical_factor
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier, shape_of
-from holdfast.estimators.inputs import number, one_blas_thread
+from holdfast.estimators.inputs import one_blas_thread
 from holdfast.estimators.linear import predicted_codes
 from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
 from holdfast.estimators.scores import in_deviations, pushes
@@ -52,6 +53,7 @@ class NoisePath:
     gaps: Array
 
 
+@arguments()
 def noise_path(
     X: Any,
     y: Any,
@@ -101,21 +103,22 @@ def noise_path(
         class_weight=class_weight,
         tol=tol,
         max_iter=max_iter,
+        verbose=verbose,
     )
+    model.check_parameters("noise_path")
     metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
     problems = model._problems(X, y, sample_weight, metadata)
-    warn_of_units(X, metadata, "noise_path", stacklevel=3, factor=model._noise().row_factor)
-    tol = number(tol, "noise_path(tol", strictly=True)
+    warn_of_units(X, metadata, "noise_path", factor=model._noise().row_factor)
     with one_blas_thread:
         factors = _grid(noises, problems, "noise_path(noises")
         steps = [(factor, problems[0].alpha) for factor in factors]
         fitted = []
-        path_of = followed(problems, steps, SEARCHED, _at, tol, model._max_iter(), report=reporter(verbose))
+        path_of = followed(problems, steps, SEARCHED, _at, tol, max_iter, report=reporter(verbose))
         for fits in path_of:
             model._unpack(problems, fits)
             fitted.append((model.coef_, model.intercept_, model.objective_, model.lower_bound_, model.gap_))
     path = NoisePath(factors, *(np.array(column) for column in zip(*fitted, strict=True)))
-    warn_of_gaps(path.gaps, tol, stacklevel=3)
+    warn_of_gaps(path.gaps, tol)
     return path
 
 
@@ -210,6 +213,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
 
     _takes_streams = False
     _searched = SEARCHED
+    parameter_table = {"deploy_noise": Number() | NOTHING}
 
     def __init__(
         self,
@@ -274,12 +278,10 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         plain = self._model()
         problems = plain._problems(X, y, sample_weight, metadata)
-        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4, factor=plain._noise().row_factor)
+        warn_of_units(X, metadata, f"{NAME}.fit", factor=plain._noise().row_factor)
         plain.row_noise_ = self.row_noise_ = any(value is not None for value in metadata.values())
         self._adopt(plain)
-        deploy = None if self.deploy_noise is None else number(self.deploy_noise, f"{NAME}(deploy_noise")
-        number(self.tol, f"{NAME}(tol", strictly=True)
-        self._max_iter()
+        deploy = None if self.deploy_noise is None else float(self.deploy_noise)
         self._scorer(plain)
         solver = None if self.solver is None else pick(problems[0], self.solver).seeded(self.random_state)
         report, finished = announced(self, reporter(self.verbose), X, y)
@@ -324,11 +326,11 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
             default = 0.0 if loss.is_homogeneous else 1.0
             return np.append(np.logspace(4, -4, 10), [0.0] * loss.is_homogeneous) if known else np.array([default])
         try:
-            values = np.sort(np.atleast_1d(np.asarray(self.alphas, dtype=np.float64)))[::-1]
-        except (TypeError, ValueError):
+            values = np.sort(np.atleast_1d(as_numbers(self.alphas)))[::-1]
+        except TypeError:
             values = np.zeros(0)
-        if values.size == 0 or values.ndim != 1 or not np.all(np.isfinite(values)) or values[-1] < 0:
-            raise ValueError(f"{NAME}(alphas={self.alphas!r:.80}): give finite numbers >= 0, and at least one.")
+        if values.size == 0 or values.ndim != 1 or not np.all(values <= LARGEST) or values[-1] < 0:
+            raise ValueError(f"{NAME}(alphas={short(self.alphas):.80}): give finite numbers >= 0, and at least one.")
         return values
 
     def _at(self, problem: Any, *step: float) -> Any:

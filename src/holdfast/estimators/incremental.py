@@ -13,7 +13,6 @@ from sklearn.utils.validation import validate_data
 from holdfast._core.loss import Array
 from holdfast._core.solution import Solution, Status
 from holdfast._core.version import __version__
-from holdfast.counterpart import Certificate
 from holdfast.estimators.inputs import known_codes, part_weights, stated_classes
 from holdfast.estimators.linear import LinearClassifier, check_columns
 from holdfast.solvers import pick
@@ -89,7 +88,3 @@ class IncrementalClassifier(LinearClassifier):
         self.solution_ = Solution(coef.ravel(), Status.STREAMED, np.nan, 1, solver.name).summary()
         self.__dict__.pop("dual_coef_", None)
         self.holdfast_version_ = __version__
-
-    def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
-        self.__dict__.pop("stream_", None)
-        return super()._unpack(problems, fits)

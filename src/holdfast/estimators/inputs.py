@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from numbers import Real
 from threading import Lock
 from typing import Any
 
@@ -13,6 +12,8 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 from threadpoolctl import ThreadpoolController
+
+from holdfast._core.allowed import Number, short
 
 Array = NDArray[np.float64]
 
@@ -37,13 +38,22 @@ def _two_classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]] | No
     return classes, y == classes[1]
 
 
+def checked_weights(sample_weight: Any, X: Any, call: str) -> Array:
+    """Return sample_weight as numbers >= 0, 1 each for None."""
+    try:
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{call}(..., sample_weight={short(sample_weight):.80}): {error}") from None
+    if not np.all(np.isfinite(weights)):
+        raise ValueError(f"{call}(..., sample_weight={short(sample_weight):.80}): contains NaN or infinity.")
+    return np.asarray(weights, dtype=np.float64)
+
+
 def row_weights(
     sample_weight: Any, class_weight: Any, X: Any, codes: NDArray[np.intp], classes: NDArray[Any], name: str
 ) -> Array:
     """Return the weight of each row, float64, made of sample_weight and class_weight."""
-    weights = np.asarray(
-        _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True), dtype=np.float64
-    )
+    weights = checked_weights(sample_weight, X, f"{name}.fit")
     totals = np.asarray(np.bincount(codes, weights, len(classes)), dtype=np.float64)
     if not np.all(np.isfinite(totals)):
         raise ValueError(f"{name}.fit: sample_weight sums to infinity. Scale it down.")
@@ -76,7 +86,12 @@ def stated_classes(classes: Any, name: str) -> NDArray[Any]:
             f"{name}.partial_fit: classes must be passed on the first call. "
             "Name all classes, partial_fit(X, y, classes=[0, 1]): later rows may be of classes not seen yet."
         )
-    found = np.unique(np.asarray(classes))
+    try:
+        found = np.unique(np.asarray(classes))
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name}.partial_fit(classes={short(classes):.80}): give a list of classes of one kind."
+        ) from None
     if len(found) < 2:
         raise ValueError(f"{name}.partial_fit(classes={found.tolist()!r}): a classifier needs two classes at least.")
     return found
@@ -86,9 +101,7 @@ def part_weights(
     sample_weight: Any, class_weight: Any, X: Any, codes: NDArray[np.intp], classes: NDArray[Any], name: str
 ) -> Array:
     """Return the weight of each row of a part, which need not hold all classes."""
-    weights = np.asarray(
-        _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True), dtype=np.float64
-    )
+    weights = checked_weights(sample_weight, X, f"{name}.partial_fit")
     return weights * _class_factors(class_weight, np.ones(len(classes)), classes, name)[codes]
 
 
@@ -99,25 +112,22 @@ def _class_factors(class_weight: Any, totals: Array, classes: NDArray[Any], name
         return totals.sum() / (len(classes) * totals)
     if not isinstance(class_weight, Mapping):
         raise ValueError(
-            f"{name}(class_weight={class_weight!r}): give None, 'balanced', or a dict from class to weight."
+            f"{name}(class_weight={class_weight!r:.80}): give None, 'balanced', or a dict from class to weight."
         )
     unknown = set(class_weight) - set(classes.tolist())
     if unknown:
         raise ValueError(
             f"{name}(class_weight=...): no such class in y: {sorted(map(repr, unknown))}. Classes: {classes.tolist()}."
         )
-    factors = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
-    if not np.all(np.isfinite(factors)) or np.any(factors <= 0):
-        raise ValueError(f"{name}(class_weight={class_weight!r}): weights must be positive numbers.")
-    return factors
+    weights = [class_weight.get(label, 1.0) for label in classes.tolist()]
+    if not all(weight in Number(strictly=True) for weight in weights):
+        raise ValueError(f"{name}(class_weight={class_weight!r:.80}): weights must be positive numbers.")
+    return np.array(weights, dtype=np.float64)
 
 
 def number(value: Any, call: str, *, strictly: bool = False) -> float:
     """Return `value` as a float after checking its range; `call` is quoted in the error."""
-    right = isinstance(value, Real) and not isinstance(value, bool | np.bool_) and np.isfinite(float(value))
-    if not right or float(value) < 0 or (strictly and float(value) == 0):
-        raise ValueError(f"{call}={value!r}): must be a finite number {'>' if strictly else '>='} 0.")
-    return float(value)
+    return Number(strictly=strictly).checked(value, call)
 
 
 class _OneBlasThread:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,13 +13,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from holdfast._core.allowed import JOBS, SEED, VERBOSE, Count, Number, Switch
+from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.solution import Solution, Status
 from holdfast._core.version import __version__
+from holdfast._core.whole_fits import WholeFits
 from holdfast.counterpart import Certificate, train
 from holdfast.estimators.callbacks import CallbackSupportMixin, announced
-from holdfast.estimators.inputs import number, one_blas_thread
+from holdfast.estimators.inputs import one_blas_thread
 
 MANY_THREADS = 3e9
 """n_samples * n_features**2 from which BLAS may use all its threads."""
@@ -32,9 +33,20 @@ ROUTING = (
 """What errors and warnings say where metadata are lacking, as they do in scorers that they do not reach."""
 
 
-class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+class LinearClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """A classifier by linear scores, made of one problem, or of one for each class."""
 
+    parameter_table = {
+        "fit_intercept": Switch(),
+        "max_iter": Count(),
+        "n_jobs": JOBS,
+        "random_state": SEED,
+        "refit": Switch(),
+        "tol": Number(strictly=True),
+        "verbose": VERBOSE,
+        "warm_start": Switch(),
+    }
+    """Whatever a class adds, parameters of these names mean the same in all of them."""
     classes_: NDArray[Any]
     coef_: Array
     tol: Any
@@ -53,8 +65,6 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self, problems: Sequence[Any], X: Any, y: Any
     ) -> tuple[list[tuple[Solution, Certificate]], Callable[[], None]]:
         """Return each problem's solution with its proof, and a function to call at the end of fit."""
-        name = type(self).__name__
-        tol, max_iter = number(self.tol, f"{name}(tol", strictly=True), self._max_iter()
         report, finished = announced(self, reporter(self.verbose), X, y)
         n, d = problems[0].rows.n_samples, problems[0].rows.n_features
         with nullcontext() if n * d * d >= MANY_THREADS else one_blas_thread:
@@ -62,8 +72,8 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 train(
                     problem,
                     self.solver,
-                    tol=tol,
-                    max_iter=max_iter,
+                    tol=float(self.tol),
+                    max_iter=int(self.max_iter),
                     start=start,
                     random_state=self.random_state,
                     report=report,
@@ -105,18 +115,13 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self.holdfast_version_ = __version__
         return worst
 
-    def _max_iter(self) -> int:
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise ValueError(f"{type(self).__name__}(max_iter={self.max_iter!r}): must be an integer >= 1.")
-        return int(self.max_iter)
-
     def _starts(self, problems: Sequence[Any]) -> list[Array | None]:
         """Return where to start: at the last fit, with `warm_start` and where it was of the same shape."""
         rows = 1 if len(self.classes_) == 2 else len(self.classes_)
-        same = getattr(self, "coef_", np.zeros(0)).shape == (rows, problems[0].rows.n_features)
-        if not self.warm_start or not same:
+        coef, intercept = self._before_fit("coef_"), self._before_fit("intercept_")
+        if not self.warm_start or np.shape(coef) != (rows, problems[0].rows.n_features):
             return [None] * len(problems)
-        return self._joined(problems, self.coef_, self.intercept_)
+        return self._joined(problems, coef, intercept)
 
     def _joined(self, problems: Sequence[Any], coef: Array, intercept: Array) -> list[Any]:
         """Return each problem's parameters."""
@@ -125,12 +130,10 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return [problems[0].join(coef, intercept)]
 
     def _warn_uncertified(self) -> None:
-        """Say what is not certified, with the cure, at the line that called `fit` through its wrapper and `_warn`."""
+        """Say what is not certified, with the cure."""
         status = Status[str(self.solution_["status"]).upper()]
         if status is not Status.SOLVED:
-            warnings.warn(
-                f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {status.value}", ConvergenceWarning, stacklevel=5
-            )
+            warn_caller(f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {status.value}", ConvergenceWarning)
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores w'x + b.

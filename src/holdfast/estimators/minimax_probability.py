@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from copy import copy
 from functools import partial
-from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,6 +13,8 @@ from scipy import linalg, sparse
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from holdfast._core.allowed import Choice, Count, Having, Number
+from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.rows import Rows
@@ -28,16 +27,13 @@ from holdfast.counterpart.minimax_probability import BOUNDLESS
 from holdfast.counterpart.spreads import from_middle
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import announced, with_callbacks
-from holdfast.estimators.inputs import class_codes, number, one_blas_thread, row_weights
+from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.linear import MANY_THREADS, LinearClassifier, check_columns
 from holdfast.estimators.robust_linear import METADATA, bound_sets
 from holdfast.estimators.units import warn_of_units
 from holdfast.uncertainty import Box
 
 NAME = "MinimaxProbabilityClassifier"
-MEANS = ("fixed", "uncertain")
-WEIGHTS = ("rms", "sum")
-KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 SAME = 1e-12
 """Difference of two means or entries, as a share of their sizes, that is rounding."""
 DEPENDENT, INDEFINITE = 1e-12, -1e-8
@@ -46,8 +42,6 @@ INDEPENDENT = 1e-5
 """Smallest eigenvalue of the rows' products, as a share of the largest, from which on these are as good as the rows."""
 EMPTY = 0.3
 """Share of the ridge in a class's squared spread from which on there is little else to the promise."""
-INPUTS = ("n_features_in_", "feature_names_in_")
-"""What is known of the columns of X."""
 KERNEL_RIDGE = 0.01
 """Ridge to begin with where there is a kernel."""
 
@@ -185,6 +179,17 @@ class MinimaxProbabilityClassifier(LinearClassifier):
     (0.43, True)
     """
 
+    parameter_table = {
+        "means": Choice("fixed", "uncertain"),
+        "kappa": Number(0, 1),
+        "weights": Choice("rms", "sum"),
+        "covariance_ridge": Number(),
+        "kernel": Choice("linear", "poly", "rbf", "sigmoid", "precomputed", None) | Having(("__call__",), "a callable"),
+        "gamma": Choice("scale", "auto") | Number(),
+        "degree": Count(0),
+        "coef0": Number(-np.inf),
+    }
+
     def __init__(
         self,
         uncertainty: Any = None,
@@ -259,9 +264,8 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         self._check_settings()
         check_columns(X, {"sample_weight": sample_weight, **metadata})
         formats = False if self.kernel == "precomputed" else "csr"
-        shell = copy(self)
         given = X
-        X, y = validate_data(shell, X, y, accept_sparse=formats, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        X, y = validate_data(self, X, y, accept_sparse=formats, dtype=[np.float64, np.float32], ensure_min_samples=2)
         if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"{NAME}(kernel='precomputed').fit: X has shape {X.shape}; it is square, one row and column a sample."
@@ -270,7 +274,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         weights = row_weights(sample_weight, None, X, codes, classes, NAME)
         worst, cloud = self._bound(X, metadata)
         if self.uncertainty is not None:
-            warn_of_units(given, metadata, f"{NAME}.fit", stacklevel=4, factor=self.uncertainty.row_factor)
+            warn_of_units(given, metadata, f"{NAME}.fit", factor=self.uncertainty.row_factor)
         used = np.flatnonzero(weights > 0)
         worst, cloud, codes, weights = _of(worst, used), _of(cloud, used), codes[used], weights[used]
         report, finished = announced(self, reporter(self.verbose), X, y)
@@ -281,7 +285,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
                 for k in ([1] if len(classes) == 2 else range(len(classes)))
             ]
             fits = [
-                train_minimax(problem, self.solver, tol=float(self.tol), max_iter=self._max_iter(), report=report)
+                train_minimax(problem, self.solver, tol=float(self.tol), max_iter=int(self.max_iter), report=report)
                 for problem in problems
             ]
         labels = [f"class {label!r}" for label in classes.tolist()]
@@ -292,9 +296,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             _ridge_share(problem, span.ridge, found.parameters)
             for problem, (found, _) in zip(problems, fits, strict=True)
         )
-        for name in ("coef_", "dual_coef_", "X_fit_", "gamma_", "_kernel_products", *INPUTS):
-            self.__dict__.pop(name, None)
-        self.__dict__.update(model | {name: vars(shell)[name] for name in INPUTS if name in vars(shell)})
+        self.__dict__.update(model)
         self._warn(X, ridge_share)
         finished()
         return self
@@ -304,28 +306,8 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         return "uncertainty", Box(0.0)
 
     def _check_settings(self) -> None:
-        """Raise if a setting makes no sense, before rows are looked at."""
-        for name, choices in (("means", MEANS), ("weights", WEIGHTS)):
-            value = getattr(self, name)
-            if not isinstance(value, str) or value not in choices:
-                raise ValueError(f"{NAME}({name}={value!r}): choose one of {', '.join(map(repr, choices))}.")
-        if number(self.kappa, f"{NAME}(kappa") > 1:
-            raise ValueError(
-                f"{NAME}(kappa={self.kappa!r}): a share, from 0 (all outside the spread) to 1 (all inside)."
-            )
-        number(self.covariance_ridge, f"{NAME}(covariance_ridge"), number(self.tol, f"{NAME}(tol", strictly=True)
-        self._max_iter()
-        if self.kernel is None:
-            return
-        if not callable(self.kernel) and not (isinstance(self.kernel, str) and self.kernel in KERNELS):
-            raise ValueError(
-                f"{NAME}(kernel={self.kernel!r}): choose one of {', '.join(map(repr, KERNELS))}, a callable, or None."
-            )
-        if not isinstance(self.degree, Integral) or isinstance(self.degree, bool) or self.degree < 0:
-            raise ValueError(f"{NAME}(degree={self.degree!r}): must be an integer >= 0.")
-        if not isinstance(self.coef0, Real) or isinstance(self.coef0, bool) or not np.isfinite(float(self.coef0)):
-            raise ValueError(f"{NAME}(coef0={self.coef0!r}): must be a finite number.")
-        if self.uncertainty is not None:
+        """Raise if settings do not go together, before rows are looked at."""
+        if self.kernel is not None and self.uncertainty is not None:
             raise ValueError(
                 f"{NAME}(uncertainty={self.uncertainty!r:.80}, kernel={self.kernel!r}): what a set of rows becomes under a "
                 "kernel is not known. Use kernel=None, or uncertainty=None and a larger covariance_ridge."
@@ -375,9 +357,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
     def _gamma(self, rows: Rows, weights: Array) -> float | None:
         """Return gamma, None where the kernel has none; "scale" is 1 / (n_features * variance of all entries by weight)."""
         if not isinstance(self.gamma, str):
-            return number(self.gamma, f"{NAME}(gamma")
-        if self.gamma not in ("scale", "auto"):
-            raise ValueError(f"{NAME}(gamma={self.gamma!r}): give 'scale', 'auto' or a number >= 0.")
+            return float(self.gamma)
         if self.kernel == "precomputed" or callable(self.kernel):
             return None
         d, shares = rows.n_features, weights / np.sum(weights)
@@ -484,7 +464,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             model["gamma_"], model["dual_coef_"] = span.gamma, np.zeros((len(vectors), X.shape[0]))
             model["dual_coef_"][:, used] = vectors
             if self.kernel != "precomputed":
-                model["X_fit_"], model["_kernel_products"] = X.copy(), span.products
+                model["X_fit_"], model["_kernel_products_"] = X.copy(), span.products
         separations = np.array([1 / proof.objective for _, proof in fits])
         objective, bound = (float(sum(proof[k] for _, proof in fits)) for k in (0, 1))
         worst = min((found for found, _ in fits), key=lambda found: found.status is Status.SOLVED)
@@ -506,11 +486,10 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         self._warn_uncertified()
         advised = KERNEL_RIDGE if self.kernel is not None else min(X.shape[1] / X.shape[0], 1.0)
         if ridge_share > EMPTY and self.covariance_ridge < advised:
-            warnings.warn(
+            warn_caller(
                 f"The covariances are all but singular: that errors are at most {self.worst_case_error_:.2g} rests on "
                 f"covariance_ridge={self.covariance_ridge:g} and little else. Raise it, to about {advised:.2g}.",
                 linalg.LinAlgWarning,
-                stacklevel=4,
             )
 
     def decision_function(self, X: Any) -> Array:
@@ -525,7 +504,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         if hasattr(self, "coef_"):
             return super().decision_function(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        K = self._kernel_products(X, self.X_fit_) if hasattr(self, "X_fit_") else X
+        K = self._kernel_products_(X, self.X_fit_) if hasattr(self, "X_fit_") else X
         scores = np.asarray(K @ self.dual_coef_.T + self.intercept_)
         return scores.ravel() if len(self.dual_coef_) == 1 else scores
 
@@ -533,7 +512,10 @@ class MinimaxProbabilityClassifier(LinearClassifier):
 def _kernel(X: Any, Y: Any, kernel: Any, options: Mapping[str, Any]) -> Array:
     """Return the kernel's values, computed in float64, shape (rows of X, rows of Y)."""
     X, Y = (rows.astype(np.float64, copy=False) for rows in (X, Y))
-    return np.asarray(pairwise_kernels(X, Y, metric=kernel, filter_params=True, **options), dtype=np.float64)
+    try:
+        return np.asarray(pairwise_kernels(X, Y, metric=kernel, filter_params=True, **options), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{NAME}(kernel={kernel!r:.80}): {error}") from error
 
 
 def _of(bound: BoundSet | None, rows: NDArray[np.intp]) -> BoundSet | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +11,13 @@ from scipy import sparse
 from sklearn.utils.sparsefuncs import min_max_axis
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from holdfast._core.allowed import Choice
+from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Array
 from holdfast.estimators.linear import LinearClassifier, predicted_codes
 from holdfast.uncertainty import FeatureDeletion
 
-CHOICES = ("raise", "delete")
+MISSING = Choice("raise", "delete")
 SHOWN = 5
 """Columns that an error names."""
 
@@ -80,8 +81,7 @@ class MissingFeatures(LinearClassifier):
 
     def _checked(self, X: Any, y: Any = "no_validation", *, where: str, reset: bool = False) -> Any:
         """Return rows (and y) that may hold NaN only where that is allowed."""
-        if self.missing not in CHOICES:
-            raise ValueError(f"{type(self).__name__}(missing={self.missing!r}): give 'raise' or 'delete'.")
+        MISSING.checked(self.missing, f"{type(self).__name__}(missing")
         out = self._with_missing(X, y, reset=reset)
         rows = out[0] if isinstance(out, tuple) else out
         if self.missing == "raise":
@@ -116,11 +116,10 @@ class MissingFeatures(LinearClassifier):
             return X
         lost = missing_entries(X) @ self.values_
         if np.any(over := lost > self.budget_):
-            warnings.warn(
+            warn_caller(
                 f"{np.sum(over)} of {len(over)} rows miss features worth more than budget={self.budget_:g}, up to "
                 f"{lost.max():g}: more than the model was trained for. missing_report(X) tells which.",
                 UserWarning,
-                stacklevel=4,
             )
         return without_missing(X)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,13 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, column_or_1d, indexable
 from sklearn.utils.parallel import Parallel, delayed
 
+from holdfast._core.allowed import LARGEST, NOTHING, Count, Having, as_numbers, short
+from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Array
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, silent
 from holdfast.counterpart import Certificate, certificate, train
+from holdfast.estimators.inputs import checked_weights
 from holdfast.estimators.linear import LinearClassifier
 
 SPAN = 1e-3
@@ -33,15 +35,14 @@ Step = tuple[float, ...]
 """What is tried: the size of the uncertainty, then whatever else is."""
 
 
-def warn_of_gaps(gaps: Array, tol: float, stacklevel: int) -> None:
+def warn_of_gaps(gaps: Array, tol: float) -> None:
     """Say how many fits are not certified, those apart for which no bound is known."""
     bounded = gaps[np.isfinite(gaps)]
     if short := int(np.count_nonzero(bounded > tol)):
-        warnings.warn(
+        warn_caller(
             f"{short} of {gaps.size} fits on the path are not certified to tol={tol:g}; the largest gap is "
             f"{bounded.max():.2g}. Put the features on similar scales, raise max_iter, or raise tol.",
             ConvergenceWarning,
-            stacklevel=stacklevel,
         )
 
 
@@ -92,16 +93,16 @@ def grid(values: Any, top: Callable[[], float], call: str, one: str, many: str) 
     `one` and `many` are what a size is called.
     """
     if isinstance(values, Integral) and not isinstance(values, bool):
-        if values < 1:
+        if values not in Count():
             raise ValueError(f"{call}={values!r}): give at least one {one}, or the {many} themselves.")
         largest = top()
         return np.geomspace(largest, SPAN * largest, int(values))
     try:
-        given = np.sort(np.array(values, dtype=np.float64).ravel())[::-1]
-    except (TypeError, ValueError):
-        raise ValueError(f"{call}={values!r:.80}): give a number of {many}, or the {many} themselves.") from None
-    if given.size == 0 or not np.all(np.isfinite(given)) or given[-1] < 0:
-        raise ValueError(f"{call}=...): {many} must be finite numbers >= 0, and at least one.")
+        given = np.sort(as_numbers(values).ravel())[::-1]
+    except TypeError:
+        raise ValueError(f"{call}={short(values):.80}): give a number of {many}, or the {many} themselves.") from None
+    if given.size == 0 or not np.all(given <= LARGEST) or given[-1] < 0:
+        raise ValueError(f"{call}=...): {many} must be finite numbers >= 0, at most {LARGEST:g}, and at least one.")
     return given
 
 
@@ -137,6 +138,12 @@ class PathSearch(LinearClassifier):
 
     _searched: tuple[str, ...]
     """The names of what a step is made of; the first is the size of the uncertainty."""
+    parameter_table = {
+        "cv": NOTHING
+        | Count(2)
+        | Having(("split",), "a splitter")
+        | Having(("__iter__",), "pairs of training and validation rows"),
+    }
     cv: Any
     scoring: Any
     refit: Any
@@ -159,7 +166,6 @@ class PathSearch(LinearClassifier):
     def _adopt(self, plain: Any) -> None:
         """Take over what the plain classifier learned of its input."""
         for name in ("classes_", "n_features_in_", "feature_names_in_", "filtered_"):
-            self.__dict__.pop(name, None)
             if hasattr(plain, name):
                 setattr(self, name, getattr(plain, name))
 
@@ -167,7 +173,7 @@ class PathSearch(LinearClassifier):
         """Return scikit-learn's scorer, None where `scoring` is."""
         if self.scoring is None:
             return None
-        if not (isinstance(self.scoring, str) or callable(self.scoring)):
+        if isinstance(self.scoring, type) or not (isinstance(self.scoring, str) or callable(self.scoring)):
             raise ValueError(
                 f"{type(self).__name__}(scoring={self.scoring!r:.80}): give None, the name of one scikit-learn scorer, or a "
                 "callable that takes (estimator, X, y)."
@@ -186,9 +192,10 @@ class PathSearch(LinearClassifier):
         report: Report,
     ) -> tuple[list[Any], list[tuple[Solution, Certificate]]]:
         """Set what the folds tell, and return the problems at the best step with their fits."""
-        tol, max_iter = float(self.tol), self._max_iter()
-        X, y, *rest = indexable(data[0], column_or_1d(data[1]), data[2], *metadata.values())
-        splits = list(check_cv(self.cv, y, classifier=True).split(X, y, groups))
+        tol, max_iter = float(self.tol), int(self.max_iter)
+        weights = None if data[2] is None else checked_weights(data[2], data[0], f"{type(self).__name__}.fit")
+        X, y, *rest = indexable(data[0], column_or_1d(data[1]), weights, *metadata.values())
+        splits = self._splits(X, y, groups)
         if not splits:
             raise ValueError(f"{type(self).__name__}(cv={self.cv!r:.80}): gives no folds. Give at least one.")
 
@@ -210,6 +217,16 @@ class PathSearch(LinearClassifier):
         else:
             fits = [averaged(problem, start, tol) for problem, start in zip(chosen, starts, strict=True)]
         return chosen, fits
+
+    def _splits(self, X: Any, y: Any, groups: Any) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Return the training and the validation rows of each fold, as numbers."""
+        everyone = np.arange(len(y))
+        try:
+            splitter = check_cv(self.cv, y, classifier=True)
+            return [(everyone[np.asarray(a)], everyone[np.asarray(b)]) for a, b in splitter.split(X, y, groups)]
+        except (TypeError, ValueError, IndexError) as error:
+            call = f"{type(self).__name__}(cv={short(self.cv):.80}).fit(..., groups={short(groups):.80})"
+            raise ValueError(f"{call}: {error}") from error
 
     def _fold(
         self,
@@ -271,12 +288,16 @@ class PathSearch(LinearClassifier):
             "rank_test_score": rankdata(-mean, method="min").astype(np.int32),
             "max_gap": gaps.max(axis=0),
         }
-        warn_of_gaps(gaps, tol, stacklevel=6)
+        warn_of_gaps(gaps, tol)
         return best
 
 
 def scored(scorer: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
     """Return what a scorer says, given the rows' weights if its metric takes them."""
-    takes_weights = "sample_weight" in signature(getattr(scorer, "_score_func", scorer)).parameters
+    metric = getattr(scorer, "_score_func", scorer)
+    takes_weights = not isinstance(metric, type) and "sample_weight" in signature(metric).parameters
     weighting = {"sample_weight": sample_weight} if takes_weights and sample_weight is not None else {}
-    return float(scorer(model, X, y, **weighting))
+    found = scorer(model, X, y, **weighting)
+    if not isinstance(found, Real):
+        raise ValueError(f"scoring={scorer!r:.80}: gave {found!r:.80} on the validation rows, no number.")
+    return float(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
 
@@ -13,6 +12,8 @@ from scipy.special import expit, softmax
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from holdfast._core.allowed import NOTHING, Choice, Instance, Number
+from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.joint_loss import JointLoss
 from holdfast._core.loss import Array, Loss
@@ -34,7 +35,7 @@ from holdfast.counterpart import (
 from holdfast.data import CROWDED, rows_of
 from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
-from holdfast.estimators.inputs import class_codes, number, row_weights
+from holdfast.estimators.inputs import class_codes, row_weights
 from holdfast.estimators.linear import ROUTING, check_columns, predicted_codes, shares_of_classes
 from holdfast.estimators.scores import worst_leads, worst_margins
 from holdfast.estimators.units import warn_of_units
@@ -50,8 +51,6 @@ LOSSES: dict[str, type[Loss]] = {
     "logistic": Logistic,
     "huberized_hinge": HuberizedHinge,
 }
-PENALTIES = ("l2", "l1", "box", None)
-MULTICLASS = ("ovr", "joint")
 NAME = "RobustLinearClassifier"
 COLLAPSED = 1e-7
 """Gap up to which w = 0 counts as optimal."""
@@ -237,6 +236,17 @@ class RobustLinearClassifier(IncrementalClassifier):
 
     _steps, _stream = StochasticProximal, ProximalStream
 
+    parameter_table = {
+        "ambiguity": Instance(LabelFlips, "give LabelFlips(k), with a count or a share of labels that may be wrong")
+        | NOTHING,
+        "weight_error": Instance(WeightError, "give WeightError(delta)") | NOTHING,
+        "penalty": Choice("l2", "l1", "box", None),
+        "alpha": Number(),
+        "kappa": Number(0, 1),
+        "multiclass": Choice("ovr", "joint", advice="give 'ovr' (one class against the rest) or 'joint' (all at once)"),
+        "filter_threshold": Number() | NOTHING,
+    }
+
     def __init__(
         self,
         uncertainty: UncertaintySet | None = None,
@@ -311,7 +321,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         """
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         problems = self._problems(X, y, sample_weight, metadata)
-        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4, factor=self._stated_set().row_factor)
+        warn_of_units(X, metadata, f"{NAME}.fit", factor=self._stated_set().row_factor)
         fits, finished = self._trained(problems, X, y)
         self._refuse_unattained(problems, fits)
         self.row_uncertainty_ = any(value is not None for value in metadata.values())
@@ -385,18 +395,7 @@ class RobustLinearClassifier(IncrementalClassifier):
 
     def _check_settings(self) -> None:
         """Raise if a setting makes no sense, before rows are looked at."""
-        if not (self.ambiguity is None or isinstance(self.ambiguity, LabelFlips)):
-            raise ValueError(
-                f"{NAME}(ambiguity={self.ambiguity!r:.80}): give LabelFlips(k), with a count or a share of labels that may be "
-                "wrong; or None."
-            )
-        if not (self.weight_error is None or isinstance(self.weight_error, WeightError)):
-            raise ValueError(f"{NAME}(weight_error={self.weight_error!r:.80}): give WeightError(delta), or None.")
-        self._loss(), self._penalty(), self._kappa(), self._threshold()
-        if self.multiclass not in MULTICLASS:
-            raise ValueError(
-                f"{NAME}(multiclass={self.multiclass!r}): give 'ovr' (one class against the rest) or 'joint' (all at once)."
-            )
+        self._loss()
         if self.multiclass == "joint":
             self._check_joint()
 
@@ -407,7 +406,7 @@ class RobustLinearClassifier(IncrementalClassifier):
             "penalty": self.penalty == "l2",
             # without a ridge classes that can be separated are pushed apart without end
             "alpha": "alpha" in self._penalty(),
-            "kappa": self._kappa() == 1,
+            "kappa": float(self.kappa) == 1,
             "ambiguity": self.ambiguity is None,
             "weight_error": self.weight_error is None,
         }
@@ -432,7 +431,7 @@ class RobustLinearClassifier(IncrementalClassifier):
 
         `flips` is what :meth:`_flips` gave, of rows that count `counts`.
         """
-        loss, kappa = self._loss(), self._kappa()
+        loss, kappa = self._loss(), float(self.kappa)
         options = self._penalty() | {"fit_intercept": bool(self.fit_intercept)}
         worst, cloud = self._bound(X, metadata)
         X, worst, share = self._filtered(X, worst, metadata)
@@ -500,20 +499,11 @@ class RobustLinearClassifier(IncrementalClassifier):
             )
         return loss
 
-    def _kappa(self) -> float:
-        kappa = number(self.kappa, f"{NAME}(kappa")
-        if kappa > 1:
-            raise ValueError(f"{NAME}(kappa={self.kappa!r}): a share, from 0 (all outside the loss) to 1 (all inside).")
-        return kappa
-
-    def _threshold(self) -> float:
-        return 0.0 if self.filter_threshold is None else number(self.filter_threshold, f"{NAME}(filter_threshold")
-
     def _filtered(
         self, X: Any, worst: BoundSet | None, metadata: Mapping[str, Any]
     ) -> tuple[Any, BoundSet | None, float]:
         """Return X without entries that are small beside their half-widths, sets that make up for it, and their share."""
-        threshold = self._threshold()
+        threshold = float(self.filter_threshold or 0.0)
         if threshold == 0:
             return X, worst, 0.0
         stated = {name: value for name, value in metadata.items() if value is not None}
@@ -531,14 +521,8 @@ class RobustLinearClassifier(IncrementalClassifier):
 
     def _penalty(self) -> dict[str, Any]:
         """Return the penalty as fields of a problem."""
-        if self.penalty not in PENALTIES:
-            raise ValueError(
-                f"{NAME}(penalty={self.penalty!r}): no such penalty. Choose one of {', '.join(map(repr, PENALTIES))}."
-            )
-        if self.penalty is None:
-            return {}
-        alpha = number(self.alpha, f"{NAME}(alpha")
-        if alpha == 0:
+        alpha = float(self.alpha)
+        if self.penalty is None or alpha == 0:
             return {}
         return (
             {"alpha": alpha}
@@ -560,7 +544,7 @@ class RobustLinearClassifier(IncrementalClassifier):
 
     def _refuse_unattained(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> None:
         """Raise if some problem has no minimum: a loss that never vanishes, no penalty, and rows that can be separated."""
-        loss, kappa = self._loss(), self._kappa()
+        loss, kappa = self._loss(), float(self.kappa)
         for problem, (found, _) in zip(problems, fits, strict=True):
             if loss.reaches_zero or problem.is_held:
                 continue
@@ -583,23 +567,21 @@ class RobustLinearClassifier(IncrementalClassifier):
         return worst
 
     def _warn(self, problems: Sequence[Any]) -> None:
-        """Say what collapsed, and what is not certified, with the cure, at the line that called `fit` through its wrapper."""
+        """Say what collapsed, and what is not certified, with the cure."""
         if self.collapsed_:
-            warnings.warn(
+            warn_caller(
                 f"w = 0 is the best model under this uncertainty, certified to a gap of {self.gap_:.1g}: every prediction is "
                 "the same. Use smaller sets (critical_radius says from where on), class_weight='balanced', or less penalty"
                 + (", or fewer label flips." if self.ambiguity is not None else "."),
                 CollapseWarning,
-                stacklevel=4,
             )
         share = problems[0].flipped_share
         if share >= MANY_FLIPS:
-            warnings.warn(
+            warn_caller(
                 f"{NAME}(ambiguity={self.ambiguity!r}): {share:.0%} of the labels may be wrong. From half of them on nothing "
                 "can be learnt (w = 0 is optimal), and near it little. Allow for fewer flips; counts are in units of "
                 "sample_weight.",
                 UserWarning,
-                stacklevel=4,
             )
         self._warn_uncertified()
 

@@ -8,13 +8,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from holdfast._core.allowed import arguments
 from holdfast._core.loss import Array, Loss
 from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.ambiguity import LabelFlips
 from holdfast.counterpart import collapse_bound
 from holdfast.estimators.callbacks import announced, with_callbacks
-from holdfast.estimators.inputs import number, one_blas_thread
+from holdfast.estimators.inputs import one_blas_thread
 from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
 from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier, shape_of
 from holdfast.estimators.units import warn_of_units
@@ -47,6 +48,7 @@ class RadiusPath:
     gaps: Array
 
 
+@arguments()
 def radius_path(
     X: Any,
     y: Any,
@@ -110,19 +112,20 @@ def radius_path(
         class_weight=class_weight,
         tol=tol,
         max_iter=max_iter,
+        verbose=verbose,
     )
+    model.check_parameters("radius_path")
     problems = model._problems(X, y, sample_weight, metadata)
-    warn_of_units(X, metadata, "radius_path", stacklevel=3, factor=model._stated_set().row_factor)
-    tol = number(tol, "radius_path(tol", strictly=True)
+    warn_of_units(X, metadata, "radius_path", factor=model._stated_set().row_factor)
     with one_blas_thread:
         factors = grid(radii, lambda: _largest(problems), "radius_path(radii", "radius", "radii")
         steps = [(factor,) for factor in factors]
         fitted = []
-        for fits in followed(problems, steps, SEARCHED, _at, tol, model._max_iter(), report=reporter(verbose)):
+        for fits in followed(problems, steps, SEARCHED, _at, tol, max_iter, report=reporter(verbose)):
             model._unpack(problems, fits)
             fitted.append((model.coef_, model.intercept_, model.objective_, model.lower_bound_, model.gap_))
     path = RadiusPath(factors, *(np.array(column) for column in zip(*fitted, strict=True)))
-    warn_of_gaps(path.gaps, tol, stacklevel=3)
+    warn_of_gaps(path.gaps, tol)
     return path
 
 
@@ -273,11 +276,9 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         plain = self._model()
         problems = plain._problems(X, y, sample_weight, metadata)
-        warn_of_units(X, metadata, f"{NAME}.fit", stacklevel=4, factor=plain._stated_set().row_factor)
+        warn_of_units(X, metadata, f"{NAME}.fit", factor=plain._stated_set().row_factor)
         self.row_uncertainty_ = any(value is not None for value in metadata.values())
         self._adopt(plain)
-        number(self.tol, f"{NAME}(tol", strictly=True)
-        self._max_iter()
         self._scorer(plain)
         solver = None if self.solver is None else pick(problems[0], self.solver).seeded(self.random_state)
         report, finished = announced(self, reporter(self.verbose), X, y)

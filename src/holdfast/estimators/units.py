@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import UnitsWarning
 from holdfast._core.loss import Array
 from holdfast.uncertainty.clouds import dense
@@ -41,7 +41,6 @@ def warn_of_units(
     metadata: Mapping[str, Any],
     call: str,
     *,
-    stacklevel: int,
     factor: float = 1.0,
     columns: Sequence[Any] | None = None,
 ) -> None:
@@ -67,7 +66,7 @@ def warn_of_units(
     if len(large):
         shown = [repr(names[j]) if names else str(j) for j in np.flatnonzero(is_known)[large]]
         worst = large[np.argmax(typical[large] / spread[large])]
-        warnings.warn(
+        warn_caller(
             f"{call}(..., {'=..., '.join(stated)}=...): these errors are larger than the rows vary in {len(large)} of "
             f"{n_features} columns: {', '.join(shown[:NAMED])}{', ...' * (len(shown) > NAMED)}. At worst the median error "
             f"is {typical[worst]:.3g} and the standard deviation of the column {spread[worst]:.3g}. Likely causes: X was "
@@ -76,7 +75,6 @@ def warn_of_units(
             "are noisier than these, state that as a factor, as noise=4 or Box(4). If the errors are right, ignore this "
             "UnitsWarning.",
             UnitsWarning,
-            stacklevel=stacklevel,
         )
 
 

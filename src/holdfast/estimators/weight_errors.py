@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from holdfast._core.allowed import Choice, arguments, short
 from holdfast._core.loss import Array
 from holdfast.estimators.inputs import one_blas_thread, row_weights
 from holdfast.estimators.linear import check_columns
@@ -26,6 +27,7 @@ MOST_FEATURES = 12
 """Features up to which all vertices of the errors of the weights are visited."""
 
 
+@arguments(common=Choice("exact", "bound"))
 def worst_weight_loss(
     model: RobustLinearClassifier,
     X: Any,
@@ -92,8 +94,6 @@ def worst_weight_loss(
             f"{call}: this model was fitted with the uncertainty of each row, so it needs theirs here too. Pass "
             f"{' or '.join(model._stated_set().metadata)} (zeros for exact rows)."
         )
-    if common not in ("exact", "bound"):
-        raise ValueError(f"{call}(..., common={common!r}): give 'exact' or 'bound'.")
     n_features = model.coef_.shape[1]
     if common == "exact" and n_features > MOST_FEATURES:
         raise ValueError(
@@ -106,6 +106,7 @@ def worst_weight_loss(
     X = validate_data(model, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
     codes = model._codes(y, X.shape[0], call)
     weights = row_weights(sample_weight, model.class_weight, X, codes, model.classes_, call)
+    plain.check_parameters(call)
     plain._check_settings()
     problems = plain._made(X, codes, weights, metadata, len(model.classes_))
     signs = [np.zeros(n_features)] if own else [np.array(s) for s in product((-1.0, 1.0), repeat=n_features)]
@@ -118,11 +119,12 @@ def worst_weight_loss(
         )
 
 
-def _check_takes_errors(model: Any, call: str) -> None:
+def _check_takes_errors(model: Any, call: str, name: str = "model") -> None:
     if not isinstance(model, RobustLinearClassifier) or "weight_error" not in model.get_params(deep=False):
-        raise ValueError(f"{call}({model!r:.80}, ...): give a RobustLinearClassifier.")
+        raise ValueError(f"{call}({name}={short(model):.80}, ...): give a RobustLinearClassifier.")
 
 
+@arguments()
 def prune(model: Any, delta: float | WeightError | None = None) -> Any:
     r"""Return a copy of a fitted linear model with every weight made 0 that an error of the weights may make 0.
 
@@ -150,9 +152,8 @@ def prune(model: Any, delta: float | WeightError | None = None) -> Any:
     >>> prune(model, 0.1).pruned_
     array([[ True,  True, False]])
     """
-    check_is_fitted(model)
-    if not hasattr(model, "coef_"):
-        raise ValueError(f"prune({type(model).__name__}(...)): has no coef_. Give a fitted linear model.")
+    if isinstance(model, type) or not hasattr(model, "coef_"):
+        raise ValueError(f"prune(model={short(model):.80}): has no coef_. Give a fitted linear model.")
     error = getattr(model, "weight_error", None) if delta is None else delta
     error = WeightError(error) if isinstance(error, Real) else error
     if not isinstance(error, WeightError):
@@ -208,6 +209,7 @@ class PruningPath:
     scores: Array
 
 
+@arguments()
 def pruning_path(
     estimator: RobustLinearClassifier,
     X: Any,
@@ -247,9 +249,10 @@ def pruning_path(
     >>> path.n_nonzero, bool(np.all(path.losses <= path.certified_losses))
     (array([ 3,  7, 30]), True)
     """
-    _check_takes_errors(estimator, "pruning_path")
+    _check_takes_errors(estimator, "pruning_path", "estimator")
     if (X_val is None) != (y_val is None):
         raise ValueError("pruning_path(..., X_val, y_val): give both or neither.")
+    estimator.check_parameters("pruning_path(RobustLinearClassifier")
     model = clone(estimator).set_params(warm_start=True)
     shape = WeightError(0.0) if model.weight_error is None else model.weight_error
     if shape.relative == COMPONENTWISE:
@@ -282,5 +285,5 @@ def pruning_path(
         proof = (model.objective_, model.lower_bound_, model.gap_)
         found.append((thin.coef_, thin.intercept_, np.count_nonzero(thin.coef_), *proof, certified, loss, score))
     path = PruningPath(errors, *(np.array(column) for column in zip(*found, strict=True)))
-    warn_of_gaps(path.gaps, float(model.tol), stacklevel=3)
+    warn_of_gaps(path.gaps, float(model.tol))
     return path

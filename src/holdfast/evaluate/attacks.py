@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._core.allowed import ANY_SEED, Choice, Count, arguments
 from holdfast._core.rounding import Array, gamma
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.estimators.linear import check_columns
@@ -21,7 +21,8 @@ from holdfast.evaluate.models import LinearModel, Model
 from holdfast.evaluate.steps import NoCertificateError
 from holdfast.uncertainty.clouds import dense, ratio
 
-METHODS = ("auto", "closed_form", "gradient", "queries")
+METHODS = Choice("auto", "closed_form", "gradient", "queries")
+SEARCH = {"method": METHODS, "n_starts": Count(), "max_iter": Count(), "random_state": ANY_SEED}
 STEPS = 0.5 ** np.arange(8)
 """Lengths that a step of a search tries."""
 SETTLED = 1e-4
@@ -80,6 +81,7 @@ class RobustAccuracy:
         return self.accuracy
 
 
+@arguments(**SEARCH)
 def worst_case(
     model: Any,
     X: Any,
@@ -145,15 +147,8 @@ def worst_case(
     >>> worst.is_wrong, worst.is_exact
     (array([False,  True,  True, False]), True)
     """
-    _check_search(n_starts, max_iter, "worst_case")
     question = _asked(model, X, y, uncertainty, metadata, method, "worst_case")
     return _attacked(question, int(n_starts), int(max_iter), random_state)
-
-
-def _check_search(n_starts: Any, max_iter: Any, call: str) -> None:
-    for name, value in (("n_starts", n_starts), ("max_iter", max_iter)):
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{call}({name}={value!r}): give an integer >= 1.")
 
 
 def _attacked(question: _Question, n_starts: int, max_iter: int, random_state: Any) -> WorstCase:
@@ -176,6 +171,7 @@ def _attacked(question: _Question, n_starts: int, max_iter: int, random_state: A
     )
 
 
+@arguments(**SEARCH)
 def robust_accuracy(
     model: Any,
     X: Any,
@@ -213,7 +209,6 @@ def robust_accuracy(
     >>> robust_accuracy(LogisticRegression().fit(X, y), X, y, Ball(1.5)).accuracy
     0.5
     """
-    _check_search(n_starts, max_iter, "robust_accuracy")
     question = _asked(model, X, y, uncertainty, metadata, method, "robust_accuracy")
     plain = float(np.mean(np.asarray(model.predict(X)) == question.labels))
     if question.is_closed:
@@ -229,6 +224,7 @@ def robust_accuracy(
     )
 
 
+@arguments()
 def certified_accuracy(model: Any, X: Any, y: Any, uncertainty: UncertaintySet, **metadata: Any) -> float:
     """Return a share of rows that are proved to be right wherever they are in their sets: `certified` of `RobustAccuracy`.
 
@@ -305,8 +301,6 @@ def _asked(
     model: Any, X: Any, y: Any, uncertainty: Any, metadata: Mapping[str, Any], method: str, call: str
 ) -> _Question:
     """Return the question after checking that it makes sense."""
-    if method not in METHODS:
-        raise ValueError(f"{call}(method={method!r}): give one of {', '.join(map(repr, METHODS))}.")
     if not isinstance(uncertainty, UncertaintySet):
         raise ValueError(
             f"{call}(..., uncertainty={uncertainty!r:.80}): give a set, such as Ball(0.3), Box(), IntervalBox(), "

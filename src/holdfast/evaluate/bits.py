@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from holdfast._core.allowed import Switch, arguments
 from holdfast._core.rounding import gamma
 from holdfast.evaluate.certificates import SAME, asked, lead_blocks, linear_only, settled
 from holdfast.evaluate.results import SafeBits
 
 
+@arguments(intercept=Switch())
 def safe_bits(model: Any, X: Any, *, intercept: bool = False) -> SafeBits:
     r"""Return the smallest number of bits in which all weights can be stored so that each prediction stays as it is.
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
+from holdfast._core.allowed import SEED, Count, arguments
 from holdfast._core.rounding import Array
 from holdfast.estimators.linear import check_columns
-from holdfast.evaluate.curves import checked_seed
 from holdfast.evaluate.fitted import as_given, classes_of, rows_for
-from holdfast.evaluate.noise import flip_probability, linear_or_none
+from holdfast.evaluate.noise import NOISE, flip_probability, linear_or_none
 from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.clouds import dense
 
@@ -72,6 +72,7 @@ class Gain:
         return self.verdict
 
 
+@arguments(noise=NOISE, n_draws=Count(), random_state=Count(0))
 def noise_budget(
     model: Any,
     X: Any,
@@ -123,9 +124,6 @@ def noise_budget(
         raise ValueError(
             f"{call}(target_accuracy={target_accuracy!r:.40}): give a share of the rows, above 0, at most 1."
         )
-    if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
-        raise ValueError(f"{call}(n_draws={n_draws!r}): give an integer >= 1.")
-    seed = checked_seed(random_state, call)
     own = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
     check_columns(X, own)
     classes, rows = classes_of(model), rows_for(model, X)
@@ -155,7 +153,9 @@ def noise_budget(
         values = dense(rows)
 
         def expected(m: float) -> float:
-            draws = (dense(bound.gaussian(np.random.default_rng([seed, k]), values.shape)) for k in range(n_draws))
+            draws = (
+                dense(bound.gaussian(np.random.default_rng([random_state, k]), values.shape)) for k in range(n_draws)
+            )
             return float(
                 np.mean([np.mean(np.asarray(model.predict(as_given(X, values + m * e))) == labels) for e in draws])
             )
@@ -170,6 +170,7 @@ def noise_budget(
     )
 
 
+@arguments(n_draws=Count(), random_state=SEED)
 def what_is_to_gain(
     model: Any,
     X: Any,

@@ -7,15 +7,22 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from threading import Lock
+from pickle import PicklingError
+from threading import Lock, get_ident
 from time import monotonic
 from typing import Any
 
 import numpy as np
+from joblib import hash as hash_of
 from scipy import sparse
+
+from holdfast._core.allowed import Number
 
 BETWEEN = 1.0
 """Seconds between two writings of the file."""
+SHARE = Number(0, 1)
+WRITING = Lock()
+"""Held while a file is read and replaced, so that runs in other threads lose nothing of theirs."""
 
 
 def digest(*values: Any) -> str:
@@ -28,11 +35,31 @@ def digest(*values: Any) -> str:
         elif isinstance(value, Mapping):
             found.update(digest(*(part for pair in value.items() for part in pair)).encode())
         else:
-            array = np.asarray(value)
+            array = np.asarray(repr(value) if is_ragged(value) else value)
             plain = array.astype(str) if array.dtype.kind == "O" else np.ascontiguousarray(array)
             found.update(f"{plain.dtype.str}{plain.shape}".encode())
             found.update(plain.tobytes())
     return found.hexdigest()
+
+
+def is_ragged(value: Any) -> bool:
+    """Return whether lists are of several lengths."""
+    try:
+        np.shape(value)
+    except ValueError:
+        return True
+    return False
+
+
+def fingerprint(model: Any, call: str) -> str:
+    """Return a name for a model that no model of other parameters or fitted attributes has."""
+    try:
+        return str(hash_of(model))
+    except (PicklingError, TypeError, AttributeError) as reason:
+        raise ValueError(
+            f"{call}: {model!r:.80} cannot be told from other models, as it cannot be pickled ({reason}). Give resume=None, or "
+            "a model without local functions and classes."
+        ) from None
 
 
 class Cells:
@@ -42,7 +69,7 @@ class Cells:
     ----------
     path : path-like or None
         A file of JSON lines, the run's `facts` first, then one for each finished cell; it is replaced as a whole or not at
-        all. None: nothing is kept.
+        all, with what other threads have added to it. None: nothing is kept.
     facts : dict
         What makes results of one run those of another: a file of other facts is refused.
     call : str
@@ -50,45 +77,53 @@ class Cells:
     """
 
     def __init__(self, path: Any, facts: Mapping[str, Any], call: str):
+        if not isinstance(path, str | os.PathLike | None):
+            raise TypeError(f"{call}(resume={path!r:.80}): name a file, or give None.")
         self.path, self.facts = None if path is None else Path(path), dict(facts)
         self.found: dict[tuple[Any, ...], float] = {}
-        self._lock, self._written = Lock(), monotonic()
-        quoted = f"{call}(resume={str(path)!r})"
+        self._written, self._call = monotonic(), f"{call}(resume={str(path)!r})"
         if self.path is not None and (self.path.is_dir() or not self.path.parent.is_dir()):
-            raise FileNotFoundError(f"{quoted}: name a file in a folder that exists.")
-        if self.path is not None and self.path.exists():
-            self._read(quoted)
+            raise FileNotFoundError(f"{self._call}: name a file in a folder that exists.")
+        with WRITING:
+            self._read()
 
-    def _read(self, call: str) -> None:
-        assert self.path is not None
+    def _read(self) -> None:
+        """Take over what is in the file, which must be of this run."""
+        if self.path is None or not self.path.exists():
+            return
         try:
             facts, *lines = (json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines())
-            found = {tuple(line["cell"]): float(line["result"]) for line in lines}
-        except (ValueError, KeyError, TypeError):
-            raise ValueError(f"{call}: the file is no record of a run. Name another one.") from None
-        if other := [name for name, value in self.facts.items() if facts.get(name) != value]:
+            found = {tuple(line["cell"]): SHARE.checked(line["result"], "(result") for line in lines}
+            other = [name for name, value in self.facts.items() if facts.get(name) != value]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ValueError(
-                f"{call}: the file is the record of another run: other {', '.join(other)}. Name another file, or delete it."
+                f"{self._call}: the file is no record of a run, whose results are from 0 to 1. Name another one."
+            ) from None
+        if other:
+            raise ValueError(
+                f"{self._call}: the file is the record of another run: other {', '.join(other)}. Name another file, or delete "
+                "it."
             )
-        self.found = found
+        self.found = found | self.found
 
     def add(self, results: Mapping[tuple[Any, ...], float]) -> None:
         """Keep results; they are in the file within a second, or before long work goes on."""
-        with self._lock:
+        with WRITING:
             self.found.update(results)
             if monotonic() - self._written >= BETWEEN:
                 self._write()
 
     def close(self) -> None:
         """Write what has not been written."""
-        with self._lock:
+        with WRITING:
             self._write()
 
     def _write(self) -> None:
         if self.path is None:
             return
+        self._read()  # what others have added meanwhile
         lines = [self.facts, *({"cell": list(cell), "result": value} for cell, value in self.found.items())]
-        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
+        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.{get_ident()}.tmp")
         temporary.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         os.replace(temporary, self.path)
         self._written = monotonic()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
+from holdfast._core.allowed import Choice, Switch, arguments, is_array
 from holdfast.estimators.linear import check_columns
 from holdfast.evaluate.decisions import Leads
 from holdfast.evaluate.exact import exact_radius
@@ -32,6 +33,7 @@ BOTH_ENDS = 2
 SAME = "of the model as computed, on rows of the same type as X; all rounding is accounted for"
 
 
+@arguments(method=Choice("auto", "smoothing"), exact=Switch())
 def certified_radius(
     model: Any,
     X: Any,
@@ -96,10 +98,8 @@ def certified_radius(
     array([1.13, 0.57, 0.86])
     """
     call = "certified_radius"
-    if norm not in NORMS:
+    if is_array(norm) or norm not in NORMS:
         raise ValueError(f"{call}(norm={norm!r}): give 1, 2 or numpy.inf.")
-    if method not in ("auto", "smoothing"):
-        raise ValueError(f"{call}(method={method!r}): give 'auto' or 'smoothing'.")
     if method == "smoothing":
         if norm != 2 or exact:
             raise ValueError(
@@ -129,6 +129,7 @@ def certified_radius(
     return CertifiedRadius(predicted=predicted, radius=radius, method=view.method, assumption=assumption)
 
 
+@arguments()
 def certified_interval(model: Any, X: Any, X_lower: Any, X_upper: Any) -> CertifiedInterval:
     r"""Return whether each row keeps its class wherever its entries are in their intervals.
 
@@ -188,6 +189,7 @@ def _end(value: Any, shape: tuple[int, int], name: str) -> Any:
     return end
 
 
+@arguments()
 def certified_deletions(model: Any, X: Any, values: Any = None) -> CertifiedDeletions:
     r"""Return how much of each row may be deleted, set to 0, without its prediction changing, whatever it is.
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 from scipy.stats import t as student
 
+from holdfast._core.allowed import Count, arguments
 from holdfast._core.rounding import Array
 from holdfast.evaluate.curves import Trial, checked_levels, checked_seed
 from holdfast.evaluate.perturbations import Perturbation
@@ -53,6 +54,7 @@ class Comparison:
         return "\n".join([*lines, f"{self.test}; level {self.level:g}"])
 
 
+@arguments(n_repeats=Count())
 def compare(
     models: Any,
     X: Any,
@@ -98,7 +100,7 @@ def compare(
     if len(trial.models) < 2:
         raise ValueError(f"{call}(models=...): give two models at least.")
     size = float(checked_levels([level], call)[0])
-    counts, seed = trial.repeats(n_repeats, call), checked_seed(random_state, call)
+    counts, seed = trial.repeats(n_repeats), checked_seed(random_state, call)
     names = list(trial.models)
     draws = [trial.hits(names, size, repeat, seed) for repeat in range(counts)]
     shares = {name: np.mean([hits[name] for hits in draws], axis=0) for name in names}

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
+from holdfast._core.allowed import JOBS, LARGEST, Count, Switch, arguments, as_numbers
 from holdfast._core.progress import reporter
 from holdfast._core.rounding import Array
 from holdfast.estimators.linear import check_columns
 from holdfast.evaluate.attacks import certified_accuracy
-from holdfast.evaluate.cells import Cells, digest
+from holdfast.evaluate.cells import Cells, digest, fingerprint
 from holdfast.evaluate.fitted import as_given, classes_of, rows_for
 from holdfast.evaluate.perturbations import Perturbation
 
@@ -67,6 +67,7 @@ class RobustnessCurve:
         )
 
 
+@arguments(n_repeats=Count(), n_jobs=JOBS, progress=Switch())
 def robustness_curve(
     models: Any,
     X: Any,
@@ -106,8 +107,8 @@ def robustness_curve(
         Whether to log how far it is, to the logger "holdfast" and the screen.
     resume : path-like, default=None
         A file that finished cells are kept in: the same call after an interruption takes up where it was left, and levels,
-        repeats or models may be added. Written as a whole or not at all; JSON lines, nothing that could be executed. A model is
-        known by its name and by its answers on X.
+        repeats or models may be added, also by other threads at the same time. Written as a whole or not at all; JSON lines,
+        nothing that could be executed. A model is known by its name, its parameters and its fitted attributes.
 
     Returns
     -------
@@ -125,13 +126,15 @@ def robustness_curve(
     call = "robustness_curve"
     trial = Trial(models, X, y, perturbation, call)
     sizes = checked_levels(levels, call)
-    counts = trial.repeats(n_repeats, call)
+    counts = trial.repeats(n_repeats)
     seed = checked_seed(random_state, call)
     facts = {"holdfast": call, "data": digest(trial.rows, trial.labels), "random_state": seed}
     facts["perturbation"] = digest(type(perturbation).__name__, perturbation.get_params(deep=False))
     cells = Cells(resume, facts, call)
-    known = {name: digest(_answers(model, X)) for name, model in trial.models.items()} if resume is not None else {}
-    report = reporter(int(bool(progress)))
+    known = {
+        name: fingerprint(model, f"{call}(resume=...)") for name, model in trial.models.items() if resume is not None
+    }
+    report = reporter(int(progress))
     jobs = [(float(level), repeat) for level in sizes for repeat in range(counts)]
 
     def cell(name: str, level: float, repeat: int) -> tuple[Any, ...]:
@@ -178,10 +181,8 @@ class Trial:
                 f"{call}(models, X, y): y has shape {np.shape(y)}; give one label for each of {self.rows.shape[0]} rows."
             )
 
-    def repeats(self, n_repeats: Any, call: str) -> int:
+    def repeats(self, n_repeats: int) -> int:
         """Return how often to draw."""
-        if not isinstance(n_repeats, Integral) or isinstance(n_repeats, bool) or n_repeats < 1:
-            raise ValueError(f"{call}(n_repeats={n_repeats!r}): give an integer >= 1.")
         return int(n_repeats) if self.perturbation.is_random else 1
 
     def hits(self, names: Sequence[str], level: float, repeat: int, seed: int) -> dict[str, NDArray[np.bool_]]:
@@ -225,24 +226,18 @@ def named(models: Any, call: str) -> dict[str, Any]:
 def checked_levels(levels: Any, call: str) -> Array:
     """Return levels as an array."""
     try:
-        found = np.array(levels, dtype=np.float64)
-    except (TypeError, ValueError):
+        found = as_numbers(levels)
+    except TypeError:
         found = np.zeros(0)
-    if found.ndim != 1 or not found.size or not np.all(np.isfinite(found) & (found >= 0)):
+    if found.ndim != 1 or not found.size or not np.all((found >= 0) & (found <= LARGEST)):
         raise ValueError(f"{call}(levels={levels!r:.80}): give numbers >= 0, and at least one.")
     return found
 
 
 def checked_seed(random_state: Any, call: str) -> int:
     """Return a seed."""
-    if not isinstance(random_state, Integral) or isinstance(random_state, bool) or random_state < 0:
+    if random_state not in Count(0):
         raise ValueError(
             f"{call}(random_state={random_state!r:.80}): give an integer >= 0, so that the same draws can be made again."
         )
     return int(random_state)
-
-
-def _answers(model: Any, X: Any) -> Array:
-    """Return what a model says of rows, as finely as it can say it."""
-    ask = next(name for name in ("decision_function", "predict_proba", "predict") if hasattr(model, name))
-    return np.asarray(getattr(model, ask)(X))

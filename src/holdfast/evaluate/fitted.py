@@ -17,6 +17,7 @@ from sklearn.svm import SVC, NuSVC
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from holdfast._core.allowed import short
 from holdfast._core.rounding import Array
 from holdfast.estimators import MinimaxProbabilityClassifier
 from holdfast.estimators.linear import LinearClassifier
@@ -136,9 +137,15 @@ def _(step: Nystroem, model: Model) -> Model:
     return KernelModel(basis, width, linear.map.after([Product(step.normalization_)]), linear.decision)
 
 
+def _check_model(model: Any) -> None:
+    if isinstance(model, type) or not (hasattr(model, "predict") and hasattr(model, "fit")):
+        raise TypeError(f"model={short(model):.80}: give a fitted classifier.")
+    check_is_fitted(model, msg="model: this %(name)s is not fitted yet. Call fit first.")
+
+
 def classes_of(model: Any) -> NDArray[Any]:
     """Return the classes of a fitted classifier."""
-    check_is_fitted(model)
+    _check_model(model)
     return np.asarray(model.classes_)
 
 
@@ -160,7 +167,7 @@ def _(model: Pipeline) -> Any:
 
 def rows_for(model: Any, X: Any) -> Any:
     """Return rows as an array or CSR matrix of finite floats, with the features that the model was fitted with."""
-    check_is_fitted(model)
+    _check_model(model)
     types, taker = [np.float64, np.float32, np.float16], taker_of(model)
     if not isinstance(taker, BaseEstimator):
         return check_array(X, accept_sparse="csr", dtype=types)

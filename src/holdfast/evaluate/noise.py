@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from scipy import sparse
 from scipy.special import ndtr
 from sklearn.utils import check_random_state
 
+from holdfast._core.allowed import NOTHING, SEED, Choice, Count, Instance, Number, arguments
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import BoundSet
 from holdfast.estimators.linear import check_columns
@@ -23,10 +23,12 @@ from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.clouds import dense
 
 METHODS = ("auto", "draws")
+NOISE = Number() | Instance(GaussianNoise, "GaussianNoise(...)") | NOTHING
 BLOCK = 1 << 20
 """Entries of noisy rows that are predicted at a time."""
 
 
+@arguments(method=Choice(*METHODS), n_draws=Count(), random_state=SEED, noise=NOISE)
 def flip_probability(
     model: Any,
     X: Any,
@@ -73,10 +75,6 @@ def flip_probability(
     array([0.023, 0.159, 0.159, 0.023])
     """
     call = "flip_probability"
-    if method not in METHODS:
-        raise ValueError(f"{call}(method={method!r}): give one of {', '.join(map(repr, METHODS))}.")
-    if not isinstance(n_draws, Integral) or n_draws < 1:
-        raise ValueError(f"{call}(n_draws={n_draws!r}): give an integer >= 1.")
     own = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
     check_columns(X, own)
     classes, rows = classes_of(model), rows_for(model, X)

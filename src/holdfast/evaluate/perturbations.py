@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._core.allowed import Choice
 from holdfast._core.parameters import Parameters
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import UncertaintySet
@@ -202,19 +203,18 @@ class DeleteFeatures(Perturbation):
     @property
     def needs_model(self) -> bool:  # type: ignore[override]
         """Whether the adversary is more than chance."""
-        return self.adversary != "random"
+        return not (isinstance(self.adversary, str) and self.adversary == "random")
 
     @property
     def is_random(self) -> bool:  # type: ignore[override]
         """Whether the adversary is chance."""
-        return self.adversary == "random"
+        return not self.needs_model
 
     def apply(
         self, X: Any, y: NDArray[Any], level: float, rng: np.random.Generator, model: Any = None
     ) -> tuple[Any, NDArray[Any]]:
         budget = self._level(level)
-        if self.adversary not in ADVERSARIES:
-            raise ValueError(f"{self!r}: no such adversary. Choose one of {', '.join(map(repr, ADVERSARIES))}.")
+        Choice(*ADVERSARIES).checked(self.adversary, "DeleteFeatures(adversary")
         if self.is_random:
             chosen = random_deletions(X, budget, self.values, random_state=rng)
         else:
@@ -267,13 +267,12 @@ class CorruptFeatures(Perturbation):
     @property
     def needs_model(self) -> bool:  # type: ignore[override]
         """Whether the adversary is more than chance."""
-        return self.adversary != "random"
+        return not (isinstance(self.adversary, str) and self.adversary == "random")
 
     def apply(
         self, X: Any, y: NDArray[Any], level: float, rng: np.random.Generator, model: Any = None
     ) -> tuple[Any, NDArray[Any]]:
-        if self.adversary not in ADVERSARIES[:2]:
-            raise ValueError(f"{self!r}: no such adversary. Choose 'random' or 'greedy'.")
+        Choice(*ADVERSARIES[:2]).checked(self.adversary, "CorruptFeatures(adversary")
         count = self._level(level)
         if count != int(count) or count > X.shape[1]:
             raise ValueError(f"{self!r}: level={level!r:.40} is a number of features, of which X has {X.shape[1]}.")

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import _check_sample_weight
 
+from holdfast._core.allowed import short
 from holdfast._core.exceptions import UnstatedError
 from holdfast._core.loss import Array
 from holdfast._core.uncertainty import UncertaintySet
@@ -163,13 +164,13 @@ class flip_rate_scorer(RowScorer):
         if self.uncertainty is not None:
             if not isinstance(self.uncertainty, GaussianNoise):
                 raise ValueError(
-                    f"flip_rate_scorer({self.uncertainty!r}): a set says what may happen, not how likely it is. Give "
-                    "GaussianNoise, or use robust_accuracy_scorer."
+                    f"flip_rate_scorer(uncertainty={short(self.uncertainty):.80}): a set says what may happen, not how likely "
+                    "it is. Give GaussianNoise, or use robust_accuracy_scorer."
                 )
             return -flip_probability(estimator, X, self.uncertainty, **metadata, random_state=0).probability
         if not hasattr(estimator, "flip_probability"):
             raise ValueError(
-                f"flip_rate_scorer(): {type(estimator).__name__} has no flip_probability(X, **metadata); "
+                f"flip_rate_scorer(uncertainty=None): {type(estimator).__name__} has no flip_probability(X, **metadata); "
                 "GaussianRobustClassifier and UncertainPipeline have. For other linear models state the noise, "
                 "flip_rate_scorer(GaussianNoise(0.1)), or GaussianNoise() for X_std at scoring."
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from scipy import sparse
 from scipy.special import betaincinv, ndtri
 from sklearn.utils import check_random_state
 
+from holdfast._core.allowed import SEED, Count, Number, arguments
 from holdfast._core.rounding import Array
 from holdfast.evaluate.fitted import as_given, classes_of, rows_for, scale_of
 from holdfast.evaluate.results import SmoothedRadius
@@ -21,6 +21,7 @@ LAST_BITS = 1e-12
 """Share by which a bound is made smaller, more than the roundings of its functions."""
 
 
+@arguments(sigma=Number(strictly=True), n_draws=Count(), n_choose=Count(), random_state=SEED)
 def smoothed(
     model: Any,
     X: Any,
@@ -70,12 +71,9 @@ def smoothed(
     array([1.2, 0.9, 0.9, 1.2])
     """
     call = "smoothed"
-    for name, value in (("n_draws", n_draws), ("n_choose", n_choose)):
-        if not isinstance(value, Integral) or value < 1:
-            raise ValueError(f"{call}({name}={value!r}): give an integer >= 1.")
-    if not isinstance(sigma, Real) or not 0 < sigma < np.inf:
-        raise ValueError(f"{call}(sigma={sigma!r}): give the standard deviation of the noise, > 0, in the units of X.")
-    if not isinstance(alpha, Real) or not 0 < alpha < 0.5:
+    if sigma is None:
+        raise ValueError(f"{call}(sigma=None): give the standard deviation of the noise, > 0, in the units of X.")
+    if alpha not in Number(strictly=True) or not alpha < 0.5:
         raise ValueError(f"{call}(alpha={alpha!r}): give the probability of an error, above 0 and below 0.5.")
     classes, rows = classes_of(model), rows_for(model, X)
     units = float(sigma) * scale_of(weights, rows.shape[1], call)

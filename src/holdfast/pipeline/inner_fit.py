@@ -8,6 +8,10 @@ from sklearn import get_config
 from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
+from holdfast._core.allowed import Having
+
+CLASSIFIER = Having(("fit", "predict", "get_params"), "give a classifier, such as LogisticRegression()")
+
 
 class InnerFit(MetaEstimatorMixin):
     """A classifier that takes metadata itself and passes others on to the `fit` of its `estimator`."""

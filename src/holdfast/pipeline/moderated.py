@@ -12,10 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core.loss import Array
 from holdfast._core.uncertainty import BoundSet
+from holdfast._core.whole_fits import WholeFits
+from holdfast.estimators.inputs import checked_weights
 from holdfast.estimators.linear import check_columns
 from holdfast.estimators.scores import against_the_rest, among_all, coefficients_of
 from holdfast.losses import ExpectedLogistic
-from holdfast.pipeline.inner_fit import InnerFit
+from holdfast.pipeline.inner_fit import CLASSIFIER, InnerFit
 from holdfast.uncertainty import GaussianNoise
 
 NAME = "ModeratedClassifier"
@@ -29,7 +31,7 @@ def _expected_sigmoid(score: Array, t: Array) -> Array:
     return ExpectedLogistic().evaluate(1.0 + score, t)[1]
 
 
-class ModeratedClassifier(InnerFit, ClassifierMixin, BaseEstimator):
+class ModeratedClassifier(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
     r"""Class probabilities of a linear model, averaged over the noise of the row that is asked about.
 
     A logistic model is over-confident about rows that are measured badly. With the score f and its standard deviation
@@ -83,6 +85,8 @@ class ModeratedClassifier(InnerFit, ClassifierMixin, BaseEstimator):
     (array([0.999, 0.995]), array([0.888, 0.911]))
     """
 
+    parameter_table = {"estimator": CLASSIFIER}
+
     def __init__(self, estimator: Any):
         self.estimator = estimator
 
@@ -104,6 +108,7 @@ class ModeratedClassifier(InnerFit, ClassifierMixin, BaseEstimator):
         """
         given = self._handed_on(params)
         if sample_weight is not None:
+            checked_weights(sample_weight, X, f"{NAME}.fit")
             given = {**given, "sample_weight": sample_weight}
         model = clone(self.estimator).fit(X, y, **given)
         link = _link_of(model, X)

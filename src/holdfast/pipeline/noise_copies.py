@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -13,13 +12,15 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter, validate_data
 
+from holdfast._core.allowed import SEED, Count
 from holdfast._core.loss import Array
 from holdfast._core.uncertainty import UncertaintySet
+from holdfast._core.whole_fits import WholeFits
 from holdfast.estimators.inputs import class_codes, row_weights
 from holdfast.estimators.linear import check_columns
 from holdfast.estimators.robust_linear import METADATA
 from holdfast.estimators.units import warn_of_units
-from holdfast.pipeline.inner_fit import InnerFit
+from holdfast.pipeline.inner_fit import CLASSIFIER, InnerFit
 from holdfast.pipeline.stated_sets import meaning
 
 NAME = "NoiseCopies"
@@ -33,7 +34,7 @@ def _has(method: str) -> Callable[[NoiseCopies], bool]:
     return check
 
 
-class NoiseCopies(InnerFit, ClassifierMixin, BaseEstimator):
+class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
     r"""Any classifier, trained on `n_copies` random draws of each row from its stated uncertainty.
 
     The rows :math:`x_i` become :math:`x_i + \delta_{ik}`, k = 1, ..., n_copies, with independent draws
@@ -81,6 +82,11 @@ class NoiseCopies(InnerFit, ClassifierMixin, BaseEstimator):
     True
     """
 
+    parameter_table = {
+        "estimator": CLASSIFIER,
+        "n_copies": Count(),
+        "random_state": SEED,
+    }
     estimator_: Any
 
     def __init__(
@@ -134,8 +140,6 @@ class NoiseCopies(InnerFit, ClassifierMixin, BaseEstimator):
         **params : dict
             For the estimator's `fit`; what has n_samples entries is repeated with the rows.
         """
-        if not isinstance(self.n_copies, Integral) or self.n_copies < 1:
-            raise ValueError(f"{NAME}(n_copies={self.n_copies!r}): must be an integer >= 1.")
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         check_columns(X, {"sample_weight": sample_weight, **metadata})
         tags, given_rows = get_tags(self).input_tags, X
@@ -151,7 +155,7 @@ class NoiseCopies(InnerFit, ClassifierMixin, BaseEstimator):
         weights = row_weights(sample_weight, None, X, codes, classes, NAME)
         stated = {name: value for name, value in metadata.items() if value is not None}
         copies = self._copies(X, stated)
-        warn_of_units(given_rows, stated, f"{NAME}.fit", stacklevel=3, factor=self._meaning(stated).row_factor)
+        warn_of_units(given_rows, stated, f"{NAME}.fit", factor=self._meaning(stated).row_factor)
         rows = np.tile(np.arange(len(y)), self.n_copies)
         given = dict(_check_method_params(X, self._handed_on(params), indices=rows))
         if has_fit_parameter(self.estimator, "sample_weight"):

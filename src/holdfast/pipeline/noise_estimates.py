@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.allowed import Number, arguments, as_numbers, short
+from holdfast._core.caller import warn_caller
 from holdfast.datasets.measurements import (
-    FILLS,
+    ERRORS_MISSING,
     KEPT,
     VALUES_MISSING,
-    choice,
     columns_of,
     finite,
     first_and_codes,
@@ -63,6 +63,7 @@ class ReplicateNoise(NamedTuple):
     """By what factor they differ at least in the standard deviation of one random score in ten, >= 1."""
 
 
+@arguments(values_missing=VALUES_MISSING)
 def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_missing: str = "raise") -> ReplicateNoise:
     r"""Return how large errors are, from samples that were measured several times.
 
@@ -109,9 +110,8 @@ def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_mis
     array([[1., 0.], [0., 1.], [1., 1.]])
     """
     call = "noise_from_replicates(X, groups)"
-    if not isinstance(prior, int | float | np.number) or not prior >= 0:
+    if not (prior in Number() or (isinstance(prior, float) and prior == np.inf)):
         raise ValueError(f"noise_from_replicates(X, groups, prior={prior!r}): must be a number >= 0, or np.inf.")
-    choice(values_missing, VALUES_MISSING, "values_missing", call)
     values, names = _table(X, values_missing, call)
     first, codes = first_and_codes(one_a_row(groups, len(values), "groups", call), call)
     labels, known = np.asarray(groups)[first], ~np.isnan(values)
@@ -135,12 +135,12 @@ def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_mis
     factor = _factor(residuals, codes) / np.sqrt(freedom)[:, None]
     disagreement = _disagreement(factor, np.sqrt(pooled), means)
     if disagreement > DISAGREEING:
-        warnings.warn(
+        warn_caller(
             f"{call}: X_std takes the errors of features as independent, but those of the replicates are correlated: for one "
             f"random score in ten the standard deviations differ by a factor of {disagreement:.1f} or more. Use "
             "GaussianNoise(factor=noise.factor), which keeps the correlations. It has "
             f"{freedom.min()} degrees of freedom: where these are few only more replicates tell.",
-            stacklevel=2,
+            UserWarning,
         )
     return ReplicateNoise(
         np.sqrt(pooled),
@@ -225,10 +225,13 @@ def noise_from_quantization(step: Any) -> RoundingErrors:
     >>> noise.std.round(4), noise.half_widths
     (array([0.2887, 0.    ]), array([0.5, 0. ]))
     """
-    steps = np.asarray(step, dtype=np.float64)
+    try:
+        steps = as_numbers(step)
+    except TypeError:
+        steps = np.array(np.nan)
     if steps.ndim > 1 or not np.all(np.isfinite(steps) & (steps >= 0)):
         raise ValueError(
-            f"noise_from_quantization(step={step!r:.80}): step must be >= 0 and finite, one number or one a feature."
+            f"noise_from_quantization(step={short(step):.80}): step must be >= 0 and finite, one number or one a feature."
         )
     return RoundingErrors(steps / np.sqrt(12), steps / 2)
 
@@ -242,6 +245,7 @@ class IntervalNoise(NamedTuple):
     """Their standard deviation."""
 
 
+@arguments(errors_missing=ERRORS_MISSING, values_missing=VALUES_MISSING)
 def noise_from_intervals(
     lower: Any, upper: Any, *, errors_missing: str = "raise", values_missing: str = "raise"
 ) -> IntervalNoise:
@@ -267,8 +271,6 @@ def noise_from_intervals(
     ([[30.0], [40.0]], [[5.774], [0.0]])
     """
     call = "noise_from_intervals(lower, upper)"
-    choice(errors_missing, ("raise", *FILLS), "errors_missing", call)
-    choice(values_missing, VALUES_MISSING, "values_missing", call)
     (low, names), (high, others) = (
         _table(table, "keep", call, side) for table, side in ((lower, "lower, "), (upper, "upper, "))
     )

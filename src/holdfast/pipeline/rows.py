@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import _num_samples
 
+from holdfast._core.allowed import short
 from holdfast._core.uncertainty import Array
 from holdfast.estimators.linear import check_index
 
@@ -28,7 +29,7 @@ def numbers_of(X: Any) -> Any:
         )
     try:
         return values.astype(np.float64, copy=False)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         columns = [X[name] for name in X.columns] if hasattr(X, "columns") else values.T
         return np.column_stack([_column(column) for column in columns])
 
@@ -36,7 +37,7 @@ def numbers_of(X: Any) -> Any:
 def _column(values: Any) -> Array:
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.full(len(values), np.nan)
 
 
@@ -76,6 +77,10 @@ def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str) -> dict[str
     n_samples = _num_samples(X)
     stated = {name: value for name, value in metadata.items() if value is not None}
     for name, value in stated.items():
+        if not sparse.issparse(value) and _shape(value) == ():
+            raise ValueError(
+                f"{call}: {name}={short(value):.80} is no array. Give one number for each entry or row of X."
+            )
         if (n_rows := _num_samples(value)) != n_samples:
             raise ValueError(f"{call}: {name} has {n_rows} rows, X has {n_samples}. Give one for each row of X.")
     stated = {name: _aligned(X, value, name, call) for name, value in stated.items()}
@@ -107,6 +112,14 @@ def _refuse_intervals_of_missing(missing: NDArray[np.bool_], stated: Mapping[str
             f"{call}: X[{i}, {j}] is missing, but X_lower and X_upper say that it is in [{lower[i, j]:g}, {upper[i, j]:g}]. "
             "Give it a value there, such as the middle, or let both ends be NaN: an imputer then fills it in."
         )
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """Return the shape of an array, () where it is none."""
+    try:
+        return np.shape(value)
+    except ValueError:  # lists of several lengths
+        return ()
 
 
 def _aligned(X: Any, value: Any, name: str, call: str) -> Any:

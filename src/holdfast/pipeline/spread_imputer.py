@@ -7,13 +7,13 @@ from typing import Any, Self
 import numpy as np
 from sklearn.impute import SimpleImputer
 
+from holdfast._core.allowed import Choice
+from holdfast._core.whole_fits import WholeFits
 from holdfast.pipeline.rows import numbers_of
 from holdfast.uncertainty.clouds import dense
 
-SPREADS = ("std", "range")
 
-
-class SpreadImputer(SimpleImputer):
+class SpreadImputer(WholeFits, SimpleImputer):
     """SimpleImputer whose entries have, in an :class:`UncertainPipeline`, the spread of their column as their error.
 
     It comes in addition to the error stated for the entry, if any. Where errors are averaged over (`GaussianNoise`), its
@@ -42,6 +42,7 @@ class SpreadImputer(SimpleImputer):
     """
 
     adds_errors = True
+    parameter_table = {"spread": Choice("std", "range")}
 
     def __init__(
         self,
@@ -66,8 +67,6 @@ class SpreadImputer(SimpleImputer):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the imputer and the spreads of the columns."""
-        if self.spread not in SPREADS:
-            raise ValueError(f"SpreadImputer(spread={self.spread!r}): give one of {', '.join(map(repr, SPREADS))}.")
         if not (isinstance(self.missing_values, float) and np.isnan(self.missing_values)):
             raise ValueError(
                 f"SpreadImputer(missing_values={self.missing_values!r}): in rows with errors it is np.nan."

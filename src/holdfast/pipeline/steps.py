@@ -30,6 +30,7 @@ from sklearn.random_projection import GaussianRandomProjection, SparseRandomProj
 from sklearn.utils import _safe_indexing
 from sklearn.utils._missing import is_scalar_nan
 
+from holdfast._core.allowed import Having, Instance, arguments
 from holdfast._core.uncertainty import Array
 from holdfast.pipeline.effects import Affine, Effect, Exact, Imputed, InSequence, Monotone, Products, SideBySide
 from holdfast.pipeline.rows import in_form_of, numbers_of
@@ -89,6 +90,9 @@ def _known(step: Any, at: Place) -> Effect:
     )
 
 
+@arguments(
+    kind=Instance(type, "give a class of steps"), effect=Having(("__call__",), "give a function (step, n_features)")
+)
 def teach_step(kind: type, effect: Callable[[Any, int], Effect]) -> None:
     """Teach :class:`UncertainPipeline` what a kind of step does to errors.
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from typing import Any, Self
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from holdfast._core.allowed import NOTHING, Choice, Instance, Switch, arguments, refuse_wrong, short
 from holdfast._core.rounding import coarsest, gamma, product_error
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.estimators.robust_linear import METADATA
@@ -23,6 +26,12 @@ from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.clouds import dense
 
 NAME = "UncertainPipeline"
+SETTINGS = {
+    "nonlinear": Choice(*NONLINEAR),
+    "effects": Instance(Mapping, "give a dict from names of steps to what they are") | NOTHING,
+    "transform_input": Instance((list, tuple, set), "give a list of names") | NOTHING,
+    "verbose": Switch(),
+}
 CERTIFIED = ("certify", "certified_margin")
 """Questions whose answers are rounded down."""
 PLAIN = ("fit", "predict_proba", "predict_log_proba")
@@ -159,7 +168,7 @@ class UncertainPipeline(Pipeline):
         found = super().__getitem__(ind)
         if not isinstance(ind, slice):
             return found
-        kept = {"row_uncertainty_": True, "columns_in_": ind.indices(len(self.steps))[0] == 0}
+        kept = {"row_uncertainty_": True, "_is_broken": True, "columns_in_": ind.indices(len(self.steps))[0] == 0}
         found.__dict__ |= {
             name: getattr(self, name) for name, is_kept in kept.items() if is_kept and hasattr(self, name)
         }
@@ -172,6 +181,7 @@ class UncertainPipeline(Pipeline):
         """Return the metadata that the pipeline takes itself, and those that its steps ask for."""
         return super().get_metadata_routing().add_self_request(self)
 
+    @arguments()
     def fit(
         self,
         X: Any,
@@ -197,32 +207,50 @@ class UncertainPipeline(Pipeline):
             As for Pipeline: ``step__parameter``, or with metadata routing what steps ask for.
         """
         given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
-        stated = checked_metadata(X, dict(zip(METADATA, given, strict=True)), f"{NAME}.fit")
         self._check_settings()
+        stated = checked_metadata(X, dict(zip(METADATA, given, strict=True)), f"{NAME}.fit")
         self._refuse_untaken(stated)
         if hasattr(self._final_estimator, "fit"):
             for holder in self._holders(stated):
                 # refuses what makes no sense before anything is fitted
                 holder.uncertainty.split(known_numbers(X), stated)
-        self.columns_in_ = list(X.columns) if hasattr(X, "columns") else None
-        self._stated = stated
-        if stated:
-            factor = max(holder.uncertainty.row_factor for holder in self._holders(stated))
-            warn_of_units(numbers_of(X), stated, f"{NAME}.fit", stacklevel=3, factor=factor, columns=self.columns_in_)
-        try:
-            with units_looked_at():
-                super().fit(X, y, **params)
-        finally:
-            changed = self.__dict__.pop("_changed", {})
-            if changed:
-                self._final_estimator.set_params(**changed)
-            self.__dict__.pop("_stated"), self.__dict__.pop("_carried", None)
-        self.row_uncertainty_ = bool(stated)
+        columns = list(X.columns) if hasattr(X, "columns") else None
+        with self._refitted():
+            self._stated = stated
+            if stated:
+                factor = max(holder.uncertainty.row_factor for holder in self._holders(stated))
+                warn_of_units(numbers_of(X), stated, f"{NAME}.fit", factor=factor, columns=columns)
+            try:
+                with units_looked_at():
+                    super().fit(X, y, **params)
+            finally:
+                changed = self.__dict__.pop("_changed", {})
+                if changed:
+                    self._final_estimator.set_params(**changed)
+                self.__dict__.pop("_stated"), self.__dict__.pop("_carried", None)
+            self.columns_in_, self.row_uncertainty_ = columns, bool(stated)
         return self
 
+    @contextmanager
+    def _refitted(self) -> Iterator[None]:
+        """A time after which the pipeline is fitted, unless something goes wrong: steps are fitted in place, one by one."""
+        self._is_broken = True
+        yield
+        del self._is_broken
+
+    def __sklearn_is_fitted__(self) -> bool:
+        if "_is_broken" in vars(self):
+            raise NotFittedError(
+                f"{NAME}: its last fit failed and left some steps fitted anew, others not. Call fit again."
+            )
+        return bool(super().__sklearn_is_fitted__())
+
     def _check_settings(self) -> None:
-        if self.nonlinear not in NONLINEAR:
-            raise ValueError(f"{NAME}(nonlinear={self.nonlinear!r}): give one of {', '.join(map(repr, NONLINEAR))}.")
+        if not _are_pairs(self.steps):
+            raise ValueError(
+                f"{NAME}(steps={short(self.steps):.80}): give a list of pairs (name, step), and at least one."
+            )
+        refuse_wrong(self, SETTINGS, NAME)
         for path, said in (self.effects or {}).items():
             if said not in CLAIMS:
                 raise ValueError(f"{NAME}(effects={{{path!r}: {said!r}}}): say {' or '.join(map(repr, CLAIMS))}.")
@@ -230,7 +258,7 @@ class UncertainPipeline(Pipeline):
                 raise ValueError(
                     f"{NAME}(effects={{{path!r}: {said!r}}}): no such step. Name one of {', '.join(names)}."
                 )
-        if both := set(self.transform_input or ()) & set(METADATA):
+        if both := [name for name in self.transform_input or () if name in METADATA]:
             raise ValueError(
                 f"{NAME}(transform_input=...): leave out {min(both)}, which is carried through the steps anyway."
             )
@@ -471,6 +499,18 @@ class UncertainPipeline(Pipeline):
         return with_numbers(X, asked.worst_case_data(values, y, **stated))
 
 
+def _refitting(method: str) -> Any:
+    """Return a method of Pipeline that fits, made to leave the pipeline unfitted where it fails."""
+
+    def fit_and_ask(self: UncertainPipeline, X: Any, y: Any = None, **params: Any) -> Any:
+        with self._refitted():
+            return getattr(super(UncertainPipeline, self), method)(X, y, **params)
+
+    fit_and_ask.__name__, fit_and_ask.__qualname__ = method, f"{NAME}.{method}"
+    fit_and_ask.__doc__ = f"""Fit the steps, and return what `{method}` of the plain Pipeline does."""
+    return available_if(lambda self: getattr(super(UncertainPipeline, self), method) is not None)(fit_and_ask)
+
+
 def _question(method: str) -> Any:
     """Return the method of the pipeline that asks the last step's."""
 
@@ -504,6 +544,10 @@ for _method in ("predict_proba", "predict_log_proba", "flip_probability", "score
     setattr(UncertainPipeline, _method, _question(_method))
 
 
+for _method in ("fit_transform", "fit_predict"):
+    setattr(UncertainPipeline, _method, _refitting(_method))
+
+
 def make_uncertain_pipeline(
     *steps: Any,
     transform_input: Any = None,
@@ -529,6 +573,12 @@ def make_uncertain_pipeline(
         nonlinear=nonlinear,
         effects=effects,
     )
+
+
+def _are_pairs(steps: Any) -> bool:
+    """Return whether these are names and steps."""
+    is_list = isinstance(steps, list | tuple) and len(steps) > 0
+    return is_list and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in steps)
 
 
 def _transformed(steps: Sequence[tuple[str, Any]], X: Any) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core import compiled, descent
+from holdfast._core.allowed import ANY_SEED, NOTHING, Count, Number, Switch
 from holdfast._core.problem import FiniteSum, Problem
 from holdfast._core.rows import Elementwise
 from holdfast._core.solution import Solution, Status
@@ -73,6 +73,16 @@ class SGD(Solver):
     )
     accuracy = 2e-2
 
+    parameter_table = {
+        "eta0": Number(strictly=True) | NOTHING,
+        "epochs": Count(),
+        "average": Switch(),
+        "one_class_per_step": Switch(),
+        "bound": Number(strictly=True) | NOTHING,
+        "shuffle": Switch(),
+        "random_state": ANY_SEED,
+    }
+
     def __init__(
         self,
         eta0: float | None = None,
@@ -132,12 +142,7 @@ class SGD(Solver):
 
     def check(self, n_vectors: int) -> None:
         """Raise if a setting makes no sense."""
-        for name in ("eta0", "bound"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, Real) and 0 < float(value) < np.inf):
-                raise ValueError(f"SGD({name}={value!r}): must be a finite number > 0, or None.")
-        if not isinstance(self.epochs, Integral) or self.epochs < 1:
-            raise ValueError(f"SGD(epochs={self.epochs!r}): must be an integer >= 1.")
+        self.check_parameters()
         if self.one_class_per_step and n_vectors == 1:
             raise ValueError(
                 "SGD(one_class_per_step=True): there is one weight vector only, as for two classes. "

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.allowed import ANY_SEED, NOTHING, Count, Number, Switch
 from holdfast._core.problem import Problem, ProximalSum
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
@@ -79,6 +79,15 @@ class StochasticProximal(Solver):
     takes = "StochasticProximal takes two classes, or one class against the rest, not several at once. "
     accuracy = 2e-2
 
+    parameter_table = {
+        "epochs": Count(),
+        "batch_size": Count(),
+        "eta0": Number(strictly=True) | NOTHING,
+        "average": Switch(),
+        "shuffle": Switch(),
+        "random_state": ANY_SEED,
+    }
+
     def __init__(
         self,
         epochs: int = 20,
@@ -133,13 +142,7 @@ class StochasticProximal(Solver):
 
     def check(self) -> None:
         """Raise if a setting makes no sense."""
-        name = type(self).__name__
-        if self.eta0 is not None and not (isinstance(self.eta0, Real) and 0 < float(self.eta0) < np.inf):
-            raise ValueError(f"{name}(eta0={self.eta0!r}): must be a finite number > 0, or None.")
-        for setting in ("epochs", "batch_size"):
-            value = getattr(self, setting)
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name}({setting}={value!r}): must be an integer >= 1.")
+        self.check_parameters()
 
     def batches(self, rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
         """Return the rows in batches, the last of which may be smaller."""

@@ -33,7 +33,7 @@ class AffineMap:
 
     def __init__(self, matrix: Any, offset: Any = None):
         self.matrix = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix, dtype=np.float64)
-        self.offset = np.zeros(self.matrix.shape[0]) if offset is None else np.asarray(offset, dtype=np.float64)
+        self.offset = np.zeros(self.matrix.shape[:1]) if offset is None else np.asarray(offset, dtype=np.float64)
 
     @classmethod
     def diagonal(cls, scales: Any, offset: Any = None) -> AffineMap:

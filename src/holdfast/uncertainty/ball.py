@@ -65,7 +65,7 @@ class Ball(SizedSet):
     def _norm(self) -> float:
         try:
             p = float(self.norm)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             p = np.nan
         if not p >= 1:
             raise ValueError(f"{self!r}: norm must be a number >= 1 or np.inf; 1, 2 and np.inf are the usual ones.")

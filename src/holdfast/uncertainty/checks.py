@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import lapack
 
+from holdfast._core.allowed import LARGEST, as_numbers, short
 from holdfast._core.uncertainty import Array, UncertaintySet
 from holdfast.uncertainty.clouds import DiagonalClouds, FactorClouds, RowClouds
 
@@ -99,19 +100,23 @@ def row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping[
 def numbers(value: Any, call: str, name: str) -> Any:
     """Return an array of finite numbers, a CSR array of a sparse matrix."""
     try:
-        out = _canonical(value) if sparse.issparse(value) else np.asarray(value, dtype=np.float64)
+        out = _canonical(value) if sparse.issparse(value) else as_numbers(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{call}: {name} must be numbers, got {value!r:.80}.") from None
+        raise ValueError(f"{call}: {name} must be numbers, got {short(value):.80}.") from None
     if not np.all(np.isfinite(_stored(out))):
         raise ValueError(
             f"{call}: {name} contains NaN or infinity. Give every row and feature a finite number. 0 means exact, so it is not "
             "for errors that are unknown: split_errors(frame, errors_missing=...) fills these in."
         )
+    if np.any(np.abs(_stored(out)) > LARGEST):
+        raise ValueError(f"{call}: sums of {name} overflow. Use other units, {LARGEST:g} at most.")
     return out
 
 
 def _canonical(value: Any) -> sparse.csr_array:
     """Return a sparse matrix as a CSR array in which no entry is stored in parts."""
+    if value.dtype.kind not in "biuf":
+        raise TypeError("no real numbers")
     out = sparse.csr_array(value, dtype=np.float64)
     if not out.has_canonical_format:
         out = out.copy()

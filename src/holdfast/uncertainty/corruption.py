@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.allowed import Choice, Count
 from holdfast._core.parameters import Parameters
 from holdfast.uncertainty.checks import one_number
 
@@ -53,8 +53,7 @@ def corruption_margin(bound: float, n_corrupted: float, eps: float, variant: str
         raise ValueError(f"{call}(..., eps={eps!r}): must lie between 0 and 1.")
     if C == 0:
         raise ValueError(f"{call}(bound={bound!r}): must be > 0.")
-    if variant not in FACTORS:
-        raise ValueError(f"{call}(..., variant={variant!r}): give 'corrected' or 'published'.")
+    Choice(*FACTORS).checked(variant, f"{call}(..., variant")
     return float(C * np.sqrt(FACTORS[variant] * N * np.log(1.0 / e)))
 
 
@@ -108,8 +107,7 @@ class CorruptedFeatures(Parameters):
         rows, n = np.array(X, dtype=np.float64), self._count()
         if rows.ndim != 2:
             raise ValueError(f"{self!r}.sample: X has shape {rows.shape}; give (n_samples, n_features).")
-        if self.noise not in NOISES:
-            raise ValueError(f"{self!r}: noise must be 'uniform' or 'sign'.")
+        Choice(*NOISES).checked(self.noise, "CorruptedFeatures(noise")
         if n > rows.shape[1]:
             raise ValueError(f"{self!r}.sample: X has only {rows.shape[1]} features.")
         rng = np.random.default_rng(random_state)
@@ -125,6 +123,4 @@ class CorruptedFeatures(Parameters):
         return rows
 
     def _count(self) -> int:
-        if not isinstance(self.n_corrupted, Integral) or self.n_corrupted < 0:
-            raise ValueError(f"{self!r}: n_corrupted must be an integer >= 0.")
-        return int(self.n_corrupted)
+        return Count(0).checked(self.n_corrupted, "CorruptedFeatures(n_corrupted")

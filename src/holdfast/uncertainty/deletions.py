@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.allowed import Choice, Count, arguments
 from holdfast._core.rounding import gamma, product_error
 from holdfast._core.uncertainty import Array
 from holdfast.uncertainty.checks import numbers
@@ -198,6 +199,7 @@ def lead_survives(gains: Any, leads: Array, costs: Array) -> Array:
     return whole if is_even else parts * (1 - gamma(len(costs)))
 
 
+@arguments(method=Choice("mutual_information"), n_bins=Count(2))
 def feature_values(X: Any, y: Any, *, method: str = "mutual_information", n_bins: int = 10) -> Array:
     r"""Return values of the features by what each of them says about the class, on average 1.
 
@@ -220,11 +222,9 @@ def feature_values(X: Any, y: Any, *, method: str = "mutual_information", n_bins
     >>> feature_values([[0, 1], [0, 2], [1, 1], [1, 2]], [0, 0, 1, 1])
     array([2., 0.])
     """
-    if method != "mutual_information":
-        raise ValueError(f"feature_values(method={method!r}): 'mutual_information' is the one that is known.")
-    if not (isinstance(n_bins, int | np.integer) and n_bins >= 2):
-        raise ValueError(f"feature_values(n_bins={n_bins!r}): give an integer >= 2.")
     rows, (classes, codes) = numbers(X, "feature_values(X=...)", "X"), np.unique(np.asarray(y), return_inverse=True)
+    if rows.ndim != 2:
+        raise ValueError(f"feature_values(X=...): X has shape {rows.shape}; give (n_samples, n_features).")
     if codes.shape != (rows.shape[0],):
         raise ValueError(
             f"feature_values(X, y): y has shape {np.shape(y)}; give one label for each of {rows.shape[0]} rows."

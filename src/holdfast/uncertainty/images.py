@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from holdfast._core.allowed import short
 from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import ROUNDING
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.ball import Ball
 from holdfast.uncertainty.box import Box
+from holdfast.uncertainty.checks import numbers
 from holdfast.uncertainty.clouds import FLAT, MISSED, dense, norm, orthogonal_to, ratio
 from holdfast.uncertainty.ellipsoid import Ellipsoid
 from holdfast.uncertainty.gaussian import GaussianNoise
@@ -277,7 +279,11 @@ class LinearImage(UncertaintySet):
 
     def _map_to(self, X: Any) -> tuple[AffineMap, Array]:
         """Return the map, and rows of zeros in the place of the originals of X."""
-        map = AffineMap(self.matrix)
+        if not isinstance(self.original, UncertaintySet):
+            raise ValueError(f"LinearImage(original={short(self.original):.80}): give a set, such as Box(0.1).")
+        map = AffineMap(numbers(self.matrix, "LinearImage(matrix=...)", "matrix"))
+        if map.matrix.ndim != 2:
+            raise ValueError(f"LinearImage(matrix=...): has shape {map.matrix.shape}; give (n_out, n_in).")
         if X.shape[1] != map.shape[0]:
             raise ValueError(f"LinearImage(matrix=...): has shape {map.shape}; X has {X.shape[1]} features.")
         return map, np.broadcast_to(0.0, (X.shape[0], map.shape[1]))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.allowed import Number, as_numbers, short
 from holdfast.uncertainty.row_knapsacks import Knapsacks
 
 Array = NDArray[np.float64]
@@ -250,9 +250,7 @@ class DeletionLoss:
 
 def stated_number(value: Any, call: str, name: str) -> float:
     """Return one finite number >= 0."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < np.inf:
-        raise ValueError(f"{call}({name}={value!r}): {name} must be a finite number >= 0.")
-    return float(value)
+    return Number().checked(value, f"{call}({name}")
 
 
 def feature_costs(values: Any, n_features: int, call: str) -> Array:
@@ -260,9 +258,9 @@ def feature_costs(values: Any, n_features: int, call: str) -> Array:
     if values is None:
         return np.ones(n_features)
     try:
-        out = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{call}: values must be numbers, got {values!r:.80}.") from None
+        out = as_numbers(values)
+    except TypeError:
+        raise ValueError(f"{call}: values must be numbers, got {short(values):.80}.") from None
     if out.shape != (n_features,):
         raise ValueError(f"{call}: values have shape {out.shape}; give one for each feature, ({n_features},).")
     if not np.all(out >= 0):

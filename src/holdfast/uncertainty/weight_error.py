@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.allowed import Choice, Number, Switch
 from holdfast._core.parameters import Parameters
 from holdfast._core.uncertainty import Array, BoundSet, IntervalForm
-from holdfast.uncertainty.checks import one_number
 from holdfast.uncertainty.clouds import dense, rescaled
 from holdfast.uncertainty.minkowski import BoundSum
 from holdfast.uncertainty.multiples import Multiples
@@ -18,7 +18,6 @@ from holdfast.uncertainty.row_boxes import RowBoxes
 from holdfast.uncertainty.shifted_boxes import ShiftedBoxes, entries_of
 
 COMPONENTWISE = "componentwise"
-JOINTS = ("exact", "bound")
 
 
 class Faced(NamedTuple):
@@ -76,6 +75,12 @@ class WeightError(Parameters):
     True
     """
 
+    parameter_table = {
+        "delta": Number(),
+        "relative": Switch() | Choice(COMPONENTWISE),
+        "joint": Choice("exact", "bound"),
+    }
+
     def __init__(self, delta: Any, relative: Any = False, joint: str = "exact"):
         self.delta = delta
         self.relative = relative
@@ -83,14 +88,8 @@ class WeightError(Parameters):
 
     def checked(self) -> float:
         """Return delta as a number, after checking that all arguments make sense."""
-        if isinstance(self.delta, bool | np.bool_):
-            raise ValueError(f"{self!r}: delta is how large an error is, a number >= 0.")
-        delta = one_number(self.delta, f"{self!r}", "delta")
-        if not (isinstance(self.relative, bool | np.bool_) or self.relative == COMPONENTWISE):
-            raise ValueError(f"{self!r}: relative must be False, True or {COMPONENTWISE!r}.")
-        if self.joint not in JOINTS:
-            raise ValueError(f"{self!r}: joint must be one of {', '.join(map(repr, JOINTS))}.")
-        return delta
+        self.check_parameters()
+        return float(self.delta)
 
     def reach(self, w: Array) -> Array:
         """Return the largest error of each weight, of the shape of w (or, with several rows of weights, by the row)."""

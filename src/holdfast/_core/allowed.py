@@ -1,0 +1,242 @@
+"""What a parameter may be, and what is said where it is something else."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from numbers import Integral, Real
+from sys import maxsize
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+P = ParamSpec("P")
+R = TypeVar("R")
+LARGEST = 1e100
+"""Numbers whose products may be added without overflow."""
+
+
+def short(value: Any) -> str:
+    """Return a repr that fits on a line, whatever the size of an array or of a number."""
+    if hasattr(value, "toarray"):
+        return f"<sparse array of shape {value.shape}>"
+    if isinstance(value, np.ndarray) and value.size > 6:
+        return f"<array of shape {value.shape}>"
+    if isinstance(value, int) and abs(value) > maxsize:
+        return f"<an integer of {value.bit_length()} bits>"
+    return f"{value!r:.200}"
+
+
+def as_numbers(value: Any) -> NDArray[np.float64]:
+    """Return real numbers as an array, which may hold NaN and infinity; TypeError for anything else."""
+    try:
+        out = np.asarray(value)
+        if out.dtype.kind in "iufO":
+            return out.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise TypeError(f"no numbers: {short(value)}")
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a value has entries, also where it makes no proper array."""
+    try:
+        return np.ndim(value) > 0
+    except ValueError:  # lists of several lengths
+        return True
+
+
+class Allowed(ABC):
+    """The values that a parameter may have."""
+
+    advice: Any
+    """What to give, as the end of a sentence."""
+
+    @abstractmethod
+    def __contains__(self, value: object) -> bool:
+        """Return whether this value may be given."""
+
+    def checked(self, value: Any, call: str) -> Any:
+        """Return the value if it may be given; `call`, such as ``"Ball(radius"``, is quoted in the error."""
+        if value not in self:
+            raise ValueError(f"{call}={short(value)}): {self.advice}.")
+        return value
+
+    def __or__(self, other: Allowed) -> Either:
+        return Either(self, other)
+
+
+@dataclass(frozen=True)
+class Either(Allowed):
+    """Values of one kind or another."""
+
+    one: Allowed
+    other: Allowed
+
+    @property
+    def advice(self) -> str:
+        return f"{self.one.advice}, or {self.other.advice.removeprefix('give ').removeprefix('must be ')}"
+
+    def __contains__(self, value: object) -> bool:
+        return value in self.one or value in self.other
+
+
+@dataclass(frozen=True)
+class Choice(Allowed):
+    """One of a few names, or None."""
+
+    names: tuple[str | None, ...]
+    advice: str = ""
+
+    def __init__(self, *names: str | None, advice: str = ""):
+        listed = ", ".join(map(repr, names[:-1])) + " or " * (len(names) > 1) + repr(names[-1])
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "advice", advice or f"give {listed}")
+
+    def __contains__(self, value: object) -> bool:
+        return (value is None or isinstance(value, str)) and value in self.names
+
+
+NOTHING = Choice(None)
+
+
+@dataclass(frozen=True)
+class Switch(Allowed):
+    """True or False."""
+
+    advice: str = "give True or False"
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, bool | np.bool_)
+
+
+@dataclass(frozen=True)
+class Number(Allowed):
+    """A finite number within bounds, the lower one included unless `strictly`."""
+
+    low: float = 0.0
+    high: float = np.inf
+    strictly: bool = False
+
+    @property
+    def advice(self) -> str:
+        if np.isfinite(self.high):
+            return f"must be a number {'above' if self.strictly else 'from'} {self.low:g} to {self.high:g}"
+        above = f" {'>' if self.strictly else '>='} {self.low:g}" if np.isfinite(self.low) else ""
+        return f"must be a finite number{above}"
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
+            return False
+        try:
+            number = float(value)
+        except OverflowError:
+            return False
+        above = self.low < number if self.strictly else self.low <= number
+        return above and number <= min(self.high, LARGEST)
+
+    def checked(self, value: Any, call: str) -> float:
+        """Return the number as a float."""
+        if isinstance(value, Real) and LARGEST < value < np.inf:  # type: ignore[operator]
+            raise ValueError(
+                f"{call}={short(value)}): sums of such numbers overflow. Use other units, {LARGEST:g} at most."
+            )
+        return float(super().checked(value, call))
+
+
+@dataclass(frozen=True)
+class Count(Allowed):
+    """An integer, from `least` to `most`."""
+
+    least: int = 1
+    most: int = maxsize
+
+    @property
+    def advice(self) -> str:
+        above = f" >= {self.least}" if self.least > -maxsize else ""
+        return f"must be an integer{above}" + (f" and <= {self.most}" if self.most < maxsize else "")
+
+    def __contains__(self, value: object) -> bool:
+        is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+        return is_whole and self.least <= int(value) <= self.most  # type: ignore[call-overload]
+
+    def checked(self, value: Any, call: str) -> int:
+        """Return the number as an int."""
+        return int(super().checked(value, call))
+
+
+@dataclass(frozen=True)
+class Instance(Allowed):
+    """An object of some class, not the class itself."""
+
+    kind: type | tuple[type, ...]
+    advice: str
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, self.kind)
+
+
+@dataclass(frozen=True)
+class Having(Allowed):
+    """An object that has some methods, not a class that has them."""
+
+    methods: tuple[str, ...]
+    advice: str
+
+    def __contains__(self, value: object) -> bool:
+        return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in self.methods)
+
+
+@dataclass(frozen=True)
+class Listed(Allowed):
+    """A list, tuple or array of one dimension."""
+
+    advice: str
+
+    def __contains__(self, value: object) -> bool:
+        try:
+            return np.ndim(value) == 1  # type: ignore[arg-type]
+        except ValueError:  # lists of several lengths
+            return False
+
+
+TEXT = Instance(str, "give a text") | NOTHING
+NAMES = Listed("give a list of names") | NOTHING
+SEED = Count(0, 2**32 - 1) | NOTHING | Instance(np.random.RandomState, "a numpy RandomState")
+ANY_SEED = SEED | Instance(np.random.Generator, "a Generator")
+VERBOSE = Count(0) | Switch()
+JOBS = Count(-maxsize) | NOTHING
+
+
+def refuse_wrong(owner: Any, table: Mapping[str, Allowed], call: str) -> None:
+    """Raise if an attribute of `owner` is not what the table allows."""
+    for name, allowed in table.items():
+        if hasattr(owner, name):
+            allowed.checked(getattr(owner, name), f"{call}({name}")
+
+
+def arguments(**table: Allowed) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator for functions whose arguments must be what the table allows."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        name, signature = function.__qualname__, inspect.signature(function)
+
+        @wraps(function)
+        def checked(*args: P.args, **options: P.kwargs) -> R:
+            given = signature.bind(*args, **options).arguments
+            for argument, allowed in table.items():
+                if argument in given:
+                    allowed.checked(given[argument], f"{name}({argument}")
+            try:
+                return function(*args, **options)
+            except OverflowError as error:
+                asked = ", ".join(argument for argument in given if argument not in ("self", "cls"))
+                raise ValueError(f"{name}({asked}): some numbers are too large ({error}).") from error
+
+        return checked
+
+    return decorate

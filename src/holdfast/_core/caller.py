@@ -1,0 +1,18 @@
+"""Warnings at the line that called the library, however deep in it they arise."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+PACKAGE = __name__.split(".")[0]
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn, naming the line that called the outermost of this package's functions."""
+    frame, level, found = sys._getframe(1), 2, 2
+    while frame.f_back is not None:
+        if frame.f_globals.get("__name__", "").split(".")[0] == PACKAGE:
+            found = level + 1
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=found)
