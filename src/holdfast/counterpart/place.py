@@ -71,9 +71,10 @@ class Plane(Problem):
         self.known = (start, costs)
         generators = problem.bound.generators(len(basis))
         # of sets with generators the plane knows all from their coordinates in it
-        has_own = generators is not None and len(generators) > 0
-        self.bound = problem.bound.generated(generators @ basis) if has_own else problem.bound
-        self.lift = np.eye(basis.shape[1]) if has_own else basis
+        if generators is None or not len(generators):
+            self.bound, self.lift = problem.bound, basis
+        else:
+            self.bound, self.lift = problem.bound.generated(generators @ basis), np.eye(basis.shape[1])
         tilt = np.zeros(problem.n_parameters) if problem.tilt is None else problem.tilt
         self.tilt = self._pulled_back(tilt[: len(basis)], tilt[len(basis) :])
         self.ridge = problem.alpha * basis.T @ basis
