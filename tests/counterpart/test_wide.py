@@ -100,4 +100,5 @@ def test_wide_preconditioner_leaves_few_directions_to_find(wide, make_problem, r
     M = np.array([precondition(e) for e in np.eye(D + 1)])
     assert_allclose(M, M.T, atol=1e-9 * np.abs(M).max())
     values = np.linalg.eigvals(M @ problem.hessian(theta)).real
-    assert np.sum(np.abs(values - 1) > 0.3) <= 2
+    assert values.max() < 3
+    assert np.sum(values < 0.3) <= 1  # the intercept's

@@ -189,6 +189,15 @@ def test_errors_that_go_together_are_said_to_and_only_the_factor_knows_their_sco
     assert np.linalg.norm(noise.std) < 0.2 * np.sqrt(np.ones(50) @ cov @ np.ones(50))
 
 
+def test_whether_errors_go_together_does_not_depend_on_units(rng):
+    X, groups, _ = baseline(rng, own=1.0)
+    units = 10 ** rng.uniform(-6, 6, size=X.shape[1])
+    with pytest.warns(UserWarning, match="X_std takes the errors"):
+        one, other = (noise_from_replicates(rows, groups) for rows in (X, X * units))
+    assert one.disagreement == pytest.approx(other.disagreement)
+    assert_allclose(other.factor, one.factor * units[:, None])
+
+
 @pytest.mark.parametrize(("n_groups", "n_features"), [(10, 1), (10, 3), (10, 400), (100, 20)])
 def test_independent_errors_are_not_called_correlated(n_groups, n_features, rng):
     for _ in range(10):
