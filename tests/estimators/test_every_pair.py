@@ -1,4 +1,4 @@
-"""RobustLinearClassifier with every loss, set and penalty on few rows of rounded features, where ties and flat optima abound."""
+"""RobustLinearClassifier with every loss, set and penalty on few rows of rounded features: ties and flat optima abound."""
 
 import time
 import warnings
