@@ -235,3 +235,8 @@ def test_the_warning_of_a_collapse_names_a_radius_that_is_right(draw):
     X, y, *_ = draw(20)
     with pytest.warns(CollapseWarning, match="critical_radius"):
         RobustLinearClassifier(Ball(critical_radius(X, y) * 1.01)).fit(X, y)
+
+
+@pytest.mark.parametrize("uncertainty", [None, Box(), Ball(1.0, 3)], ids=repr)
+def test_rows_that_are_all_alike_are_never_separable(uncertainty):
+    assert separability_radius(np.ones((4, 2)), [0, 0, 1, 1], uncertainty) == 0.0

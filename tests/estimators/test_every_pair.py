@@ -1,4 +1,4 @@
-"""RobustLinearClassifier with every loss, set and penalty on few rows of rounded features, full of ties and flat optima."""
+"""RobustLinearClassifier with every loss, set and penalty on few rows of rounded features: ties and flat optima abound."""
 
 import time
 import warnings

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import ConvergenceWarning
 
-from holdfast import FeatureDeletionClassifier
+from holdfast import CollapseWarning, FeatureDeletionClassifier
 
 
 def published(X, y, values, budget, margin, bound):
@@ -290,9 +290,26 @@ def test_model_does_not_depend_on_how_repeated_rows_are_stated(kind, rng):
 
 def test_rows_that_contradict_each_other_both_count():
     X, y = np.array([[1.0, 1.0], [1.0, 1.0], [-1.0, -1.0]]), np.array([1, -1, -1])
-    model = FeatureDeletionClassifier(0.5, margin=0.3).fit(X, y)
+    with pytest.warns(CollapseWarning):
+        model = FeatureDeletionClassifier(0.5, margin=0.3).fit(X, y)
     assert model.objective_ == pytest.approx(published(X, y, np.ones(2), 0.5, 0.3, 1.0), abs=1e-6)
     assert model.objective_ >= 0.3 / 3
+
+
+@pytest.mark.parametrize("adversary", ["relaxed", "exact"])
+def test_a_model_that_gives_all_rows_one_class_says_so(adversary, rng):
+    X, y = rng.normal(size=(90, 3)), np.arange(90) % 3 > 0
+    model = FeatureDeletionClassifier(1, adversary=adversary, missing="delete")
+    with pytest.warns(CollapseWarning, match="every prediction is the same"):
+        model.fit(X, y)
+    assert model.collapsed_
+    assert not np.any(model.coef_)
+    assert np.all(model.predict(X))
+    assert model.gap_ <= 1e-6
+    with_gaps = np.where(rng.uniform(size=X.shape) < 0.5, np.nan, X)
+    assert np.all(model.is_certain(with_gaps))  # of what is missing, as its documentation says
+    told = FeatureDeletionClassifier(1, adversary=adversary).fit(X + 2.0 * y[:, None], y)
+    assert not told.collapsed_
 
 
 @pytest.mark.parametrize("margin", [0.1, 0.001])

@@ -6,6 +6,7 @@ from itertools import combinations
 import cvxpy as cp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
@@ -15,6 +16,7 @@ from holdfast import (
     Box,
     CollapseWarning,
     Ellipsoid,
+    FeatureDeletion,
     GaussianNoise,
     IntervalBox,
     LabelFlips,
@@ -276,15 +278,13 @@ def test_a_search_over_k(two_classes):
 
 def test_the_size_of_the_sets_is_searched_for_with_flips(two_classes):
     X, y = two_classes(40, 3)
-    for sets in (Ball(), IntervalBox(-0.1, 0.1)):
+    for sets in (Ball(), IntervalBox(-0.1, 0.1), IntervalBox(-0.1, 0.3)):
         model = RobustLinearClassifierCV([0.1, 0.3], uncertainty=sets, ambiguity=LabelFlips(0.05), cv=2)
         _fit(model, X, y)
         assert model.gap_ <= 1e-6
         alone = _fit(RobustLinearClassifier(sets.times(model.radius_), ambiguity=LabelFlips(0.05)), X, y)
         assert model.objective_ == pytest.approx(alone.objective_, rel=1e-6)
     assert _fit(RobustLinearClassifierCV(4, ambiguity=LabelFlips(0.05), cv=2), X, y).gap_ <= 1e-6
-    with pytest.raises(ValueError, match="middle"):
-        RobustLinearClassifierCV([0.1], uncertainty=IntervalBox(-0.1, 0.3), ambiguity=LabelFlips(0.05)).fit(X, y)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -323,6 +323,30 @@ def test_a_class_spends_no_budget_but_its_own(several_classes):
         for label, budget in {0: 2, 1: 0, 2: 1}.items():
             total += np.sort(np.maximum(other - own, 0)[y == label])[::-1][:budget].sum()
     assert model.objective_ == pytest.approx(total, rel=1e-9)
+
+
+@pytest.mark.parametrize("kappa", [1.0, 0.3])
+@pytest.mark.parametrize(
+    "uncertainty", [IntervalBox(-0.3, 0.05), FeatureDeletion(1) + IntervalBox(-0.3, 0.05), GaussianNoise(0.2)], ids=repr
+)
+def test_no_flips_and_no_weight_errors_are_the_plain_classifier(uncertainty, kappa, two_classes):
+    X, y = two_classes(40, 3, separation=1.2)
+    plain, *others = (
+        _fit(RobustLinearClassifier(uncertainty, kappa=kappa, **nothing), X, y)
+        for nothing in ({}, {"ambiguity": LabelFlips(0)}, {"weight_error": WeightError(0)})
+    )
+    for other in others:
+        assert_allclose(other.coef_, plain.coef_, atol=1e-12)
+        assert other.objective_ == plain.objective_
+
+
+@pytest.mark.parametrize("also", [{}, {"ambiguity": LabelFlips(2)}, {"weight_error": WeightError(0.05)}], ids=repr)
+def test_a_mix_does_not_depend_on_which_point_of_an_interval_is_the_row(also, two_classes):
+    X, y = two_classes(40, 3, separation=1.2)
+    ends = {"X_lower": X - 0.3, "X_upper": X + 0.05}
+    model = RobustLinearClassifier(IntervalBox(), kappa=0.3, **also)
+    fits = [_fit(model, Z, y, **ends).objective_ for Z in (X, X - 0.125, X - 0.3)]
+    assert_allclose(fits, fits[0], rtol=1e-6)
 
 
 def test_next_to_no_flips_are_next_to_no_change(two_classes):

@@ -186,3 +186,10 @@ def test_tie_is_safe_in_no_number_of_bits():
     model = LogisticRegression().fit([[-1.0, 0.0], [1.0, 0.0]], [0, 1])
     model.intercept_ = np.zeros(1)
     assert safe_bits(model, [[0.0, 0.0], [1.0, 0.0]]).bits.tolist() == [np.inf, 2.0]
+
+
+@pytest.mark.parametrize("intercept", [-1, 0, 1, "False", None])
+def test_only_true_and_false_say_whether_intercepts_are_stored(intercept):
+    X, y = np.array([[0.0, 1.0], [1.0, 0.0], [3.0, 2.0], [4.0, 3.0]]), [0, 0, 1, 1]
+    with pytest.raises(ValueError, match=r"intercept=.*must be True or False"):
+        safe_bits(LogisticRegression().fit(X, y), X, intercept=intercept)

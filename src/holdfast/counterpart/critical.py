@@ -15,6 +15,7 @@ from holdfast.counterpart.certificate import best_constant, beyond_penalty, leas
 from holdfast.counterpart.collapse import critical_factor, majority
 from holdfast.counterpart.linear import LinearProblem
 from holdfast.counterpart.margin_scale import MarginScaleProblem
+from holdfast.counterpart.penalty import Penalty
 from holdfast.counterpart.training import train
 from holdfast.data import rows_of
 from holdfast.losses import Hinge
@@ -54,6 +55,8 @@ def critical_size(problem: MarginScaleProblem) -> Enclosure:
     same for all rows of a class, and so has the hinge where the classes weigh the same; otherwise a is 1 on the lighter class
     and anything in [0, 1] on the heavier, and k is the smallest over all of them.
     """
+    if problem.middles is not None:
+        return _halved(problem)
     problem = _bare(problem)
     if _is_settled(problem):
         return _settled_size(problem)
@@ -74,6 +77,8 @@ def collapse_bound_of_two(problem: MarginScaleProblem) -> float:
 
     It is the smallest one where the slopes at w = 0 are known and the set has a gauge.
     """
+    if problem.middles is not None:
+        return np.inf
     problem = _bare(problem)
     if not _is_settled(problem):
         return _unsettled(problem).provable(np.ones(len(problem.signs)), None, 0.0)
@@ -86,12 +91,39 @@ def collapse_bound_of_two(problem: MarginScaleProblem) -> float:
     return least_multiple(problem.bound, target, budgets, scale, sizes_of_sums(problem, problem.weights * slopes))
 
 
+def _halved(problem: MarginScaleProblem) -> Enclosure:
+    """Enclose the factor by certified fits alone, where rows move with the size of their sets."""
+    problem, typical = problem.having(alpha=0.0, penalty=_sloping(problem)), typical_size(problem)
+    b = best_constant(problem, 0.0) if problem.fit_intercept else 0.0
+    worth = problem.value_and_gradient(problem.join(np.zeros(problem.rows.n_features), b))[0]
+
+    def collapses(k: float) -> bool:
+        proof = train(problem.sized(k), tol=PROOF, max_iter=MAX_ITER)[1]
+        return worth - proof.lower_bound <= PROOF * worth
+
+    low, high = 0.0, typical
+    while not collapses(high):
+        low, high = high, 4 * high
+        if high > NEVER * typical:
+            return Enclosure(np.inf, np.inf)
+    while high > low * (1 + ACCURACY):
+        if high <= NEGLIGIBLE * typical:
+            return Enclosure(0.0, 0.0)
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if collapses(middle) else (middle, high)
+    return Enclosure(low, high)
+
+
+def _sloping(problem: MarginScaleProblem) -> Penalty | None:
+    """Return the penalty where it has a slope at w = 0."""
+    return problem.penalty if problem.penalty is not None and problem.penalty.absolute > 0 else None
+
+
 def _bare(problem: MarginScaleProblem) -> MarginScaleProblem:
     """Return the problem without what matters nothing at w = 0, and with rows near the origin."""
-    penalty = problem.penalty if problem.penalty is not None and problem.penalty.absolute > 0 else None
     offset = problem.rows.offset() if problem.fit_intercept else None
     rows = problem.rows if offset is None else problem.rows.shifted(offset)
-    return problem.having(rows=rows, alpha=0.0, penalty=penalty)
+    return problem.having(rows=rows, alpha=0.0, penalty=_sloping(problem))
 
 
 def _is_settled(problem: MarginScaleProblem) -> bool:

@@ -74,11 +74,6 @@ def critical_radius(
         class_weight=class_weight,
     )
     problem = _problem_of_two_classes("critical_radius", model, X, y, sample_weight, metadata)
-    if problem.middles is not None:
-        raise ValueError(
-            f"critical_radius(..., uncertainty={uncertainty!r}, kappa={kappa!r}): not known for kappa < 1 and intervals that "
-            "are longer one way, whose middle moves with their size. Use kappa=1, or state X in their middle."
-        )
     if problem.push is not None:
         raise ValueError(
             f"critical_radius(..., uncertainty={uncertainty!r}): not known for the sum of a noise and a set. Ask for one."

@@ -74,7 +74,9 @@ class Multiples(BoundSet):
 
     def interval_form(self) -> IntervalForm | None:
         form = self.base.interval_form()
-        return None if form is None else IntervalForm(np.zeros(()), self.factors[:, None] * form.common, None)
+        if form is None or not np.any(form.common):
+            return form  # multiples of a point are points
+        return IntervalForm(np.zeros(()), self.factors[:, None] * form.common, None)
 
     def image(self, map: Any) -> Multiples | None:
         base = self.base.image(map)
