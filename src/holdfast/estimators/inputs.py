@@ -14,6 +14,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 from threadpoolctl import ThreadpoolController
 
+from holdfast._core.uncertainty import UncertaintySet
+
 Array = NDArray[np.float64]
 
 
@@ -110,6 +112,13 @@ def _class_factors(class_weight: Any, totals: Array, classes: NDArray[Any], name
     if not np.all(np.isfinite(factors)) or np.any(factors <= 0):
         raise ValueError(f"{name}(class_weight={class_weight!r}): weights must be positive numbers.")
     return factors
+
+
+def shape_of(uncertainty: Any, default: Any) -> Any:
+    """Return an uncertainty for those who size it themselves: of size 1 where none is stated, the default for None."""
+    if uncertainty is None:
+        return default
+    return uncertainty.as_shape() if isinstance(uncertainty, UncertaintySet) else uncertainty
 
 
 def number(value: Any, call: str, *, strictly: bool = False) -> float:

@@ -51,10 +51,12 @@ def warn_of_units(
     mistake. `columns` are those of X, by default its own.
     """
     stated = {key: value for key, value in metadata.items() if value is not None and key != "X_radius"}
+    if not stated or _is_looked_at.get():
+        return
     names = list(getattr(X, "columns", ())) if columns is None else list(columns)
     X = X if sparse.issparse(X) else np.asarray(X)
     n_samples, n_features = X.shape
-    if not stated or n_samples < FEW_ROWS or _is_looked_at.get():
+    if n_samples < FEW_ROWS:
         return
     step = max(1, n_samples // max(FEW_ROWS, int(LOOKED_AT / n_features)))
     values = _numbers(X, step)
