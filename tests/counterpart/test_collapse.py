@@ -185,8 +185,8 @@ def test_collapse_is_certified_under_large_noise_of_every_form(perspective, form
     noise, metadata = {
         "std": (GaussianNoise(std=[20.0, 40.0, 20.0]), {}),
         "cov": (GaussianNoise(cov=covariances[0]), {}),
-        "X_std": (1.0, {"X_std": rng.uniform(20, 40, size=(50, 3))}),
-        "X_cov": (1.0, {"X_cov": covariances}),
+        "X_std": (20.0, {"X_std": rng.uniform(1, 2, size=(50, 3))}),
+        "X_cov": (20.0, {"X_cov": covariances / 20**2}),
     }[form]
     with pytest.warns(CollapseWarning):
         model = GaussianRobustClassifier(noise, loss=perspective, alpha=alpha).fit(X, y, **metadata)

@@ -78,6 +78,7 @@ def test_wrong_units_are_named_however_errors_are_stated():
         (message,) = _warned(X, **metadata)
         assert "in 10 of 10 columns: 0, 1, 2, 3, 4, ..." in message
         assert "Likely causes" in message
+    assert _warned(sparse.csr_array(X), X_std=sparse.csr_array(1000 * S))
     metres = np.where(np.arange(10) == 3, 1e6, 1.0)
     (message,) = _warned(X, X_std=S * metres)
     assert "in 1 of 10 columns: 3." in message

@@ -14,10 +14,11 @@ class UnitsWarning(UserWarning):
 
     Measured values vary by at least as much as their errors do. So a column is named where the median error of its rows, as
     stated by ``X_std``, ``X_cov``, ``X_factor``, or half of ``X_upper - X_lower``, is above twice its standard deviation. A
-    factor in a constructor counts where it makes them smaller (``Box(0.1)`` with ``X_std=abs(X)`` means a tenth), not where it
-    makes them larger (``noise=4``). It finds most errors in units that are too
-    small (mm for m), errors that were not scaled with X, variances in the place of large deviations, and X and its errors the
-    wrong way round. It cannot see
+    factor in a constructor counts where it makes errors smaller (``Box(0.1)`` with ``X_std=abs(X)`` means a tenth), not where
+    it makes them larger (``noise=4``).
+
+    It finds most errors in units that are too small (mm for m), errors that were not scaled with X, variances in the place of
+    large deviations, and X and its errors the wrong way round. It cannot see
 
     - errors that are too small: in units that are too large, those of features below 1 that were scaled up without them, and
       variances in the place of deviations below 1;

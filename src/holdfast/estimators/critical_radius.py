@@ -11,8 +11,9 @@ from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Loss
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.counterpart import MarginScaleProblem, critical_size, separable_size
-from holdfast.estimators.inputs import one_blas_thread
-from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier, shape_of
+from holdfast.estimators.inputs import one_blas_thread, shape_of
+from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier
+from holdfast.uncertainty import Ball
 
 
 @arguments()
@@ -65,7 +66,7 @@ def critical_radius(
     0.821
     """
     model = RobustLinearClassifier(
-        shape_of(uncertainty),
+        shape_of(uncertainty, Ball(1.0)),
         loss=loss,
         penalty=penalty,
         alpha=alpha,
@@ -114,7 +115,7 @@ def separability_radius(X: Any, y: Any, uncertainty: UncertaintySet | None = Non
     >>> round(separability_radius(X, y), 6)
     1.5
     """
-    model = RobustLinearClassifier(shape_of(uncertainty), penalty=None)
+    model = RobustLinearClassifier(shape_of(uncertainty, Ball(1.0)), penalty=None)
     problem = _problem_of_two_classes("separability_radius", model, X, y, None, metadata)
     if problem.push is not None or not problem.loss.is_worst_case:
         raise ValueError(

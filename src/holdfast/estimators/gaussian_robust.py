@@ -34,6 +34,7 @@ from holdfast.estimators.inputs import (
     number,
     one_blas_thread,
     row_weights,
+    shape_of,
 )
 from holdfast.estimators.linear import ROUTING, check_columns
 from holdfast.estimators.scores import against_the_rest, flip_probabilities, score_deviations
@@ -489,13 +490,6 @@ class GaussianRobustClassifier(IncrementalClassifier):
         return noise.at(np.broadcast_to(0.0, (len(scores), self.coef_.shape[1])), metadata)
 
 
-def shape_of(noise: Any) -> Any:
-    """Return the noise for those who size it themselves: 1.0 where its size is not stated."""
-    if noise is None:
-        return 1.0
-    return noise.as_shape() if isinstance(noise, UncertaintySet) else noise
-
-
 @arguments()
 def critical_noise(
     X: Any,
@@ -529,7 +523,7 @@ def critical_noise(
     >>> round(critical_noise(X, y))
     1531
     """
-    model = GaussianRobustClassifier(shape_of(noise), loss=loss, class_weight=class_weight, alpha=0.0)
+    model = GaussianRobustClassifier(shape_of(noise, 1.0), loss=loss, class_weight=class_weight, alpha=0.0)
     model.check_parameters("critical_noise")
     problem = model._problems(X, y, sample_weight, {})[0]
     if len(model.classes_) > 2:

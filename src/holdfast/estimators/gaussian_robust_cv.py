@@ -18,8 +18,8 @@ from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.counterpart import critical_factor
 from holdfast.estimators.callbacks import announced, with_callbacks
-from holdfast.estimators.gaussian_robust import GaussianRobustClassifier, shape_of
-from holdfast.estimators.inputs import one_blas_thread
+from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
+from holdfast.estimators.inputs import one_blas_thread, shape_of
 from holdfast.estimators.linear import predicted_codes
 from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
 from holdfast.estimators.scores import in_deviations, pushes
@@ -96,7 +96,7 @@ def noise_path(
     ((2, 3, 4), True)
     """
     model = GaussianRobustClassifier(
-        shape_of(noise),
+        shape_of(noise, 1.0),
         loss=loss,
         alpha=alpha,
         fit_intercept=fit_intercept,
@@ -311,7 +311,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
     def _model(self, factor: float = 1.0) -> GaussianRobustClassifier:
         """Return the estimator that this one fits, with the noise multiplied by a number."""
         return GaussianRobustClassifier(
-            shape_of(self.noise) if factor == 1.0 else _times(shape_of(self.noise), factor),
+            shape_of(self.noise, 1.0) if factor == 1.0 else _times(shape_of(self.noise, 1.0), factor),
             loss=self.loss,
             alpha=0.0,
             fit_intercept=self.fit_intercept,
@@ -346,7 +346,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
 
         def score(step: Step) -> float:
             # scorers see rows as they are, without noise of their own
-            model.noise = None if self.row_noise_ else _times(shape_of(self.noise), step[0])
+            model.noise = None if self.row_noise_ else _times(shape_of(self.noise, 1.0), step[0])
             if scorer is not None:
                 return scored(scorer, model, X, y, sample_weight)
             right = _right(model, model.decision_function(X), codes, exam)

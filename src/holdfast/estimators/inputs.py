@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight
 from threadpoolctl import ThreadpoolController
 
 from holdfast._core.allowed import Number, short
+from holdfast._core.uncertainty import UncertaintySet
 
 Array = NDArray[np.float64]
 
@@ -123,6 +124,13 @@ def _class_factors(class_weight: Any, totals: Array, classes: NDArray[Any], name
     if not all(weight in Number(strictly=True) for weight in weights):
         raise ValueError(f"{name}(class_weight={class_weight!r:.80}): weights must be positive numbers.")
     return np.array(weights, dtype=np.float64)
+
+
+def shape_of(uncertainty: Any, default: Any) -> Any:
+    """Return an uncertainty for those who size it themselves: of size 1 where none is stated, the default for None."""
+    if uncertainty is None:
+        return default
+    return uncertainty.as_shape() if isinstance(uncertainty, UncertaintySet) else uncertainty
 
 
 def number(value: Any, call: str, *, strictly: bool = False) -> float:

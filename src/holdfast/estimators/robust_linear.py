@@ -697,13 +697,6 @@ class RobustLinearClassifier(IncrementalClassifier):
         return X, scores, worst
 
 
-def shape_of(uncertainty: Any) -> Any:
-    """Return the sets for those who size them themselves: a ball for None, and of size 1 where none is stated."""
-    if uncertainty is None:
-        return Ball(1.0)
-    return uncertainty.as_shape() if isinstance(uncertainty, UncertaintySet) else uncertainty
-
-
 def bound_sets(
     uncertainty: Any, X: Any, metadata: Mapping[str, Any], name: str
 ) -> tuple[BoundSet | None, BoundSet | None]:

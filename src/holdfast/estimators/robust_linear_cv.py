@@ -15,11 +15,12 @@ from holdfast._core.uncertainty import UncertaintySet
 from holdfast.ambiguity import LabelFlips
 from holdfast.counterpart import collapse_bound
 from holdfast.estimators.callbacks import announced, with_callbacks
-from holdfast.estimators.inputs import one_blas_thread
+from holdfast.estimators.inputs import one_blas_thread, shape_of
 from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
-from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier, shape_of
+from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier
 from holdfast.estimators.units import warn_of_units
 from holdfast.solvers import pick
+from holdfast.uncertainty import Ball
 
 NAME = "RobustLinearClassifierCV"
 SEARCHED = ("radius",)
@@ -101,7 +102,7 @@ def radius_path(
             f"radius_path: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}."
         )
     model = RobustLinearClassifier(
-        shape_of(uncertainty),
+        shape_of(uncertainty, Ball(1.0)),
         loss=loss,
         penalty=penalty,
         alpha=alpha,
@@ -337,7 +338,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         return score
 
     def _stated_set(self) -> UncertaintySet:
-        return shape_of(self.uncertainty)
+        return shape_of(self.uncertainty, Ball(1.0))
 
     def stated_uncertainty(self) -> tuple[str, UncertaintySet]:
         """Return the parameter that states the set, and the set."""

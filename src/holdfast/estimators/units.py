@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils.sparsefuncs import csc_median_axis_0, mean_variance_axis
 
 from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import UnitsWarning
 from holdfast._core.loss import Array
-from holdfast.uncertainty.clouds import dense
 
 LARGE = 2.0
 """Median errors above so many standard deviations are named. Those of nothing but noise are near 1, half-widths of it at 2."""
 FEW_ROWS = 20
 """Rows below which a standard deviation says too little."""
-LOOKED_AT = 4e6
+CONSTANT = 1e-8
+"""Columns that vary by no more than this share of their mean do not vary but for rounding."""
+LOOKED_AT = 1e6
 """Entries that are looked at: evenly spaced rows where there are more."""
 NAMED = 5
 """Columns that are named."""
@@ -50,21 +52,20 @@ def warn_of_units(
     mistake. `columns` are those of X, by default its own.
     """
     stated = {key: value for key, value in metadata.items() if value is not None and key != "X_radius"}
+    if not stated or _is_looked_at.get():
+        return
     names = list(getattr(X, "columns", ())) if columns is None else list(columns)
     X = X if sparse.issparse(X) else np.asarray(X)
     n_samples, n_features = X.shape
-    if not stated or n_samples < FEW_ROWS or _is_looked_at.get():
+    if n_samples < FEW_ROWS:
         return
     step = max(1, n_samples // max(FEW_ROWS, int(LOOKED_AT / n_features)))
-    values = _numbers(X, step)
-    is_known = np.isfinite(values).any(axis=0)
-    values = np.where(np.isfinite(values), values, np.nan)[:, is_known]
-    spread = np.where(np.nanmax(values, axis=0) > np.nanmin(values, axis=0), np.nanstd(values, axis=0), np.inf)
-    errors = _errors({key: _numbers(value, step) for key, value in stated.items()})[:, is_known]
-    typical = min(factor, 1.0) * np.median(errors, axis=0)
+    spread = _spreads(X[::step])
+    errors = _errors({key: _numbers(value)[::step] for key, value in stated.items()})
+    typical = min(factor, 1.0) * _medians(errors)
     large = np.flatnonzero(typical > LARGE * spread)
     if len(large):
-        shown = [repr(names[j]) if names else str(j) for j in np.flatnonzero(is_known)[large]]
+        shown = [repr(names[j]) if names else str(j) for j in large]
         worst = large[np.argmax(typical[large] / spread[large])]
         warn_caller(
             f"{call}(..., {'=..., '.join(stated)}=...): these errors are larger than the rows vary in {len(large)} of "
@@ -78,12 +79,29 @@ def warn_of_units(
         )
 
 
-def _numbers(values: Any, step: int) -> Array:
-    rows = sparse.csr_array(values) if sparse.issparse(values) else np.asarray(values)
-    return dense(rows[::step]).astype(np.float64, copy=False)
+def _numbers(values: Any) -> Any:
+    return sparse.csr_array(values) if sparse.issparse(values) else np.asarray(values, dtype=np.float64)
 
 
-def _errors(stated: Mapping[str, Array]) -> Array:
+def _spreads(X: Any) -> Array:
+    """Return the standard deviation of each column's known entries, inf for those that do not vary."""
+    if sparse.issparse(X):
+        means, variances = mean_variance_axis(sparse.csr_matrix(X, dtype=np.float64), axis=0)
+        spreads = np.sqrt(variances)
+    else:
+        known = np.ma.masked_invalid(np.asarray(X, dtype=np.float64))
+        means, spreads = (np.ma.filled(part, 0.0) for part in (known.mean(axis=0), known.std(axis=0)))
+    return np.where(spreads > CONSTANT * np.abs(means), spreads, np.inf)
+
+
+def _medians(errors: Any) -> Array:
+    """Return the median of each column."""
+    if sparse.issparse(errors):
+        return np.asarray(csc_median_axis_0(sparse.csc_matrix(errors)))
+    return np.asarray(np.median(errors, axis=0))
+
+
+def _errors(stated: Mapping[str, Any]) -> Any:
     """Return the error of each entry."""
     if "X_std" in stated:
         return stated["X_std"]
