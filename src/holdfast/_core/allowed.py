@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 P = ParamSpec("P")
 R = TypeVar("R")
-LARGEST = 1e100
+LARGEST = 1e150
 """Numbers whose products may be added without overflow."""
 
 
