@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 P = ParamSpec("P")
 R = TypeVar("R")
-LARGEST = 1e100
+LARGEST = 1e150
 """Numbers whose products may be added without overflow."""
 
 
@@ -137,11 +137,11 @@ class Number(Allowed):
         except OverflowError:
             return False
         above = self.low < number if self.strictly else self.low <= number
-        return above and number <= min(self.high, LARGEST)
+        return above and abs(number) <= LARGEST and number <= self.high
 
     def checked(self, value: Any, call: str) -> float:
         """Return the number as a float."""
-        if isinstance(value, Real) and LARGEST < value < np.inf:  # type: ignore[operator]
+        if isinstance(value, Real) and LARGEST < abs(value) < np.inf:  # type: ignore[operator]
             raise ValueError(
                 f"{call}={short(value)}): sums of such numbers overflow. Use other units, {LARGEST:g} at most."
             )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
-from holdfast._core.allowed import SEED, Count, arguments
+from holdfast._core.allowed import SEED, Count, Number, arguments
 from holdfast._core.rounding import Array
 from holdfast.estimators.linear import check_columns
 from holdfast.evaluate.fitted import as_given, classes_of, rows_for
@@ -120,7 +119,7 @@ def noise_budget(
     1.05
     """
     call = "noise_budget"
-    if not isinstance(target_accuracy, Real) or not 0 < target_accuracy <= 1:
+    if target_accuracy not in Number(0, 1, strictly=True):
         raise ValueError(
             f"{call}(target_accuracy={target_accuracy!r:.40}): give a share of the rows, above 0, at most 1."
         )

@@ -98,7 +98,7 @@ def certified_radius(
     array([1.13, 0.57, 0.86])
     """
     call = "certified_radius"
-    if is_array(norm) or norm not in NORMS:
+    if is_array(norm) or isinstance(norm, bool) or norm not in NORMS:
         raise ValueError(f"{call}(norm={norm!r}): give 1, 2 or numpy.inf.")
     if method == "smoothing":
         if norm != 2 or exact:

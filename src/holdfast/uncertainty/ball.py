@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from holdfast._core.allowed import Number
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.uncertainty.checks import nonnegative, numbers, stated
 from holdfast.uncertainty.clouds import CommonCloud
@@ -63,13 +64,10 @@ class Ball(SizedSet):
         return super().image(map, metadata)
 
     def _norm(self) -> float:
-        try:
-            p = float(self.norm)
-        except (TypeError, ValueError, OverflowError):
-            p = np.nan
-        if not p >= 1:
+        is_largest = isinstance(self.norm, float) and self.norm == np.inf
+        if not is_largest and self.norm not in Number(1):
             raise ValueError(f"{self!r}: norm must be a number >= 1 or np.inf; 1, 2 and np.inf are the usual ones.")
-        return p
+        return float(self.norm)
 
     @classmethod
     def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
