@@ -285,7 +285,7 @@ def test_values_without_errors_are_exact_only_on_demand(function):
         ({"m": [1.0], "m_err": ["small"]}, {}, "column 'm_err' must be numbers, got 'small'"),
         ({"m": [1j], "m_err": [1.0]}, {}, "column 'm' must be numbers, got 1j"),
         ({"m": [1.0], "m_err": [1.0]}, {"suffix": ""}, "suffix must be a text"),
-        ({"m": [1.0], "m_err": [1.0]}, {"missing": "zero"}, r"missing='zero'\): choose 'error' or 'exact'"),
+        ({"m": [1.0], "m_err": [1.0]}, {"missing": "zero"}, r"missing='zero'\): give 'error' or 'exact'"),
         ({}, {}, r"shape \(0, 0\)"),
     ],
 )

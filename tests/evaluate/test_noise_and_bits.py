@@ -191,5 +191,5 @@ def test_tie_is_safe_in_no_number_of_bits():
 @pytest.mark.parametrize("intercept", [-1, 0, 1, "False", None])
 def test_only_true_and_false_say_whether_intercepts_are_stored(intercept):
     X, y = np.array([[0.0, 1.0], [1.0, 0.0], [3.0, 2.0], [4.0, 3.0]]), [0, 0, 1, 1]
-    with pytest.raises(ValueError, match=r"intercept=.*must be True or False"):
+    with pytest.raises(ValueError, match=r"intercept=.*give True or False"):
         safe_bits(LogisticRegression().fit(X, y), X, intercept=intercept)

@@ -280,8 +280,8 @@ def test_intervals_with_a_missing_end_are_as_wide_as_asked():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"errors_missing": "exact"}, r"errors_missing='exact'\): choose 'raise' or 'median' or 'column maximum'"),
-        ({"values_missing": 0}, r"values_missing=0\): choose 'raise' or 'keep'"),
+        ({"errors_missing": "exact"}, r"errors_missing='exact'\): give 'raise', 'median' or 'column maximum'"),
+        ({"values_missing": 0}, r"values_missing=0\): give 'raise' or 'keep'"),
         ({"exclude": ["b"]}, r"exclude=\['b'\]\): there is no such column"),
         ({"errors_missing": "median"}, "column 'a_err' states no error at all"),
     ],

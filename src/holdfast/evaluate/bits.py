@@ -43,8 +43,6 @@ def safe_bits(model: Any, X: Any, *, intercept: bool = False) -> SafeBits:
     >>> safe_bits(LogisticRegression().fit(X, y), X).bits
     array([2., 2., 4., 3.])
     """
-    if not isinstance(intercept, bool | np.bool_):
-        raise ValueError(f"safe_bits(..., intercept={intercept!r}): must be True or False.")
     view, rows, classes = asked(model, X)
     linear = linear_only(view, "safe_bits")
     stored = [linear.coef, linear.intercept] if intercept else [linear.coef]

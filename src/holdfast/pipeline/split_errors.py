@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.datasets.measurements import Missing, errors_beside
+from holdfast._core.allowed import arguments
+from holdfast.datasets.measurements import COLUMNS_MISSING, ERRORS_MISSING, VALUES_MISSING, Missing, errors_beside
 
 
+@arguments(missing=COLUMNS_MISSING, errors_missing=ERRORS_MISSING, values_missing=VALUES_MISSING)
 def split_errors(
     frame: Any,
     *,
