@@ -150,4 +150,4 @@ def test_rows_that_hardly_bend_count_where_no_others_bend(solver, seed):
     X, y = rounded_rows(seed)
     model = RobustLinearClassifier(loss="hinge", penalty=None, solver=solver).fit(X, y)
     assert model.gap_ < 1e-6
-    assert model.n_iter_ < 500
+    assert model.n_iter_ < (500 if solver else 50)

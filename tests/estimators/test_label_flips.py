@@ -278,11 +278,12 @@ def test_a_search_over_k(two_classes):
 
 def test_the_size_of_the_sets_is_searched_for_with_flips(two_classes):
     X, y = two_classes(40, 3)
-    for sets in (Ball(), IntervalBox(-0.1, 0.1), IntervalBox(-0.1, 0.3)):
+    ends = {"X_lower": X - 0.1, "X_upper": X + np.random.default_rng(0).uniform(size=X.shape)}
+    for sets, metadata in ((Ball(), {}), (IntervalBox(-0.1, 0.1), {}), (IntervalBox(), ends)):
         model = RobustLinearClassifierCV([0.1, 0.3], uncertainty=sets, ambiguity=LabelFlips(0.05), cv=2)
-        _fit(model, X, y)
+        _fit(model, X, y, **metadata)
         assert model.gap_ <= 1e-6
-        alone = _fit(RobustLinearClassifier(sets.times(model.radius_), ambiguity=LabelFlips(0.05)), X, y)
+        alone = _fit(RobustLinearClassifier(sets.times(model.radius_), ambiguity=LabelFlips(0.05)), X, y, **metadata)
         assert model.objective_ == pytest.approx(alone.objective_, rel=1e-6)
     assert _fit(RobustLinearClassifierCV(4, ambiguity=LabelFlips(0.05), cv=2), X, y).gap_ <= 1e-6
 
@@ -345,7 +346,8 @@ def test_a_mix_does_not_depend_on_which_point_of_an_interval_is_the_row(also, tw
     X, y = two_classes(40, 3, separation=1.2)
     ends = {"X_lower": X - 0.3, "X_upper": X + 0.05}
     model = RobustLinearClassifier(IntervalBox(), kappa=0.3, **also)
-    fits = [_fit(model, Z, y, **ends).objective_ for Z in (X, X - 0.125, X - 0.3)]
+    within = np.random.default_rng(0).uniform(X - 0.3, X + 0.05)
+    fits = [_fit(model, Z, y, **ends).objective_ for Z in (X, X - 0.125, within)]
     assert_allclose(fits, fits[0], rtol=1e-6)
 
 
