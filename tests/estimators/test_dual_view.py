@@ -208,7 +208,7 @@ def test_recovery_says_what_it_cannot_use(two_classes):
     for wrong in (-D, 100 * D):
         with pytest.raises(ValueError, match="class weights too"):
             recover_from_dual(wrong, X, y, 0.5)
-    with pytest.raises(ValueError, match="sample_weight.*non-zero"):
+    with pytest.raises(ValueError, match=r"sample_weight.*non-zero"):
         recover_from_dual(D, X, y, 0.5, sample_weight=np.zeros(30))
     few = np.append(np.zeros(15), np.ones(15))
     with pytest.raises(ValueError, match="class weights too"):
