@@ -203,13 +203,16 @@ def test_recovery_says_what_it_cannot_use(two_classes):
     for wrong in ((D[:, :-1], X, y), (D, X[:-1], y), (D.T, X, y), (np.tile(D, (2, 1)), X, y)):
         with pytest.raises(ValueError, match="Give the rows that were fitted"):
             recover_from_dual(*wrong, 0.5)
-    with pytest.raises(ValueError, match="Give the rows that were fitted"):
+    with pytest.raises(ValueError, match=r"sample_weight.*expected \(30,\)"):
         recover_from_dual(D, X, y, 0.5, sample_weight=np.ones(29))
     for wrong in (-D, 100 * D):
         with pytest.raises(ValueError, match="class weights too"):
             recover_from_dual(wrong, X, y, 0.5)
-    with pytest.raises(ValueError, match="class weights too"):
+    with pytest.raises(ValueError, match=r"sample_weight.*non-zero"):
         recover_from_dual(D, X, y, 0.5, sample_weight=np.zeros(30))
+    few = np.append(np.zeros(15), np.ones(15))
+    with pytest.raises(ValueError, match="class weights too"):
+        recover_from_dual(D, X, y, 0.5, sample_weight=few)
     with pytest.raises(ValueError, match="collapsed"):
         recover_from_dual(0 * D, X, y, 0.5)
     with pytest.raises(ValueError, match="Fit the model instead"):

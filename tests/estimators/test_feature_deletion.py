@@ -234,7 +234,7 @@ def test_limit_of_steps_is_a_warning_with_an_honest_gap(rng):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"budget": -1}, "budget must be a finite number >= 0"),
+        ({"budget": -1}, "budget=.*must be a finite number >= 0"),
         ({"budget": 5}, r"budget=5\): must be below .* 5 \(n_features=5\)"),
         ({"values": [1, 1]}, "one for each feature"),
         ({"values": [1, 1, -1, 1, 1]}, "must be >= 0"),

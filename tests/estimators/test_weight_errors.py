@@ -314,7 +314,7 @@ def test_relative_pruning_is_by_class(several_classes):
     [
         (LogisticRegression(), None, "trained for no weight_error"),
         (RobustLinearClassifier(), None, "trained for no weight_error"),
-        (LogisticRegression(), -1.0, "delta must be"),
+        (LogisticRegression(), -1.0, "delta=-1.0.: must be"),
         (LogisticRegression(), "much", "Give a number >= 0"),
         (LogisticRegression(), WeightError(0.1, "componentwise"), "makes none of them 0"),
     ],
@@ -504,7 +504,7 @@ def test_parameters_are_cloned_searched_and_printed(intervals):
     ("options", "message"),
     [
         ({"weight_error": 0.1}, r"weight_error=0.1\): give WeightError"),
-        ({"weight_error": WeightError(-0.1)}, "delta must be"),
+        ({"weight_error": WeightError(-0.1)}, "delta=-0.1.: must be"),
         ({"weight_error": WeightError(0.1), "uncertainty": GaussianNoise(0.1)}, "no closed form"),
         ({"weight_error": WeightError(0.1), "uncertainty": GaussianNoise(0.1) + Box(0.1)}, "no closed form"),
         ({"weight_error": WeightError(0.1), "uncertainty": Ball(0.1)}, "joint='bound'"),

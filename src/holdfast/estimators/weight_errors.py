@@ -152,6 +152,8 @@ def prune(model: Any, delta: float | WeightError | None = None) -> Any:
     >>> prune(model, 0.1).pruned_
     array([[ True,  True, False]])
     """
+    if not isinstance(model, type) and hasattr(model, "fit"):
+        check_is_fitted(model, msg="prune(model=%(name)s(...)): is not fitted yet. Call fit first.")
     if isinstance(model, type) or not hasattr(model, "coef_"):
         raise ValueError(f"prune(model={short(model):.80}): has no coef_. Give a fitted linear model.")
     error = getattr(model, "weight_error", None) if delta is None else delta
