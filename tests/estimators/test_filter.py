@@ -85,11 +85,13 @@ def test_objective_is_that_of_the_enlarged_sets_and_never_below_the_stated_one(k
     threshold, reach = 0.7, stated[2]
     plain, thin = (_problem(X, y, stated, each, kappa=kappa)[1] for each in (None, threshold))
     kept = np.where(np.abs(X) <= threshold * reach * (1 + 1e-12), 0.0, X)
+    # a mix is around the middle of intervals
+    middle = kept if plain.middles is None else kept + plain.middles
     for theta in rng.normal(size=(50, D + 1)):
         w, b = theta[:-1], theta[-1]
         # by hand: rows without these entries, supports larger by their sizes
         t = plain.bound.support(w) + np.abs(X - kept) @ np.abs(w)
-        expected = np.sum(np.maximum(1 - y * (kept @ w + b) + kappa * t, 0) + (1 - kappa) * t) + 0.5 * w @ w
+        expected = np.sum(np.maximum(1 - y * (middle @ w + b) + kappa * t, 0) + (1 - kappa) * t) + 0.5 * w @ w
         found, before = (problem.value_and_gradient(theta)[0] for problem in (thin, plain))
         assert found == pytest.approx(expected, rel=1e-12)
         assert before <= found * (1 + 1e-12)
