@@ -241,6 +241,7 @@ class MarginScaleProblem(LinearProblem):
             "is_cheap_to_factorise": cheap,
             "has_kinks": self.has_kinks,
             "is_wide": self.is_wide,
+            "is_exact": self.bound.is_common and bool(np.all(self.bound.exact_features(d))),
         }
 
     @property

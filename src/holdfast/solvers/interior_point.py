@@ -16,7 +16,7 @@ from holdfast._core.problem import IntervalProgram, Problem
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
-from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR, ROUNDING
+from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR, ROUNDING, SMALL_WORK
 from holdfast.solvers.unit_cholesky import UnitCholesky
 
 LARGEST_SYSTEM = 4000
@@ -61,6 +61,8 @@ class InteriorPoint(Solver):
     def preference(self, work: dict[str, Any]) -> float:
         few, many = sorted((work["n_samples"], work["n_features"]))
         is_small = min(work["n_samples"], 2 * work["n_features"]) <= LARGEST_SYSTEM
+        if work.get("is_exact", False) and few < work["n_samples"] and many * few**2 > SMALL_WORK:
+            return 2.0  # many rows that are known exactly: steps that gather the rows near their kinks are fewer
         return 5.0 if is_small and many * few**2 <= AFFORDABLE else 0.2
 
     def minimise(
