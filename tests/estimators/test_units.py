@@ -35,7 +35,7 @@ def _warned(X, **metadata):
     """Return what is said of errors."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn_of_units(X, metadata, "fit", stacklevel=2)
+        warn_of_units(X, metadata, "fit")
     return [str(one.message) for one in caught if one.category is UnitsWarning]
 
 

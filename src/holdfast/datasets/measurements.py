@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast._core.allowed import NOTHING, Choice, Number, arguments
+from holdfast._core.allowed import NOTHING, Choice, Instance, Listed, Number, arguments
 
 Array = NDArray[np.float64]
 FILLS: dict[str, Callable[[Array], Any]] = {"median": np.median, "column maximum": np.max}
 """What stands for an error that is missing, by the others of its column."""
 COLUMNS_MISSING = Choice("error", "exact")
+COLUMNS = Instance(str, "give the name of a column") | Listed("give a list of names")
 ERRORS_MISSING, VALUES_MISSING = Choice("raise", *FILLS), Choice("raise", "keep")
 UNKNOWN = (
     "An unknown error is not 0, which would say exact: pass errors_missing='median' or 'column maximum' to take it from the "
@@ -123,7 +124,7 @@ def intervals_from_replicates(X: Any, groups: Any, *, y: Any = None, deviations:
     )
 
 
-@arguments(missing=COLUMNS_MISSING, errors_missing=ERRORS_MISSING, values_missing=VALUES_MISSING)
+@arguments(missing=COLUMNS_MISSING, errors_missing=ERRORS_MISSING, values_missing=VALUES_MISSING, exclude=COLUMNS)
 def values_and_errors(
     frame: Any,
     *,
@@ -197,7 +198,7 @@ def errors_beside(frame: Any, suffix: str, how: Missing, exclude: Any, name: str
     return like(frame, X, names), like(frame, below, names)
 
 
-@arguments(missing=COLUMNS_MISSING, errors_missing=ERRORS_MISSING, values_missing=VALUES_MISSING)
+@arguments(missing=COLUMNS_MISSING, errors_missing=ERRORS_MISSING, values_missing=VALUES_MISSING, exclude=COLUMNS)
 def values_and_intervals(
     frame: Any,
     *,
@@ -409,7 +410,7 @@ def _summary(
 def _without(columns: dict[Any, Any], exclude: Any, call: str) -> dict[Any, Any]:
     """Return the columns but for some, all of which must be there."""
     left_out = [exclude] if isinstance(exclude, str) else list(exclude)
-    if unknown := [name for name in left_out if name not in columns]:
+    if unknown := [name for name in left_out if name not in list(columns)]:
         raise ValueError(
             f"{call[:-1]}, exclude=[{unknown[0]!r}]): there is no such column, only {list(columns)!r:.200}."
         )

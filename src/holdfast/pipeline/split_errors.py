@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast._core.allowed import arguments
-from holdfast.datasets.measurements import COLUMNS_MISSING, ERRORS_MISSING, VALUES_MISSING, Missing, errors_beside
+from holdfast.datasets.measurements import (
+    COLUMNS,
+    COLUMNS_MISSING,
+    ERRORS_MISSING,
+    VALUES_MISSING,
+    Missing,
+    errors_beside,
+)
 
 
-@arguments(missing=COLUMNS_MISSING, errors_missing=ERRORS_MISSING, values_missing=VALUES_MISSING)
+@arguments(missing=COLUMNS_MISSING, errors_missing=ERRORS_MISSING, values_missing=VALUES_MISSING, exclude=COLUMNS)
 def split_errors(
     frame: Any,
     *,
