@@ -100,26 +100,26 @@ def fits(first, stride):
                     yield f"seed {seed}: {model}", model, taken
 
 
-def failures(first, stride):
+def failures(first, stride, slowest=np.inf):
     """Return the fits that took too long, or are not certified without saying that no bound is known."""
     found = []
     for name, model, taken in fits(first, stride):
         is_known = model.solution_["status"] != "no_bound"
-        if taken > SLOWEST or (is_known and model.gap_ > 1e-6):
+        if taken > slowest or (is_known and model.gap_ > 1e-6):
             found.append(f"{name}: {taken:.1f} s, gap {model.gap_:.1g}, {model.solution_['status']}")
         # for these a bound is known
         assert is_known or (model.penalty is None and "GaussianNoise" in repr(model.uncertainty)), name
     return found
 
 
-def test_some_fits_of_rounded_rows_are_quick_and_certified():
+def test_some_fits_of_rounded_rows_are_certified():
     assert failures(3, 149) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(12))
 def test_every_fit_of_rounded_rows_is_quick_and_certified(first):
-    assert failures(first, 12) == []
+    assert failures(first, 12, SLOWEST) == []
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -129,10 +129,8 @@ def test_a_collapse_is_seen_where_weights_may_grow_without_end_at_no_cost(loss, 
     X, y = rounded_rows(3)
     assert np.all(np.where(y, X[:, 0], -X[:, 0]) >= 0)
     model = RobustLinearClassifier(FeatureDeletion(1, exactly=exactly), loss=loss, penalty=None)
-    start = time.process_time()
     with pytest.warns(CollapseWarning):
         model.fit(X, y)
-    assert time.process_time() - start < SLOWEST
     assert model.collapsed_
     assert model.gap_ < 1e-8
 
