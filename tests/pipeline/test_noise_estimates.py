@@ -176,7 +176,7 @@ def baseline(rng, n_groups=20, n_features=50, own=0.3):
 
 
 def test_errors_that_go_together_are_said_to_and_only_the_factor_knows_their_scores(rng):
-    X, groups, cov = baseline(rng)
+    X, groups, cov = baseline(rng, n_groups=70)
     with pytest.warns(UserWarning, match=r"factor of \d.*Use GaussianNoise\(factor=noise.factor\)"):
         noise = noise_from_replicates(X, groups)
     assert noise.errors == "correlated"
@@ -187,6 +187,20 @@ def test_errors_that_go_together_are_said_to_and_only_the_factor_knows_their_sco
         truth = np.sqrt(w @ cov @ w)
         assert np.linalg.norm(noise.factor.T @ w) == pytest.approx(truth, rel=0.25)
     assert np.linalg.norm(noise.std) < 0.2 * np.sqrt(np.ones(50) @ cov @ np.ones(50))
+
+
+def test_a_factor_of_few_replicates_is_not_recommended(rng):
+    """A model would put its weights where it has seen no errors: its scores deviate by far more than it says."""
+    groups = np.repeat(np.arange(16), 4)
+    centres, shared = 0.1 * rng.normal(size=(16, 1000)), rng.normal(size=(2, 1000))
+    centres[1::2, :20] += 0.5
+    errors = rng.normal(size=(len(groups) + 500, 1000)) + rng.normal(size=(len(groups) + 500, 2)) @ shared
+    X = centres[groups] + errors[: len(groups)]
+    with pytest.warns(UserWarning, match=r"48 degrees of freedom for 1000 features are too few.*PCA to 12 components"):
+        noise = noise_from_replicates(X, groups)
+    assert noise.errors == "unresolved"
+    model = GaussianRobustClassifier(GaussianNoise(factor=noise.factor)).fit(X, groups % 2)
+    assert model.score_std(X).max() < 0.5 * np.std(errors[len(groups) :] @ model.coef_[0])
 
 
 def test_whether_errors_go_together_does_not_depend_on_units(rng):

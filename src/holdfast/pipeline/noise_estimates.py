@@ -30,6 +30,8 @@ ONE_END = (
 )
 DISAGREEING = 2.0
 """Factor between their deviations from which on errors count as correlated."""
+RESOLVED = 4
+"""Degrees of freedom a feature from which on a covariance is known well enough to train with."""
 
 
 class ReplicateNoise(NamedTuple):
@@ -57,8 +59,8 @@ class ReplicateNoise(NamedTuple):
     groups: NDArray[Any]
     """The labels of the groups in the order of their first appearance, shape (n_groups,)."""
     errors: str
-    """"independent" where `std` and `factor` agree on random scores within a factor of 2; "correlated" where only `factor`
-    is right."""
+    """"independent" where `std` and `factor` agree on random scores within a factor of 2; "correlated" where they do not and
+    `factor` is to be used; "unresolved" where they do not and there are too few replicates to trust either."""
     disagreement: float
     """By what factor they differ at least in the standard deviation of one random score in ten, >= 1."""
 
@@ -78,6 +80,11 @@ def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_mis
     Deviations take the errors of features as independent. Where they are not (a batch, a dilution or a baseline moves many
     features at once) the deviation of a score is another, and a warning says so. It is judged on random weights and on random
     combinations of the groups' means, which weights are made of, in units of the deviations.
+
+    The factor is no cure where replicates are few: in some direction it understates the deviation by the factor
+    :math:`1 - \sqrt{d/(N - G)}`, d features, and with fewer degrees of freedom than features it is 0 in most of them. A model
+    trained with it puts its weights just there. So "correlated" takes four degrees of freedom a feature, for which the
+    understatement is 2 at most, and the warning says what to do with fewer.
 
     Parameters
     ----------
@@ -134,12 +141,21 @@ def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_mis
     std = np.sqrt(share * pooled + (1 - share) * squares / own_freedom)
     factor = _factor(residuals, codes) / np.sqrt(freedom)[:, None]
     disagreement = _disagreement(factor, np.sqrt(pooled), means)
+    errors = "independent"
     if disagreement > DISAGREEING:
+        n_features, n_free = values.shape[1], int(freedom.min())
+        errors = "correlated" if n_free >= RESOLVED * n_features else "unresolved"
+        advice = "Use GaussianNoise(factor=noise.factor), which keeps the correlations."
+        if errors == "unresolved":
+            advice = (
+                f"But {n_free} degrees of freedom for {n_features} features are too few for GaussianNoise(factor=noise.factor): "
+                "a model puts its weights where the factor has seen no errors, and calls itself certain. Reduce the features "
+                f"first (PCA to {max(1, n_free // RESOLVED)} components or fewer), or measure more replicates; X_std ignores the "
+                "correlations."
+            )
         warn_caller(
             f"{call}: X_std takes the errors of features as independent, but those of the replicates are correlated: for one "
-            f"random score in ten the standard deviations differ by a factor of {disagreement:.1f} or more. Use "
-            "GaussianNoise(factor=noise.factor), which keeps the correlations. It has "
-            f"{freedom.min()} degrees of freedom: where these are few only more replicates tell.",
+            f"random score in ten the standard deviations differ by a factor of {disagreement:.1f} or more. {advice}",
             UserWarning,
         )
     return ReplicateNoise(
@@ -150,7 +166,7 @@ def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_mis
         like(X, means, names, labels),
         like(X, np.divide(std, np.sqrt(counts), out=np.zeros_like(std), where=counts > 0), names, labels),
         labels,
-        "correlated" if disagreement > DISAGREEING else "independent",
+        errors,
         disagreement,
     )
 
