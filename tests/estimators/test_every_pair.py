@@ -149,3 +149,16 @@ def test_rows_that_hardly_bend_count_where_no_others_bend(solver, seed):
     model = RobustLinearClassifier(loss="hinge", penalty=None, solver=solver).fit(X, y)
     assert model.gap_ < 1e-6
     assert model.n_iter_ < (500 if solver else 50)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_averages_of_which_a_part_is_outside_of_the_loss_need_no_penalty(loss):
+    """What is outside bears what tangents leave; nothing does where some feature is exact."""
+    X, y = rounded_rows(1)
+    assert RobustLinearClassifier(GaussianNoise(0.5), loss=loss, penalty=None, kappa=0.3).fit(X, y).gap_ < 1e-6
+    model = RobustLinearClassifier(GaussianNoise([0.3, 0.0, 0.1, 0.5]), loss=loss, penalty=None, kappa=0.3)
+    if loss == "hinge":
+        assert model.fit(X, y).gap_ < 1e-6
+    else:
+        with pytest.warns(ConvergenceWarning, match="No lower bound is known"):
+            assert model.fit(X, y).gap_ == np.inf

@@ -56,6 +56,8 @@ class Loss(Parameters, ABC):
         Whether it is 0 far enough on the right side.
     dual_limit : float
         The largest slope in u.
+    outside : float
+        A slope in t that it has everywhere: it lies above `outside` times t.
     straight : float
         A row whose loss bends by no more than this share of what the most bent one does may be left out of a Hessian.
     """
@@ -69,6 +71,7 @@ class Loss(Parameters, ABC):
     is_smooth = True
     reaches_zero = False
     dual_limit = 1.0
+    outside = 0.0
     straight = 1e-5
 
     @abstractmethod

@@ -129,15 +129,21 @@ class Proof(NamedTuple):
     p: Array
 
     def shrunk(self, loss: Loss, factors: Array) -> Proof:
-        """Return lines with a multiplied by factors in [0, 1]; a loss that is never negative lies above those too."""
+        """Return lines with a multiplied by factors in [0, 1]; a loss that is at least `outside` * t lies above those too."""
         if loss.has_dual:
             return dual_lines(loss, self.a * factors)
-        return Proof(self.a * factors, self.v * factors, self.p * factors)
+        return Proof(self.a * factors, self.v * factors, self.p * factors + loss.outside * (1 - factors))
 
 
 def dual_lines(loss: Loss, a: Array) -> Proof:
     """Return the highest lines of slope a."""
     return Proof(a, loss.dual_value(a), loss.dual_scale(a))
+
+
+def _has_exact_directions(problem: LinearProblem) -> bool:
+    """Return whether no row's set moves along some feature or direction."""
+    d = problem.rows.n_features
+    return bool(np.any(problem.bound.exact_features(d))) or problem.bound.exact_directions(d).shape[1] > 0
 
 
 def tangents(loss: Loss, u: Array, t: Array) -> Proof:
@@ -171,7 +177,8 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
             b = best_intercept(near, v, scores, guess.scale, b)
         u = problem.target - y * (scores + b) + problem.kappa * near.push_of(v)
         lines = tangents(loss, u, guess.scale)
-    if problem.push is not None and not problem.is_penalised:
+    is_covered = problem.push is None and (loss.has_dual or not _has_exact_directions(problem))
+    if not (is_covered or problem.is_penalised):
         # nothing is known that covers to the last digit what rows pull
         return certified(objective, -np.inf, problem.floor, rounding)
     bound, pull, dual = _bound_by_points(problem, lines, guess) or _bound_of_lines(problem, lines, guess, objective)
@@ -189,7 +196,7 @@ def _bound_by_points(problem: MarginScaleProblem, lines: Proof, guess: DualGuess
     if guess.sets is None or problem.is_penalised or not (loss.has_affine_scale and has_points(problem)):
         return None
     limit = min(loss.dual_limit, 1.0 + float(np.max(lines.a, initial=0.0)))
-    outside, shares = float(loss.dual_scale(np.zeros(1))[0]), lines.a / limit
+    outside, shares = loss.outside, lines.a / limit
     signed = np.concatenate([y[part, None] * block for part, block in rows.dense_blocks()])
 
     def worth(a: Array) -> float:
@@ -354,7 +361,7 @@ def _covered_share(
         demand = bound.demand(rest, room * budgets, guess.scale, sizes)
         if np.all(demand <= room * (np.sum(budgets) if bound.is_common else budgets)):
             return 1.0
-    spare = float(problem.loss.dual_scale(np.zeros(1))[0]) if problem.loss.has_dual else 0.0
+    spare = problem.loss.outside
     if spare == 0:
         return 0.0
     # lines shrunk by k leave (1 - k) spare c_i of each set, to cover k times what is left

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 def is_deletion(problem: MarginScaleProblem) -> bool:
     """Return whether sets are deletions of features, the loss is the hinge, and something holds the weights."""
     loss, penalty = problem.loss, problem.penalty
-    is_hinge = (
-        loss.has_affine_scale and loss.is_homogeneous and loss.dual_limit == 1.0 and not loss.dual_scale(np.zeros(1))[0]
-    )
+    is_hinge = loss.has_affine_scale and loss.is_homogeneous and loss.dual_limit == 1.0 and loss.outside == 0
     is_plain = is_hinge and problem.tilt is None and problem.push is None and bool(np.all(problem.target == 1.0))
     is_held = problem.alpha > 0 if penalty is None else not np.any(penalty.absolute)
     return is_plain and is_held and problem.bound.deletion_form() is not None

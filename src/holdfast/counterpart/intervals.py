@@ -28,7 +28,7 @@ def interval_program(problem: MarginScaleProblem) -> IntervalProgram:
     assert form is not None
     loss, c, n = problem.loss, problem.weights, problem.rows.n_features
     common, own, centre = np.broadcast_to(form.common, n), form.own, form.centre
-    outside = float(loss.dual_scale(np.zeros(1))[0])
+    outside = loss.outside
     inside, rows, tilt = 1 - outside, problem.rows, np.zeros(n)
     total = float(c.sum()) * common + (0.0 if own is None else np.asarray(own.T @ c))
     if centre is not None:

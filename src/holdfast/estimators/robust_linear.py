@@ -103,7 +103,8 @@ class RobustLinearClassifier(IncrementalClassifier):
     With :class:`GaussianNoise` the loss is averaged over the noise instead, and with a sum ``GaussianNoise(s) + Ball(r)``
     averaged over the one and maximised over the other. The standard deviation of the score then takes part like a support:
     the share kappa of it inside the loss, the rest outside. Without a penalty no lower bound is known for such sums, nor for
-    noise alone with a loss other than the hinge: ``gap_`` is then inf, and the fit says so.
+    noise alone with a loss other than the hinge (one is for kappa < 1 and noise in every feature): ``gap_`` is then inf, and
+    the fit says so.
 
     A ball, box or ellipsoid common to all rows changes the family of decision boundaries little or not at all: a common ball
     is an ordinary SVM at another strength of the penalty. What pays is knowing *which* features or rows are uncertain.

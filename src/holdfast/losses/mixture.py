@@ -65,6 +65,10 @@ class Mixture(Loss):
     def dual_limit(self) -> float:  # type: ignore[override]
         return self.loss.dual_limit
 
+    @property
+    def outside(self) -> float:  # type: ignore[override]
+        return 1 - self.kappa
+
     def value(self, u: Array, t: Array) -> Array:
         return self.loss.value(u, self.kappa * t) + (1 - self.kappa) * t
 

@@ -148,9 +148,9 @@ def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_mis
         advice = "Use GaussianNoise(factor=noise.factor), which keeps the correlations."
         if errors == "unresolved":
             advice = (
-                f"But {n_free} degrees of freedom for {n_features} features are too few for GaussianNoise(factor=noise.factor): "
-                "a model puts its weights where the factor has seen no errors, and calls itself certain. Reduce the features "
-                f"first (PCA to {max(1, n_free // RESOLVED)} components or fewer), or measure more replicates; X_std ignores the "
+                f"But {n_free} degrees of freedom for {n_features} features are too few for GaussianNoise(factor=...): a model "
+                "puts its weights where the factor has seen no errors, and calls itself certain. Reduce the features first "
+                f"(PCA to {max(1, n_free // RESOLVED)} components or fewer), or measure more replicates; X_std ignores the "
                 "correlations."
             )
         warn_caller(
