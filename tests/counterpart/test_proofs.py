@@ -11,6 +11,7 @@ from holdfast import (
     FeatureDeletionClassifier,
     GaussianNoise,
     GaussianRobustClassifier,
+    IntervalBox,
     LabelFlips,
     MinimaxProbabilityClassifier,
     RobustLinearClassifier,
@@ -207,3 +208,12 @@ def test_support_that_is_too_small_is_noticed_at_fit(uncertainty, rng, monkeypat
     _plant(monkeypatch, type(chosen.at(X, metadata)), "support")
     with pytest.raises(ProofError):
         RobustLinearClassifier(chosen, alpha=0.01, max_iter=60).fit(X, y, **metadata)
+
+
+@pytest.mark.parametrize("short", [1e-16, 1e-12, 1e-8])
+def test_intervals_with_one_short_side_are_no_contradiction(short, data, rng):
+    """The rounding of the long side is far more than a billionth of the short one."""
+    X, y = data
+    assert RobustLinearClassifier(IntervalBox(-short, 0.2)).fit(X, y).gap_ <= 1e-6
+    upper = X + rng.uniform(0, 0.3, X.shape)
+    assert RobustLinearClassifier(IntervalBox()).fit(X, y, X_lower=X - short, X_upper=upper).gap_ <= 1e-6

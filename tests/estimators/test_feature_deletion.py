@@ -320,3 +320,9 @@ def test_real_rows_are_certified(scale, margin):
     model = FeatureDeletionClassifier(2, margin=margin).fit(X, y)
     assert model.gap_ <= 1e-6
     assert model.score(X, y) > 0.9
+
+
+def test_rows_of_very_different_weights_are_certified():
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(12, 2)) + (np.arange(12) % 2)[:, None], np.arange(12) % 2
+    assert FeatureDeletionClassifier(1).fit(X, y, sample_weight=10.0 ** rng.uniform(-6, 6, 12)).gap_ <= 1e-6

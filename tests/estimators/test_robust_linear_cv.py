@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 
 from holdfast import (
@@ -139,3 +140,16 @@ def test_rows_noise_without_bounds_is_judged_by_accuracy(draw):
     X, y, S = draw()
     model = RobustLinearClassifierCV([0.5, 0.1], uncertainty=GaussianNoise(), loss="logistic", cv=3)
     assert 0.4 < model.fit(X, y, X_std=S).best_score_ <= 1.0
+
+
+def test_rows_that_are_all_alike_have_no_path_of_their_own():
+    X, y = np.ones((20, 1)), np.arange(20) % 2
+    for ask in (lambda: RobustLinearClassifierCV(5).fit(X, y), lambda: radius_path(X, y, 5)):
+        with pytest.raises(ValueError, match=r"radii=5\): there is no largest radius.*all alike"):
+            ask()
+
+
+def test_paths_without_a_known_bound_say_so(two_classes):
+    X, y = two_classes(40, 3)
+    with pytest.warns(ConvergenceWarning, match=r"3 of 3 fits on the path: No lower bound is known"):
+        radius_path(X, y, 3, uncertainty=GaussianNoise(std=[1.0, 1, 1]), loss="squared_hinge", penalty=None)

@@ -20,6 +20,8 @@ from holdfast.solvers import Highs, pick
 from holdfast.uncertainty.clouds import ratio
 from holdfast.uncertainty.knapsack import Array, DeletionLoss
 
+SMALL_PROGRAM = 1e5
+"""Entries of the rows up to which the whole linear program is handed to a general solver where the structured one fails."""
 VIOLATED = 1e-3
 """Share of `tol` by which a loss must exceed what the rows so far say before another one is generated."""
 
@@ -257,6 +259,12 @@ def train_deletion(
     status = Status.CHUNKED if n_chunks > 1 else worst.status
     steps = max(each.n_iter for each in found)
     mean, proof = _flattened(problem, mean, proof)
+    is_stuck = proof.gap > tol and status not in (Status.ITERATION_LIMIT, Status.CHUNKED)
+    if is_stuck and solver is None and problem.rows.n_samples * n <= SMALL_PROGRAM:
+        report("once more by the simplex method, which rows of very different weights do not disturb")
+        again = train_deletion(problem, Highs(), tol=tol, max_iter=max_iter, report=report)
+        if again[1].gap < proof.gap:
+            return again
     return _told(mean, proof, status, steps, chosen.name, tol), proof
 
 

@@ -38,6 +38,10 @@ Step = tuple[float, ...]
 def warn_of_gaps(gaps: Array, tol: float) -> None:
     """Say how many fits are not certified, those apart for which no bound is known."""
     bounded = gaps[np.isfinite(gaps)]
+    if len(bounded) < gaps.size:
+        warn_caller(
+            f"{gaps.size - len(bounded)} of {gaps.size} fits on the path: {Status.NO_BOUND.value}", ConvergenceWarning
+        )
     if short := int(np.count_nonzero(bounded > tol)):
         warn_caller(
             f"{short} of {gaps.size} fits on the path are not certified to tol={tol:g}; the largest gap is "
@@ -96,6 +100,11 @@ def grid(values: Any, top: Callable[[], float], call: str, one: str, many: str) 
         if values not in Count():
             raise ValueError(f"{call}={values!r}): give at least one {one}, or the {many} themselves.")
         largest = top()
+        if not largest > 0:
+            raise ValueError(
+                f"{call}={values!r}): there is no largest {one} to begin with, for these rows do not tell the classes apart "
+                f"(all alike, or of equal means). Check X, or give the {many} themselves."
+            )
         return np.geomspace(largest, SPAN * largest, int(values))
     try:
         given = np.sort(as_numbers(values).ravel())[::-1]
@@ -288,7 +297,7 @@ class PathSearch(LinearClassifier):
             "rank_test_score": rankdata(-mean, method="min").astype(np.int32),
             "max_gap": gaps.max(axis=0),
         }
-        warn_of_gaps(gaps, tol)
+        warn_of_gaps(gaps[np.isfinite(gaps)], tol)  # the fit to all rows says itself where no bound is known
         return best
 
 
