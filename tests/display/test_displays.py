@@ -226,13 +226,18 @@ def test_certified_accuracies_say_by_what_of_what_and_how_surely():
     display = CertifiedAccuracyDisplay.from_estimators(
         models, X, y, method="smoothing", sigma=0.5, n_draws=50, alpha=0.01, random_state=0
     )
-    for name, text in zip(models, display.ax_.get_legend().get_texts(), strict=True):
-        shown = text.get_text().replace("\n", " ")
-        assert shown.startswith(f"{name}: the smoothed classifier")
-        assert "sigma=0.5 and 50 draws, each row with confidence 0.99" in shown
+    legend = display.ax_.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == list(models)
+    shown = legend.get_title().get_text().replace("\n", " ")
+    assert shown.startswith("the smoothed classifier")
+    assert "sigma=0.5 and 50 draws, each row with confidence 0.99" in shown
+    several = CertifiedAccuracyDisplay(
+        display.radii, display.accuracy, models, norm=2, methods=["one way", "another"], unit="apples"
+    ).plot()
+    assert [text.get_text() for text in several.ax_.get_legend().get_texts()] == ["line: one way", "tree: another"]
     assert display.ax_.get_ylabel() == "certified accuracy, a lower bound (%)"
     plain = CertifiedAccuracyDisplay.from_estimator(models["line"], X, y)
-    assert plain.ax_.get_legend().get_texts()[0].get_text().replace("\n", " ").endswith(plain.methods[0])
+    assert plain.ax_.get_legend().get_title().get_text().replace("\n", " ") == plain.methods[0]
 
 
 def test_frames_give_their_names_to_axes():

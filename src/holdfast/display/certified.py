@@ -120,15 +120,18 @@ class CertifiedAccuracyDisplay:
         ax = axes_for(self, ax)
         self.lines_ = []
         rows = zip(self.models, self.methods, self.accuracy, looks(len(self.models)), strict=True)
+        is_one = len(set(self.methods)) == 1  # said once, above the names
         for name, method, shares, look in rows:
-            options = {"label": fill(f"{name}: {method}", WIDTH), **look, "marker": "", **(curve_kwargs or {})}
+            label = name if is_one else fill(f"{name}: {method}", WIDTH)
+            options = {"label": label, **look, "marker": "", **(curve_kwargs or {})}
             self.lines_ += ax.plot(self.radii, shares, **options)
         percent_axis(ax, "certified accuracy, a lower bound")
         kind = {1: r"$\ell_1$", 2: r"$\ell_2$", np.inf: r"$\ell_\infty$"}[self.norm]
         ax.set_xlabel(f"radius in the {kind} norm, in {self.unit}")
         ax.set_ylim(bottom=0.0)
         ax.set_xlim(left=0.0)
-        ax.legend(fontsize="small")
+        title = fill(self.methods[0], WIDTH // 2) if is_one else None
+        ax.legend(fontsize="small", title=title, title_fontsize="small", alignment="left", framealpha=0.5)
         return self
 
 
