@@ -16,6 +16,17 @@ from holdfast.datasets import load_from_folder
 from holdfast.uncertainty import GaussianNoise
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Make all but every n-th case of tests that are marked `thin(n)` slow."""
+    seen = {}
+    for item in items:
+        if thin := item.get_closest_marker("thin"):
+            seen[item.function] = seen.get(item.function, -1) + 1
+            if seen[item.function] % thin.args[0]:
+                item.add_marker(pytest.mark.slow)
+
+
 def concrete_subclasses(cls):
     """Return every class below `cls` that can be made, in the order of their names."""
     found = {cls} if cls.__module__.startswith("holdfast.") and not inspect.isabstract(cls) else set()

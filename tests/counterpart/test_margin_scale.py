@@ -36,6 +36,7 @@ def every_problem(request, loss, smooth_bound, make_problem, rng):
     return problems
 
 
+@pytest.mark.thin(13)
 def test_gradient_is_the_derivative_of_the_value(every_problem, rng):
     for problem in every_problem:
         theta = rng.normal(size=problem.n_parameters)
@@ -43,6 +44,7 @@ def test_gradient_is_the_derivative_of_the_value(every_problem, rng):
         assert_allclose(gradient, _differences(problem, theta)[0], rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.thin(13)
 def test_hessian_is_the_derivative_of_the_gradient_symmetric_and_semidefinite(every_problem, rng):
     for problem in every_problem:
         theta = rng.normal(size=problem.n_parameters)
@@ -88,6 +90,7 @@ def test_value_is_the_sum_of_losses_and_ridge(loss, make_problem, two_classes, r
     assert problem.value_and_gradient(theta)[0] == pytest.approx(total + 0.45 * theta[:3] @ theta[:3], rel=1e-10)
 
 
+@pytest.mark.thin(13)
 def test_objective_is_convex(every_problem, rng):
     for problem in every_problem:
         for _ in range(10):
@@ -96,6 +99,7 @@ def test_objective_is_convex(every_problem, rng):
             assert values[2] <= 0.5 * (values[0] + values[1]) + 1e-10 * (abs(values[0]) + abs(values[1]))
 
 
+@pytest.mark.thin(61)
 @pytest.mark.parametrize("scale", [0.0, 1e-300, 1e-200, 1e-20])
 def test_near_zero_weights_everything_is_finite_and_silent(every_problem, scale, rng):
     for problem in every_problem:
@@ -253,6 +257,7 @@ def test_scaling_features_and_noise_together_rescales_the_weights(perspective, t
         assert_allclose(scaled.intercept_, plain.intercept_, atol=1e-4)
 
 
+@pytest.mark.thin(7)
 @pytest.mark.parametrize("loss", [TwoPointHinge(), QuadraticHinge(), Log2Hinge()], ids=repr)
 def test_optimum_of_the_cone_program_is_the_optimum_of_the_problem(loss, uncertainty, make_problem, rng):
     noise, metadata = uncertainty
