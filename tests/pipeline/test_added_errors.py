@@ -199,12 +199,43 @@ def test_refusals_name_the_ways_out(rows):
     make_uncertain_pipeline(_range(), StandardScaler()).fit(holed, y).transform(holed)
 
 
+@pytest.mark.parametrize("strategy", ["mean", "median", "most_frequent", "constant"])
+@pytest.mark.parametrize("kind", [float, object])
+def test_what_is_filled_in_has_its_spread_whatever_the_strategy(strategy, kind, rows):
+    X, holed, y = rows
+    holed = holed.astype(kind) if strategy in ("most_frequent", "constant") else holed
+    fill = SpreadImputer(strategy=strategy, fill_value=3.0)
+    pipe = make_uncertain_pipeline(fill, StandardScaler(), RobustLinearClassifier()).fit(holed, y)
+    # each row with all its missing entries at that end of their interval that is worst for it
+    missing, Z, w = np.isnan(holed.astype(float)), pipe[:-1].transform(holed), pipe[-1].coef_[0]
+    reach = missing * pipe[0].spread_[2] / pipe[1].scale_
+    scores = pipe.decision_function(holed)
+    worst = (Z - np.sign(scores)[:, None] * np.sign(w) * reach) @ w + pipe[-1].intercept_[0]
+    flips = worst * scores < 0
+    assert np.any(flips)
+    assert not np.any(pipe.certify(holed) & flips)
+    noisy = make_uncertain_pipeline(clone(fill), StandardScaler(), Noisy()).fit(holed, y)
+    assert_allclose(noisy[-1].seen_, reach)
+    with pytest.raises(ValueError, match="takes none"):
+        make_uncertain_pipeline(clone(fill), StandardScaler(), LogisticRegression()).fit(holed, y)
+    S = np.tile(0.1 * SCALES, (N, 1))
+    told = make_uncertain_pipeline(clone(fill), StandardScaler(), Noisy()).fit(X, y, X_std=S)
+    assert_allclose(told[-1].seen_, S / told[1].scale_)
+
+
+@pytest.mark.parametrize("fill_value", [np.inf, np.nan, True, "a"])
+def test_constants_to_fill_in_are_finite_numbers(fill_value, rows):
+    with pytest.raises(ValueError, match=r"SpreadImputer\(fill_value="):
+        SpreadImputer(strategy="constant", fill_value=fill_value).fit(rows[1])
+
+
 def test_what_is_filled_in_without_a_spread_is_not_certified(rows):
     X, holed, y = rows
-    pipe = make_uncertain_pipeline(SimpleImputer(), RobustLinearClassifier()).fit(holed, y)
-    with pytest.raises(ValueError, match=r"step 'simpleimputer'.*does not say how uncertain.*SpreadImputer"):
-        pipe.certify(holed)
-    assert np.all(pipe.certify(X))
+    for strategy in ("mean", "constant"):
+        pipe = make_uncertain_pipeline(SimpleImputer(strategy=strategy), RobustLinearClassifier()).fit(holed, y)
+        with pytest.raises(ValueError, match=r"step 'simpleimputer'.*does not say how uncertain.*SpreadImputer"):
+            pipe.certify(holed)
+        assert np.all(pipe.certify(X))
 
 
 def test_probabilities_are_averages_over_what_is_filled_in(rows, rng):
