@@ -250,6 +250,44 @@ def test_probabilities_are_averages_over_what_is_filled_in(rows, rng):
         assert np.abs(Pipeline(pipe.steps).predict_proba(holed)[:, 1] - want).max() > 0.03
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        NoiseCopies(LogisticRegression(), 2, random_state=0),
+        NoiseCopies(ModeratedClassifier(LogisticRegression()), 2, random_state=0),
+        RobustLinearClassifier(loss="logistic"),
+        RobustLinearClassifier(GaussianNoise(0.01), loss="logistic"),
+        CalibratedClassifierCV(GaussianRobustClassifier(), cv=2),
+    ],
+    ids=repr,
+)
+def test_probabilities_that_are_no_averages_over_what_is_filled_in_warn(last, rows, recwarn):
+    X, holed, y = rows
+    pipe = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), last).fit(holed, y)
+    recwarn.clear()
+    pipe.predict_proba(X), pipe.predict(holed)
+    assert not recwarn
+    for method in ("predict_proba", "predict_log_proba") if hasattr(last, "predict_log_proba") else ("predict_proba",):
+        with pytest.warns(UserWarning, match=f"UncertainPipeline.{method}: the steps fill.*Moderated") as found:
+            getattr(pipe, method)(holed)
+        assert len(found) == 1
+        assert found[0].filename == __file__
+
+
+def test_probabilities_know_of_what_is_filled_in_where_training_was_told_of_more(rows):
+    _, holed, y = rows
+    S = np.tile(0.1 * SCALES, (N, 1))
+    plain = make_uncertain_pipeline(
+        SpreadImputer(), StandardScaler(), RobustLinearClassifier(Box(), loss="logistic")
+    ).fit(holed, y, X_std=S)
+    with pytest.warns(UserWarning, match="does not average over them"):
+        sure = plain.predict_proba(holed)
+    moderated = UncertainPipeline([*plain.steps[:-1], ("last", ModeratedClassifier(clone(plain[-1])))])
+    found = moderated.fit(holed, y, X_std=S).predict_proba(holed)
+    assert_allclose(found, moderated.predict_proba(holed, X_std=0 * S))
+    assert np.abs(found - sure).max() > 0.01
+
+
 class Noisy(ClassifierMixin, BaseEstimator):
     """Notes the noise that it is told of, and states none itself."""
 
@@ -323,7 +361,7 @@ def test_what_is_filled_in_changes_what_is_learnt(last, rows):
     _, holed, y = rows
     answers = []
     for make, imputer in ((make_uncertain_pipeline, _range()), (make_pipeline, SimpleImputer())):
-        pipe = make(imputer, StandardScaler(), clone(last)).fit(holed, y)
+        pipe = Pipeline(make(imputer, StandardScaler(), clone(last)).fit(holed, y).steps)
         answers.append(
             pipe.decision_function(holed) if hasattr(pipe, "decision_function") else pipe.predict_proba(holed)
         )

@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core.allowed import NOTHING, Choice, Instance, Switch, arguments, refuse_wrong, short
+from holdfast._core.caller import warn_caller
 from holdfast._core.rounding import coarsest, gamma, product_error
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.estimators.robust_linear import METADATA
@@ -34,7 +35,8 @@ SETTINGS = {
 }
 CERTIFIED = ("certify", "certified_margin")
 """Questions whose answers are rounded down."""
-PLAIN = ("fit", "predict_proba", "predict_log_proba")
+PROBABILITIES = ("predict_proba", "predict_log_proba")
+PLAIN = ("fit", *PROBABILITIES)
 """What may be asked for without any uncertainty."""
 
 
@@ -83,8 +85,9 @@ class UncertainPipeline(Pipeline):
 
     Errors that a step adds, those of entries that SpreadImputer fills in, reach a last step that states none as well: as
     intervals for ``RobustLinearClassifier(None)``, as noise for one that takes ``X_std``; one that takes neither is refused
-    where entries are missing. ModeratedClassifier is told of them at `predict_proba`. A search over sets belongs around the
-    pipeline, not in its last step.
+    where entries are missing. ModeratedClassifier is told of them at `predict_proba`; last steps that were trained with them
+    but whose probabilities are no averages over them warn there. A search over sets belongs around the pipeline, not in its
+    last step.
 
     `predict`, `decision_function`, `score` and `transform` are those of the plain Pipeline. `predict_proba`,
     `flip_probability`, `score_std`, `certify` and `certified_margin`, where the last step has them, take metadata of their
@@ -317,9 +320,8 @@ class UncertainPipeline(Pipeline):
 
         Raises where it has no use for errors at all.
         """
-        final, steps = self._final_estimator, self.steps[:-1]
-        is_plain = method in PLAIN and not may_add_errors(step for _, step in steps)
-        if is_plain or not predicts(final) or not added(X, steps, self._effects(X)):
+        final = self._final_estimator
+        if not predicts(final) or not self._adds_errors(method, X):
             return []
         found, is_fit = exact_rows(final), method == "fit"
         own = [holder for holder in found if is_fit or (holder.path and "__" not in holder.path)]
@@ -337,6 +339,12 @@ class UncertainPipeline(Pipeline):
             "GaussianRobustClassifier or NoiseCopies(estimator) for their average, ModeratedClassifier(estimator) for "
             "probabilities; or use SimpleImputer, after which they count as exact."
         )
+
+    def _adds_errors(self, method: str, X: Any) -> bool:
+        """Return whether the steps give errors to the rows X."""
+        steps = self.steps[:-1]
+        is_plain = method in PLAIN and not may_add_errors(step for _, step in steps)
+        return not is_plain and added(X, steps, self._effects(X))
 
     def _all_carried(
         self, X: Any, Z: Any, held: Sequence[Holder], stated: Mapping[str, Any]
@@ -412,7 +420,11 @@ class UncertainPipeline(Pipeline):
         stated = self._stated_of(X, metadata, f"{NAME}.{method}")
         self._refuse_unasked(method, stated)
         final, Z = self._final_estimator, _transformed(self.steps[:-1], X)
-        if self.row_uncertainty_ and not stated:
+        averages = takes_by_name(final, method, "X_std")
+        if method in PROBABILITIES and not averages:
+            self._warn_of_plain(method, X)
+        # the last step says what it lacks; one that only moderates is told of what steps add
+        if self.row_uncertainty_ and not stated and (hasattr(final, "row_noise_") or not averages):
             return getattr(final, method)(Z, **params)
         own = self._own_as_stated(known_numbers(X), stated) or [(holder, None) for holder in self._exact(method, X)]
         changes, carried = self._all_carried(X, Z, [holder for holder, _ in own], stated)
@@ -428,6 +440,18 @@ class UncertainPipeline(Pipeline):
             return found
         margin = found - self._step_errors(X, [bound for _, bound in own if bound is not None])
         return margin > 0 if method == "certify" else margin
+
+    def _warn_of_plain(self, method: str, X: Any) -> None:
+        """Warn where steps add errors to the rows X, over which the last step's probabilities are no averages."""
+        self._exact(method, X)  # refuses one that takes no errors at all
+        if self._adds_errors(method, X):
+            warn_caller(
+                f"{NAME}.{method}: the steps fill in entries that have errors, and the last step, "
+                f"{self._final_estimator!r:.80}, does not average over them, so these are plain probabilities, which are too "
+                "sure of such rows. Use ModeratedClassifier(estimator) or GaussianRobustClassifier(loss='logistic'), which "
+                "average, as the last step, or SimpleImputer, after which what is filled in counts as exact.",
+                UserWarning,
+            )
 
     def _step_errors(self, X: Any, bounds: Sequence[BoundSet]) -> Array | float:
         r"""Return what rounding in affine steps may do to leads, here and wherever rows go; 0 where steps are curved.
