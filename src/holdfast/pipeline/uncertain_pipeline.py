@@ -207,8 +207,9 @@ class UncertainPipeline(Pipeline):
             The errors of each row, in the units of X, as the last step takes them. Frames are matched to the columns of X by
             name.
         **params
-            As for Pipeline: ``step__parameter``, or with metadata routing what steps ask for.
+            As for Pipeline: ``step__parameter``, or with metadata routing what steps ask for; not errors of rows.
         """
+        _refuse_by_step(params, f"{NAME}.fit")
         given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
         self._check_settings()
         stated = checked_metadata(X, dict(zip(METADATA, given, strict=True)), f"{NAME}.fit")
@@ -527,6 +528,7 @@ def _refitting(method: str) -> Any:
     """Return a method of Pipeline that fits, made to leave the pipeline unfitted where it fails."""
 
     def fit_and_ask(self: UncertainPipeline, X: Any, y: Any = None, **params: Any) -> Any:
+        _refuse_by_step(params, f"{NAME}.{method}")
         with self._refitted():
             return getattr(super(UncertainPipeline, self), method)(X, y, **params)
 
@@ -597,6 +599,17 @@ def make_uncertain_pipeline(
         nonlinear=nonlinear,
         effects=effects,
     )
+
+
+def _refuse_by_step(params: Mapping[str, Any], call: str) -> None:
+    """Raise where errors of rows are given to one step, which would take them in its own units."""
+    for path in params:
+        step, _, name = path.rpartition("__")
+        if step and name in METADATA:
+            raise ValueError(
+                f"{call}({path}=...): {step!r} would take it in its own units. Pass {name}=... to the pipeline's fit, in the "
+                "units of X: the steps carry it."
+            )
 
 
 def _are_pairs(steps: Any) -> bool:
