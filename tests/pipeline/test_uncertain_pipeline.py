@@ -488,7 +488,9 @@ def test_metadata_by_the_name_of_a_step_are_refused_before_anything_is_fitted(ro
         for stated in ({"clf__X_std": S}, {"X_std": S, "clf__X_std": S}):
             with (
                 sklearn.config_context(enable_metadata_routing=routing),
-                pytest.raises(ValueError, match=r"UncertainPipeline.fit\(clf__X_std=...\).*Pass X_std=... to the pipeline"),
+                pytest.raises(
+                    ValueError, match=r"UncertainPipeline.fit\(clf__X_std=...\).*Pass X_std=... to the pipeline"
+                ),
             ):
                 pipe.fit(X, y, **stated)
         assert not hasattr(pipe[0], "scale_")

@@ -82,6 +82,8 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
     True
     """
 
+    draws_errors = True
+    """Errors of rows are drawn from: it cannot do without, and the estimator inside is told of none."""
     parameter_table = {
         "estimator": CLASSIFIER,
         "n_copies": Count(),

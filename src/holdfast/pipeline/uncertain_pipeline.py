@@ -21,7 +21,17 @@ from holdfast.estimators.robust_linear import METADATA
 from holdfast.estimators.units import units_looked_at, warn_of_units
 from holdfast.pipeline.carrying import NONLINEAR, added, added_sizes, carry, effects_of, whole_map
 from holdfast.pipeline.rows import checked_metadata, known_numbers, numbers_of, with_numbers
-from holdfast.pipeline.stated_sets import Holder, exact_rows, holders, meaning, predicts, takers, takes, takes_by_name
+from holdfast.pipeline.stated_sets import (
+    Holder,
+    draws_errors,
+    exact_rows,
+    holders,
+    meaning,
+    predicts,
+    takers,
+    takes,
+    takes_by_name,
+)
 from holdfast.pipeline.steps import CLAIMS, may_add_errors
 from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.clouds import dense
@@ -217,12 +227,12 @@ class UncertainPipeline(Pipeline):
         if hasattr(self._final_estimator, "fit"):
             for holder in self._holders(stated):
                 # refuses what makes no sense before anything is fitted
-                holder.uncertainty.split(known_numbers(X), stated)
+                holder.uncertainty.split(known_numbers(X), stated if holder.is_told else {})
         columns = list(X.columns) if hasattr(X, "columns") else None
         with self._refitted():
             self._stated = stated
             if stated:
-                factor = max(holder.uncertainty.row_factor for holder in self._holders(stated))
+                factor = max(holder.uncertainty.row_factor for holder in self._holders(stated) if holder.is_told)
                 warn_of_units(numbers_of(X), stated, f"{NAME}.fit", factor=factor, columns=columns)
             try:
                 with units_looked_at():
@@ -279,7 +289,9 @@ class UncertainPipeline(Pipeline):
         Z = super()._fit(X, *args, **options)
         if "_stated" in self.__dict__ and hasattr(self._final_estimator, "fit"):
             final = self._final_estimator
-            held = self._holders(self._stated) or self._exact("fit", X)
+            held = self._holders(self._stated)
+            if not any(holder.is_told for holder in held):
+                held += self._exact("fit", X)
             changes, self._carried = self._all_carried(X, Z, held, self._stated)
             if not takes(final.fit, set(self._carried)):
                 raise ValueError(
@@ -307,8 +319,8 @@ class UncertainPipeline(Pipeline):
     def _refuse_untaken(self, stated: Mapping[str, Any]) -> None:
         """Raise where nothing in the last step takes what is stated at `fit`."""
         final, names = self._final_estimator, set(stated)
-        is_taken = hasattr(final, "fit") and takes(final.fit, names) and bool(self._holders(stated))
-        if names and not is_taken:
+        is_taken = hasattr(final, "fit") and takes(final.fit, names)
+        if names and not (is_taken and any(holder.is_told for holder in self._holders(stated))):
             raise ValueError(
                 f"{NAME}.fit: the last step, {final!r:.80}, takes no {', '.join(sorted(names))} at fit, nor does anything in "
                 "it. Let it be one that does: GaussianRobustClassifier for noise, RobustLinearClassifier for sets, or "
@@ -322,8 +334,12 @@ class UncertainPipeline(Pipeline):
         Raises where it has no use for errors at all.
         """
         final = self._final_estimator
-        if not predicts(final) or not self._adds_errors(method, X):
+        if not predicts(final):
             return []
+        if not self._adds_errors(method, X):
+            # one that draws from errors cannot do without, and steps that may add some say that there are none
+            is_drawn = method == "fit" and draws_errors(final) and may_add_errors(step for _, step in self.steps[:-1])
+            return exact_rows(final) if is_drawn and any(effect.adds_errors for effect in self._effects(X)) else []
         found, is_fit = exact_rows(final), method == "fit"
         own = [holder for holder in found if is_fit or (holder.path and "__" not in holder.path)]
         if own:
@@ -353,12 +369,20 @@ class UncertainPipeline(Pipeline):
         """Return the sets that go in the place of those held, by their parameters, and the metadata of all of them."""
         changes, found = {}, []
         for holder in held:
-            made, own = self._carry(X, Z, holder.uncertainty, stated)
+            made, own = self._carry(X, Z, holder, stated)
+            if not holder.is_told and own:
+                if not any(np.any(dense(value)) for value in own.values()):  # nothing is stated there
+                    continue
+                raise ValueError(
+                    f"{NAME}: the steps make {', '.join(sorted(own))} of {holder.uncertainty!r}, which does not reach "
+                    f"{holder.owner} inside {type(self._final_estimator).__name__}. State it there instead: "
+                    "NoiseCopies(estimator, uncertainty=...)."
+                )
             if not holder.is_fixed:
                 changes[holder.path] = made
             elif made != (holder.uncertainty if holder.path else meaning(set(own))):
                 raise ValueError(_cannot_take(holder, made, own))
-            found.append(own)
+            found += [own] if holder.is_told else []
         metadata = found[0] if found else {}
         if any(not _are_same(metadata, other) for other in found[1:]):
             raise ValueError(
@@ -368,9 +392,11 @@ class UncertainPipeline(Pipeline):
         return changes, metadata
 
     def _carry(
-        self, X: Any, Z: Any, uncertainty: UncertaintySet, stated: Mapping[str, Any]
+        self, X: Any, Z: Any, holder: Holder, stated: Mapping[str, Any]
     ) -> tuple[UncertaintySet, dict[str, Any]]:
-        return carry(uncertainty, stated, X, Z, self.steps[:-1], self._effects(X), self.nonlinear)
+        told = stated if holder.is_told else {}
+        steps, effects = self.steps[:-1], self._effects(X)
+        return carry(holder.uncertainty, told, X, Z, steps, effects, self.nonlinear, with_own=holder.is_told)
 
     def _stated_of(self, X: Any, metadata: Mapping[str, Any], call: str) -> dict[str, Any]:
         """Return what is stated of rows whose columns are those of `fit`."""
