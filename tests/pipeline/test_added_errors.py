@@ -500,3 +500,47 @@ def test_wrong_intervals_of_users_are_still_refused(rows):
     pipe = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), RobustLinearClassifier(IntervalBox()))
     with pytest.raises(ValueError, match=r"X_lower\[0, 0\] is above X"):
         pipe.fit(X, y, X_lower=X + 1e-9, X_upper=X + 1.0)
+
+
+def _branch():
+    return make_pipeline(SpreadImputer(), StandardScaler())
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [FeatureUnion([("a", _branch()), ("b", _branch())])],
+        [FeatureUnion([("a", _branch()), ("b", make_pipeline(SpreadImputer(), FunctionTransformer(np.log)))])],
+        [FeatureUnion([("a", _branch()), ("b", make_pipeline(SpreadImputer(), PCA(2)))])],
+        [ColumnTransformer([("a", _branch(), [0, 1, 2]), ("b", _branch(), [2, 3])])],
+        [FeatureUnion([("a", StandardScaler()), ("b", MinMaxScaler())]), SpreadImputer()],
+    ],
+    ids=["union", "curved", "rotated", "columns", "copied_before"],
+)
+@pytest.mark.parametrize(
+    "last", [GaussianRobustClassifier(), NoiseCopies(LogisticRegression(), 2), ModeratedClassifier(LogisticRegression())]
+)
+def test_one_missing_entry_is_never_taken_for_several_independent_errors(steps, last, rows):
+    X, holed, y = rows
+    pipe = make_uncertain_pipeline(*clone(steps, safe=False), clone(last)).fit(X, y)
+    with pytest.raises(ValueError, match="the same missing entries are filled in several times.*Fill them in once, before"):
+        if isinstance(last, ModeratedClassifier):
+            pipe.predict_proba(holed)
+        else:
+            pipe.fit(holed, y)
+
+
+def test_one_missing_entry_that_is_filled_in_once_is_one_error_in_all_branches(rows, rng):
+    _, holed, y = rows
+    twice = FeatureUnion([("a", StandardScaler()), ("b", MinMaxScaler())])
+    pipe = make_uncertain_pipeline(SpreadImputer(), twice, GaussianRobustClassifier()).fit(holed, y)
+    filled, missing = pipe[0].transform(holed), np.isnan(holed)
+    draws = filled + missing * pipe[0].spread_[2] * rng.normal(size=(3000, *holed.shape))
+    scores = pipe[1:].decision_function(draws.reshape(-1, D)).reshape(3000, N)
+    assert_allclose(pipe.score_std(holed), scores.std(axis=0), rtol=0.1, atol=1e-9)
+    # branches that fill in different columns add different errors
+    apart = make_uncertain_pipeline(
+        ColumnTransformer([("a", _branch(), [0, 1]), ("b", _branch(), [2, 3])]), GaussianRobustClassifier()
+    ).fit(holed, y)
+    once = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), GaussianRobustClassifier()).fit(holed, y)
+    assert_allclose(apart.score_std(holed), once.score_std(holed), rtol=1e-5)

@@ -7,14 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
-from holdfast.pipeline.effects import Effect, OutOfDomainError
+from holdfast.pipeline.effects import FILLED_TWICE, Effect, OutOfDomainError
 from holdfast.pipeline.row_noise import RowNoise
-from holdfast.pipeline.rows import known_numbers
+from holdfast.pipeline.rows import known_numbers, numbers_of
 from holdfast.pipeline.steps import Place, after, effect_of
 from holdfast.uncertainty import Ellipsoid, GaussianNoise, IntervalBox, SetSum
 from holdfast.uncertainty.affine_map import AffineMap
+from holdfast.uncertainty.clouds import dense
 
 NONLINEAR = ("auto", "interval", "linearise", "raise")
 
@@ -110,6 +112,8 @@ def carry(
     last = max((i for i, one in enumerate(effects) if one.map is None or one.adds_errors or len(one.exact)), default=-1)
     for number, ((name, step), effect) in enumerate(zip(steps, effects, strict=True)):
         with _naming(name, step, given, effects[:number]):
+            if effect.adds_errors and state[0].is_expectation and np.any(_n_missing(X) > _n_missing(given)):
+                raise ValueError(FILLED_TWICE)
             if effect.map is None:
                 state = _after(effect, state, X, nonlinear, step)
             else:
@@ -118,6 +122,11 @@ def carry(
             X = step.transform(X) if hasattr(step, "transform") else X
     made, stated = state
     return made, made.placed(known_numbers(Z), stated)
+
+
+def _n_missing(X: Any) -> NDArray[np.intp]:
+    """Return how many entries each row lacks."""
+    return np.count_nonzero(np.isnan(dense(numbers_of(X))), axis=1)
 
 
 def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> Stated:
