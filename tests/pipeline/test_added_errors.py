@@ -481,6 +481,31 @@ def test_deviations_that_are_stated_of_missing_entries_come_on_top(rows):
     assert_allclose(unknown, np.where(missing, pipe[0].spread_[2], S))
 
 
+def test_covariances_may_be_unknown_where_entries_are_missing_as_deviations_may(rows, rng):
+    _, holed, y = rows
+    missing, factors = np.isnan(holed), 0.1 * SCALES[:, None] * rng.normal(size=(N, D, 2))
+    covs = factors @ factors.transpose(0, 2, 1)
+    pairs = missing[:, :, None] | missing[:, None, :]
+    pipe = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), GaussianRobustClassifier())
+    answers = [
+        pipe.fit(holed, y, **stated).score_std(holed, **stated)
+        for stated in (
+            {"X_cov": np.where(pairs, 0.0, covs)},
+            {"X_cov": np.where(pairs, np.nan, covs)},
+            {"X_factor": np.where(missing[:, :, None], np.nan, factors)},
+        )
+    ]
+    assert_allclose(answers[1], answers[0])
+    assert_allclose(answers[2], answers[0], rtol=1e-4)
+    for name, value in (("X_cov", covs), ("X_factor", factors)):
+        unknown = value.copy()
+        unknown[np.flatnonzero(~missing.any(axis=1))[0], 0, 0] = np.nan
+        with pytest.raises(ValueError, match=f"{name} contains NaN"):
+            pipe.fit(holed, y, **{name: unknown})
+    with pytest.raises(ValueError, match="X_cov"):
+        pipe.fit(holed, y, X_cov=covs[:, :, :2])
+
+
 def test_intervals_that_are_stated_of_missing_entries_are_refused(rows):
     X, holed, y = rows
     pipe = make_uncertain_pipeline(_range(), StandardScaler(), RobustLinearClassifier(IntervalBox()))
