@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import RandomForestClassifier, StackingClassifier
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, StackingClassifier, VotingClassifier
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import GridSearchCV
@@ -366,6 +366,21 @@ def test_what_is_filled_in_changes_what_is_learnt(last, rows):
             pipe.decision_function(holed) if hasattr(pipe, "decision_function") else pipe.predict_proba(holed)
         )
     assert np.abs(answers[0] - answers[1]).max() > 0.01
+
+
+@pytest.mark.parametrize("kind", [BaggingClassifier, lambda one: VotingClassifier([("one", one)])])
+def test_last_steps_that_hand_on_errors_with_routing_only_say_so(kind, rows):
+    X, holed, y = rows
+    pipe = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), kind(GaussianRobustClassifier()))
+    advice = r"(?s)UncertainPipeline.fit: the last step.*hand X_std.*enable_metadata_routing=True.*set_fit_request\(X_std=True\)"
+    with pytest.raises(ValueError, match=advice):
+        pipe.fit(holed, y)
+    with pytest.raises(ValueError, match=advice):
+        pipe.fit(X, y, X_std=np.tile(0.1 * SCALES, (N, 1)))
+    with sklearn.config_context(enable_metadata_routing=True):
+        inner = GaussianRobustClassifier().set_fit_request(X_std=True)
+        last = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), kind(inner)).fit(holed, y)[-1]
+        assert all(one.row_noise_ for one in last.estimators_)
 
 
 def test_steps_that_are_taught_to_add_errors_reach_the_last_step_too(rows):

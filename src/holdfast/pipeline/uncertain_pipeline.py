@@ -235,7 +235,7 @@ class UncertainPipeline(Pipeline):
                 factor = max(holder.uncertainty.row_factor for holder in self._holders(stated) if holder.is_told)
                 warn_of_units(numbers_of(X), stated, f"{NAME}.fit", factor=factor, columns=columns)
             try:
-                with units_looked_at():
+                with units_looked_at(), self._explained():
                     super().fit(X, y, **params)
             finally:
                 changed = self.__dict__.pop("_changed", {})
@@ -251,6 +251,23 @@ class UncertainPipeline(Pipeline):
         self._is_broken = True
         yield
         del self._is_broken
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say of a last step that hands nothing on without metadata routing what it was given, and why."""
+        try:
+            yield
+        except ValueError as error:
+            names = sorted(self.__dict__.get("_carried", {}))
+            if not names or "enable_metadata_routing=True" not in str(error):
+                raise
+            final = self._final_estimator
+            raise ValueError(
+                f"{NAME}.fit: the last step, {final!r:.80}, is to hand {', '.join(names)} (what is stated of the rows, or what "
+                "steps fill in, in its units) on to the estimators inside it, which it does with metadata routing only. Call "
+                f"sklearn.set_config(enable_metadata_routing=True), and set_fit_request({'=True, '.join(names)}=True) of those "
+                "estimators."
+            ) from error
 
     def __sklearn_is_fitted__(self) -> bool:
         if "_is_broken" in vars(self):
