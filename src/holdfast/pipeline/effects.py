@@ -443,7 +443,7 @@ class SideBySide(Effect):
         return side_by_side(found, common=None if is_apart else noise.values.shape[2])
 
     def _refuse_filled_twice(self, X: Any) -> None:
-        """Raise where several steps add errors to the same missing entry: they are one error, and would be taken for several."""
+        """Raise where several steps add errors to one missing entry: they are one error, and would be taken for several."""
         filling = [chosen for part, chosen in self.parts if part.adds_errors]
         columns, times = np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *filling]), return_counts=True)
         if np.any(np.isnan(dense(numbers_of(_safe_indexing(X, columns[times > 1], axis=1))))):

@@ -98,7 +98,10 @@ def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str) -> dict[str
     _refuse_intervals_of_missing(missing, by_entry, call)
     return (
         stated
-        | {name: np.where(missing & (np.isnan(value) | (name != "X_std")), 0.0, value) for name, value in by_entry.items()}
+        | {
+            name: np.where(missing & (np.isnan(value) | (name != "X_std")), 0.0, value)
+            for name, value in by_entry.items()
+        }
         | {name: _of_measured(stated[name], name, missing) for name in ("X_cov", "X_factor") if name in stated}
     )
 

@@ -19,7 +19,8 @@ class SpreadImputer(WholeFits, SimpleImputer):
     It comes in addition to the error stated for the entry, if any. Where errors are averaged over (`GaussianNoise`), its
     standard deviation is the column's in training; where the worst is taken, the entry lies within one standard deviation
     of what is filled in, or with ``spread="range"`` between the smallest and the largest value in training. A last step
-    that takes no errors is refused there; a plain Pipeline knows of none.
+    that takes no errors is refused there; a plain Pipeline knows of none. Put it before a FeatureUnion, not into its branches:
+    an entry that several of them fill in has one error, not several.
 
     Parameters
     ----------

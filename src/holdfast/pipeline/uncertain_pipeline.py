@@ -81,7 +81,8 @@ class UncertainPipeline(Pipeline):
     PolynomialFeatures                               Exact bounds of each product, an outer approximation of all. Noise by
                                                      moments, without products of errors of different features;
                                                      ``"linearise"``: by derivatives
-    SpreadImputer                                    exact, plus the spread of their column for entries that are filled in
+    SpreadImputer                                    exact, plus the spread of their column for entries that are filled in;
+                                                     noise of an entry that several branches fill in is refused
     SimpleImputer                                    exact, if nothing is missing
     OneHotEncoder, OrdinalEncoder                    their inputs must have no error
     ColumnTransformer, FeatureUnion, Pipeline        as what is inside. Affine parts beside one that is not are carried by
