@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import RandomForestClassifier, StackingClassifier
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, StackingClassifier, VotingClassifier
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import GridSearchCV
@@ -199,12 +199,43 @@ def test_refusals_name_the_ways_out(rows):
     make_uncertain_pipeline(_range(), StandardScaler()).fit(holed, y).transform(holed)
 
 
+@pytest.mark.parametrize("strategy", ["mean", "median", "most_frequent", "constant"])
+@pytest.mark.parametrize("kind", [float, object])
+def test_what_is_filled_in_has_its_spread_whatever_the_strategy(strategy, kind, rows):
+    X, holed, y = rows
+    holed = holed.astype(kind) if strategy in ("most_frequent", "constant") else holed
+    fill = SpreadImputer(strategy=strategy, fill_value=3.0)
+    pipe = make_uncertain_pipeline(fill, StandardScaler(), RobustLinearClassifier()).fit(holed, y)
+    # each row with all its missing entries at that end of their interval that is worst for it
+    missing, Z, w = np.isnan(holed.astype(float)), pipe[:-1].transform(holed), pipe[-1].coef_[0]
+    reach = missing * pipe[0].spread_[2] / pipe[1].scale_
+    scores = pipe.decision_function(holed)
+    worst = (Z - np.sign(scores)[:, None] * np.sign(w) * reach) @ w + pipe[-1].intercept_[0]
+    flips = worst * scores < 0
+    assert np.any(flips)
+    assert not np.any(pipe.certify(holed) & flips)
+    noisy = make_uncertain_pipeline(clone(fill), StandardScaler(), Noisy()).fit(holed, y)
+    assert_allclose(noisy[-1].seen_, reach)
+    with pytest.raises(ValueError, match="takes none"):
+        make_uncertain_pipeline(clone(fill), StandardScaler(), LogisticRegression()).fit(holed, y)
+    S = np.tile(0.1 * SCALES, (N, 1))
+    told = make_uncertain_pipeline(clone(fill), StandardScaler(), Noisy()).fit(X, y, X_std=S)
+    assert_allclose(told[-1].seen_, S / told[1].scale_)
+
+
+@pytest.mark.parametrize("fill_value", [np.inf, np.nan, True, "a"])
+def test_constants_to_fill_in_are_finite_numbers(fill_value, rows):
+    with pytest.raises(ValueError, match=r"SpreadImputer\(fill_value="):
+        SpreadImputer(strategy="constant", fill_value=fill_value).fit(rows[1])
+
+
 def test_what_is_filled_in_without_a_spread_is_not_certified(rows):
     X, holed, y = rows
-    pipe = make_uncertain_pipeline(SimpleImputer(), RobustLinearClassifier()).fit(holed, y)
-    with pytest.raises(ValueError, match=r"step 'simpleimputer'.*does not say how uncertain.*SpreadImputer"):
-        pipe.certify(holed)
-    assert np.all(pipe.certify(X))
+    for strategy in ("mean", "constant"):
+        pipe = make_uncertain_pipeline(SimpleImputer(strategy=strategy), RobustLinearClassifier()).fit(holed, y)
+        with pytest.raises(ValueError, match=r"step 'simpleimputer'.*does not say how uncertain.*SpreadImputer"):
+            pipe.certify(holed)
+        assert np.all(pipe.certify(X))
 
 
 def test_probabilities_are_averages_over_what_is_filled_in(rows, rng):
@@ -217,6 +248,44 @@ def test_probabilities_are_averages_over_what_is_filled_in(rows, rng):
         want = expit(((draws - pipe[1].mean_) / pipe[1].scale_) @ w + b).mean(axis=0)
         assert_allclose(pipe.predict_proba(holed)[:, 1], want, atol=0.02)
         assert np.abs(Pipeline(pipe.steps).predict_proba(holed)[:, 1] - want).max() > 0.03
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        NoiseCopies(LogisticRegression(), 2, random_state=0),
+        NoiseCopies(ModeratedClassifier(LogisticRegression()), 2, random_state=0),
+        RobustLinearClassifier(loss="logistic"),
+        RobustLinearClassifier(GaussianNoise(0.01), loss="logistic"),
+        CalibratedClassifierCV(GaussianRobustClassifier(), cv=2),
+    ],
+    ids=repr,
+)
+def test_probabilities_that_are_no_averages_over_what_is_filled_in_warn(last, rows, recwarn):
+    X, holed, y = rows
+    pipe = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), last).fit(holed, y)
+    recwarn.clear()
+    pipe.predict_proba(X), pipe.predict(holed)
+    assert not recwarn
+    for method in ("predict_proba", "predict_log_proba") if hasattr(last, "predict_log_proba") else ("predict_proba",):
+        with pytest.warns(UserWarning, match=f"UncertainPipeline.{method}: the steps fill.*Moderated") as found:
+            getattr(pipe, method)(holed)
+        assert len(found) == 1
+        assert found[0].filename == __file__
+
+
+def test_probabilities_know_of_what_is_filled_in_where_training_was_told_of_more(rows):
+    _, holed, y = rows
+    S = np.tile(0.1 * SCALES, (N, 1))
+    plain = make_uncertain_pipeline(
+        SpreadImputer(), StandardScaler(), RobustLinearClassifier(Box(), loss="logistic")
+    ).fit(holed, y, X_std=S)
+    with pytest.warns(UserWarning, match="does not average over them"):
+        sure = plain.predict_proba(holed)
+    moderated = UncertainPipeline([*plain.steps[:-1], ("last", ModeratedClassifier(clone(plain[-1])))])
+    found = moderated.fit(holed, y, X_std=S).predict_proba(holed)
+    assert_allclose(found, moderated.predict_proba(holed, X_std=0 * S))
+    assert np.abs(found - sure).max() > 0.01
 
 
 class Noisy(ClassifierMixin, BaseEstimator):
@@ -292,11 +361,28 @@ def test_what_is_filled_in_changes_what_is_learnt(last, rows):
     _, holed, y = rows
     answers = []
     for make, imputer in ((make_uncertain_pipeline, _range()), (make_pipeline, SimpleImputer())):
-        pipe = make(imputer, StandardScaler(), clone(last)).fit(holed, y)
+        pipe = Pipeline(make(imputer, StandardScaler(), clone(last)).fit(holed, y).steps)
         answers.append(
             pipe.decision_function(holed) if hasattr(pipe, "decision_function") else pipe.predict_proba(holed)
         )
     assert np.abs(answers[0] - answers[1]).max() > 0.01
+
+
+@pytest.mark.parametrize("kind", [BaggingClassifier, lambda one: VotingClassifier([("one", one)])])
+def test_last_steps_that_hand_on_errors_with_routing_only_say_so(kind, rows):
+    X, holed, y = rows
+    pipe = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), kind(GaussianRobustClassifier()))
+    advice = (
+        r"(?s)UncertainPipeline.fit: the last step.*hand X_std.*enable_metadata_routing.*set_fit_request\(X_std=True\)"
+    )
+    with pytest.raises(ValueError, match=advice):
+        pipe.fit(holed, y)
+    with pytest.raises(ValueError, match=advice):
+        pipe.fit(X, y, X_std=np.tile(0.1 * SCALES, (N, 1)))
+    with sklearn.config_context(enable_metadata_routing=True):
+        inner = GaussianRobustClassifier().set_fit_request(X_std=True)
+        last = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), kind(inner)).fit(holed, y)[-1]
+        assert all(one.row_noise_ for one in last.estimators_)
 
 
 def test_steps_that_are_taught_to_add_errors_reach_the_last_step_too(rows):
@@ -412,6 +498,31 @@ def test_deviations_that_are_stated_of_missing_entries_come_on_top(rows):
     assert_allclose(unknown, np.where(missing, pipe[0].spread_[2], S))
 
 
+def test_covariances_may_be_unknown_where_entries_are_missing_as_deviations_may(rows, rng):
+    _, holed, y = rows
+    missing, factors = np.isnan(holed), 0.1 * SCALES[:, None] * rng.normal(size=(N, D, 2))
+    covs = factors @ factors.transpose(0, 2, 1)
+    pairs = missing[:, :, None] | missing[:, None, :]
+    pipe = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), GaussianRobustClassifier())
+    answers = [
+        pipe.fit(holed, y, **stated).score_std(holed, **stated)
+        for stated in (
+            {"X_cov": np.where(pairs, 0.0, covs)},
+            {"X_cov": np.where(pairs, np.nan, covs)},
+            {"X_factor": np.where(missing[:, :, None], np.nan, factors)},
+        )
+    ]
+    assert_allclose(answers[1], answers[0])
+    assert_allclose(answers[2], answers[0], rtol=1e-4)
+    for name, value in (("X_cov", covs), ("X_factor", factors)):
+        unknown = value.copy()
+        unknown[np.flatnonzero(~missing.any(axis=1))[0], 0, 0] = np.nan
+        with pytest.raises(ValueError, match=f"{name} contains NaN"):
+            pipe.fit(holed, y, **{name: unknown})
+    with pytest.raises(ValueError, match="X_cov"):
+        pipe.fit(holed, y, X_cov=covs[:, :, :2])
+
+
 def test_intervals_that_are_stated_of_missing_entries_are_refused(rows):
     X, holed, y = rows
     pipe = make_uncertain_pipeline(_range(), StandardScaler(), RobustLinearClassifier(IntervalBox()))
@@ -431,3 +542,46 @@ def test_wrong_intervals_of_users_are_still_refused(rows):
     pipe = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), RobustLinearClassifier(IntervalBox()))
     with pytest.raises(ValueError, match=r"X_lower\[0, 0\] is above X"):
         pipe.fit(X, y, X_lower=X + 1e-9, X_upper=X + 1.0)
+
+
+def _branch():
+    return make_pipeline(SpreadImputer(), StandardScaler())
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [FeatureUnion([("a", _branch()), ("b", _branch())])],
+        [FeatureUnion([("a", _branch()), ("b", make_pipeline(SpreadImputer(), FunctionTransformer(np.log)))])],
+        [FeatureUnion([("a", _branch()), ("b", make_pipeline(SpreadImputer(), PCA(2)))])],
+        [ColumnTransformer([("a", _branch(), [0, 1, 2]), ("b", _branch(), [2, 3])])],
+        [FeatureUnion([("a", StandardScaler()), ("b", MinMaxScaler())]), SpreadImputer()],
+    ],
+    ids=["union", "curved", "rotated", "columns", "copied_before"],
+)
+@pytest.mark.parametrize(
+    "last",
+    [GaussianRobustClassifier(), NoiseCopies(LogisticRegression(), 2), ModeratedClassifier(LogisticRegression())],
+)
+def test_one_missing_entry_is_never_taken_for_several_independent_errors(steps, last, rows):
+    X, holed, y = rows
+    pipe = make_uncertain_pipeline(*clone(steps, safe=False), clone(last)).fit(X, y)
+    ask = pipe.predict_proba if isinstance(last, ModeratedClassifier) else lambda rows: pipe.fit(rows, y)
+    with pytest.raises(ValueError, match=r"the same missing entries are filled in several times.*Fill them in once"):
+        ask(holed)
+
+
+def test_one_missing_entry_that_is_filled_in_once_is_one_error_in_all_branches(rows, rng):
+    _, holed, y = rows
+    twice = FeatureUnion([("a", StandardScaler()), ("b", MinMaxScaler())])
+    pipe = make_uncertain_pipeline(SpreadImputer(), twice, GaussianRobustClassifier()).fit(holed, y)
+    filled, missing = pipe[0].transform(holed), np.isnan(holed)
+    draws = filled + missing * pipe[0].spread_[2] * rng.normal(size=(3000, *holed.shape))
+    scores = pipe[1:].decision_function(draws.reshape(-1, D)).reshape(3000, N)
+    assert_allclose(pipe.score_std(holed), scores.std(axis=0), rtol=0.1, atol=1e-9)
+    # branches that fill in different columns add different errors
+    apart = make_uncertain_pipeline(
+        ColumnTransformer([("a", _branch(), [0, 1]), ("b", _branch(), [2, 3])]), GaussianRobustClassifier()
+    ).fit(holed, y)
+    once = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), GaussianRobustClassifier()).fit(holed, y)
+    assert_allclose(apart.score_std(holed), once.score_std(holed), rtol=1e-5)

@@ -7,16 +7,16 @@ import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, make_scorer
-from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit, cross_validate
+from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit, cross_val_score, cross_validate
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
@@ -28,7 +28,10 @@ from holdfast import (
     GaussianRobustClassifier,
     IntervalBox,
     NoiseCopies,
+    RobustLinearClassifier,
+    SpreadImputer,
     UncertainPipeline,
+    make_uncertain_pipeline,
 )
 from holdfast.datasets import load_breast_cancer_errors
 
@@ -339,3 +342,48 @@ def test_copies_behind_affine_steps_are_the_transformed_copies(step, uncertainty
         [("step", step), ("copies", NoiseCopies(Recorder(), 3, uncertainty=uncertainty, random_state=0))]
     ).fit(X, y)
     assert_allclose(pipe[-1].estimator_.X_, pipe[0].transform(seen(X, y, 3, uncertainty).X_), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("steps", [[], [SpreadImputer()], [FunctionTransformer(np.log)]], ids=repr)
+@pytest.mark.parametrize(
+    "inner", [GaussianRobustClassifier(), RobustLinearClassifier(), LogisticRegression()], ids=repr
+)
+def test_copies_are_the_same_whatever_the_estimator_inside_could_be_told(steps, inner, rng):
+    y = np.arange(30) % 2
+    X = np.exp(rng.normal(size=(30, 3)) + y[:, None])
+    X = np.where(rng.uniform(size=X.shape) < 0.1, np.nan, X) if steps and isinstance(steps[0], SpreadImputer) else X
+    last = NoiseCopies(inner, 2, random_state=0)
+    pipe = make_uncertain_pipeline(*steps, StandardScaler(), last).fit(X, y, X_std=np.full(X.shape, 0.01))
+    recorder = NoiseCopies(Recorder(), 2, random_state=0)
+    copies = make_uncertain_pipeline(*steps, StandardScaler(), recorder).fit(X, y, X_std=np.full(X.shape, 0.01))
+    by_hand = clone(inner).fit(copies[-1].estimator_.X_, np.tile(y, 2), sample_weight=np.full(60, 0.5))
+    assert_allclose(pipe[-1].estimator_.coef_, by_hand.coef_, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("first", [StandardScaler(), SpreadImputer()], ids=repr)
+def test_the_estimator_inside_is_told_of_no_errors_but_its_own_in_its_units(first, rng):
+    y = np.arange(30) % 2
+    X = (rng.normal(size=(30, 3)) + y[:, None]) * [1.0, 10.0, 0.1]
+    if isinstance(first, SpreadImputer):
+        X[rng.uniform(size=X.shape) < 0.1] = np.nan
+    scale = StandardScaler().fit(first.fit_transform(X)).scale_ * getattr(first, "scale_", 1.0)
+    for inner, name in ((RobustLinearClassifier(Box(0.1)), "uncertainty"), (GaussianRobustClassifier(0.1), "noise")):
+        pipe = make_uncertain_pipeline(clone(first), StandardScaler(), NoiseCopies(inner, 2))
+        pipe.fit(X, y, X_std=np.full(X.shape, 0.01))
+        made = getattr(pipe[-1].estimator_, name).at(np.zeros((1, 3)), {})
+        for j, e in enumerate(np.eye(3)):
+            assert_allclose(made.support(e), 0.1 / scale[j])
+
+
+def test_folds_without_missing_entries_train_on_rows_as_they_are(two_classes):
+    X, y = two_classes(60, 3)
+    holed = X.copy()
+    holed[3, 1] = np.nan
+    last = NoiseCopies(LogisticRegression(), 2, random_state=0)
+    pipe = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), last)
+    assert np.all(np.isfinite(cross_val_score(pipe, holed, y, cv=2, error_score="raise")))
+    by_hand = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    assert_allclose(pipe.fit(X, y)[-1].estimator_.coef_, by_hand[-1].coef_, rtol=1e-3)
+    # where no step could state any, it still asks for errors
+    with pytest.raises(ValueError, match=r"NoiseCopies.fit: no uncertainty is stated"):
+        make_uncertain_pipeline(StandardScaler(), last).fit(X, y)

@@ -480,6 +480,25 @@ def test_metadata_that_the_last_step_cannot_take_are_refused_before_anything_is_
         pipe.fit(X, y)
 
 
+@pytest.mark.parametrize("routing", [False, True])
+def test_metadata_by_the_name_of_a_step_are_refused_before_anything_is_fitted(routing, data):
+    X, y, S = data
+    for final in (GaussianRobustClassifier(), RobustLinearClassifier(Box())):
+        pipe = _scaled(final)
+        for stated in ({"clf__X_std": S}, {"X_std": S, "clf__X_std": S}):
+            with (
+                sklearn.config_context(enable_metadata_routing=routing),
+                pytest.raises(
+                    ValueError, match=r"UncertainPipeline.fit\(clf__X_std=...\).*Pass X_std=... to the pipeline"
+                ),
+            ):
+                pipe.fit(X, y, **stated)
+        assert not hasattr(pipe[0], "scale_")
+    weights = np.linspace(1, 2, N)
+    weighted = _scaled(GaussianRobustClassifier()).fit(X, y, X_std=S, clf__sample_weight=weights)
+    assert np.any(weighted[-1].coef_ != _scaled(GaussianRobustClassifier()).fit(X, y, X_std=S)[-1].coef_)
+
+
 def test_metadata_that_a_question_cannot_take_are_refused(data):
     X, y, S = data
     pipe = _scaled(LogisticRegression()).fit(X, y)
@@ -595,7 +614,8 @@ def test_sets_of_the_constructor_that_turn_into_metadata_need_none_from_the_user
     assert pipe.flip_probability(missing).shape == (N,)
     logistic = RobustLinearClassifier(Box(0.1), loss="logistic")
     pipe = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), logistic).fit(missing, y)
-    assert_allclose(pipe.predict_proba(missing), Pipeline(pipe.steps).predict_proba(missing))
+    with pytest.warns(UserWarning, match="does not average"):
+        assert_allclose(pipe.predict_proba(missing), Pipeline(pipe.steps).predict_proba(missing))
     assert pipe.certify(missing).shape == (N,)
 
 

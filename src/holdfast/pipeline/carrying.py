@@ -7,14 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
-from holdfast.pipeline.effects import Effect, OutOfDomainError
+from holdfast.pipeline.effects import FILLED_TWICE, Effect, OutOfDomainError
 from holdfast.pipeline.row_noise import RowNoise
-from holdfast.pipeline.rows import known_numbers
+from holdfast.pipeline.rows import known_numbers, numbers_of
 from holdfast.pipeline.steps import Place, after, effect_of
 from holdfast.uncertainty import Ellipsoid, GaussianNoise, IntervalBox, SetSum
 from holdfast.uncertainty.affine_map import AffineMap
+from holdfast.uncertainty.clouds import dense
 
 NONLINEAR = ("auto", "interval", "linearise", "raise")
 
@@ -100,29 +102,41 @@ def carry(
     steps: Sequence[tuple[str, Any]],
     effects: Sequence[Effect],
     nonlinear: str,
+    *,
+    with_own: bool = True,
 ) -> Stated:
-    """Return the set and the metadata of the rows Z that the steps make of X."""
+    """Return the set and the metadata of the rows Z that the steps make of X, with errors that affine steps add or without."""
     X = given = X if hasattr(X, "shape") else np.asarray(X)
     state = uncertainty.freed(known_numbers(X), metadata)
     # the last step that looks at its rows
     last = max((i for i, one in enumerate(effects) if one.map is None or one.adds_errors or len(one.exact)), default=-1)
     for number, ((name, step), effect) in enumerate(zip(steps, effects, strict=True)):
         with _naming(name, step, given, effects[:number]):
-            state = _after(effect, state, X, nonlinear, step) if effect.map is None else _image(effect, state, X, step)
+            if effect.adds_errors and state[0].is_expectation and np.any(_n_missing(X) > _n_missing(given)):
+                raise ValueError(FILLED_TWICE)
+            if effect.map is None:
+                state = _after(effect, state, X, nonlinear, step)
+            else:
+                state = _image(effect, state, X, step, with_own and effect.adds_errors)
         if number < last:
             X = step.transform(X) if hasattr(step, "transform") else X
     made, stated = state
     return made, made.placed(known_numbers(Z), stated)
 
 
-def _image(effect: Effect, state: Stated, X: Any, step: Any) -> Stated:
-    """Return the set after an affine step, whose own errors, if it has any, are added."""
+def _n_missing(X: Any) -> NDArray[np.intp]:
+    """Return how many entries each row lacks."""
+    return np.count_nonzero(np.isnan(dense(numbers_of(X))), axis=1)
+
+
+def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> Stated:
+    """Return the set after an affine step, with its own errors added or without."""
     uncertainty, metadata = state
     assert effect.map is not None
     if len(effect.exact):
         _refuse_inexact(effect, state, X)
     made, stated = uncertainty.image(effect.map, metadata)
-    if not effect.adds_errors:
+    if not with_own:
         return made, stated
     values = known_numbers(X)
     Z = known_numbers(step.transform(X))

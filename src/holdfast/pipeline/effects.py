@@ -33,6 +33,12 @@ NEAR = 2.0**-8
 """How far off a derivative is taken, as a share of the error that stays in the domain."""
 
 
+FILLED_TWICE = (
+    "the same missing entries are filled in several times, and noise would take their errors for independent ones. Fill them "
+    "in once, before: make_uncertain_pipeline(SpreadImputer(), FeatureUnion(...), ...)."
+)
+
+
 class OutOfDomainError(ValueError):
     """A step that is not finite where the error of an entry takes it.
 
@@ -429,11 +435,19 @@ class SideBySide(Effect):
         return self._noise(X, noise, lambda part, rows, own: part.moments(rows, own))
 
     def _noise(self, X: Any, noise: RowNoise, change: Callable[[Effect, Any, RowNoise], RowNoise]) -> RowNoise:
+        self._refuse_filled_twice(X)
         used = np.concatenate([chosen for _, chosen in self.parts])
         is_apart = noise.values.ndim == 2 and len(np.unique(used)) == len(used)
         noise = noise if is_apart else RowNoise(noise.factors)
         found = self._each(X, lambda part, rows, chosen: change(part, rows, noise.columns(chosen)))
         return side_by_side(found, common=None if is_apart else noise.values.shape[2])
+
+    def _refuse_filled_twice(self, X: Any) -> None:
+        """Raise where several steps add errors to one missing entry: they are one error, and would be taken for several."""
+        filling = [chosen for part, chosen in self.parts if part.adds_errors]
+        columns, times = np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *filling]), return_counts=True)
+        if np.any(np.isnan(dense(numbers_of(_safe_indexing(X, columns[times > 1], axis=1))))):
+            raise ValueError(FILLED_TWICE)
 
     def _each(self, X: Any, change: Callable[[Effect, Any, NDArray[np.intp]], State]) -> list[State]:
         found = []

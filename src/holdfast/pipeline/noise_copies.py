@@ -48,7 +48,8 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
     10 000 rows *with copies counted*, ``LogisticRegressionCV``, ``CalibratedClassifierCV``) validates on copies of rows that it
     is trained on: switch that off, or wrap it around.
 
-    Scale features and errors together; :class:`UncertainPipeline` does.
+    Scale features and errors together; :class:`UncertainPipeline` does. There, rows whose errors are only what an imputer would
+    add are drawn as they are where nothing is missing. The estimator is told of no errors of rows, only of a set of its own.
 
     Parameters
     ----------
@@ -82,6 +83,8 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
     True
     """
 
+    draws_errors = True
+    """Errors of rows are drawn from: it cannot do without, and the estimator inside is told of none."""
     parameter_table = {
         "estimator": CLASSIFIER,
         "n_copies": Count(),

@@ -72,7 +72,8 @@ def with_numbers(X: Any, values: Array) -> Any:
 def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str) -> dict[str, Any]:
     """Return what is stated of the rows X, matched to its columns by name where both have names.
 
-    Where nothing is stated of a missing entry it is 0, or the entry itself; deviations that are stated of it stay.
+    Where nothing is stated of a missing entry (NaN) it is 0, or the entry itself; deviations and covariances that are stated
+    of it stay.
     """
     n_samples = _num_samples(X)
     stated = {name: value for name, value in metadata.items() if value is not None}
@@ -95,9 +96,23 @@ def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str) -> dict[str
         if name in BY_ENTRY and np.shape(value) == missing.shape
     }
     _refuse_intervals_of_missing(missing, by_entry, call)
-    return stated | {
-        name: np.where(missing & (np.isnan(value) | (name != "X_std")), 0.0, value) for name, value in by_entry.items()
-    }
+    return (
+        stated
+        | {
+            name: np.where(missing & (np.isnan(value) | (name != "X_std")), 0.0, value)
+            for name, value in by_entry.items()
+        }
+        | {name: _of_measured(stated[name], name, missing) for name in ("X_cov", "X_factor") if name in stated}
+    )
+
+
+def _of_measured(value: Array, name: str, missing: NDArray[np.bool_]) -> Array:
+    """Return covariances or factors with 0 for what is not stated of entries that are missing."""
+    about = missing[:, :, None] if name == "X_factor" else missing[:, :, None] | missing[:, None, :]
+    if np.ndim(value) != 3 or any(own not in (1, given) for own, given in zip(about.shape, value.shape, strict=True)):
+        return value  # of a wrong shape, which is refused later
+    value = np.asarray(value, dtype=np.float64)
+    return np.where(about & np.isnan(value), 0.0, value)
 
 
 def _refuse_intervals_of_missing(missing: NDArray[np.bool_], stated: Mapping[str, Array], call: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.impute import SimpleImputer
 
-from holdfast._core.allowed import Choice
+from holdfast._core.allowed import NOTHING, Choice, Number
 from holdfast._core.whole_fits import WholeFits
 from holdfast.pipeline.rows import numbers_of
 from holdfast.uncertainty.clouds import dense
@@ -19,7 +19,8 @@ class SpreadImputer(WholeFits, SimpleImputer):
     It comes in addition to the error stated for the entry, if any. Where errors are averaged over (`GaussianNoise`), its
     standard deviation is the column's in training; where the worst is taken, the entry lies within one standard deviation
     of what is filled in, or with ``spread="range"`` between the smallest and the largest value in training. A last step
-    that takes no errors is refused there; a plain Pipeline knows of none.
+    that takes no errors is refused there; a plain Pipeline knows of none. Put it before a FeatureUnion, not into its branches:
+    an entry that several of them fill in has one error, not several.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ class SpreadImputer(WholeFits, SimpleImputer):
     """
 
     adds_errors = True
-    parameter_table = {"spread": Choice("std", "range")}
+    parameter_table = {"spread": Choice("std", "range"), "fill_value": Number(-np.inf) | NOTHING}
 
     def __init__(
         self,

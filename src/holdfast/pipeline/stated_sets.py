@@ -24,11 +24,16 @@ class Holder(NamedTuple):
     """Whether no other set can take its place: it is stated by plain numbers."""
     owner: str = ""
     """The name of the estimator's class."""
+    is_told: bool = True
+    """Whether metadata of the rows, and what steps add to their errors, reach the estimator."""
 
 
 def holders(estimator: Any) -> list[Holder]:
     """Return the sets that an estimator and those inside it hold."""
-    found = [holder for path, one in _estimators(estimator) for holder in _own(path, one)]
+    told = {path for path, _ in _told(estimator)}
+    found = [
+        holder._replace(is_told=path in told) for path, one in _estimators(estimator) for holder in _own(path, one)
+    ]
     if found or (predicts(estimator) and may_add_errors([estimator])):
         _refuse_pipelines(estimator)
     _refuse_searches(estimator, found)
@@ -42,17 +47,26 @@ def exact_rows(estimator: Any) -> list[Holder]:
     """
     found = [
         Holder(path + name, uncertainty, False, type(one).__name__)
-        for path, one in _estimators(estimator)
+        for path, one in _told(estimator)
         if hasattr(one, "exact_uncertainty") and not _own(path, one)
         for name, uncertainty in [one.exact_uncertainty()]
     ]
     if found:
         return found
     for name, uncertainty in (("X_std", GaussianNoise(0.0)), ("X_lower", Box(0.0))):
-        for path, one in _estimators(estimator):
+        for path, one in _told(estimator):
             if takes_by_name(one, "fit", name) and not _own(path, one) and not _carries(one):
                 return [Holder("", uncertainty, True, type(one).__name__)]
     return []
+
+
+def draws_errors(estimator: Any) -> bool:
+    """Return whether an estimator, or one inside it, draws from errors of rows that others must state."""
+    return any(_draws(one) and not _own(path, one) for path, one in _told(estimator))
+
+
+def _draws(estimator: Any) -> bool:
+    return getattr(estimator, "draws_errors", False)
 
 
 def _refuse_pipelines(estimator: Any) -> None:
@@ -90,7 +104,7 @@ def takers(estimator: Any, names: set[str]) -> list[str]:
     """Return the names of estimators whose `fit` takes some of these metadata, and that hold no set to give them a meaning."""
     return [
         type(one).__name__
-        for path, one in _estimators(estimator)
+        for path, one in _told(estimator)
         if _is_taker(one, names) and not _own(path, one) and not _carries(one)
     ]
 
@@ -129,6 +143,14 @@ def _estimators(estimator: Any) -> Iterator[tuple[str, Any]]:
     for path, value in estimator.get_params(deep=True).items():
         if hasattr(value, "fit") and hasattr(value, "get_params") and not isinstance(value, type):
             yield f"{path}__", value
+
+
+def _told(estimator: Any) -> Iterator[tuple[str, Any]]:
+    """Return an estimator and those inside it that metadata reach: not those inside one that draws from them."""
+    drawing = [path for path, one in _estimators(estimator) if _draws(one)]
+    for path, one in _estimators(estimator):
+        if not any(path != outer and path.startswith(outer) for outer in drawing):
+            yield path, one
 
 
 def _own(path: str, estimator: Any) -> list[Holder]:

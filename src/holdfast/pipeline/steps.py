@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial, singledispatch
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -306,7 +307,8 @@ def _imputer(step: Any, at: Place) -> Effect:
             f"step {at.path!r}, {type(step).__name__}(missing_values={step.missing_values!r}): in rows with errors a missing "
             "entry is np.nan, since another number could be the value of a measured one. Put np.nan there before the pipeline."
         )
-    if step.statistics_.dtype.kind == "O":  # categories
+    # a constant is kept as an object even where it is a number
+    if not hasattr(step, "spread_") and not all(isinstance(fill, Real) for fill in step.statistics_):  # categories
         return Exact(at.n_features, len(step.get_feature_names_out()), step.transform)
     kept = [j for j, fill in enumerate(step.statistics_) if step.keep_empty_features or fill == fill]
     n_flags = 0 if step.indicator_ is None else len(step.indicator_.features_)

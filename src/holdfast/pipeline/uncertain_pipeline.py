@@ -14,13 +14,24 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core.allowed import NOTHING, Choice, Instance, Switch, arguments, refuse_wrong, short
+from holdfast._core.caller import warn_caller
 from holdfast._core.rounding import coarsest, gamma, product_error
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.estimators.robust_linear import METADATA
 from holdfast.estimators.units import units_looked_at, warn_of_units
 from holdfast.pipeline.carrying import NONLINEAR, added, added_sizes, carry, effects_of, whole_map
 from holdfast.pipeline.rows import checked_metadata, known_numbers, numbers_of, with_numbers
-from holdfast.pipeline.stated_sets import Holder, exact_rows, holders, meaning, predicts, takers, takes, takes_by_name
+from holdfast.pipeline.stated_sets import (
+    Holder,
+    draws_errors,
+    exact_rows,
+    holders,
+    meaning,
+    predicts,
+    takers,
+    takes,
+    takes_by_name,
+)
 from holdfast.pipeline.steps import CLAIMS, may_add_errors
 from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.clouds import dense
@@ -34,7 +45,8 @@ SETTINGS = {
 }
 CERTIFIED = ("certify", "certified_margin")
 """Questions whose answers are rounded down."""
-PLAIN = ("fit", "predict_proba", "predict_log_proba")
+PROBABILITIES = ("predict_proba", "predict_log_proba")
+PLAIN = ("fit", *PROBABILITIES)
 """What may be asked for without any uncertainty."""
 
 
@@ -69,7 +81,8 @@ class UncertainPipeline(Pipeline):
     PolynomialFeatures                               Exact bounds of each product, an outer approximation of all. Noise by
                                                      moments, without products of errors of different features;
                                                      ``"linearise"``: by derivatives
-    SpreadImputer                                    exact, plus the spread of their column for entries that are filled in
+    SpreadImputer                                    exact, plus the spread of their column for entries that are filled in;
+                                                     noise of an entry that several branches fill in is refused
     SimpleImputer                                    exact, if nothing is missing
     OneHotEncoder, OrdinalEncoder                    their inputs must have no error
     ColumnTransformer, FeatureUnion, Pipeline        as what is inside. Affine parts beside one that is not are carried by
@@ -83,8 +96,9 @@ class UncertainPipeline(Pipeline):
 
     Errors that a step adds, those of entries that SpreadImputer fills in, reach a last step that states none as well: as
     intervals for ``RobustLinearClassifier(None)``, as noise for one that takes ``X_std``; one that takes neither is refused
-    where entries are missing. ModeratedClassifier is told of them at `predict_proba`. A search over sets belongs around the
-    pipeline, not in its last step.
+    where entries are missing. ModeratedClassifier is told of them at `predict_proba`; last steps that were trained with them
+    but whose probabilities are no averages over them warn there. A search over sets belongs around the pipeline, not in its
+    last step.
 
     `predict`, `decision_function`, `score` and `transform` are those of the plain Pipeline. `predict_proba`,
     `flip_probability`, `score_std`, `certify` and `certified_margin`, where the last step has them, take metadata of their
@@ -204,8 +218,9 @@ class UncertainPipeline(Pipeline):
             The errors of each row, in the units of X, as the last step takes them. Frames are matched to the columns of X by
             name.
         **params
-            As for Pipeline: ``step__parameter``, or with metadata routing what steps ask for.
+            As for Pipeline: ``step__parameter``, or with metadata routing what steps ask for; not errors of rows.
         """
+        _refuse_by_step(params, f"{NAME}.fit")
         given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
         self._check_settings()
         stated = checked_metadata(X, dict(zip(METADATA, given, strict=True)), f"{NAME}.fit")
@@ -213,15 +228,15 @@ class UncertainPipeline(Pipeline):
         if hasattr(self._final_estimator, "fit"):
             for holder in self._holders(stated):
                 # refuses what makes no sense before anything is fitted
-                holder.uncertainty.split(known_numbers(X), stated)
+                holder.uncertainty.split(known_numbers(X), stated if holder.is_told else {})
         columns = list(X.columns) if hasattr(X, "columns") else None
         with self._refitted():
             self._stated = stated
             if stated:
-                factor = max(holder.uncertainty.row_factor for holder in self._holders(stated))
+                factor = max(holder.uncertainty.row_factor for holder in self._holders(stated) if holder.is_told)
                 warn_of_units(numbers_of(X), stated, f"{NAME}.fit", factor=factor, columns=columns)
             try:
-                with units_looked_at():
+                with units_looked_at(), self._explained():
                     super().fit(X, y, **params)
             finally:
                 changed = self.__dict__.pop("_changed", {})
@@ -237,6 +252,23 @@ class UncertainPipeline(Pipeline):
         self._is_broken = True
         yield
         del self._is_broken
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say of a last step that hands nothing on without metadata routing what it was given, and why."""
+        try:
+            yield
+        except ValueError as error:
+            names = sorted(self.__dict__.get("_carried", {}))
+            if not names or "enable_metadata_routing=True" not in str(error):
+                raise
+            final = self._final_estimator
+            raise ValueError(
+                f"{NAME}.fit: the last step, {final!r:.80}, is to hand {', '.join(names)} (what is stated of the rows, or what "
+                "steps fill in, in its units) on to the estimators inside it, which it does with metadata routing only. Call "
+                f"sklearn.set_config(enable_metadata_routing=True), and set_fit_request({'=True, '.join(names)}=True) of those "
+                "estimators."
+            ) from error
 
     def __sklearn_is_fitted__(self) -> bool:
         if "_is_broken" in vars(self):
@@ -275,7 +307,9 @@ class UncertainPipeline(Pipeline):
         Z = super()._fit(X, *args, **options)
         if "_stated" in self.__dict__ and hasattr(self._final_estimator, "fit"):
             final = self._final_estimator
-            held = self._holders(self._stated) or self._exact("fit", X)
+            held = self._holders(self._stated)
+            if not any(holder.is_told for holder in held):
+                held += self._exact("fit", X)
             changes, self._carried = self._all_carried(X, Z, held, self._stated)
             if not takes(final.fit, set(self._carried)):
                 raise ValueError(
@@ -303,8 +337,8 @@ class UncertainPipeline(Pipeline):
     def _refuse_untaken(self, stated: Mapping[str, Any]) -> None:
         """Raise where nothing in the last step takes what is stated at `fit`."""
         final, names = self._final_estimator, set(stated)
-        is_taken = hasattr(final, "fit") and takes(final.fit, names) and bool(self._holders(stated))
-        if names and not is_taken:
+        is_taken = hasattr(final, "fit") and takes(final.fit, names)
+        if names and not (is_taken and any(holder.is_told for holder in self._holders(stated))):
             raise ValueError(
                 f"{NAME}.fit: the last step, {final!r:.80}, takes no {', '.join(sorted(names))} at fit, nor does anything in "
                 "it. Let it be one that does: GaussianRobustClassifier for noise, RobustLinearClassifier for sets, or "
@@ -317,10 +351,13 @@ class UncertainPipeline(Pipeline):
 
         Raises where it has no use for errors at all.
         """
-        final, steps = self._final_estimator, self.steps[:-1]
-        is_plain = method in PLAIN and not may_add_errors(step for _, step in steps)
-        if is_plain or not predicts(final) or not added(X, steps, self._effects(X)):
+        final = self._final_estimator
+        if not predicts(final):
             return []
+        if not self._adds_errors(method, X):
+            # one that draws from errors cannot do without, and steps that may add some say that there are none
+            is_drawn = method == "fit" and draws_errors(final) and may_add_errors(step for _, step in self.steps[:-1])
+            return exact_rows(final) if is_drawn and any(effect.adds_errors for effect in self._effects(X)) else []
         found, is_fit = exact_rows(final), method == "fit"
         own = [holder for holder in found if is_fit or (holder.path and "__" not in holder.path)]
         if own:
@@ -338,18 +375,32 @@ class UncertainPipeline(Pipeline):
             "probabilities; or use SimpleImputer, after which they count as exact."
         )
 
+    def _adds_errors(self, method: str, X: Any) -> bool:
+        """Return whether the steps give errors to the rows X."""
+        steps = self.steps[:-1]
+        is_plain = method in PLAIN and not may_add_errors(step for _, step in steps)
+        return not is_plain and added(X, steps, self._effects(X))
+
     def _all_carried(
         self, X: Any, Z: Any, held: Sequence[Holder], stated: Mapping[str, Any]
     ) -> tuple[dict[str, UncertaintySet], dict[str, Any]]:
         """Return the sets that go in the place of those held, by their parameters, and the metadata of all of them."""
         changes, found = {}, []
         for holder in held:
-            made, own = self._carry(X, Z, holder.uncertainty, stated)
+            made, own = self._carry(X, Z, holder, stated)
+            if not holder.is_told and own:
+                if not any(np.any(dense(value)) for value in own.values()):  # nothing is stated there
+                    continue
+                raise ValueError(
+                    f"{NAME}: the steps make {', '.join(sorted(own))} of {holder.uncertainty!r}, which does not reach "
+                    f"{holder.owner} inside {type(self._final_estimator).__name__}. State it there instead: "
+                    "NoiseCopies(estimator, uncertainty=...)."
+                )
             if not holder.is_fixed:
                 changes[holder.path] = made
             elif made != (holder.uncertainty if holder.path else meaning(set(own))):
                 raise ValueError(_cannot_take(holder, made, own))
-            found.append(own)
+            found += [own] if holder.is_told else []
         metadata = found[0] if found else {}
         if any(not _are_same(metadata, other) for other in found[1:]):
             raise ValueError(
@@ -359,9 +410,11 @@ class UncertainPipeline(Pipeline):
         return changes, metadata
 
     def _carry(
-        self, X: Any, Z: Any, uncertainty: UncertaintySet, stated: Mapping[str, Any]
+        self, X: Any, Z: Any, holder: Holder, stated: Mapping[str, Any]
     ) -> tuple[UncertaintySet, dict[str, Any]]:
-        return carry(uncertainty, stated, X, Z, self.steps[:-1], self._effects(X), self.nonlinear)
+        told = stated if holder.is_told else {}
+        steps, effects = self.steps[:-1], self._effects(X)
+        return carry(holder.uncertainty, told, X, Z, steps, effects, self.nonlinear, with_own=holder.is_told)
 
     def _stated_of(self, X: Any, metadata: Mapping[str, Any], call: str) -> dict[str, Any]:
         """Return what is stated of rows whose columns are those of `fit`."""
@@ -412,7 +465,11 @@ class UncertainPipeline(Pipeline):
         stated = self._stated_of(X, metadata, f"{NAME}.{method}")
         self._refuse_unasked(method, stated)
         final, Z = self._final_estimator, _transformed(self.steps[:-1], X)
-        if self.row_uncertainty_ and not stated:
+        averages = takes_by_name(final, method, "X_std")
+        if method in PROBABILITIES and not averages:
+            self._warn_of_plain(method, X)
+        # the last step says what it lacks; one that only moderates is told of what steps add
+        if self.row_uncertainty_ and not stated and (hasattr(final, "row_noise_") or not averages):
             return getattr(final, method)(Z, **params)
         own = self._own_as_stated(known_numbers(X), stated) or [(holder, None) for holder in self._exact(method, X)]
         changes, carried = self._all_carried(X, Z, [holder for holder, _ in own], stated)
@@ -428,6 +485,18 @@ class UncertainPipeline(Pipeline):
             return found
         margin = found - self._step_errors(X, [bound for _, bound in own if bound is not None])
         return margin > 0 if method == "certify" else margin
+
+    def _warn_of_plain(self, method: str, X: Any) -> None:
+        """Warn where steps add errors to the rows X, over which the last step's probabilities are no averages."""
+        self._exact(method, X)  # refuses one that takes no errors at all
+        if self._adds_errors(method, X):
+            warn_caller(
+                f"{NAME}.{method}: the steps fill in entries that have errors, and the last step, "
+                f"{self._final_estimator!r:.80}, does not average over them, so these are plain probabilities, which are too "
+                "sure of such rows. Use ModeratedClassifier(estimator) or GaussianRobustClassifier(loss='logistic'), which "
+                "average, as the last step, or SimpleImputer, after which what is filled in counts as exact.",
+                UserWarning,
+            )
 
     def _step_errors(self, X: Any, bounds: Sequence[BoundSet]) -> Array | float:
         r"""Return what rounding in affine steps may do to leads, here and wherever rows go; 0 where steps are curved.
@@ -503,6 +572,7 @@ def _refitting(method: str) -> Any:
     """Return a method of Pipeline that fits, made to leave the pipeline unfitted where it fails."""
 
     def fit_and_ask(self: UncertainPipeline, X: Any, y: Any = None, **params: Any) -> Any:
+        _refuse_by_step(params, f"{NAME}.{method}")
         with self._refitted():
             return getattr(super(UncertainPipeline, self), method)(X, y, **params)
 
@@ -573,6 +643,17 @@ def make_uncertain_pipeline(
         nonlinear=nonlinear,
         effects=effects,
     )
+
+
+def _refuse_by_step(params: Mapping[str, Any], call: str) -> None:
+    """Raise where errors of rows are given to one step, which would take them in its own units."""
+    for path in params:
+        step, _, name = path.rpartition("__")
+        if step and name in METADATA:
+            raise ValueError(
+                f"{call}({path}=...): {step!r} would take it in its own units. Pass {name}=... to the pipeline's fit, in the "
+                "units of X: the steps carry it."
+            )
 
 
 def _are_pairs(steps: Any) -> bool:
