@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from holdfast._core.allowed import Number, arguments, as_numbers, short
 from holdfast._core.caller import warn_caller
+from holdfast._core.labels import check_index
 from holdfast.datasets.measurements import (
     ERRORS_MISSING,
     KEPT,
@@ -113,6 +114,7 @@ def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_mis
     if not (prior in Number() or (isinstance(prior, float) and prior == np.inf)):
         raise ValueError(f"noise_from_replicates(X, groups, prior={prior!r}): must be a number >= 0, or np.inf.")
     values, names = _table(X, values_missing, call)
+    check_index(X, groups, "groups")
     first, codes = first_and_codes(one_a_row(groups, len(values), "groups", call), call)
     labels, known = np.asarray(groups)[first], ~np.isnan(values)
     counts = _sums(known.astype(np.float64), codes)
@@ -276,6 +278,7 @@ def noise_from_intervals(
     )
     if low.shape != high.shape or names != others:
         raise ValueError(f"{call}: lower and upper differ in shape or columns, {low.shape} and {high.shape}.")
+    check_index(lower, upper, "upper", "lower")
     if np.any(low > high):
         row, column = map(int, np.argwhere(low > high)[0])
         raise ValueError(
