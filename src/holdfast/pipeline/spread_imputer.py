@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.impute import SimpleImputer
 
-from holdfast._core.allowed import Choice
+from holdfast._core.allowed import NOTHING, Choice, Number
 from holdfast._core.whole_fits import WholeFits
 from holdfast.pipeline.rows import numbers_of
 from holdfast.uncertainty.clouds import dense
@@ -42,7 +42,7 @@ class SpreadImputer(WholeFits, SimpleImputer):
     """
 
     adds_errors = True
-    parameter_table = {"spread": Choice("std", "range")}
+    parameter_table = {"fill_value": Number(-np.inf) | NOTHING, "spread": Choice("std", "range")}
 
     def __init__(
         self,
