@@ -464,7 +464,8 @@ def _stated(names: Sequence[Any], suffix: str, call: str) -> dict[Any, list[str]
     used = {column for found in stated.values() for column in found}
     if orphans := [name for name in names if name not in stated and name not in used]:
         raise ValueError(
-            f"{call}: column {orphans[0]!r} states errors, but its column of values is not there. Add it, or leave out both."
+            f"{call}: column {orphans[0]!r} states errors, but its column of values is not there, or states errors itself. "
+            "Add it, or leave out both."
         )
     for name, found in stated.items():
         alone, *sides = (f"{name}{end}" for end in ends)

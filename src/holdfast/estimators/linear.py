@@ -148,7 +148,10 @@ class LinearClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, BaseEst
 
     def _rows_to_score(self, X: Any) -> Any:
         """Return checked rows."""
-        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        try:
+            return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        except OverflowError as error:
+            raise ValueError(f"{type(self).__name__}: some numbers of X are too large ({error}).") from error
 
     def _scores(self, X: Any) -> Array:
         scores = np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)

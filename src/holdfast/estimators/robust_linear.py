@@ -689,6 +689,8 @@ class RobustLinearClassifier(IncrementalClassifier):
                 f"{NAME}: this model was fitted with the uncertainty of each row, so it needs theirs here too. "
                 f"Pass {' or '.join(uncertainty.metadata)} (zeros for exact rows). {ROUTING}"
             )
+        if not set(stated) <= set(uncertainty.metadata):
+            bound_sets(self.uncertainty, X, stated, NAME)
         worst, cloud = (uncertainty.as_stated(stated) if stated else uncertainty).split(X, stated)
         if cloud is not None:
             raise ValueError(
@@ -708,7 +710,7 @@ def bound_sets(
     if uncertainty is None:
         if stated:
             raise ValueError(
-                f"{name}(uncertainty=None).fit(..., {next(iter(stated))}=...): say what it means. Box() takes X_std as "
+                f"{name}(uncertainty=None), {next(iter(stated))}=...: say what it means. Box() takes X_std as "
                 "half-widths, Ellipsoid() as standard deviations, GaussianNoise() averages over it, IntervalBox() takes "
                 "X_lower and X_upper, Ball() X_radius."
             )

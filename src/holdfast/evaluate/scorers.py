@@ -53,8 +53,9 @@ class RowScorer(BaseEstimator, ABC):
         """Return the score of a fitted estimator; calling the scorer does the same."""
         given = zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True)
         metadata = {name: value for name, value in given if value is not None}
-        own = getattr(self, "uncertainty", None)
-        if not metadata and getattr(own, "open_metadata", ()) and _was_told_of_rows(estimator):
+        own: Any = getattr(self, "uncertainty", None)
+        is_open = isinstance(own, UncertaintySet) and bool(own.open_metadata)
+        if is_open and not metadata and _was_told_of_rows(estimator):
             raise UnstatedError(
                 f"{self!r}: this model was fitted with the uncertainty of each row, which {own!r} multiplies, so it needs "
                 f"theirs here too. Pass {' or '.join(own.open_metadata)} (zeros for exact rows). {ROUTING} A set that is the "
