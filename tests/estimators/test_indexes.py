@@ -9,6 +9,7 @@ from holdfast import (
     AlternatingSVC,
     Ball,
     Box,
+    DecisionUncertaintyDisplay,
     DeleteFeatures,
     Ellipsoid,
     FeatureDeletion,
@@ -203,6 +204,16 @@ def test_what_is_stated_by_feature_has_the_labels_of_the_columns(ask):
 def test_covariances_have_the_labels_of_the_columns_along_both_axes():
     with pytest.raises(ValueError, match=r"has the columns \['c', 'b', 'a'\].*cov\.loc\[X\.columns, X\.columns\]"):
         GaussianRobustClassifier(GaussianNoise(cov=S.cov()[["c", "b", "a"]])).fit(X, Y)
+
+
+def test_pictures_of_decisions_compare_labels():
+    rows, errors = X[["a", "b"]], S[["a", "b"]]
+    model, draw = LogisticRegression().fit(rows, Y), DecisionUncertaintyDisplay.from_estimator
+    draw(model, rows, Y, Box(), X_std=errors, grid_resolution=3)
+    with pytest.raises(ValueError, match=r"same order, X_std\[list\(X.columns\)\]"):
+        draw(model, rows, Y, Box(), X_std=errors[["b", "a"]], grid_resolution=3)
+    with pytest.raises(ValueError, match=r"same order, half_widths\.loc"):
+        draw(model, rows, Y, Box(half_widths=errors.mean()[["b", "a"]]), grid_resolution=3)
 
 
 def test_the_display_names_features_as_a_series_does():
