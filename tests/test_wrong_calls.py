@@ -380,3 +380,52 @@ def test_all_wrong_calls_are_refused_by_naming_the_argument(elsewhere):
 def test_switches_and_numbers_are_checked(call, text):
     with pytest.raises(ValueError, match=text):
         call()
+
+
+LOST, HUGE = np.where(X[0, 0] == X, np.nan, X), X.astype(object)
+HUGE[0, 0] = 10**400
+UNKNOWN = pd.DataFrame(S, columns=list("abc")).astype("Float64")
+UNKNOWN.iloc[0, 0] = pd.NA
+IMPUTED = holdfast.make_uncertain_pipeline(
+    holdfast.SpreadImputer(), StandardScaler(), holdfast.RobustLinearClassifier(holdfast.Box(0.1))
+).fit(X, y)
+NOISE, NO_NAN = holdfast.RandomNoise(), "Input X contains NaN, around which nothing is known"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: holdfast.flip_probability(IMPUTED, LOST, 1.0), NO_NAN),
+        (lambda: holdfast.robust_accuracy(IMPUTED, LOST, y, holdfast.Box(0.1)), NO_NAN),
+        (lambda: holdfast.noise_budget(IMPUTED, LOST, y, 0.8, 1.0), NO_NAN),
+        (lambda: holdfast.smoothed(IMPUTED, LOST, 0.1, n_draws=2), NO_NAN),
+        (lambda: holdfast.robustness_curve(IMPUTED, LOST, y, NOISE, [0, 1]), NO_NAN),
+        (
+            lambda: holdfast.RobustLinearClassifier().fit(X, y).certify(X, X_std=S),
+            r"uncertainty=None\), X_std=.*Box\(\)",
+        ),
+        (lambda: holdfast.GaussianRobustClassifier().fit(X, y, X_std=UNKNOWN), "X_std contains NaN"),
+        (
+            lambda: holdfast.FeatureFragilityDisplay.from_estimator(LINEAR, X_std=None),
+            "X_std must be numbers, got None",
+        ),
+        (lambda: ROBUST.certify(HUGE), "RobustLinearClassifier: some numbers of X are too large"),
+        (lambda: holdfast.robustness_curve(LINEAR, X, y, NOISE, [0], resume="a\0b"), "resume=.*name a file"),
+        (
+            lambda: holdfast.split_errors(pd.DataFrame({"a": [1.0], "a_err": [1.0], "a_err_err": [1.0]})),
+            "'a_err_err' states errors, but its column of values is not there, or states errors itself",
+        ),
+    ],
+)
+def test_errors_speak_of_what_was_written(call, said):
+    with pytest.raises((ValueError, TypeError), match=said):
+        call()
+
+
+def test_a_record_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    def refuse(*paths):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(OSError, match=r"resume='.*run\.jsonl'\): the file cannot be written \(Permission denied\)"):
+        holdfast.robustness_curve(LINEAR, X, y, NOISE, [0], resume=tmp_path / "run.jsonl")

@@ -19,9 +19,9 @@ CLASSES, TOTALS = np.array(["ham", "spam"]), np.array([60.0, 40.0])
         (np.float32(0.25), [25]),
         (1.0, [100]),
         (1, [1]),
-        (1000, [100]),
+        (100, [100]),
         ({"ham": 3, "spam": 0.5}, [3, 20]),
-        ({"spam": 100, "ham": 0}, [0, 40]),
+        ({"spam": 40, "ham": 0}, [0, 40]),
     ],
 )
 def test_counts_and_shares(k, budgets):
@@ -39,6 +39,9 @@ def test_counts_and_shares(k, budgets):
         (True, "an integer >= 0"),
         ("5", "an integer >= 0"),
         (None, "an integer >= 0"),
+        (101, "101 labels of 100 rows"),
+        (10**400, "an integer of 1329 bits> labels of 100 rows"),
+        ({"spam": 41, "ham": 0}, "41 labels of 40 rows"),
         ({"ham": 3}, "'spam' is missing"),
         ({"ham": 3, "spam": 1, "eggs": 1}, "no other .'eggs'."),
         ({"ham": -3, "spam": 1}, "an integer >= 0"),

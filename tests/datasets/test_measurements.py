@@ -160,7 +160,7 @@ def test_frames_stay_frames_and_go_to_fit(frame, rng):
 
 def test_groups_are_the_index_of_frames():
     frame = pandas.DataFrame({"mass": [1.0, 2.0, 3.0]}, index=[10, 11, 12])
-    data = intervals_from_replicates(frame, pandas.Series(["b", "a", "b"], index=[4, 5, 6]))
+    data = intervals_from_replicates(frame, pandas.Series(["b", "a", "b"], index=frame.index))
     assert data.X.index.tolist() == data.X_upper.index.tolist() == data.groups.tolist() == ["b", "a"]
     assert data.X["mass"].to_dict() == {"b": 2.0, "a": 2.0}
     assert data.X_upper["mass"].to_dict() == {"b": 3.0, "a": 2.0}

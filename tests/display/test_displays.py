@@ -365,6 +365,8 @@ def test_pictures_that_cannot_be_made_say_so():
             rows_for_errors()
     with pytest.raises(ValueError, match=">= 0"):
         FeatureFragilityDisplay.from_estimator(model, X_std=[1.0, 1.0, -1.0])
+    with pytest.raises(ValueError, match="radii must be >= 0"):
+        CertifiedAccuracyDisplay.from_estimator(model, X, y, radii=[-1.0, 1.0])
     path = noise_path(X, y, noises=[0.1])
     with pytest.raises(ValueError, match="kind='curves'"):
         NoisePathDisplay.from_path(path, kind="curves")

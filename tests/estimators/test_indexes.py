@@ -6,19 +6,39 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from holdfast import (
+    AlternatingSVC,
     Ball,
     Box,
+    DecisionUncertaintyDisplay,
+    DeleteFeatures,
+    Ellipsoid,
+    FeatureDeletion,
+    FeatureDeletionClassifier,
+    FeatureFragilityDisplay,
+    GaussianNoise,
     GaussianRobustClassifier,
     GaussianRobustClassifierCV,
     IntervalBox,
     MinimaxProbabilityClassifier,
     ModeratedClassifier,
     NoiseCopies,
+    Quantize,
+    RandomNoise,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
+    UniformNoise,
+    certified_deletions,
+    certified_interval,
+    certified_radius,
     flip_probability,
+    intervals_from_replicates,
     make_uncertain_pipeline,
+    noise_budget,
+    noise_from_intervals,
+    noise_from_replicates,
     robust_accuracy,
+    robustness_curve,
+    smoothed,
     worst_case,
 )
 
@@ -43,6 +63,13 @@ FITS = {
     ),
     "ball": lambda X, S, R: RobustLinearClassifier(Ball()).fit(X, Y, X_radius=R),
     "weights": lambda X, S, R: RobustLinearClassifier(Ball(0.1)).fit(X, Y, sample_weight=R),
+    "deletion weights": lambda X, S, R: FeatureDeletionClassifier(0.5).fit(X, Y, sample_weight=R),
+    "alternating weights": lambda X, S, R: AlternatingSVC(0.1).fit(X, Y, sample_weight=R),
+    "pipeline weights": lambda X, S, R: make_uncertain_pipeline(StandardScaler(), GaussianRobustClassifier()).fit(
+        X, Y, X_std=ERRORS, gaussianrobustclassifier__sample_weight=R
+    ),
+    "replicates": lambda X, S, R: noise_from_replicates(X, (R > 0.1).rename("group")),
+    "intervals of replicates": lambda X, S, R: intervals_from_replicates(X, R > 0.1),
     "minimax": lambda X, S, R: MinimaxProbabilityClassifier(Box()).fit(X, Y, X_std=S),
     "copies": lambda X, S, R: NoiseCopies(LogisticRegression(), 2).fit(X, Y, X_std=S),
     "stream": lambda X, S, R: GaussianRobustClassifier().partial_fit(X, Y, classes=[0, 1], X_std=S),
@@ -90,3 +117,105 @@ def test_what_has_no_index_is_matched_by_position():
     rows, errors = (polars.DataFrame(dict(zip("abc", part.to_numpy().T, strict=True))) for part in (X, S))
     model = GaussianRobustClassifier().fit(rows, Y.to_numpy(), X_std=errors)
     np.testing.assert_array_equal(model.coef_, expected)
+
+
+def test_both_ends_of_intervals_have_one_index():
+    noise_from_intervals(X, X + S)
+    with pytest.raises(ValueError, match=r"upper has the rows of lower in another order.*upper\.loc\[lower\.index\]"):
+        noise_from_intervals(X, (X + S)[::-1])
+
+
+LOGISTIC = LogisticRegression().fit(X, Y)
+SMOOTHING = {"sigma": 0.5, "n_draws": 10, "random_state": 0}
+BY_ENTRY = {
+    "flips": lambda X, S: NOISE.fit(ROWS, Y, X_std=ERRORS).flip_probability(X, X_std=S),
+    "deviations": lambda X, S: NOISE.fit(ROWS, Y, X_std=ERRORS).score_std(X, X_std=S),
+    "probabilities": lambda X, S: NOISE.fit(ROWS, Y, X_std=ERRORS).predict_proba(X, X_std=S),
+    "certify": lambda X, S: BOXES.fit(ROWS, Y, X_std=ERRORS).certify(X, X_std=S),
+    "moderated": lambda X, S: ModeratedClassifier(LogisticRegression()).fit(ROWS, Y).predict_proba(X, X_std=S),
+    "any model's flips": lambda X, S: flip_probability(LOGISTIC, X, X_std=S),
+    "any model's budget": lambda X, S: noise_budget(LOGISTIC, X, Y, 0.7, X_std=S),
+    "any model's accuracy": lambda X, S: robust_accuracy(LOGISTIC, X, Y, Box(), X_std=S),
+    "any model's intervals": lambda X, S: certified_interval(LOGISTIC, X, ROWS[list(S)] - S, ROWS[list(S)] + S),
+    "display": lambda X, S: FeatureFragilityDisplay.from_estimator(LOGISTIC, X_std=S),
+}
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize("ask", BY_ENTRY.values(), ids=BY_ENTRY)
+def test_a_model_that_knows_its_columns_compares_them_where_rows_have_no_names(ask):
+    ask(X.to_numpy(), S)
+    with pytest.raises(
+        ValueError, match=r"fitted with \['a', 'b', 'c'\].*same order, X_.*\[list\(model.feature_names_in_\)\]"
+    ):
+        ask(X.to_numpy(), S[["c", "b", "a"]])
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_a_pipeline_that_knows_its_columns_matches_errors_by_name_where_rows_have_no_names():
+    pipe = PIPE.fit(X, Y, X_std=S)
+    expected = pipe.flip_probability(X, X_std=S)
+    np.testing.assert_array_equal(pipe.flip_probability(X.to_numpy(), X_std=S[["c", "b", "a"]]), expected)
+
+
+BY_FEATURE = {
+    "box": lambda s, C: RobustLinearClassifier(Box(half_widths=s)).fit(X, Y),
+    "sum": lambda s, C: RobustLinearClassifier(Ball(0.1) + Box(half_widths=s)).fit(X, Y),
+    "intervals": lambda s, C: RobustLinearClassifier(IntervalBox(-s, s)).fit(X, Y),
+    "ellipsoid": lambda s, C: RobustLinearClassifier(Ellipsoid(shape=C)).fit(X, Y),
+    "deletion": lambda s, C: RobustLinearClassifier(FeatureDeletion(0.1, values=s)).fit(X, Y),
+    "std": lambda s, C: GaussianRobustClassifier(GaussianNoise(std=s)).fit(X, Y),
+    "cov": lambda s, C: GaussianRobustClassifier(GaussianNoise(cov=C)).fit(X, Y),
+    "stream": lambda s, C: GaussianRobustClassifier(GaussianNoise(std=s)).partial_fit(X, Y, classes=[0, 1]),
+    "minimax": lambda s, C: MinimaxProbabilityClassifier(Box(half_widths=s)).fit(X, Y),
+    "copies": lambda s, C: NoiseCopies(LogisticRegression(), 2, uncertainty=GaussianNoise(std=s)).fit(X, Y),
+    "pipeline": lambda s, C: make_uncertain_pipeline(
+        StandardScaler().set_output(transform="pandas"), GaussianRobustClassifier(GaussianNoise(cov=C))
+    ).fit(X, Y),
+    "deletion classifier": lambda s, C: FeatureDeletionClassifier(0.1, values=s).fit(X, Y),
+    "display": lambda s, C: FeatureFragilityDisplay.from_estimator(LOGISTIC, X_std=s),
+    "radius": lambda s, C: certified_radius(LOGISTIC, X, np.inf, weights=s),
+    "smoothed": lambda s, C: smoothed(LOGISTIC, X, weights=s, **SMOOTHING),
+    "deletions": lambda s, C: certified_deletions(LOGISTIC, X, values=s),
+    "flips": lambda s, C: flip_probability(LOGISTIC, X, GaussianNoise(std=s)),
+    "flips of arrays": lambda s, C: flip_probability(LOGISTIC, X.to_numpy(), GaussianNoise(cov=C)),
+    "budget": lambda s, C: noise_budget(LOGISTIC, X, Y, 0.7, GaussianNoise(std=s)),
+    "attack": lambda s, C: worst_case(LOGISTIC, X, Y, Box(half_widths=s)),
+    "noise": lambda s, C: robustness_curve(LOGISTIC, X, Y, RandomNoise(std=s), [0, 1], n_repeats=1),
+    "uniform noise": lambda s, C: robustness_curve(LOGISTIC, X, Y, UniformNoise(half_width=s), [0, 1], n_repeats=1),
+    "rounding": lambda s, C: robustness_curve(LOGISTIC, X, Y, Quantize(step=s), [0, 1]),
+    "deleted": lambda s, C: robustness_curve(LOGISTIC, X, Y, DeleteFeatures(values=s), [0, 0.1], n_repeats=1),
+}
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize("ask", BY_FEATURE.values(), ids=BY_FEATURE)
+def test_what_is_stated_by_feature_has_the_labels_of_the_columns(ask):
+    s, C = S.mean(), S.cov()
+    ask(s, C)
+    other = ["c", "b", "a"]
+    with pytest.raises(ValueError, match=r"\['c', 'b', 'a'\].*Give both the same order, \w+\.loc\["):
+        ask(s[other], C.loc[other, other])
+    with pytest.raises(ValueError, match=r"Give both the same labels, or an array, \.to_numpy\(\)"):
+        ask(s.set_axis([0, 1, 2]), C.set_axis([0, 1, 2]))
+    ask(s[other].to_numpy(), C.to_numpy())
+
+
+def test_covariances_have_the_labels_of_the_columns_along_both_axes():
+    with pytest.raises(ValueError, match=r"has the columns \['c', 'b', 'a'\].*cov\.loc\[X\.columns, X\.columns\]"):
+        GaussianRobustClassifier(GaussianNoise(cov=S.cov()[["c", "b", "a"]])).fit(X, Y)
+
+
+def test_pictures_of_decisions_compare_labels():
+    rows, errors = X[["a", "b"]], S[["a", "b"]]
+    model, draw = LogisticRegression().fit(rows, Y), DecisionUncertaintyDisplay.from_estimator
+    draw(model, rows, Y, Box(), X_std=errors, grid_resolution=3)
+    with pytest.raises(ValueError, match=r"same order, X_std\[list\(X.columns\)\]"):
+        draw(model, rows, Y, Box(), X_std=errors[["b", "a"]], grid_resolution=3)
+    with pytest.raises(ValueError, match=r"same order, half_widths\.loc"):
+        draw(model, rows, Y, Box(half_widths=errors.mean()[["b", "a"]]), grid_resolution=3)
+
+
+def test_the_display_names_features_as_a_series_does():
+    plain = LogisticRegression().fit(X.to_numpy(), Y)
+    assert FeatureFragilityDisplay.from_estimator(plain, X_std=S.mean()).feature_names == ("a", "b", "c")

@@ -198,7 +198,7 @@ def test_many_flips_are_warned_of_at_the_caller(two_classes):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         RobustLinearClassifier(ambiguity=LabelFlips(0.4)).fit(X, y)
-        RobustLinearClassifier(ambiguity=LabelFlips(3)).fit(X, y, sample_weight=np.full(20, 0.1))
+        RobustLinearClassifier(ambiguity=LabelFlips(3)).fit(X, y, sample_weight=np.full(20, 0.15))
     texts = [str(one.message) for one in caught if "Allow for fewer flips" in str(one.message)]
     assert len(texts) == 2
     assert "40% of the labels" in texts[0]

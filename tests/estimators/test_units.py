@@ -63,6 +63,19 @@ def test_real_errors_are_no_surprise_in_any_units_or_split():
         assert not _warned(X[y == label], X_std=S[y == label])
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("usual", [-1.0, 0.0])
+def test_the_spread_of_few_rows_is_not_taken_for_that_of_a_column(form, usual):
+    # pixels at the rim of pictures are blank but for a few, and have errors of some share of their contrast
+    rng = np.random.default_rng(0)
+    X = np.full((2000, 3), usual)
+    X[:2, 0], X[:, 1], X[:1500, 2] = usual + 0.2, rng.normal(size=2000), usual + rng.normal(size=1500)
+    S = np.full(X.shape, 0.05)
+    assert not _warned(form(X), X_std=form(S))
+    (message,) = _warned(form(X), X_std=form(100 * S))
+    assert "in 2 of 3 columns: 1, 2." in message
+
+
 def test_features_of_nothing_but_noise_are_no_surprise():
     # they vary by what their errors are, give or take
     for seed in range(200):

@@ -19,6 +19,7 @@ from holdfast import (
     Ball,
     Box,
     ChanceConstraint,
+    FeatureDeletion,
     GaussianNoise,
     GaussianRobustClassifier,
     IntervalBox,
@@ -256,7 +257,12 @@ def test_what_is_passed_but_not_routed_is_asked_for_with_the_switch_that_routes_
         (robust, robust_accuracy_scorer(ChanceConstraint(0.1))),
         (robust, by_hand),
         (gaussian, flip_rate_scorer()),
+        (robust, robust_accuracy_scorer(Box(1.0))),
+        (robust, robust_accuracy_scorer(Box(1.0) + FeatureDeletion(1))),
         (gaussian, flip_rate_scorer(GaussianNoise())),
+        (gaussian, flip_rate_scorer(GaussianNoise(1.0))),
+        (make_uncertain_pipeline(StandardScaler(), gaussian), robust_accuracy_scorer(Box(1.0))),
+        (make_uncertain_pipeline(StandardScaler(), gaussian), flip_rate_scorer(GaussianNoise(1.0))),
         (make_uncertain_pipeline(StandardScaler(), gaussian), flip_rate_scorer()),
     ):
         with pytest.raises(ValueError, match=r"[Pp]ass .*enable_metadata_routing=True"):

@@ -133,6 +133,20 @@ def test_values_uniform_in_their_intervals_have_the_stated_mean_and_deviation(rn
         (lambda: noise_from_replicates(np.ones((2, 1)), [0, 0], prior=-1), r"prior=-1\): must be a number >= 0"),
         (lambda: noise_from_replicates(np.ones((2, 1)), [0, 0], prior="own"), r"prior='own'\): must be a number >= 0"),
         (lambda: noise_from_quantization(-1), r"noise_from_quantization\(step=-1\): step must be >= 0"),
+        (lambda: noise_from_replicates(np.ones((2, 1)), [0, 0], prior=10**400), "prior=<an integer of 1329 bits>"),
+        (lambda: noise_from_quantization([]), r"noise_from_quantization\(step=\[\]\): step must be"),
+        (
+            lambda: noise_from_intervals([[-1e308]], [[1e308]]),
+            "row 0 .from 0., column 0: its width overflows",
+        ),
+        (
+            lambda: SpreadImputer(strategy="constant", fill_value=np.inf).fit([[1.0]]),
+            r"fill_value=inf\): must be a finite",
+        ),
+        (
+            lambda: SpreadImputer(strategy="constant", fill_value=True).fit([[1.0]]),
+            r"fill_value=True\): must be a finite",
+        ),
         (lambda: noise_from_quantization([1.0, np.nan]), "must be >= 0 and finite"),
         (
             lambda: noise_from_intervals([[0.0, 3.0]], [[1.0, 2.0]]),

@@ -26,6 +26,8 @@ def short(value: Any) -> str:
         return f"<sparse array of shape {value.shape}>"
     if isinstance(value, np.ndarray) and value.size > 6:
         return f"<array of shape {value.shape}>"
+    if hasattr(value, "columns"):
+        return f"<frame of shape {value.shape}>"
     if isinstance(value, int) and abs(value) > maxsize:
         return f"<an integer of {value.bit_length()} bits>"
     return f"{value!r:.200}"
@@ -35,6 +37,8 @@ def as_numbers(value: Any) -> NDArray[np.float64]:
     """Return real numbers as an array, which may hold NaN and infinity; TypeError for anything else."""
     try:
         out = np.asarray(value)
+        if out.dtype.kind == "O" and hasattr(value, "isna"):  # pandas.NA is no float
+            out = np.where(value.isna(), np.nan, out)
         if out.dtype.kind in "iufO":
             return out.astype(np.float64)
     except (TypeError, ValueError, OverflowError):

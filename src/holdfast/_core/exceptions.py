@@ -24,7 +24,8 @@ class UnitsWarning(UserWarning):
       variances in the place of deviations below 1;
     - wrong errors that are still below the spread of their column, or that fewer than half of the rows have (most of a sparse
       ``X_std`` are 0);
-    - columns that do not vary, and data of fewer than 20 rows;
+    - columns with the same value in more than nine of ten rows, whose standard deviation is that of a few, and data of fewer
+      than 20 rows;
     - what is stated in a constructor, ``X_radius``, parts of rows (`partial_fit`), and rows at prediction.
 
     Where the errors are really that large, ``warnings.simplefilter("ignore", holdfast.UnitsWarning)`` turns it off.

@@ -40,6 +40,10 @@ class Parameters:
                 found |= {f"{name}__{key}": inner for key, inner in value.get_params().items()}
         return found
 
+    def stated_by_feature(self) -> dict[str, Any]:
+        """Return the parameters that may hold one number for each feature of the rows."""
+        return {name: value for name, value in self.get_params(deep=False).items() if not name.startswith("X_")}
+
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name, nested ones as ``outer__inner``; return the object itself."""
         for key, value in params.items():

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.allowed import short
 from holdfast._core.loss import Array
 from holdfast._core.parameters import Parameters
+from holdfast._core.tolerances import ROUNDING
 
 
 class LabelFlips(Parameters):
@@ -28,10 +30,10 @@ class LabelFlips(Parameters):
     Parameters
     ----------
     k : int, float or dict
-        A count of rows (an integer), or a share of them (a float from 0 to 1); or a dict from class to such a number: how many
-        of the rows said to be of that class may be of another. With sample weights rows count by their weight, as if they
-        were repeated. A share, or weights, can give a budget that is no integer: a label may then flip in part, which bounds
-        the worst case from above.
+        A count of rows (an integer, at most all of them), or a share of them (a float from 0 to 1); or a dict from class to
+        such a number: how many of the rows said to be of that class may be of another. With sample weights rows count by their
+        weight, as if they were repeated. A share, or weights, can give a budget that is no integer: a label may then flip in
+        part, which bounds the worst case from above.
 
     Notes
     -----
@@ -75,6 +77,11 @@ class LabelFlips(Parameters):
     def _budget(self, k: Any, total: float) -> float:
         is_count = isinstance(k, Integral) and not isinstance(k, bool | np.bool_)
         is_share = not is_count and isinstance(k, Real) and not isinstance(k, bool | np.bool_) and 0 <= float(k) <= 1
+        if is_count and k > total * (1 + ROUNDING):
+            raise ValueError(
+                f"{self!r}: {short(k)} labels of {total:g} rows; rows count by their sample_weight. Give fewer, or a share of "
+                "the rows, LabelFlips(0.1), which also suits the fewer rows of a fold."
+            )
         if is_share or (is_count and int(k) >= 0):
             return float(min(k, total)) if is_count else float(k) * total
         raise ValueError(

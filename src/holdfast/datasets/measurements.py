@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.allowed import NOTHING, Choice, Instance, Listed, Number, arguments
+from holdfast._core.labels import check_index
 
 Array = NDArray[np.float64]
 FILLS: dict[str, Callable[[Array], Any]] = {"median": np.median, "column maximum": np.max}
@@ -105,6 +106,8 @@ def intervals_from_replicates(X: Any, groups: Any, *, y: Any = None, deviations:
         )
     columns = {name: _numbers(column, f"{call}: column {name!r}") for name, column in columns_of(X, call).items()}
     n_rows = len(next(iter(columns.values())))
+    check_index(X, groups, "groups")
+    check_index(X, y, "y")
     first, codes = first_and_codes(one_a_row(groups, n_rows, "groups", call), call)
     labels = np.asarray(groups)[first]
     classes = None if y is None else _classes(one_a_row(y, n_rows, "y", call), first, codes, labels, call)
@@ -461,7 +464,8 @@ def _stated(names: Sequence[Any], suffix: str, call: str) -> dict[Any, list[str]
     used = {column for found in stated.values() for column in found}
     if orphans := [name for name in names if name not in stated and name not in used]:
         raise ValueError(
-            f"{call}: column {orphans[0]!r} states errors, but its column of values is not there. Add it, or leave out both."
+            f"{call}: column {orphans[0]!r} states errors, but its column of values is not there, or states errors itself. "
+            "Add it, or leave out both."
         )
     for name, found in stated.items():
         alone, *sides = (f"{name}{end}" for end in ends)

@@ -14,7 +14,7 @@ from holdfast.display.style import axes_for, looks, needs_matplotlib, percent_ax
 from holdfast.evaluate.certificates import certified_radius
 from holdfast.evaluate.curves import named
 from holdfast.evaluate.fitted import classes_of, rows_for
-from holdfast.uncertainty.checks import numbers
+from holdfast.uncertainty.checks import nonnegative, numbers
 
 WIDTH = 60
 """Characters in a line of the legend."""
@@ -108,7 +108,7 @@ class CertifiedAccuracyDisplay:
         found = [certified_radius(model, X, norm, weights, **options) for model in models.values()]
         # what is certain of a wrong prediction is no merit
         sizes = [np.where((each.predicted == labels) & (each.radius > 0), each.radius, -1.0) for each in found]
-        grid = _grid(np.concatenate(sizes)) if radii is None else np.sort(numbers(radii, f"{call}(radii=...)", "radii"))
+        grid = _grid(np.concatenate(sizes)) if radii is None else np.sort(_radii(radii, f"{call}(radii=...)"))
         accuracy = np.array([(size[:, None] >= grid).mean(axis=0) for size in sizes])
         unit = unit or ("units of X" if weights is None else "units of the weights")
         display = cls(grid, accuracy, models, norm=norm, methods=[each.method for each in found], unit=unit)
@@ -133,6 +133,10 @@ class CertifiedAccuracyDisplay:
         title = fill(self.methods[0], WIDTH // 2) if is_one else None
         ax.legend(fontsize="small", title=title, title_fontsize="small", alignment="left", framealpha=0.5)
         return self
+
+
+def _radii(radii: Any, call: str) -> Array:
+    return np.asarray(nonnegative(numbers(radii, call, "radii"), call, "radii"))
 
 
 def _grid(sizes: Array) -> Array:

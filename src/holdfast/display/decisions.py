@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from holdfast._core.allowed import NAMES, Count, arguments
+from holdfast._core.labels import check_columns, check_features
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.display.style import axes_for, looks, needs_matplotlib
@@ -123,6 +124,8 @@ class DecisionUncertaintyDisplay:
         """
         call = f"{cls.__name__}.from_estimator"
         needs_matplotlib(call)
+        check_columns(X, metadata, estimator)
+        check_features(X, {"uncertainty": uncertainty}, estimator)
         rows = check_array(X, dtype=np.float64)
         if rows.shape[1] != 2:
             raise ValueError(f"{call}: X has {rows.shape[1]} features; a picture has two. Fit a model of two of them.")

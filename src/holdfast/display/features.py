@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from holdfast._core.allowed import NAMES, TEXT, Count, arguments
+from holdfast._core.labels import check_columns, check_features, known_columns
 from holdfast._core.rounding import Array
 from holdfast.display.style import axes_for, looks, needs_matplotlib
 from holdfast.evaluate.certificates import linear_only
@@ -82,12 +83,14 @@ class FeatureFragilityDisplay:
         call = f"{cls.__name__}.from_estimators"
         needs_matplotlib(call)
         models = named(estimators, call)
-        columns = list(X_std.columns) if hasattr(X_std, "columns") else None
+        columns, _ = known_columns(X_std)
+        columns = list(X_std.index) if columns is None and hasattr(X_std, "iloc") else columns
         found = nonnegative(numbers(X_std, f"{call}(X_std=...)", "X_std"), f"{call}(X_std=...)", "X_std")
         sizes = np.asarray(found.mean(axis=0)).ravel() if found.ndim == 2 or sparse.issparse(found) else found
         reach = []
         for model in models.values():
             classes_of(model)
+            (check_columns if found.ndim == 2 else check_features)(None, {"X_std": X_std}, model)
             view = linear_only(model_of(model), call)
             if sizes.shape != (view.n_features,):
                 raise ValueError(

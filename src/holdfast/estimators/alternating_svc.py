@@ -10,6 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from holdfast._core.allowed import Choice, Number
 from holdfast._core.caller import warn_caller
+from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.solution import Status
@@ -183,6 +184,7 @@ class AlternatingSVC(LinearClassifier):
     def _problems(self, X: Any, y: Any, sample_weight: Any) -> list[MarginScaleProblem]:
         """Return the problem to be solved, or one a class, all input having been checked."""
         alpha, ball = float(self.alpha), Ball(float(self.radius))
+        check_columns(X, {"sample_weight": sample_weight})
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         classes, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, self.class_weight, X, codes, classes, NAME)

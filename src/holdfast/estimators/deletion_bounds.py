@@ -10,6 +10,7 @@ from scipy.special import rel_entr
 from sklearn.utils.validation import check_array
 
 from holdfast._core.allowed import Choice, arguments, as_numbers, short
+from holdfast._core.labels import check_features
 from holdfast._core.loss import Array
 from holdfast._core.tolerances import ROUNDING
 from holdfast.estimators.inputs import number
@@ -135,6 +136,7 @@ def generalization_bound(
     >>> found.empirical < found.bound < found.relaxed
     True
     """
+    check_features(X, {"values": values, "feature_bound": feature_bound}, model)
     w, b, X, signs = _binary(model, X, y)
     m, n = X.shape
     loss = DeletionLoss.of(values, budget, margin, "relaxed", n, NAME)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from holdfast._core.allowed import Count, Number
 from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import CollapseWarning
+from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.rows import Rows
@@ -188,6 +189,8 @@ class FeatureDeletionClassifier(MissingFeatures):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows in the mean: 2 is as good as stating a row twice.
         """
+        check_columns(X, {"sample_weight": sample_weight})
+        check_features(X, {"values": self.values})
         X, y = self._checked(X, y, where="fit", reset=True)
         stated, X = X, without_missing(X)
         classes, codes = class_codes(y, NAME)

@@ -17,6 +17,7 @@ from holdfast._core import compiled
 from holdfast._core.allowed import NOTHING, Choice, Count, Number, Switch
 from holdfast._core.caller import warn_caller
 from holdfast._core.deletion_steps import deletion_steps
+from holdfast._core.labels import check_features
 from holdfast._core.loss import Array
 from holdfast._core.solver import silent
 from holdfast._core.tolerances import ROUNDING
@@ -276,6 +277,7 @@ class FeatureDeletionPerceptron(MissingFeatures):
         y : array-like of shape (n_samples,)
             Two classes or more.
         """
+        check_features(X, {"values": self.values})
         X, y = self._checked(X, y, where="fit", reset=True)
         classes, codes = class_codes(y, NAME)
         loss, bound = self._settings(X.shape[1])
@@ -304,6 +306,7 @@ class FeatureDeletionPerceptron(MissingFeatures):
             raise ValueError(
                 f"{NAME}.partial_fit(classes={known.tolist()!r}): earlier calls had {self.classes_.tolist()!r}. Leave it out."
             )
+        check_features(X, {"values": self.values}, self if going_on else None)
         X, y = self._checked(X, y, where="partial_fit", reset=not going_on)
         codes = known_codes(y, known, NAME)
         loss, bound = self._settings(X.shape[1])

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from holdfast._core.allowed import NOTHING, Number, arguments, is_array
 from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import CollapseWarning
+from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array, Loss
 from holdfast._core.parameters import resolve
 from holdfast._core.solution import Solution, Status
@@ -36,7 +37,7 @@ from holdfast.estimators.inputs import (
     row_weights,
     shape_of,
 )
-from holdfast.estimators.linear import ROUTING, check_columns
+from holdfast.estimators.linear import ROUTING
 from holdfast.estimators.scores import against_the_rest, flip_probabilities, score_deviations
 from holdfast.estimators.units import warn_of_units
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
@@ -285,6 +286,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         loss = self._loss()
         alpha = float(self._alpha(loss))
         check_columns(X, {"sample_weight": sample_weight, **metadata})
+        check_features(X, {"noise": self.noise})
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         classes, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, self.class_weight, X, codes, classes, NAME)
@@ -407,7 +409,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
             of its covariances gives.
         """
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
-        check_columns(X, metadata)
+        check_columns(X, metadata, self)
         scores = self.decision_function(X)
         return flip_probabilities(scores, self._known_score_std(scores, metadata))
 
@@ -423,7 +425,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
             More than two classes: the deviation of the predicted class's lead over each class, 0 for itself.
         """
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
-        check_columns(X, metadata)
+        check_columns(X, metadata, self)
         return self._known_score_std(self.decision_function(X), metadata)
 
     @available_if(_is_proper)
@@ -441,7 +443,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         """
         scores = self.decision_function(X)
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
-        check_columns(X, metadata)
+        check_columns(X, metadata, self)
         is_stated, noise = any(value is not None for value in metadata.values()), None
         if self.row_noise_ and not is_stated:
             warn_caller(

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
 from holdfast._core.solution import Solution, Status
 from holdfast._core.version import __version__
 from holdfast.estimators.inputs import known_codes, part_weights, stated_classes
-from holdfast.estimators.linear import LinearClassifier, check_columns
+from holdfast.estimators.linear import LinearClassifier
 from holdfast.solvers import pick
 
 
@@ -67,7 +68,8 @@ class IncrementalClassifier(LinearClassifier):
             raise ValueError(
                 f"{name}.partial_fit(classes={known.tolist()!r}): earlier calls had {self.classes_.tolist()!r}. Leave it out."
             )
-        check_columns(X, {"sample_weight": sample_weight, **metadata})
+        check_columns(X, {"sample_weight": sample_weight, **metadata}, self if going_on else None)
+        check_features(X, self.get_params(deep=False), self if going_on else None)
         options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": not going_on}
         X, y = validate_data(self, X, y, **options)
         codes = known_codes(y, known, name)

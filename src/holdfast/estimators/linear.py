@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -148,7 +148,10 @@ class LinearClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, BaseEst
 
     def _rows_to_score(self, X: Any) -> Any:
         """Return checked rows."""
-        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        try:
+            return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        except OverflowError as error:
+            raise ValueError(f"{type(self).__name__}: some numbers of X are too large ({error}).") from error
 
     def _scores(self, X: Any) -> Array:
         scores = np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
@@ -170,29 +173,3 @@ def shares_of_classes(positive: Array) -> Array:
 def predicted_codes(scores: Array) -> NDArray[np.intp]:
     """Return the number of the predicted class."""
     return (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)
-
-
-def check_columns(X: Any, metadata: Mapping[str, Any]) -> None:
-    """Raise if frames of values and of errors name columns or rows differently: they would be matched by position."""
-    for name, value in metadata.items():
-        check_index(X, value, name)
-        if name == "X_radius":  # one number a row, whatever its column is called
-            continue
-        if hasattr(X, "columns") and hasattr(value, "columns") and list(X.columns) != list(value.columns):
-            raise ValueError(
-                f"{name} has the columns {list(value.columns)}, X has {list(X.columns)}. Give both the same."
-            )
-
-
-def check_index(X: Any, value: Any, name: str) -> None:
-    """Raise if the rows of two pandas objects have different labels, or the same in another order."""
-    if not (hasattr(X, "iloc") and hasattr(value, "iloc")) or X.index.equals(value.index):
-        return
-    if X.index.is_unique and value.index.is_unique and set(X.index) == set(value.index):
-        raise ValueError(
-            f"{name} has the rows of X in another order: they would be matched by position. Give {name}.loc[X.index]."
-        )
-    raise ValueError(
-        f"{name} has another index than X: {value.index[:3].tolist()} ... and {X.index[:3].tolist()} ... . Give both the same "
-        f"index, or {name}.to_numpy() where row i of one is row i of the other."
-    )

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast._core.allowed import Choice, Count, Having, Number
 from holdfast._core.caller import warn_caller
+from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.rows import Rows
@@ -28,7 +29,7 @@ from holdfast.counterpart.spreads import from_middle
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
-from holdfast.estimators.linear import MANY_THREADS, LinearClassifier, check_columns
+from holdfast.estimators.linear import MANY_THREADS, LinearClassifier
 from holdfast.estimators.robust_linear import METADATA, bound_sets
 from holdfast.estimators.units import warn_of_units
 from holdfast.uncertainty import Box
@@ -263,6 +264,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         self._check_settings()
         check_columns(X, {"sample_weight": sample_weight, **metadata})
+        check_features(X, {"uncertainty": self.uncertainty})
         formats = False if self.kernel == "precomputed" else "csr"
         given = X
         X, y = validate_data(self, X, y, accept_sparse=formats, dtype=[np.float64, np.float32], ensure_min_samples=2)

@@ -16,6 +16,7 @@ from holdfast._core.allowed import NOTHING, Choice, Instance, Number
 from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.joint_loss import JointLoss
+from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array, Loss
 from holdfast._core.parameters import resolve
 from holdfast._core.rounding import product_error
@@ -36,7 +37,7 @@ from holdfast.data import CROWDED, rows_of
 from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
 from holdfast.estimators.inputs import class_codes, row_weights
-from holdfast.estimators.linear import ROUTING, check_columns, predicted_codes, shares_of_classes
+from holdfast.estimators.linear import ROUTING, predicted_codes, shares_of_classes
 from holdfast.estimators.scores import worst_leads, worst_margins
 from holdfast.estimators.units import warn_of_units
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
@@ -378,6 +379,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         """Return the problem that `fit` has to solve, or one a class, all input having been checked."""
         self._check_settings()
         check_columns(X, {"sample_weight": sample_weight, **metadata})
+        check_features(X, {"uncertainty": self.uncertainty})
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         classes, codes = class_codes(y, type(self).__name__)
         weights = row_weights(sample_weight, self.class_weight, X, codes, classes, type(self).__name__)
@@ -677,7 +679,8 @@ class RobustLinearClassifier(IncrementalClassifier):
             raise TypeError(
                 f"{NAME}: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}."
             )
-        check_columns(X, metadata)
+        check_columns(X, metadata, self)
+        check_features(X, {"uncertainty": self.uncertainty}, self)
         scores = self.decision_function(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         stated = {name: value for name, value in metadata.items() if value is not None}
@@ -687,6 +690,8 @@ class RobustLinearClassifier(IncrementalClassifier):
                 f"{NAME}: this model was fitted with the uncertainty of each row, so it needs theirs here too. "
                 f"Pass {' or '.join(uncertainty.metadata)} (zeros for exact rows). {ROUTING}"
             )
+        if not set(stated) <= set(uncertainty.metadata):
+            bound_sets(self.uncertainty, X, stated, NAME)
         worst, cloud = (uncertainty.as_stated(stated) if stated else uncertainty).split(X, stated)
         if cloud is not None:
             raise ValueError(
@@ -706,7 +711,7 @@ def bound_sets(
     if uncertainty is None:
         if stated:
             raise ValueError(
-                f"{name}(uncertainty=None).fit(..., {next(iter(stated))}=...): say what it means. Box() takes X_std as "
+                f"{name}(uncertainty=None), {next(iter(stated))}=...: say what it means. Box() takes X_std as "
                 "half-widths, Ellipsoid() as standard deviations, GaussianNoise() averages over it, IntervalBox() takes "
                 "X_lower and X_upper, Ball() X_radius."
             )

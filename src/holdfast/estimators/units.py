@@ -21,6 +21,8 @@ FEW_ROWS = 20
 """Rows below which a standard deviation says too little."""
 CONSTANT = 1e-8
 """Columns that vary by no more than this share of their mean do not vary but for rounding."""
+NEARLY_ALL = 0.9
+"""Columns with one value in a larger share of the rows are not looked at: a few other values say nothing of how these vary."""
 LOOKED_AT = 1e6
 """Entries that are looked at: evenly spaced rows where there are more."""
 NAMED = 5
@@ -84,14 +86,20 @@ def _numbers(values: Any) -> Any:
 
 
 def _spreads(X: Any) -> Array:
-    """Return the standard deviation of each column's known entries, inf for those that do not vary."""
+    """Return the standard deviation of each column's known entries, inf where nearly all are the same."""
     if sparse.issparse(X):
         means, variances = mean_variance_axis(sparse.csr_matrix(X, dtype=np.float64), axis=0)
-        spreads = np.sqrt(variances)
+        spreads, middles, stored = np.sqrt(variances), _medians(X), sparse.csc_array(X)
+        counts = np.diff(stored.indptr)
+        columns = np.repeat(np.arange(len(middles)), counts)
+        same = np.bincount(columns, stored.data == middles[columns], len(middles))
+        shares = (same + np.where(middles == 0, X.shape[0] - counts, 0)) / X.shape[0]
     else:
         known = np.ma.masked_invalid(np.asarray(X, dtype=np.float64))
-        means, spreads = (np.ma.filled(part, 0.0) for part in (known.mean(axis=0), known.std(axis=0)))
-    return np.where(spreads > CONSTANT * np.abs(means), spreads, np.inf)
+        middles = np.ma.median(known, axis=0)
+        parts = known.mean(axis=0), known.std(axis=0), (known == middles).mean(axis=0)
+        means, spreads, shares = (np.ma.filled(part, 0.0) for part in parts)
+    return np.where((spreads > CONSTANT * np.abs(means)) & (shares <= NEARLY_ALL), spreads, np.inf)
 
 
 def _medians(errors: Any) -> Array:

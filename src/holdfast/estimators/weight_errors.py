@@ -14,9 +14,9 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast._core.allowed import Choice, arguments, short
+from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
 from holdfast.estimators.inputs import one_blas_thread, row_weights
-from holdfast.estimators.linear import check_columns
 from holdfast.estimators.paths import grid, warn_of_gaps
 from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier
 from holdfast.uncertainty import WeightError
@@ -102,7 +102,7 @@ def worst_weight_loss(
         )
     own = error if common == "bound" else None
     plain = clone(model).set_params(penalty=None, kappa=1.0, weight_error=own)
-    check_columns(X, metadata)
+    check_columns(X, metadata, model)
     X = validate_data(model, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
     codes = model._codes(y, X.shape[0], call)
     weights = row_weights(sample_weight, model.class_weight, X, codes, model.classes_, call)

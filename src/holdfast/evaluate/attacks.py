@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.allowed import ANY_SEED, Choice, Count, arguments
+from holdfast._core.labels import check_columns, check_features
 from holdfast._core.rounding import Array, gamma
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
-from holdfast.estimators.linear import check_columns
 from holdfast.evaluate.certificates import BLOCK, BOTH_ENDS, certified_interval, certified_radius, check_view
 from holdfast.evaluate.fitted import as_given, classes_of, model_of, rows_for
 from holdfast.evaluate.models import LinearModel, Model
@@ -306,7 +306,8 @@ def _asked(
             f"{call}(..., uncertainty={uncertainty!r:.80}): give a set, such as Ball(0.3), Box(), IntervalBox(), "
             "FeatureDeletion(2), or a sum of sets."
         )
-    check_columns(X, metadata)
+    check_columns(X, metadata, model)
+    check_features(X, {"uncertainty": uncertainty}, model)
     classes, rows = classes_of(model), rows_for(model, X)
     labels = np.asarray(y).ravel()
     if labels.shape != (rows.shape[0],) or not np.all(np.isin(labels, classes)):

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from holdfast._core.allowed import SEED, Count, Number, arguments
+from holdfast._core.labels import check_columns, check_features
 from holdfast._core.rounding import Array
-from holdfast.estimators.linear import check_columns
 from holdfast.evaluate.fitted import as_given, classes_of, rows_for
 from holdfast.evaluate.noise import NOISE, flip_probability, linear_or_none
 from holdfast.uncertainty import GaussianNoise
@@ -124,7 +124,8 @@ def noise_budget(
             f"{call}(target_accuracy={target_accuracy!r:.40}): give a share of the rows, above 0, at most 1."
         )
     own = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
-    check_columns(X, own)
+    check_columns(X, own, model)
+    check_features(X, {"noise": noise}, model)
     classes, rows = classes_of(model), rows_for(model, X)
     labels = np.asarray(y).ravel()
     if labels.shape != (rows.shape[0],) or not np.all(np.isin(labels, classes)):

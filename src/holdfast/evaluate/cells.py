@@ -77,7 +77,7 @@ class Cells:
     """
 
     def __init__(self, path: Any, facts: Mapping[str, Any], call: str):
-        if not isinstance(path, str | os.PathLike | None):
+        if not isinstance(path, str | os.PathLike | None) or "\0" in str(path):
             raise TypeError(f"{call}(resume={path!r:.80}): name a file, or give None.")
         self.path, self.facts = None if path is None else Path(path), dict(facts)
         self.found: dict[tuple[Any, ...], float] = {}
@@ -124,6 +124,9 @@ class Cells:
         self._read()  # what others have added meanwhile
         lines = [self.facts, *({"cell": list(cell), "result": value} for cell, value in self.found.items())]
         temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.{get_ident()}.tmp")
-        temporary.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-        os.replace(temporary, self.path)
+        try:
+            temporary.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+            os.replace(temporary, self.path)
+        except OSError as error:
+            raise OSError(f"{self._call}: the file cannot be written ({error.strerror}). Name another one.") from error
         self._written = monotonic()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
 from holdfast._core.allowed import Choice, Switch, arguments, is_array
-from holdfast.estimators.linear import check_columns
+from holdfast._core.labels import check_columns, check_features
 from holdfast.evaluate.decisions import Leads
 from holdfast.evaluate.exact import exact_radius
 from holdfast.evaluate.fitted import classes_of, model_of, rows_for, scale_of
@@ -109,6 +109,7 @@ def certified_radius(
     if smoothing:
         raise TypeError(f"{call}(..., {next(iter(smoothing))}=...): goes with method='smoothing'.")
     view, rows, classes = asked(model, X)
+    check_features(X, {"weights": weights}, model)
     units = scale_of(weights, view.n_features, call)
     assumption = f"no x + d with ||d / weights||_{norm:g} <= radius has another class, {SAME}"
     if exact:
@@ -157,7 +158,7 @@ def certified_interval(model: Any, X: Any, X_lower: Any, X_upper: Any) -> Certif
     array([ True,  True,  True,  True])
     """
     view, rows, classes = asked(model, X)
-    check_columns(X, {"X_lower": X_lower, "X_upper": X_upper})
+    check_columns(X, {"X_lower": X_lower, "X_upper": X_upper}, model)
     ends = {name: _end(value, rows.shape, name) for name, value in (("X_lower", X_lower), ("X_upper", X_upper))}
     codes, margin = np.zeros(rows.shape[0], dtype=np.intp), np.zeros(rows.shape[0])
     for part, block, (own, leads, is_turned) in lead_blocks(view, rows):
@@ -219,6 +220,7 @@ def certified_deletions(model: Any, X: Any, values: Any = None) -> CertifiedDele
     call = "certified_deletions"
     view, rows, classes = asked(model, X)
     linear = linear_only(view, call)
+    check_features(X, {"values": values}, model)
     costs = feature_costs(values, view.n_features, f"{call}(..., values=...)")
     codes, survived = np.zeros(rows.shape[0], dtype=np.intp), np.full(rows.shape[0], np.inf)
     for part, block, (own, leads, is_turned) in lead_blocks(linear, rows, DELETION_ROUNDINGS):

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
 from holdfast._core.allowed import JOBS, LARGEST, Count, Switch, arguments, as_numbers
+from holdfast._core.labels import check_columns, check_features
 from holdfast._core.progress import reporter
 from holdfast._core.rounding import Array
-from holdfast.estimators.linear import check_columns
 from holdfast.evaluate.attacks import certified_accuracy
 from holdfast.evaluate.cells import Cells, digest, fingerprint
 from holdfast.evaluate.fitted import as_given, classes_of, rows_for
@@ -171,7 +171,9 @@ class Trial:
                 f"{call}(..., perturbation={perturbation!r:.80}): give one of RandomNoise, UniformNoise, DeleteFeatures, "
                 "CorruptFeatures, FlipLabels, Quantize, with its parameters."
             )
-        check_columns(X, perturbation.get_params(deep=False))
+        params, by_feature = perturbation.get_params(deep=False), perturbation.stated_by_feature()
+        check_columns(X, {name: value for name, value in params.items() if name not in by_feature})
+        check_features(X, {"perturbation": perturbation})
         self.models, self.X, self.perturbation = named(models, call), X, perturbation
         # every model looks at the rows before any work is done
         rows = [rows_for(model, X) for model in self.models.values()]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model._base import LinearClassifierMixin
@@ -168,10 +169,16 @@ def _(model: Pipeline) -> Any:
 def rows_for(model: Any, X: Any) -> Any:
     """Return rows as an array or CSR matrix of finite floats, with the features that the model was fitted with."""
     _check_model(model)
-    types, taker = [np.float64, np.float32, np.float16], taker_of(model)
-    if not isinstance(taker, BaseEstimator):
-        return check_array(X, accept_sparse="csr", dtype=types)
-    return validate_data(taker, X, accept_sparse="csr", dtype=types, reset=False)
+    options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32, np.float16], "ensure_all_finite": "allow-nan"}
+    taker = taker_of(model)
+    is_known = isinstance(taker, BaseEstimator)
+    rows = validate_data(taker, X, reset=False, **options) if is_known else check_array(X, **options)
+    if np.any(np.isnan(rows.data if sparse.issparse(rows) else rows)):
+        raise ValueError(
+            "X: Input X contains NaN, around which nothing is known. Leave rows with missing entries out, or fill these in, as "
+            "imputer.transform(X). The certify and flip_probability of an UncertainPipeline take them."
+        )
+    return rows
 
 
 def as_given(X: Any, rows: Array) -> Any:

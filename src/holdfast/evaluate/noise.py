@@ -10,9 +10,9 @@ from scipy.special import ndtr
 from sklearn.utils import check_random_state
 
 from holdfast._core.allowed import NOTHING, SEED, Choice, Count, Instance, Number, arguments
+from holdfast._core.labels import check_columns, check_features
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import BoundSet
-from holdfast.estimators.linear import check_columns
 from holdfast.estimators.scores import in_deviations
 from holdfast.evaluate.certificates import asked, lead_blocks
 from holdfast.evaluate.fitted import as_given, classes_of, rows_for
@@ -76,7 +76,8 @@ def flip_probability(
     """
     call = "flip_probability"
     own = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
-    check_columns(X, own)
+    check_columns(X, own, model)
+    check_features(X, {"noise": noise}, model)
     classes, rows = classes_of(model), rows_for(model, X)
     stated = noise if isinstance(noise, GaussianNoise) else GaussianNoise(std=noise)
     bound = stated.at(rows, {name: value for name, value in own.items() if value is not None})

@@ -27,7 +27,8 @@ class RowScorer(BaseEstimator, ABC):
     """The weighted mean of one number a row, which may depend on the row's uncertainty; greater is better.
 
     With metadata routing on, ``X_std`` and the like are asked for without a `set_score_request`, and arrive sliced by fold;
-    ``sample_weight`` waits for ``set_score_request(sample_weight=True)``. With it off, scikit-learn passes none of them.
+    ``sample_weight`` waits for ``set_score_request(sample_weight=True)``. With it off, scikit-learn passes none of them, and a
+    set that multiplies them is refused for a model that was fitted with them.
     """
 
     __metadata_request__score = {"estimator": UNUSED, **dict.fromkeys(METADATA, True)}
@@ -52,6 +53,14 @@ class RowScorer(BaseEstimator, ABC):
         """Return the score of a fitted estimator; calling the scorer does the same."""
         given = zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True)
         metadata = {name: value for name, value in given if value is not None}
+        own: Any = getattr(self, "uncertainty", None)
+        is_open = isinstance(own, UncertaintySet) and bool(own.open_metadata)
+        if is_open and not metadata and _was_told_of_rows(estimator):
+            raise UnstatedError(
+                f"{self!r}: this model was fitted with the uncertainty of each row, which {own!r} multiplies, so it needs "
+                f"theirs here too. Pass {' or '.join(own.open_metadata)} (zeros for exact rows). {ROUTING} A set that is the "
+                "same for all rows goes to robust_accuracy or flip_probability."
+            )
         try:
             rows = self.of_rows(estimator, X, np.asarray(y), metadata)
         except UnstatedError as error:
@@ -64,6 +73,13 @@ class RowScorer(BaseEstimator, ABC):
 
     def _accept_sample_weight(self) -> bool:  # scikit-learn asks this of the scorers of a dict
         return True
+
+
+def _was_told_of_rows(estimator: Any) -> bool:
+    """Return whether an estimator, or the last step of a pipeline, was fitted with the uncertainty of each row."""
+    found = getattr(estimator, "best_estimator_", estimator)
+    steps = (found, getattr(found, "_final_estimator", None))
+    return any(getattr(step, name, False) for step in steps for name in ("row_noise_", "row_uncertainty_"))
 
 
 class robust_accuracy_scorer(RowScorer):

@@ -11,6 +11,7 @@ from scipy.special import betaincinv, ndtri
 from sklearn.utils import check_random_state
 
 from holdfast._core.allowed import SEED, Count, Number, arguments
+from holdfast._core.labels import check_features
 from holdfast._core.rounding import Array
 from holdfast.evaluate.fitted import as_given, classes_of, rows_for, scale_of
 from holdfast.evaluate.results import SmoothedRadius
@@ -76,6 +77,7 @@ def smoothed(
     if alpha not in Number(strictly=True) or not alpha < 0.5:
         raise ValueError(f"{call}(alpha={alpha!r}): give the probability of an error, above 0 and below 0.5.")
     classes, rows = classes_of(model), rows_for(model, X)
+    check_features(X, {"weights": weights}, model)
     units = float(sigma) * scale_of(weights, rows.shape[1], call)
     rng = check_random_state(random_state)
     rows = rows.tocsr() if sparse.issparse(rows) else rows

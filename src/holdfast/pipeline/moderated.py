@@ -10,11 +10,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
 from holdfast._core.uncertainty import BoundSet
 from holdfast._core.whole_fits import WholeFits
 from holdfast.estimators.inputs import checked_weights
-from holdfast.estimators.linear import check_columns
 from holdfast.estimators.scores import against_the_rest, among_all, coefficients_of
 from holdfast.losses import ExpectedLogistic
 from holdfast.pipeline.inner_fit import CLASSIFIER, InnerFit
@@ -142,7 +142,7 @@ class ModeratedClassifier(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         if all(value is None for value in metadata.values()):
             return self.estimator_.predict_proba(X)
-        check_columns(X, metadata)
+        check_columns(X, metadata, self)
         scores, coef = _scores_and_coefficients(self.estimator_, X)
         noise = GaussianNoise().at(np.broadcast_to(0.0, (len(scores), coef.shape[1])), metadata)
         return LINKS[self.link_](scores, coef, noise, _expected_sigmoid)

@@ -13,11 +13,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter, validate_data
 
 from holdfast._core.allowed import SEED, Count
+from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._core.whole_fits import WholeFits
 from holdfast.estimators.inputs import class_codes, row_weights
-from holdfast.estimators.linear import check_columns
 from holdfast.estimators.robust_linear import METADATA
 from holdfast.estimators.units import warn_of_units
 from holdfast.pipeline.inner_fit import CLASSIFIER, InnerFit
@@ -145,6 +145,7 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         """
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         check_columns(X, {"sample_weight": sample_weight, **metadata})
+        check_features(X, {"uncertainty": self.uncertainty})
         tags, given_rows = get_tags(self).input_tags, X
         X, y = validate_data(
             self,

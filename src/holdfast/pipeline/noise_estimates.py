@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from holdfast._core.allowed import Number, arguments, as_numbers, short
 from holdfast._core.caller import warn_caller
+from holdfast._core.labels import check_index
 from holdfast.datasets.measurements import (
     ERRORS_MISSING,
     KEPT,
@@ -118,8 +119,11 @@ def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_mis
     """
     call = "noise_from_replicates(X, groups)"
     if not (prior in Number() or (isinstance(prior, float) and prior == np.inf)):
-        raise ValueError(f"noise_from_replicates(X, groups, prior={prior!r}): must be a number >= 0, or np.inf.")
+        raise ValueError(
+            f"noise_from_replicates(X, groups, prior={short(prior):.80}): must be a number >= 0, or np.inf."
+        )
     values, names = _table(X, values_missing, call)
+    check_index(X, groups, "groups")
     first, codes = first_and_codes(one_a_row(groups, len(values), "groups", call), call)
     labels, known = np.asarray(groups)[first], ~np.isnan(values)
     counts = _sums(known.astype(np.float64), codes)
@@ -245,7 +249,7 @@ def noise_from_quantization(step: Any) -> RoundingErrors:
         steps = as_numbers(step)
     except TypeError:
         steps = np.array(np.nan)
-    if steps.ndim > 1 or not np.all(np.isfinite(steps) & (steps >= 0)):
+    if steps.ndim > 1 or not steps.size or not np.all(np.isfinite(steps) & (steps >= 0)):
         raise ValueError(
             f"noise_from_quantization(step={short(step):.80}): step must be >= 0 and finite, one number or one a feature."
         )
@@ -292,13 +296,18 @@ def noise_from_intervals(
     )
     if low.shape != high.shape or names != others:
         raise ValueError(f"{call}: lower and upper differ in shape or columns, {low.shape} and {high.shape}.")
+    check_index(lower, upper, "upper", "lower")
     if np.any(low > high):
         row, column = map(int, np.argwhere(low > high)[0])
         raise ValueError(
             f"{call}: row {row} (from 0), column {names[column]!r}: lower is {low[row, column]:g}, above upper, "
             f"{high[row, column]:g}. Swap the ends."
         )
-    widths, unknown = high - low, np.isnan(low) & np.isnan(high)
+    with np.errstate(over="ignore"):
+        widths, unknown = high - low, np.isnan(low) & np.isnan(high)
+    if np.any(np.isinf(widths)):
+        row, column = map(int, np.argwhere(np.isinf(widths))[0])
+        raise ValueError(f"{call}: row {row} (from 0), column {names[column]!r}: its width overflows. Use other units.")
     for what, wrong, rule, cure in (
         ("both ends are", unknown, values_missing, KEPT),
         ("one end is", np.isnan(widths) & ~unknown, errors_missing, ONE_END),

@@ -11,8 +11,9 @@ from scipy import sparse
 from sklearn.utils.validation import _num_samples
 
 from holdfast._core.allowed import short
+from holdfast._core.labels import check_index, known_columns
 from holdfast._core.uncertainty import Array
-from holdfast.estimators.linear import check_index
+from holdfast.uncertainty.clouds import dense
 
 BY_ENTRY = ("X_std", "X_lower", "X_upper")
 
@@ -69,8 +70,8 @@ def with_numbers(X: Any, values: Array) -> Any:
     return np.column_stack([np.asarray(column, dtype=object) for column in columns])
 
 
-def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str) -> dict[str, Any]:
-    """Return what is stated of the rows X, matched to its columns by name where both have names.
+def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str, model: Any = None) -> dict[str, Any]:
+    """Return what is stated of the rows X, matched by name to its columns, or to those of fit, where both have names.
 
     Where nothing is stated of a missing entry (NaN) it is 0, or the entry itself; deviations and covariances that are stated
     of it stay.
@@ -84,7 +85,7 @@ def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str) -> dict[str
             )
         if (n_rows := _num_samples(value)) != n_samples:
             raise ValueError(f"{call}: {name} has {n_rows} rows, X has {n_samples}. Give one for each row of X.")
-    stated = {name: _aligned(X, value, name, call) for name, value in stated.items()}
+    stated = {name: _aligned(X, value, name, call, model) for name, value in stated.items()}
     if sparse.issparse(X):
         return stated
     missing = np.isnan(numbers_of(X))
@@ -137,15 +138,16 @@ def _shape(value: Any) -> tuple[int, ...]:
         return ()
 
 
-def _aligned(X: Any, value: Any, name: str, call: str) -> Any:
+def _aligned(X: Any, value: Any, name: str, call: str, model: Any) -> Any:
     """Return what a frame states in the order of the columns of X, whose rows it has."""
     check_index(X, value, name)
-    if name not in BY_ENTRY or not (hasattr(X, "columns") and hasattr(value, "columns")):
+    ours, _ = known_columns(X, model)
+    if name not in BY_ENTRY or ours is None or not hasattr(value, "columns"):
         return value if sparse.issparse(value) else np.asarray(value)
-    ours, theirs = list(X.columns), list(value.columns)
+    theirs = list(value.columns)
     if unknown := [column for column in theirs if column not in ours]:
         raise ValueError(f"{call}: {name} has the column {unknown[0]!r}, X has not. Name its columns as those of X.")
-    values = numbers_of(X)
+    values = dense(numbers_of(X))
     exact = np.zeros(len(values))
     lacking = [column for column in ours if column not in theirs]
     if measured := [column for column in lacking if not np.all(np.isnan(values[:, ours.index(column)]))]:
@@ -154,3 +156,10 @@ def _aligned(X: Any, value: Any, name: str, call: str) -> Any:
             "its values themselves in X_lower and X_upper."
         )
     return np.column_stack([exact if column in lacking else numbers_of(value[[column]])[:, 0] for column in ours])
+
+
+def check_params(X: Any, params: Mapping[str, Any]) -> None:
+    """Raise if what steps are told of each row, such as step__sample_weight, has other labels than the rows of X."""
+    for name, value in params.items():
+        if hasattr(value, "iloc") and len(value) == _num_samples(X):
+            check_index(X, value, name)

@@ -15,12 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core.allowed import NOTHING, Choice, Instance, Switch, arguments, refuse_wrong, short
 from holdfast._core.caller import warn_caller
+from holdfast._core.labels import check_features
 from holdfast._core.rounding import coarsest, gamma, product_error
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.estimators.robust_linear import METADATA
 from holdfast.estimators.units import units_looked_at, warn_of_units
 from holdfast.pipeline.carrying import NONLINEAR, added, added_sizes, carry, effects_of, whole_map
-from holdfast.pipeline.rows import checked_metadata, known_numbers, numbers_of, with_numbers
+from holdfast.pipeline.rows import check_params, checked_metadata, known_numbers, numbers_of, with_numbers
 from holdfast.pipeline.stated_sets import (
     Holder,
     draws_errors,
@@ -225,8 +226,10 @@ class UncertainPipeline(Pipeline):
         self._check_settings()
         stated = checked_metadata(X, dict(zip(METADATA, given, strict=True)), f"{NAME}.fit")
         self._refuse_untaken(stated)
+        check_params(X, params)
         if hasattr(self._final_estimator, "fit"):
             for holder in self._holders(stated):
+                check_features(X, {holder.owner: holder.uncertainty})
                 # refuses what makes no sense before anything is fitted
                 holder.uncertainty.split(known_numbers(X), stated if holder.is_told else {})
         columns = list(X.columns) if hasattr(X, "columns") else None
@@ -424,7 +427,7 @@ class UncertainPipeline(Pipeline):
                 f"{call}: X has other columns than in fit, or in another order. Errors are carried by their position: give "
                 f"X[columns] with the columns of fit, {known!r:.120}."
             )
-        return checked_metadata(X, metadata, call)
+        return checked_metadata(X, metadata, call, self)
 
     def _effects(self, X: Any, *, with_final: bool = False) -> Any:
         steps = self.steps if with_final else self.steps[:-1]

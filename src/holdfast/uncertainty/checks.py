@@ -100,6 +100,8 @@ def row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping[
 def numbers(value: Any, call: str, name: str) -> Any:
     """Return an array of finite numbers, a CSR array of a sparse matrix."""
     try:
+        if value is None:
+            raise TypeError("nothing")
         out = _canonical(value) if sparse.issparse(value) else as_numbers(value)
     except (TypeError, ValueError):
         raise ValueError(f"{call}: {name} must be numbers, got {short(value):.80}.") from None

@@ -245,6 +245,10 @@ class LinearImage(UncertaintySet):
         self.original = original
         self.matrix = matrix
 
+    def stated_by_feature(self) -> dict[str, Any]:
+        """Return nothing: the original set has the features of the originals."""
+        return {}
+
     @property
     def metadata(self) -> tuple[str, ...]:  # type: ignore[override]
         """Names that the original set takes."""

@@ -1,0 +1,80 @@
+"""Labels of rows and columns, which must agree: all that is stated of rows is matched to them by position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast._core.parameters import Parameters
+
+SQUARE = ("cov", "shape")
+"""What states a matrix with features along both axes."""
+
+
+def known_columns(X: Any, model: Any = None) -> tuple[list[Any] | None, str]:
+    """Return the names of the columns of X, else those that a model was fitted with, else None; and how they are spelled."""
+    for owner, name, spelled in (
+        (X, "columns", "X.columns"),
+        (model, "feature_names_in_", "model.feature_names_in_"),
+        (model, "columns_in_", "model.columns_in_"),
+    ):
+        if (found := getattr(owner, name, None)) is not None:
+            return list(found), spelled
+    return None, ""
+
+
+def check_columns(X: Any, metadata: Mapping[str, Any], model: Any = None) -> None:
+    """Raise if frames of values and of errors name columns or rows differently: they would be matched by position.
+
+    Where X is an array the columns are those that `model` was fitted with.
+    """
+    ours, spelled = known_columns(X, model)
+    for name, value in metadata.items():
+        check_index(X, value, name)
+        if name != "X_radius" and hasattr(value, "columns"):  # one radius a row, whatever its column is called
+            _check_same(ours, list(value.columns), name, "columns", spelled, f"{name}[list({spelled})]")
+
+
+def check_features(X: Any, stated: Mapping[str, Any], model: Any = None) -> None:
+    """Raise if what is stated by feature, in the parameters of sets too, has other labels than the columns of X.
+
+    Where X is an array the columns are those that `model` was fitted with.
+    """
+    ours, spelled = known_columns(X, model)
+    for name, value in stated.items():
+        if isinstance(value, Parameters):
+            kind = type(value).__name__
+            check_features(X, {f"{kind}({key}": part for key, part in value.stated_by_feature().items()}, model)
+        key = name.rpartition("(")[2]
+        subject = name if key == name else f"{name}=...): it"
+        cure = f"{key}.loc[{', '.join([spelled] * (1 + (key in SQUARE)))}]"
+        if hasattr(value, "iloc"):
+            _check_same(ours, list(value.index), subject, "labels", spelled, cure)
+        if key in SQUARE and hasattr(value, "columns"):
+            _check_same(ours, list(value.columns), subject, "columns", spelled, cure)
+
+
+def _check_same(ours: list[Any] | None, theirs: list[Any], subject: str, what: str, spelled: str, cure: str) -> None:
+    if ours is None or ours == theirs:
+        return
+    owner = "X has" if spelled == "X.columns" else "the model was fitted with"
+    is_permuted = sorted(map(repr, ours)) == sorted(map(repr, theirs))
+    advice = f"order, {cure}" if is_permuted else f"{what}, or an array, .to_numpy(), where the order is the same"
+    raise ValueError(
+        f"{subject} has the {what} {theirs!r:.200}, {owner} {ours!r:.200}. They would be matched by position. Give both the "
+        f"same {advice}."
+    )
+
+
+def check_index(X: Any, value: Any, name: str, of: str = "X") -> None:
+    """Raise if the rows of two pandas objects, `of` and `name`, have different labels, or the same in another order."""
+    if not (hasattr(X, "iloc") and hasattr(value, "iloc")) or X.index.equals(value.index):
+        return
+    if X.index.is_unique and value.index.is_unique and set(X.index) == set(value.index):
+        raise ValueError(
+            f"{name} has the rows of {of} in another order: they would be matched by position. Give {name}.loc[{of}.index]."
+        )
+    raise ValueError(
+        f"{name} has another index than {of}: {value.index[:3].tolist()} ... and {X.index[:3].tolist()} ... . Give both the "
+        f"same index, or {name}.to_numpy() where row i of one is row i of the other."
+    )
