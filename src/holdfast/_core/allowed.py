@@ -223,6 +223,13 @@ def refuse_wrong(owner: Any, table: Mapping[str, Allowed], call: str) -> None:
             allowed.checked(getattr(owner, name), f"{call}({name}")
 
 
+def _plain(signature: inspect.Signature) -> inspect.Signature:
+    """Return a signature as its caller sees it: without types, and without the object that a method belongs to."""
+    named = [part for part in signature.parameters.values() if part.name not in ("self", "cls")]
+    plain = [part.replace(annotation=inspect.Parameter.empty) for part in named]
+    return inspect.Signature(plain)
+
+
 def arguments(**table: Allowed) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator for functions whose arguments must be what the table allows."""
 
@@ -231,7 +238,10 @@ def arguments(**table: Allowed) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         @wraps(function)
         def checked(*args: P.args, **options: P.kwargs) -> R:
-            given = signature.bind(*args, **options).arguments
+            try:
+                given = signature.bind(*args, **options).arguments
+            except TypeError as error:
+                raise TypeError(f"{name}: {error}. It is {name}{_plain(signature)}.") from None
             for argument, allowed in table.items():
                 if argument in given:
                     allowed.checked(given[argument], f"{name}({argument}")
