@@ -18,12 +18,13 @@ from holdfast import (
 )
 from holdfast._core.exceptions import ProofError
 from holdfast.counterpart import MarginScaleProblem, PairwiseProblem
+from holdfast.counterpart.certificate import sizes_of_sums
 from holdfast.counterpart.consistency import consistent
 from holdfast.counterpart.label_flips import LabelFlipProblem, dearest_flips, most_valuable
 from holdfast.counterpart.max_of_pairs import MaxOfPairsProblem
 from holdfast.counterpart.pushed import PushedProblem
 from holdfast.counterpart.spreads import RootOfSquares
-from holdfast.losses import ExpectedLogistic
+from holdfast.losses import ExpectedLogistic, Hinge
 from holdfast.losses.joint import CrossEntropy, EasedMaxHinge, MaxHinge
 from holdfast.losses.worst_case import WorstCaseLoss
 from holdfast.uncertainty.knapsack import DeletionLoss
@@ -104,6 +105,17 @@ def test_dearest_flips_cost_what_the_most_valuable_ones_do(rng):
         budget = rng.uniform(0, 1.2 * counts.sum())
         share = most_valuable(worth, counts, budget)[1]
         assert dearest_flips(worth, counts, budget) == pytest.approx(float(counts @ (share * worth)), abs=1e-12)
+
+
+def test_rounding_is_measured_by_the_rows_that_pull(make_problem, two_classes, rng):
+    """A huge value of a row that does not pull makes no pull of the others pass for rounding."""
+    X, y = two_classes(20, 3)
+    weights = rng.uniform(0.5, 2, 20)
+    weights[7] = 0.0
+    sizes = sizes_of_sums(make_problem(X, y, Hinge(), 0.1), weights)
+    assert np.all(sizes >= weights @ np.abs(X))
+    X[7] = 1e12
+    assert_allclose(sizes_of_sums(make_problem(X, y, Hinge(), 0.1), weights), sizes)
 
 
 # contradictions
