@@ -131,7 +131,7 @@ def test_interior_point_agrees_with_general_solvers_on_the_published_program(sol
         values = rng.uniform(0.3, 2, size=shape[1])
         values[1] = np.inf
         problem = make(X, y, values, 0.3 * values[np.isfinite(values)].sum(), margin=margin)
-        _, ours = train_deletion(problem, tol=1e-7, max_iter=200)
+        _, ours = train_deletion(problem, "deletion_interior_point", tol=1e-7, max_iter=200)
         _, theirs = train_deletion(problem, solver, tol=1e-7, max_iter=1000)
         assert ours.gap <= 1e-7
         assert theirs.gap <= accuracy
