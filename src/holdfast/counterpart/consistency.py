@@ -28,7 +28,7 @@ def consistent(objective: float, bound: float, rounding: Callable[[], float]) ->
 def agreed(seen: float, objective: float, rounding: Callable[[], float]) -> None:
     """Raise where the solver minimised another objective than the one that is proved."""
     off = abs(seen - objective)
-    if off > SUMS * abs(objective) and (np.isnan(off) or off > SUMS * abs(objective) + rounding()):
+    if off > SUMS * abs(objective) and off > SUMS * abs(objective) + rounding():
         raise _contradiction(f"the solver saw the objective {seen!r} where it is {objective!r}")
 
 
