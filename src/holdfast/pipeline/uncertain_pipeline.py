@@ -233,11 +233,11 @@ class UncertainPipeline(Pipeline):
                 # refuses what makes no sense before anything is fitted
                 holder.uncertainty.split(known_numbers(X), stated if holder.is_told else {})
         columns = list(X.columns) if hasattr(X, "columns") else None
+        if stated:
+            factor = max(holder.uncertainty.row_factor for holder in self._holders(stated) if holder.is_told)
+            warn_of_units(numbers_of(X), stated, f"{NAME}.fit", factor=factor, columns=columns)
         with self._refitted():
             self._stated = stated
-            if stated:
-                factor = max(holder.uncertainty.row_factor for holder in self._holders(stated) if holder.is_told)
-                warn_of_units(numbers_of(X), stated, f"{NAME}.fit", factor=factor, columns=columns)
             try:
                 with units_looked_at(), self._explained():
                     super().fit(X, y, **params)
