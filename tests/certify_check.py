@@ -14,10 +14,9 @@ from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC, NuSVC
 
 from holdfast import Ball, GaussianRobustClassifier, MinimaxProbabilityClassifier, RobustLinearClassifier
+from holdfast._certificates.models import LinearModel
+from holdfast._certificates.views import View, view_of
 from holdfast.evaluate import certified_deletions, certified_interval, certified_radius, safe_bits
-from holdfast.evaluate.certificates import lead_blocks
-from holdfast.evaluate.fitted import model_of
-from holdfast.evaluate.models import LinearModel
 
 NORMS = (1, 2, np.inf)
 BATCH = 20_000
@@ -80,11 +79,16 @@ def on_the_border(rng, shape, norm):
     return D / lengths(D, norm)[:, None]
 
 
+def view_at(model, X):
+    """Return what certificates see of a model at other rows."""
+    return View(model, X, X, X.shape[1])
+
+
 def worst_directions(view, X, norm, weights):
     """Return perturbations of length 1 that a linear model's closest rival gains the most by."""
     D = np.zeros(X.shape)
     reach = view.reach(norm, weights, X.dtype)
-    for part, _, (codes, leads, is_turned) in lead_blocks(view, X):
+    for part, _, (codes, leads, is_turned) in view_at(view, X).lead_blocks():
         each = np.arange(len(codes))
         rivals = view.radii(leads, view.decision.of_rows(reach, codes)).argmin(axis=1)
         C = np.array([view.decision.combinations(int(k))[rival] for k, rival in zip(codes, rivals, strict=True)])
@@ -110,7 +114,7 @@ def descended(view, X, D, norm, weights, steps=5):
 
     def closest(Z):
         leads, C = np.zeros(len(Z)), np.zeros((len(Z), view.decision.n_scores))
-        for part, _, (codes, own, is_turned) in lead_blocks(view, Z, 0):
+        for part, _, (codes, own, is_turned) in view_at(view, Z).lead_blocks(0):
             each, rivals = np.arange(len(codes)), own.argmin(axis=1)
             signs = np.where(np.broadcast_to(is_turned, own.shape)[each, rivals], -1.0, 1.0)
             table = np.array([view.decision.combinations(k) for k in range(codes.max() + 1)])
@@ -131,7 +135,7 @@ def descended(view, X, D, norm, weights, steps=5):
 
 def attack_radius(model, X, norm, weights, n_attacks, rng):
     """Return how many rows moved within their radius were tried, and how many of them got another class."""
-    found, view = certified_radius(model, X, norm=norm, weights=weights), model_of(model)
+    found, view = certified_radius(model, X, norm=norm, weights=weights), view_of(model, X).model
     assert np.array_equal(found.predicted, model.predict(X))
     rows = np.flatnonzero((found.radius > 0) & np.isfinite(found.radius))
     tried = fallen = 0
@@ -156,7 +160,7 @@ def attack_radius(model, X, norm, weights, n_attacks, rng):
 
 def tightness(model, X, norm, weights):
     """Return how many rows of a linear model are moved just beyond their radius, and how many of them get another class."""
-    found, view = certified_radius(model, X, norm=norm, weights=weights), model_of(model)
+    found, view = certified_radius(model, X, norm=norm, weights=weights), view_of(model, X).model
     rows = np.flatnonzero((found.radius > 0) & np.isfinite(found.radius))
     D = worst_directions(view, X[rows], norm, weights) * found.radius[rows, None] * (1 + SLIGHTLY)
     return len(rows), int(np.sum(model.predict(X[rows] + D) != found.predicted[rows]))
@@ -164,7 +168,7 @@ def tightness(model, X, norm, weights):
 
 def attack_intervals(model, X, n_attacks, rng):
     """The same within intervals: at random corners, and at the worst ones of linear models."""
-    view, tried, fallen = model_of(model), 0, 0
+    view, tried, fallen = view_of(model, X).model, 0, 0
     spread = SCALES * (0.5 if isinstance(view, LinearModel) else 0.05)
     while tried < n_attacks:
         some = rng.integers(len(X), size=min(BATCH, n_attacks))
@@ -198,13 +202,13 @@ def attack_deletions(model, X, n_attacks, rng):
 
 def attack_bits(model, X, n_attacks, rng):
     """The same for weights that are off by half a step each, by chance or for the worst, one row at a time."""
-    found, view, tried, fallen = safe_bits(model, X), model_of(model), 0, 0
+    found, view, tried, fallen = safe_bits(model, X), view_of(model, X).model, 0, 0
     rows = np.flatnonzero(np.isfinite(found.bits))
     W, b = view.coef, view.intercept
     while tried < n_attacks and len(rows):
         some = rng.choice(rows, size=min(BATCH, n_attacks))
         half = 0.5 * np.abs(W).max() / (2.0 ** (found.bits[some] - 1) - 1)
-        codes = np.concatenate([own.codes for _, _, own in lead_blocks(view, X[some])])
+        codes = np.concatenate([own.codes for _, _, own in view_at(view, X[some]).lead_blocks()])
         for signs in (rng.choice([-1.0, 1.0], size=(len(some), *W.shape)), None):
             if signs is None:
                 scores = X[some] @ W.T + b
@@ -217,9 +221,9 @@ def attack_bits(model, X, n_attacks, rng):
     return tried, fallen
 
 
-def family_of(name, model):
+def family_of(name, model, X):
     """Return which certificate a model has."""
-    view = model_of(model)
+    view = view_of(model, X).model
     if not isinstance(view, LinearModel):
         return "Fourier" if name == "Fourier" else "RBF"
     return "linear" if len(view.coef) in (1, len(model.classes_)) and name != "libsvm" else "contests"
@@ -232,7 +236,7 @@ def families(rng):
         X, y = data(rng, n_classes)
         for name, model in (linear_models() | kernel_models()).items():
             own = fitted(model, X, y)
-            found.setdefault(family_of(name, own), []).append((own, X))
+            found.setdefault(family_of(name, own, X), []).append((own, X))
     return found
 
 

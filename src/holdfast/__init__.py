@@ -69,6 +69,7 @@ from holdfast.evaluate import safe_bits as safe_bits
 from holdfast.evaluate import smoothed as smoothed
 from holdfast.evaluate import what_is_to_gain as what_is_to_gain
 from holdfast.evaluate import worst_case as worst_case
+from holdfast.features import teach_step as teach_step
 from holdfast.pipeline import ModeratedClassifier as ModeratedClassifier
 from holdfast.pipeline import NoiseCopies as NoiseCopies
 from holdfast.pipeline import SpreadImputer as SpreadImputer
@@ -78,7 +79,6 @@ from holdfast.pipeline import noise_from_intervals as noise_from_intervals
 from holdfast.pipeline import noise_from_quantization as noise_from_quantization
 from holdfast.pipeline import noise_from_replicates as noise_from_replicates
 from holdfast.pipeline import split_errors as split_errors
-from holdfast.pipeline import teach_step as teach_step
 from holdfast.solvers import SGD as SGD
 from holdfast.solvers import StochasticProximal as StochasticProximal
 from holdfast.uncertainty import Ball as Ball

@@ -26,8 +26,8 @@ from holdfast import (
     IntervalBox,
     RobustLinearClassifier,
 )
+from holdfast._certificates.views import view_of
 from holdfast.evaluate import certified_accuracy, certified_interval, certified_radius, robust_accuracy, worst_case
-from holdfast.evaluate.fitted import model_of
 
 
 class Shell(ClassifierMixin, BaseEstimator):
@@ -143,7 +143,7 @@ def test_pipelines_are_attacked_in_the_units_of_their_input():
 )
 def test_gradients_are_those_of_finite_differences(model):
     X, y = three_classes()
-    view = model_of(model.fit(X, y))
+    view = view_of(model.fit(X, y), X).model
     rng = np.random.default_rng(0)
     C, h = rng.normal(size=(len(X), view.decision.n_scores)), 1e-5
     for j, unit in enumerate(np.eye(3)):
@@ -305,7 +305,7 @@ def test_searches_are_repeated_by_their_seed():
         ({"method": "magic"}, ValueError, "method='magic'"),
         ({"n_starts": 0}, ValueError, "n_starts=0"),
         ({"max_iter": 1.5}, ValueError, "max_iter=1.5"),
-        ({"X_radius": np.ones(3)}, ValueError, "X_radius has shape"),
+        ({"X_radius": np.ones(3)}, ValueError, "X_radius has 3 rows, X has 4"),
         ({"Xstd": np.ones((4, 2))}, ValueError, "does not take Xstd"),
         ({"model": LogisticRegression()}, NotFittedError, "not fitted"),
         ({"model": GaussianNB().fit([[0, 0], [1, 1]], [0, 1]), "method": "closed_form"}, TypeError, "no certificate"),

@@ -107,7 +107,7 @@ def test_what_is_to_gain_of_several_classes_is_drawn_and_has_an_error():
         ({"n_draws": 0}, "n_draws=0"),
         ({"y": [7] * 569}, "must hold one of the classes"),
         ({"X_std": None}, "states no noise"),
-        ({"X_std": np.ones(10)}, "X_std has shape"),
+        ({"X_std": np.ones(10)}, "X_std has 10 rows, X has 569"),
     ],
 )
 def test_questions_that_make_no_sense_are_refused(cancer, change, text):

@@ -25,6 +25,10 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, Robust
 from sklearn.svm import SVC
 
 from holdfast import Ball, RobustLinearClassifier
+from holdfast._certificates.decisions import one_score
+from holdfast._certificates.models import LinearModel
+from holdfast._certificates.rounded_map import RoundedMap
+from holdfast._certificates.views import model_of, view_of
 from holdfast.evaluate import (
     NoCertificateError,
     certified_accuracy,
@@ -35,11 +39,7 @@ from holdfast.evaluate import (
     safe_bits,
     worst_case,
 )
-from holdfast.evaluate.certificates import lead_blocks
-from holdfast.evaluate.decisions import one_score
-from holdfast.evaluate.fitted import model_of, rows_for
-from holdfast.evaluate.models import LinearModel
-from holdfast.evaluate.steps import AffineMap
+from holdfast.evaluate.fitted import rows_for
 
 NORMS = (1, 2, np.inf)
 check = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "certify_check.py"), run_name="check"))
@@ -225,7 +225,7 @@ def test_float32_rows_of_a_pipeline_keep_their_class_where_steps_compute_in_floa
     assert tried >= 5000
     assert fallen == 0
     Z, scores = X.astype(np.float64), model.decision_function(X)
-    view = model_of(model)
+    view = view_of(model, X).model
     values, errors = view.scores(X)
     assert np.all(np.abs(values - scores) <= errors)
     assert np.max(np.abs(values - scores) / view.scores(Z)[1]) > 100
@@ -339,7 +339,7 @@ def test_a_classifier_of_ones_own_joins_by_registration(rng):
     model = Sign().fit(X, None)
     with pytest.raises(NoCertificateError, match=r"Supported are holdfast's classifiers"):
         certified_radius(model, X)
-    model_of.register(Sign, lambda model: LinearModel(AffineMap(np.array([[1.0, -1.0]]), np.zeros(1)), one_score()))
+    model_of.register(Sign, lambda model: LinearModel(RoundedMap(np.array([[1.0, -1.0]]), np.zeros(1)), one_score()))
     found = certified_radius(make_pipeline("passthrough", model), X)
     assert_allclose(found.radius, np.abs(X[:, 0] - X[:, 1]) / np.sqrt(2))
     assert np.array_equal(found.predicted, model.predict(X))
@@ -380,7 +380,7 @@ def test_a_model_that_does_not_predict_by_its_weights_is_refused(rng, rows):
 def test_nystroem_is_certified_with_the_width_that_it_uses(options, rows):
     X, y = rows
     model = make_pipeline(Nystroem(n_components=20, random_state=0, **options), LogisticRegression(C=100)).fit(X, y)
-    scores, errors = model_of(model).scores(X)
+    scores, errors = view_of(model, X).model.scores(X)
     assert np.all(np.abs(scores - model.decision_function(X)) <= errors)
     assert np.array_equal(certified_radius(model, X).predicted, model.predict(X))
 
@@ -409,7 +409,7 @@ def test_scores_through_steps_are_the_pipelines_own_within_the_errors_stated(ste
     X, y = rows
     X = (X * [1, 10, 0.1, 3, 1] + 2).astype(dtype)
     model = make_pipeline(*steps, RidgeClassifier()).fit(X, y)
-    values, errors = model_of(model).scores(rows_for(model, X))
+    values, errors = view_of(model, X).model.scores(rows_for(model, X))
     assert np.all(np.abs(values - model.decision_function(X)) <= errors)
     assert_allclose(
         values,
@@ -439,7 +439,7 @@ def test_search_is_certified_by_its_best_model(rows):
 )
 def test_gradients_are_those_of_differences(model, rng, rows):
     X, y = rows
-    view = model_of(model.fit(X, y))
+    view = view_of(model.fit(X, y), X).model
     C = rng.normal(size=(len(X), view.decision.n_scores))
     for j, e in enumerate(1e-5 * np.eye(5)):
         slope = np.sum(C * (view.scores(X + e)[0] - view.scores(X - e)[0]), axis=1) / 2e-5
@@ -463,7 +463,7 @@ def test_interval_is_certified_where_all_corners_keep_their_class(model, n_class
     assert np.all(same[found.certified])
     if n_classes == 2 or isinstance(model, LogisticRegression):
         assert np.array_equal(found.certified, same)
-        view = model_of(model)
+        view = view_of(model, X).model
         sides = np.concatenate([corners.reshape(-1, 5)])
         if n_classes == 2:
             scores = (sides @ view.coef[0] + view.intercept[0]).reshape(32, -1)
@@ -485,7 +485,7 @@ def test_interval_must_contain_its_row(rows):
     lower[150_000, 2] = many[150_000, 2] + 0.1
     with pytest.raises(ValueError, match=r"X_lower\[150000, 2\] is above X\[150000, 2\] by 0.1"):
         certified_interval(model, many, lower, many)
-    with pytest.raises(ValueError, match="X_upper has shape"):
+    with pytest.raises(ValueError, match="X_upper has 3 rows, X has 90"):
         certified_interval(model, X, X, X[:3])
 
 
@@ -594,9 +594,8 @@ def test_blocks_of_sparse_rows_are_as_large_as_what_they_hold(rng):
         sparse.random_array((2000, 20_000), density=2e-4, rng=0),
     )
     X = X.tocsr()
-    view = model_of(model)
-    assert len(list(lead_blocks(view, X))) == 1
-    assert len(list(lead_blocks(view, X[:40].toarray()))) > 2
+    assert len(list(view_of(model, X).lead_blocks())) == 1
+    assert len(list(view_of(model, X[:40].toarray()).lead_blocks())) > 2
     some = np.arange(0, 2000, 61)
     assert_allclose(
         certified_radius(model, X).radius[some], certified_radius(model, X[some].toarray()).radius, rtol=1e-9
@@ -641,9 +640,8 @@ def test_errors_say_what_to_do(rows):
         make_pipeline(Nystroem(kernel="poly", n_components=10), LogisticRegression()),
         make_pipeline(RBFSampler(), SVC()),
     ):
-        with pytest.raises(NoCertificateError, match=r"StandardScaler|LogisticRegression") as caught:
+        with pytest.raises(NoCertificateError, match=r"method='smoothing'|Supported are"):
             certified_radius(other.fit(X, y), X)
-        assert "smoothing" in str(caught.value) or "Supported are" in str(caught.value)
     with pytest.raises(NoCertificateError, match="clip=False"):
         certified_radius(make_pipeline(MinMaxScaler(clip=True), LogisticRegression()).fit(X, y), X)
     svc = SVC().fit(X, y)

@@ -12,8 +12,8 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
+from holdfast._certificates.views import view_of
 from holdfast.evaluate import certified_radius, flip_probability, safe_bits, smoothed
-from holdfast.evaluate.fitted import model_of
 from holdfast.evaluate.smoothing import lower_confidence
 
 
@@ -137,7 +137,7 @@ def test_flips_need_noise(rows):
     model = LogisticRegression().fit(X, y)
     with pytest.raises(ValueError, match="states no noise"):
         flip_probability(model, X)
-    with pytest.raises(ValueError, match="X_std has shape"):
+    with pytest.raises(ValueError, match="X_std has 4 rows, X has 90"):
         flip_probability(model, X, X_std=np.ones(4))
     with pytest.raises(ValueError, match="an adversary chooses"):
         flip_probability(DecisionTreeClassifier().fit(X, y), X, GaussianNoise(1.0, adversary="marginals"))
@@ -172,7 +172,7 @@ def test_so_many_bits_are_enough_for_the_worst_weights_and_one_less_is_not(n_cla
     X, y = rows
     X, y = X[y < n_classes], y[y < n_classes]
     model = LogisticRegression(C=100).fit(X, y)
-    view, bits = model_of(model), safe_bits(model, X).bits
+    view, bits = view_of(model, X).model, safe_bits(model, X).bits
     scores = np.atleast_2d(X @ view.coef.T + view.intercept)
     leads = np.abs(scores[:, 0]) if n_classes == 2 else np.sort(scores, axis=1)[:, -1] - np.sort(scores, axis=1)[:, -2]
     falls = (1 if n_classes == 2 else 2) * 0.5 * np.abs(view.coef).max() * np.abs(X).sum(axis=1)

@@ -37,7 +37,7 @@ from holdfast import (
     teach_step,
 )
 from holdfast.evaluate import certified_accuracy_scorer
-from holdfast.pipeline.effects import Imputed
+from holdfast.features.effects import Imputed
 from holdfast.uncertainty.affine_map import AffineMap
 
 N, D = 80, 4

@@ -40,8 +40,8 @@ from holdfast import (
     UncertainPipeline,
     teach_step,
 )
-from holdfast.pipeline import Affine, Monotone
-from holdfast.pipeline.row_noise import RowNoise, side_by_side
+from holdfast.features import Affine, Monotone
+from holdfast.features.row_noise import RowNoise, side_by_side
 
 N, D = 12, 4
 
@@ -691,14 +691,14 @@ def test_missing_entries_that_are_marked_by_a_value_are_refused(marker, rows):
 
 def test_causes_of_one_group_are_none_of_another(rng):
     shared, own, other = rng.normal(size=(3, 2, 2)), rng.normal(size=(3, 2, 1)), rng.normal(size=(3, 1, 3))
-    first = RowNoise(np.concatenate([shared, own], axis=2))
-    second = RowNoise(np.concatenate([shared[:, :1], other], axis=2))
-    F = side_by_side([first, second], common=2).factors
+    first = RowNoise.mixed(np.concatenate([shared, own], axis=2))
+    second = RowNoise.mixed(np.concatenate([shared[:, :1], other], axis=2))
+    F = side_by_side([first, second], common=2).causes
     C = F @ F.transpose(0, 2, 1)
-    assert_allclose(C[:, :2, :2], first.factors @ first.factors.transpose(0, 2, 1))
-    assert_allclose(C[:, 2:, 2:], second.factors @ second.factors.transpose(0, 2, 1))
+    assert_allclose(C[:, :2, :2], first.causes @ first.causes.transpose(0, 2, 1))
+    assert_allclose(C[:, 2:, 2:], second.causes @ second.causes.transpose(0, 2, 1))
     assert_allclose(C[:, :2, 2:], shared @ shared[:, :1].transpose(0, 2, 1))
-    apart = side_by_side([RowNoise(STDS[:, :1]), RowNoise(FACTORS)], common=None).factors
+    apart = side_by_side([RowNoise(STDS[:, :1]), RowNoise.mixed(FACTORS)], common=0).causes
     assert_allclose((apart @ apart.transpose(0, 2, 1))[:, :1, 1:], 0.0)
 
 

@@ -40,7 +40,7 @@ from holdfast import (
     UncertainPipeline,
     make_uncertain_pipeline,
 )
-from holdfast.pipeline import Affine
+from holdfast.features import Affine
 
 N, D = 60, 4
 SCALES = np.array([1.0, 30.0, 0.2, 5.0])
@@ -638,7 +638,7 @@ def test_it_is_a_pipeline_like_any_other(data, tmp_path):
     assert pipe[1:].row_uncertainty_
     assert pipe.score(X, y) == np.mean(pipe.predict(X) == y)
     assert "GaussianRobustClassifier" in pipe._repr_html_()
-    assert not hasattr(pipe, "certify")
+    assert not hasattr(UncertainPipeline([("clf", LogisticRegression())]).fit(X, y), "certify")
     assert not hasattr(_scaled(GaussianRobustClassifier(loss="hinge")), "predict_proba")
     made = make_uncertain_pipeline(StandardScaler(), GaussianRobustClassifier(), verbose=False, nonlinear="raise")
     assert [name for name, _ in made.steps] == ["standardscaler", "gaussianrobustclassifier"]

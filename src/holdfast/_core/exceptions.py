@@ -34,3 +34,7 @@ class UnitsWarning(UserWarning):
 
 class UnstatedError(ValueError):
     """What may be wrong with rows is stated neither by a set nor by metadata of the rows."""
+
+
+class NoCertificateError(TypeError):
+    """A classifier, or a step before it, of which nothing is certain."""

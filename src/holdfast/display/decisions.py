@@ -15,8 +15,9 @@ from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.display.style import axes_for, looks, needs_matplotlib
 from holdfast.evaluate.attacks import lead_of, worst_case
-from holdfast.evaluate.fitted import as_given, classes_of
+from holdfast.evaluate.fitted import classes_of
 from holdfast.evaluate.noise import flip_probability
+from holdfast.features.rows import as_given
 
 WIDTH = 80
 """Characters in a line of the title."""

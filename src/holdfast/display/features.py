@@ -8,13 +8,13 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
+from holdfast._certificates.views import linear_in_x
 from holdfast._core.allowed import NAMES, TEXT, Count, arguments
 from holdfast._core.labels import check_columns, check_features, known_columns
 from holdfast._core.rounding import Array
 from holdfast.display.style import axes_for, looks, needs_matplotlib
-from holdfast.evaluate.certificates import linear_only
 from holdfast.evaluate.curves import named
-from holdfast.evaluate.fitted import classes_of, model_of
+from holdfast.evaluate.fitted import classes_of
 from holdfast.uncertainty.checks import nonnegative, numbers
 
 
@@ -91,7 +91,7 @@ class FeatureFragilityDisplay:
         for model in models.values():
             classes_of(model)
             (check_columns if found.ndim == 2 else check_features)(None, {"X_std": X_std}, model)
-            view = linear_only(model_of(model), call)
+            view = linear_in_x(model, call)
             if sizes.shape != (view.n_features,):
                 raise ValueError(
                     f"{call}(X_std=...): X_std has shape {found.shape}; the model has {view.n_features} features."

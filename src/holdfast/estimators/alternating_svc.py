@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.solution import Status
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.counterpart import MarginScaleProblem, alternate
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import announced, with_callbacks
@@ -154,6 +156,9 @@ class AlternatingSVC(LinearClassifier):
     def fixed_uncertainty(self) -> tuple[str, Ball]:
         """Return the parameter that states the set, and the set: a ball, and nothing else."""
         return "radius", Ball(self.radius)
+
+    def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
+        return self.fixed_uncertainty()[1]
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

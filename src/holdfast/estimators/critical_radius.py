@@ -9,10 +9,11 @@ from sklearn.exceptions import ConvergenceWarning
 from holdfast._core.allowed import arguments
 from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Loss
+from holdfast._core.metadata import known_metadata
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.counterpart import MarginScaleProblem, critical_size, separable_size
 from holdfast.estimators.inputs import one_blas_thread, shape_of
-from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier
+from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.uncertainty import Ball
 
 
@@ -139,8 +140,7 @@ def _warn_if_apart(name: str, low: float, high: float) -> None:
 def _problem_of_two_classes(
     name: str, model: RobustLinearClassifier, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]
 ) -> MarginScaleProblem:
-    if unknown := sorted(set(metadata) - set(METADATA)):
-        raise TypeError(f"{name}: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}.")
+    known_metadata(metadata, name)
     model.check_parameters(name)
     problems = model._problems(X, y, sample_weight, metadata)
     if len(problems) > 1:

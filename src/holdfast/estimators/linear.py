@@ -22,6 +22,7 @@ from holdfast._core.version import __version__
 from holdfast._core.whole_fits import WholeFits
 from holdfast.counterpart import Certificate, train
 from holdfast.estimators.callbacks import CallbackSupportMixin, announced
+from holdfast.estimators.certified import CertifiedPredictions
 from holdfast.estimators.inputs import one_blas_thread
 
 MANY_THREADS = 3e9
@@ -33,7 +34,7 @@ ROUTING = (
 """What errors and warnings say where metadata are lacking, as they do in scorers that they do not reach."""
 
 
-class LinearClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """A classifier by linear scores, made of one problem, or of one for each class."""
 
     parameter_table = {

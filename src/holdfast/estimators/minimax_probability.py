@@ -13,10 +13,14 @@ from scipy import linalg, sparse
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from holdfast._certificates.models import Model
+from holdfast._certificates.views import kernel_model
 from holdfast._core.allowed import Choice, Count, Having, Number
 from holdfast._core.caller import warn_caller
+from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
+from holdfast._core.metadata import METADATA
 from holdfast._core.progress import reporter
 from holdfast._core.rows import Rows
 from holdfast._core.solution import Solution, Status
@@ -30,7 +34,7 @@ from holdfast.data import rows_of
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.linear import MANY_THREADS, LinearClassifier
-from holdfast.estimators.robust_linear import METADATA, bound_sets
+from holdfast.estimators.robust_linear import bound_sets
 from holdfast.estimators.units import warn_of_units
 from holdfast.uncertainty import Box
 
@@ -306,6 +310,19 @@ class MinimaxProbabilityClassifier(LinearClassifier):
     def exact_uncertainty(self) -> tuple[str, UncertaintySet]:
         """Return the parameter that states the set, and the set that stands there for None where errors are to be added."""
         return "uncertainty", Box(0.0)
+
+    def certificate_model(self) -> Model:
+        """Return what certificates see of the fitted classifier."""
+        if hasattr(self, "coef_"):
+            return super().certificate_model()
+        if self.kernel != "rbf":
+            raise NoCertificateError(f"{self!r:.80}: of kernels only kernel='rbf' is certified.")
+        return kernel_model(self.X_fit_, self.gamma_, self.dual_coef_, self.intercept_)
+
+    def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
+        if self.uncertainty is None:
+            return super()._own_set(rows, stated, call)
+        return self.uncertainty.as_stated(stated) if stated else self.uncertainty
 
     def _check_settings(self) -> None:
         """Raise if settings do not go together, before rows are looked at."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from holdfast._core.allowed import Choice
 from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Array
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.estimators.linear import LinearClassifier, predicted_codes
 from holdfast.uncertainty import FeatureDeletion
 
@@ -73,6 +75,9 @@ class MissingFeatures(LinearClassifier):
     def fixed_uncertainty(self) -> tuple[str, FeatureDeletion]:
         """Return the parameter that states the set, and the set: deletions, and nothing else."""
         return "budget", FeatureDeletion(self.budget, self.values)
+
+    def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
+        return self.fixed_uncertainty()[1]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

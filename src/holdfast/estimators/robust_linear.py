@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from holdfast._core.allowed import NOTHING, Choice, Instance, Number
 from holdfast._core.caller import warn_caller
@@ -18,8 +18,8 @@ from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.joint_loss import JointLoss
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array, Loss
+from holdfast._core.metadata import METADATA
 from holdfast._core.parameters import resolve
-from holdfast._core.rounding import product_error
 from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.ambiguity import LabelFlips
@@ -37,12 +37,12 @@ from holdfast.data import CROWDED, rows_of
 from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
 from holdfast.estimators.inputs import class_codes, row_weights
-from holdfast.estimators.linear import ROUTING, predicted_codes, shares_of_classes
-from holdfast.estimators.scores import worst_leads, worst_margins
+from holdfast.estimators.linear import ROUTING, shares_of_classes
 from holdfast.estimators.units import warn_of_units
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
 from holdfast.solvers import StochasticProximal
 from holdfast.uncertainty import Ball, Box, WeightError
+from holdfast.uncertainty.clouds import dense
 from holdfast.uncertainty.filtering import enlarged, filtered
 from holdfast.uncertainty.weight_error import Faced
 
@@ -57,7 +57,6 @@ COLLAPSED = 1e-7
 """Gap up to which w = 0 counts as optimal."""
 MANY_FLIPS = 0.4
 """Share of labels that may be wrong from which on little can be learnt."""
-METADATA = ("X_std", "X_cov", "X_factor", "X_lower", "X_upper", "X_radius")
 
 
 def _is_proper(estimator: RobustLinearClassifier) -> bool:
@@ -611,33 +610,6 @@ class RobustLinearClassifier(IncrementalClassifier):
         """Return the logarithm of `predict_proba`."""
         return np.log(self.predict_proba(X))
 
-    def certify(self, X: Any, **metadata: Any) -> NDArray[np.bool_]:
-        """Return for each row whether no admissible input can change its prediction.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
-            The sets of these rows as in `fit`, taken as stated, never multiplied by a radius. Without them the sets of the
-            constructor are meant; a model fitted with them asks for them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return self.certified_margin(X, **metadata) > 0
-
-    def certified_margin(self, X: Any, **metadata: Any) -> Array:
-        r"""Return by how much each prediction leads at the worst admissible input; negative where it can be changed.
-
-        Two classes: :math:`|f(x)| - h(-\mathrm{sign}(f) w)`. More: the smallest over all other classes l of
-        :math:`f_k - f_l - h(w_l - w_k)`, k being predicted. Exact in both cases but for rounding, which is taken off: a margin
-        > 0 is proof. Takes sets as `certify` does.
-        """
-        rows, scores, sets = self._scores_and_sets(X, metadata)
-        errors = product_error(rows, np.abs(self.coef_), np.abs(self.intercept_), self.coef_.shape[1])
-        return worst_margins(scores, self.coef_, sets, predicted_codes(scores), 2 * errors)
-
     def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Array:
         r"""Return the admissible rows that hurt this model the most, given their labels.
 
@@ -649,20 +621,9 @@ class RobustLinearClassifier(IncrementalClassifier):
         -------
         ndarray of shape (n_samples, n_features)
         """
-        X, scores, sets = self._scores_and_sets(X, metadata)
-        Z = X.toarray().astype(np.float64) if sparse.issparse(X) else np.array(X, dtype=np.float64)
-        codes = self._codes(y, len(Z))
-        if scores.ndim == 1:
-            signs = np.where(codes == 1, 1.0, -1.0)
-            # the sets facing the labels are -y S
-            return np.asarray(Z - signs[:, None] * sets.facing(signs).maximizer(self.coef_[0]))
-        rivals = worst_leads(scores, self.coef_, sets, codes).argmin(axis=1)
-        for k in range(len(self.coef_)):
-            for rival in range(len(self.coef_)):
-                rows = np.flatnonzero((codes == k) & (rivals == rival))
-                if len(rows):
-                    Z[rows] += sets.take(rows).maximizer(self.coef_[rival] - self.coef_[k])
-        return Z
+        view, sets = self._view_and_sets(X, None, metadata, "worst_case_data")
+        codes = self._codes(y, view.rows.shape[0])
+        return np.asarray(dense(view.rows).astype(np.float64) + view.worst_moves(sets, codes)[0])
 
     def _codes(self, y: Any, n_samples: int, call: str = f"{NAME}.worst_case_data(X, y)") -> NDArray[np.intp]:
         y = np.asarray(y).ravel()
@@ -672,35 +633,17 @@ class RobustLinearClassifier(IncrementalClassifier):
             )
         return np.searchsorted(self.classes_, y)
 
-    def _scores_and_sets(self, X: Any, metadata: Mapping[str, Any]) -> tuple[Any, Array, BoundSet]:
-        """Return rows, their scores and their sets, after checking that the question makes sense."""
-        check_is_fitted(self)
-        if unknown := sorted(set(metadata) - set(METADATA)):
-            raise TypeError(
-                f"{NAME}: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}."
-            )
-        check_columns(X, metadata, self)
-        check_features(X, {"uncertainty": self.uncertainty}, self)
-        scores = self.decision_function(X)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        stated = {name: value for name, value in metadata.items() if value is not None}
+    def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
         uncertainty = self._stated_set()
+        check_features(rows, {"uncertainty": self.uncertainty}, self)
         if self.row_uncertainty_ and not stated:
             raise ValueError(
                 f"{NAME}: this model was fitted with the uncertainty of each row, so it needs theirs here too. "
                 f"Pass {' or '.join(uncertainty.metadata)} (zeros for exact rows). {ROUTING}"
             )
         if not set(stated) <= set(uncertainty.metadata):
-            bound_sets(self.uncertainty, X, stated, NAME)
-        worst, cloud = (uncertainty.as_stated(stated) if stated else uncertainty).split(X, stated)
-        if cloud is not None:
-            raise ValueError(
-                f"{NAME}(uncertainty={self.uncertainty!r}): Gaussian noise has no bounds, so no prediction is certain and no "
-                "row is the worst. State a set: ChanceConstraint(epsilon, 'gaussian') bounds what happens with probability "
-                "1 - epsilon."
-            )
-        assert worst is not None
-        return X, scores, worst
+            bound_sets(self.uncertainty, rows, stated, NAME)
+        return uncertainty.as_stated(stated) if stated else uncertainty
 
 
 def bound_sets(

@@ -10,6 +10,7 @@ import numpy as np
 
 from holdfast._core.allowed import arguments
 from holdfast._core.loss import Array, Loss
+from holdfast._core.metadata import METADATA, known_metadata
 from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.ambiguity import LabelFlips
@@ -17,7 +18,7 @@ from holdfast.counterpart import collapse_bound
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import one_blas_thread, shape_of
 from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
-from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier
+from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.estimators.units import warn_of_units
 from holdfast.solvers import pick
 from holdfast.uncertainty import Ball
@@ -97,10 +98,7 @@ def radius_path(
     >>> path.coefs.shape, bool(path.gaps.max() < 1e-6)
     ((2, 3, 4), True)
     """
-    if unknown := sorted(set(metadata) - set(METADATA)):
-        raise TypeError(
-            f"radius_path: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}."
-        )
+    known_metadata(metadata, "radius_path")
     model = RobustLinearClassifier(
         shape_of(uncertainty, Ball(1.0)),
         loss=loss,

@@ -12,12 +12,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_array
 
 from holdfast._core.loss import Array
-from holdfast._core.rounding import gamma
 from holdfast._core.uncertainty import BoundSet
 from holdfast.estimators.linear import predicted_codes, shares_of_classes
 
-SUPPORT_ROUNDINGS = 16
-"""Roundings of a support beyond those of its sum over the features."""
 SINGLE = 1e-3
 """How far scores may be off by rounding to float32 of large terms, as a share of the largest."""
 
@@ -53,44 +50,6 @@ def pushes(coef: Array, sets: BoundSet, codes: NDArray[np.intp]) -> Array:
             if other != k:
                 out[rows, other] = own.support(coef[other] - w)
     return out
-
-
-def worst_leads(
-    scores: Array, coef: Array, sets: BoundSet, codes: NDArray[np.intp], errors: Array | float = 0.0
-) -> Array:
-    """Return the worst lead of class `codes` over each other class, inf over itself, shape (n_samples, n_classes).
-
-    What rounding may have added is taken off: `errors` of the scores, of their shape, and what moves in the sets add to them.
-    """
-    slack, push = np.broadcast_to(errors, scores.shape) + _moved_errors(coef, sets), pushes(coef, sets, codes)
-    own, of_own = (np.take_along_axis(each, codes[:, None], axis=1) for each in (scores, slack))
-    leads = own - scores - push - of_own - slack
-    np.put_along_axis(leads, codes[:, None], np.inf, axis=1)
-    return leads
-
-
-def worst_margins(
-    scores: Array, coef: Array, sets: BoundSet, codes: NDArray[np.intp], errors: Array | float = 0.0
-) -> Array:
-    """Return by how much class `codes` leads at the worst point of each row's set; negative where it can be overtaken.
-
-    Less what rounding may have added, as in `worst_leads`; `errors` has the shape (n_samples, n_scores).
-    """
-    if scores.ndim > 1:
-        return worst_leads(scores, coef, sets, codes, errors).min(axis=1)
-    signs = np.where(codes == 1, 1.0, -1.0)
-    reach = sets.facing(signs).support(coef[0])
-    slack = np.broadcast_to(errors, (len(scores), 1)) + _moved_errors(coef, sets)
-    return signs * scores - reach - slack[:, 0]
-
-
-def _moved_errors(coef: Array, sets: BoundSet) -> Array:
-    r"""Return what rounding does to supports, and to scores of moved rows beyond those of the rows, (n_samples or 1, n_scores).
-
-    :math:`\gamma \max_j |w_j| \max_{d \in S} |d|_1`, as moves may cancel in a score that is computed term by term.
-    """
-    reach = np.atleast_1d(sets.absolute_reach(coef.shape[1]))
-    return 2 * gamma(coef.shape[1] + SUPPORT_ROUNDINGS) * np.outer(reach, np.abs(coef).max(axis=1, initial=0.0))
 
 
 def score_deviations(scores: Array, coef: Array, noise: BoundSet) -> Array:

@@ -16,9 +16,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from holdfast._core.allowed import Choice, arguments, short
 from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
+from holdfast._core.metadata import METADATA, known_metadata
 from holdfast.estimators.inputs import one_blas_thread, row_weights
 from holdfast.estimators.paths import grid, warn_of_gaps
-from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier
+from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.uncertainty import WeightError
 from holdfast.uncertainty.clouds import dense
 from holdfast.uncertainty.weight_error import COMPONENTWISE
@@ -78,8 +79,7 @@ def worst_weight_loss(
     call = "worst_weight_loss"
     _check_takes_errors(model, call)
     check_is_fitted(model)
-    if unknown := sorted(set(metadata) - set(METADATA)):
-        raise TypeError(f"{call}: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}.")
+    known_metadata(metadata, call)
     error = model.weight_error if weight_error is None else weight_error
     if not isinstance(error, WeightError):
         raise ValueError(

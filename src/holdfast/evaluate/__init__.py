@@ -1,5 +1,6 @@
 """Evaluation of fitted classifiers, ours and others: certificates of single predictions, scorers."""
 
+from holdfast._core.exceptions import NoCertificateError as NoCertificateError
 from holdfast.evaluate.attacks import RobustAccuracy as RobustAccuracy
 from holdfast.evaluate.attacks import WorstCase as WorstCase
 from holdfast.evaluate.attacks import certified_accuracy as certified_accuracy
@@ -35,4 +36,3 @@ from holdfast.evaluate.scorers import certified_accuracy_scorer as certified_acc
 from holdfast.evaluate.scorers import flip_rate_scorer as flip_rate_scorer
 from holdfast.evaluate.scorers import robust_accuracy_scorer as robust_accuracy_scorer
 from holdfast.evaluate.smoothing import smoothed as smoothed
-from holdfast.evaluate.steps import NoCertificateError as NoCertificateError

@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from sklearn.utils import _safe_indexing
 
+from holdfast._certificates.models import extents
+from holdfast._certificates.views import View
 from holdfast._core.allowed import ANY_SEED, Choice, Count, arguments
-from holdfast._core.labels import check_columns, check_features
-from holdfast._core.rounding import Array, gamma
+from holdfast._core.exceptions import NoCertificateError
+from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
-from holdfast.evaluate.certificates import BLOCK, BOTH_ENDS, certified_interval, certified_radius, check_view
-from holdfast.evaluate.fitted import as_given, classes_of, model_of, rows_for
-from holdfast.evaluate.models import LinearModel, Model
-from holdfast.evaluate.steps import NoCertificateError
+from holdfast.evaluate.certificates import certified_radius
+from holdfast.evaluate.fitted import asked, classes_of, rows_for, stated_of
+from holdfast.features.rows import as_given
 from holdfast.uncertainty.clouds import dense, ratio
 
 METHODS = Choice("auto", "closed_form", "gradient", "queries")
@@ -260,105 +261,81 @@ class _Question:
     classes: NDArray[Any]
     codes: NDArray[np.intp]
     sets: BoundSet
-    view: Model | None
+    """In the units of X."""
+    view: View | None
+    seen: BoundSet | None
+    """The sets of the rows that the view is of: carried, where curved steps come before its model."""
     method: str
-
-    @property
-    def linear(self) -> LinearModel:
-        """The model, of which the worst rows are known."""
-        linear = None if self.view is None else self.view.as_linear()
-        assert linear is not None
-        return linear
 
     @property
     def is_closed(self) -> bool:
         """Whether the worst rows are known exactly."""
         return self.method == "closed_form"
 
-    def worst_leads(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_], Array, Array]]:
+    def duels(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_], Array, Array]]:
         """Yield rows of one class, which duels it wins at 0, its worst leads by linear scores, and how far off these may be."""
-        linear = self.linear
-        entries = self.rows.nnz / max(self.rows.shape[0], 1) if sparse.issparse(self.rows) else linear.n_features
-        size = max(1, BLOCK // max(int(entries), linear.decision.n_scores))
-        for code in np.unique(self.codes):
-            own = np.flatnonzero(self.codes == code)
-            C, wins = linear.decision.duels(int(code))
-            directions = C @ linear.coef
-            for start in range(0, len(own), size):
-                some = own[start : start + size]
-                (scores, errors), sets = linear.scores(self.rows[some]), self.sets.take(some)
-                falls = np.column_stack([np.broadcast_to(sets.support(-v), len(some)) for v in directions])
-                # moves may cancel in a score that is computed term by term, as a common drift of all features does
-                reach = np.atleast_1d(sets.absolute_reach(linear.n_features))
-                moved = (
-                    2 * linear.map.gamma(self.rows.dtype) * np.outer(reach, linear.map.sizes.max(axis=1, initial=0.0))
-                )
-                doubts = (BOTH_ENDS * errors + moved) @ np.abs(C).T + gamma(2 * linear.n_features + 8) * np.abs(falls)
-                yield some, wins, scores @ C.T - falls, doubts
+        assert self.view is not None
+        assert self.seen is not None
+        return self.view.worst_duels(self.seen, self.codes)
 
 
 def _asked(
     model: Any, X: Any, y: Any, uncertainty: Any, metadata: Mapping[str, Any], method: str, call: str
 ) -> _Question:
-    """Return the question after checking that it makes sense."""
+    """Return a question after checking that it makes sense, with the method that answers it."""
     if not isinstance(uncertainty, UncertaintySet):
         raise ValueError(
             f"{call}(..., uncertainty={uncertainty!r:.80}): give a set, such as Ball(0.3), Box(), IntervalBox(), "
             "FeatureDeletion(2), or a sum of sets."
         )
-    check_columns(X, metadata, model)
-    check_features(X, {"uncertainty": uncertainty}, model)
     classes, rows = classes_of(model), rows_for(model, X)
+    stated = stated_of(model, X, metadata, call, {"uncertainty": uncertainty})
     labels = np.asarray(y).ravel()
     if labels.shape != (rows.shape[0],) or not np.all(np.isin(labels, classes)):
         raise ValueError(
             f"{call}(model, X, y): y must hold one of the classes {classes.tolist()!r:.200} for each of the "
             f"{rows.shape[0]} rows."
         )
-    sets, cloud = uncertainty.split(rows, {name: value for name, value in metadata.items() if value is not None})
+    sets, cloud = uncertainty.split(rows, stated)
     if cloud is not None or sets is None:
         raise ValueError(
             f"{call}(..., uncertainty={uncertainty!r}): Gaussian noise has no bounds, so that no row is the worst. State a "
             "set: ChanceConstraint(epsilon, 'gaussian') holds what happens with probability 1 - epsilon."
         )
-    view = None
+    view = seen = None
     try:
-        view = model_of(model)
-        check_view(model, X, view, rows, classes)
+        view, _ = asked(model, X)
+        seen, _ = view.sets(uncertainty, stated)
     except NoCertificateError:
-        view = None
         if method in ("closed_form", "gradient"):
             raise
-    is_closed = view is not None and view.as_linear() is not None and view.decision.is_by_duels
+    straight = None if view is None or view.is_curved else view.model
+    is_closed = straight is not None and straight.as_linear() is not None and straight.decision.is_by_duels
     if method == "closed_form" and not is_closed:
         raise NoCertificateError(
             f"{call}(method='closed_form'): known for linear scores of which the largest wins; {model!r:.80} has others. "
             "Use method='gradient'."
         )
+    if method == "gradient" and straight is None:
+        raise NoCertificateError(
+            f"{call}(method='gradient'): no gradient is known of {model!r:.80}. Use method='queries'."
+        )
     if method == "auto":
-        method = "closed_form" if is_closed else "queries" if view is None else "gradient"
+        method = "closed_form" if is_closed else "queries" if straight is None else "gradient"
     codes = np.searchsorted(classes, labels)
-    return _Question(model, X, rows, labels, classes, codes, sets, view, method)
+    return _Question(model, X, rows, labels, classes, codes, sets, view, seen, method)
 
 
 def _closed_form(question: _Question, rows: Array) -> tuple[Array, Array]:
     """Return the worst moves of rows with linear scores, and their leads."""
-    linear = question.linear
-    moves, found = np.zeros_like(rows), np.zeros(len(rows))
-    for some, _, leads, _ in question.worst_leads():
-        rivals = leads.argmin(axis=1)
-        found[some] = leads.min(axis=1)
-        directions = linear.decision.duels(int(question.codes[some[0]]))[0] @ linear.coef
-        for rival in np.unique(rivals):
-            few = some[rivals == rival]
-            moves[few] = question.sets.take(few).maximizer(-directions[rival])
-    return moves, found
+    assert question.view is not None
+    return question.view.worst_moves(question.sets, question.codes)
 
 
 def _exact_rows(question: _Question) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which rows are right anywhere in their sets by linear scores, and which without doubt."""
     right, sure = np.zeros((2, len(question.codes)), dtype=bool)
-    for some, wins, leads, doubts in question.worst_leads():
+    for some, wins, leads, doubts in question.duels():
         right[some] = np.all((leads > 0) | ((leads == 0) & wins), axis=1)
         sure[some] = np.all(leads > doubts, axis=1)
     return right, sure
@@ -373,28 +350,17 @@ def certified_rows(
 
 def _certified_share(question: _Question) -> float:
     """Return the share of rows that are proved to be right anywhere in their sets, or in boxes around them."""
-    if question.view is None:
+    view = question.view
+    if view is None or question.seen is None:
         return np.nan
     if question.is_closed:
         return float(np.mean(_exact_rows(question)[1]))
-    X, rows = question.X, dense(question.rows)
-    below, above = _extents(question.sets, rows.shape)
-    found = certified_interval(question.model, *(as_given(X, Z) for Z in (rows, rows - below, rows + above)))
-    is_sure, stds = found.certified, question.sets.deviations()
-    if stds is not None and np.ndim(stds) < 2:
+    codes, margin = view.margins(question.seen)
+    is_sure, stds = margin > 0, question.sets.deviations()
+    if stds is not None and np.ndim(stds) < 2 and not view.is_curved:
         # an ellipsoid along the features is a ball in their units
-        is_sure = is_sure | (certified_radius(question.model, X, 2, stds).radius >= 1)
-    return float(np.mean(is_sure & (found.predicted == question.labels)))
-
-
-def _extents(sets: BoundSet, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Return how far each feature of each row can go down and up, two arrays (n_samples, n_features)."""
-    units = np.eye(shape[1])
-    below, above = (
-        np.column_stack([np.broadcast_to(sets.support(sign * unit), shape[0]) for unit in units])
-        for sign in (-1.0, 1.0)
-    )
-    return below, above
+        is_sure = is_sure | (certified_radius(question.model, question.X, 2, stds).radius >= 1)
+    return float(np.mean(is_sure & (question.classes[codes] == question.labels)))
 
 
 class _Prey(ABC):
@@ -416,20 +382,23 @@ class _Seen(_Prey):
 
     def __init__(self, question: _Question):
         assert question.view is not None
-        self.view, self.codes = question.view, question.codes
-        duels = [self.view.decision.duels(code)[0] for code in range(len(question.classes))]
+        self.view, self.model, self.codes = question.view, question.view.model, question.codes
+        duels = [self.model.decision.duels(code)[0] for code in range(len(question.classes))]
         self.duels, self.n_targets = np.array(duels), len(duels) - 1
 
     def lead(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
-        scores = self._blockwise(lambda part: self.view.scores(Z[part])[0], len(Z))
+        scores = self._blockwise(lambda part: self.model.scores(self.view.whole(Z[part], which[part]))[0], len(Z))
         return np.asarray(np.einsum("ij,ij->i", self.duels[self.codes[which], target], scores))
 
     def slope(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
         C = self.duels[self.codes[which], target]
-        return self._blockwise(lambda part: self.view.gradients(Z[part], C[part]), len(Z))
+        slopes = self._blockwise(
+            lambda part: self.model.gradients(self.view.whole(Z[part], which[part]), C[part]), len(Z)
+        )
+        return slopes[:, : self.view.n_features]
 
     def _blockwise(self, of: Callable[[slice], Array], n: int) -> Array:
-        size = max(1, PROBES // self.view.n_columns)
+        size = max(1, PROBES // self.model.n_columns)
         return np.concatenate([of(slice(start, start + size)) for start in range(0, n, size)])
 
 
@@ -438,10 +407,10 @@ class _Queried(_Prey):
 
     def __init__(self, question: _Question):
         self.question, self.ask = question, lead_of(question.model, question.X, question.classes)
-        self.below, self.above = _extents(question.sets, question.rows.shape)
+        self.below, self.above = extents(question.sets, question.rows.shape)
 
     def lead(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
-        return self.ask(Z, self.question.codes[which])
+        return self.ask(Z, self.question.codes[which], which)
 
     def slope(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
         n, d = Z.shape
@@ -452,29 +421,31 @@ class _Queried(_Prey):
                 (Z[part, None] + sign * extent[which[part], None] * np.eye(d)).reshape(-1, d)
                 for sign, extent in ((1.0, self.above), (-1.0, self.below))
             ]
-            codes = np.repeat(self.question.codes[which[part]], d)
-            up, down = (self.ask(side, codes).reshape(-1, d) for side in sides)
+            each = np.repeat(which[part], d)
+            up, down = (self.ask(side, self.question.codes[each], each).reshape(-1, d) for side in sides)
             out[part] = ratio(up - down, (self.above + self.below)[which[part]])
         return out
 
 
-def lead_of(model: Any, X: Any, classes: NDArray[Any]) -> Callable[[Array, NDArray[np.intp]], Array]:
-    """Return the function that asks a model for the leads of classes, by their numbers, at rows like those of X.
+def lead_of(model: Any, X: Any, classes: NDArray[Any]) -> Callable[..., Array]:
+    """Return the function (Z, codes, which) that asks a model for leads of classes, by their numbers, at rows like those of X.
+
+    `which` of them, where X holds more than numbers.
 
     Differences of scores; of models without scores logarithms of ratios of probabilities; else 1 or -1.
     """
 
-    def votes(Z: Array, codes: NDArray[np.intp]) -> Array:
-        return np.where(np.asarray(model.predict(as_given(X, Z))) == classes[codes], 1.0, -1.0)
+    def votes(Z: Array, codes: NDArray[np.intp], which: Any = None) -> Array:
+        return np.where(np.asarray(model.predict(as_given(X, Z, which))) == classes[codes], 1.0, -1.0)
 
-    def scores(Z: Array, codes: NDArray[np.intp]) -> Array:
-        return _leads(np.asarray(model.decision_function(as_given(X, Z))), codes)
+    def scores(Z: Array, codes: NDArray[np.intp], which: Any = None) -> Array:
+        return _leads(np.asarray(model.decision_function(as_given(X, Z, which))), codes)
 
-    def odds(Z: Array, codes: NDArray[np.intp]) -> Array:
-        return _leads(np.log(np.maximum(model.predict_proba(as_given(X, Z)), 1e-300)), codes)
+    def odds(Z: Array, codes: NDArray[np.intp], which: Any = None) -> Array:
+        return _leads(np.log(np.maximum(model.predict_proba(as_given(X, Z, which)), 1e-300)), codes)
 
     if hasattr(model, "decision_function"):
-        shape = np.shape(model.decision_function(X[:1]))
+        shape = np.shape(model.decision_function(_safe_indexing(X, [0])))
         # contests of pairs of classes are no scores of classes
         is_scored = len(shape) == 1 or (
             shape[1] == len(classes) and getattr(model, "decision_function_shape", "ovr") == "ovr"
@@ -529,7 +500,7 @@ class _Trail:
 
     def wrong(self, Z: Array, which: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Return whether the model errs on rows that are moved to Z."""
-        given = as_given(self.question.X, Z)
+        given = as_given(self.question.X, Z, which)
         return np.asarray(np.asarray(self.question.model.predict(given)) != self.question.labels[which])
 
     def offer(self, which: NDArray[np.intp], moves: Array) -> None:
@@ -578,7 +549,7 @@ def _cross_boundaries(
 ) -> None:
     """Offer the farthest points of the sets along normals of boundaries that are found by predictions alone."""
     predicted = np.asarray(question.model.predict(question.X))
-    reach = np.maximum(*_extents(question.sets, rows.shape))
+    reach = np.maximum(*extents(question.sets, rows.shape))
     unit = reach.mean(axis=0)
     scaled = ratio(rows, np.where(unit > 0, unit, np.inf))
     beyond = np.full(rows.shape, np.nan)

@@ -8,7 +8,8 @@ import numpy as np
 
 from holdfast._core.allowed import Switch, arguments
 from holdfast._core.rounding import gamma
-from holdfast.evaluate.certificates import SAME, asked, lead_blocks, linear_only, settled
+from holdfast.evaluate.certificates import SAME
+from holdfast.evaluate.fitted import asked, linear_only, settled, straight_only
 from holdfast.evaluate.results import SafeBits
 
 
@@ -43,13 +44,14 @@ def safe_bits(model: Any, X: Any, *, intercept: bool = False) -> SafeBits:
     >>> safe_bits(LogisticRegression().fit(X, y), X).bits
     array([2., 2., 4., 3.])
     """
-    view, rows, classes = asked(model, X)
-    linear = linear_only(view, "safe_bits")
+    view, classes = asked(model, X)
+    straight_only(view, "safe_bits", "Ask about the weights after it: safe_bits(pipe[-1], pipe[:-1].transform(X)).")
+    linear, rows = linear_only(view, "safe_bits"), view.rows
     stored = [linear.coef, linear.intercept] if intercept else [linear.coef]
     largest = max(float(np.abs(part).max(initial=0.0)) for part in stored)
     n, codes = rows.shape[0], np.zeros(rows.shape[0], dtype=np.intp)
     bits = np.full(n, np.inf)
-    for part, block, (own, leads, _) in lead_blocks(linear, rows):
+    for part, block, (own, leads, _) in view.lead_blocks():
         lengths = np.ravel(abs(block).sum(axis=1, dtype=np.float64)) + float(intercept)
         vectors = linear.decision.table(lambda C: np.abs(C).sum(axis=1))
         moved = 0.5 * largest * linear.decision.of_rows(vectors, own) * lengths[:, None]
@@ -60,7 +62,7 @@ def safe_bits(model: Any, X: Any, *, intercept: bool = False) -> SafeBits:
         codes[part] = own
         bits[part] = np.where(enough, 1.0 + np.frexp(np.floor(np.where(enough, levels, 0.0)) + 1)[1], np.inf)
     return SafeBits(
-        predicted=settled(model, X, rows, classes, codes, np.isfinite(bits)),
+        predicted=settled(model, view, classes, codes, np.isfinite(bits)),
         bits=bits,
         method="linear: half a step of each weight against the lead",
         assumption=f"no weights within half a step give a row another class, {SAME}",

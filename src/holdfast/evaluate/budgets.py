@@ -10,10 +10,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from holdfast._core.allowed import SEED, Count, Number, arguments
-from holdfast._core.labels import check_columns, check_features
 from holdfast._core.rounding import Array
-from holdfast.evaluate.fitted import as_given, classes_of, rows_for
-from holdfast.evaluate.noise import NOISE, flip_probability, linear_or_none
+from holdfast.evaluate.fitted import classes_of, rows_for, stated_of
+from holdfast.evaluate.noise import NOISE, flip_probability, linear_or_none, score_deviations
+from holdfast.features.rows import as_given
 from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.clouds import dense
 
@@ -124,9 +124,8 @@ def noise_budget(
             f"{call}(target_accuracy={target_accuracy!r:.40}): give a share of the rows, above 0, at most 1."
         )
     own = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
-    check_columns(X, own, model)
-    check_features(X, {"noise": noise}, model)
     classes, rows = classes_of(model), rows_for(model, X)
+    own = stated_of(model, X, own, call, {"noise": noise})
     labels = np.asarray(y).ravel()
     if labels.shape != (rows.shape[0],) or not np.all(np.isin(labels, classes)):
         raise ValueError(
@@ -134,15 +133,15 @@ def noise_budget(
             f"{rows.shape[0]} rows."
         )
     stated = noise if isinstance(noise, GaussianNoise) else GaussianNoise(std=noise)
-    bound = stated.at(rows, {name: value for name, value in own.items() if value is not None})
+    bound = stated.at(rows, own)
     plain = float(np.mean(np.asarray(model.predict(X)) == labels))
     view = linear_or_none(model, X)
-    is_exact = view is not None and view.decision.n_scores == 1
+    is_exact = view is not None and view.model.decision.n_scores == 1
     expected: Callable[[float], float]
     if view is not None and is_exact:
         signs = np.where(labels == classes[1], 1.0, -1.0)
-        leads = signs * view.scores(rows)[0][:, 0]
-        t = np.broadcast_to(bound.support(view.coef[0]), leads.shape)
+        leads = signs * view.model.scores(view.rows)[0][:, 0]
+        t = np.broadcast_to(score_deviations(view, bound, view.linear.coef[0]), leads.shape)
         expected, method = _by_formula(leads, t, signs), "linear: normal law of the scores"
     else:
         if stated.adversary != "trace":

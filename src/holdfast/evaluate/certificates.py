@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.utils import _safe_indexing
 
+from holdfast._certificates.exact import exact_radius
+from holdfast._certificates.models import NORMS
+from holdfast._certificates.views import View
 from holdfast._core.allowed import Choice, Switch, arguments, is_array
-from holdfast._core.labels import check_columns, check_features
-from holdfast.evaluate.decisions import Leads
-from holdfast.evaluate.exact import exact_radius
-from holdfast.evaluate.fitted import classes_of, model_of, rows_for, scale_of
-from holdfast.evaluate.models import NORMS, LinearModel, Model
+from holdfast._core.exceptions import NoCertificateError
+from holdfast._core.labels import check_features
+from holdfast._core.rounding import Array
+from holdfast.evaluate.fitted import asked, linear_only, scale_of, settled, stated_of, straight_only
 from holdfast.evaluate.results import CertifiedDeletions, CertifiedInterval, CertifiedRadius
 from holdfast.evaluate.smoothing import smoothed
-from holdfast.evaluate.steps import NoCertificateError
+from holdfast.uncertainty import IntervalBox
 from holdfast.uncertainty.checks import numbers
 from holdfast.uncertainty.clouds import rescaled
 from holdfast.uncertainty.deletions import DELETION_ROUNDINGS, lead_survives
-from holdfast.uncertainty.interval_box import row_offsets
 from holdfast.uncertainty.knapsack import feature_costs
 
-BLOCK = 1 << 18
-"""Entries that are looked at at a time: what is made of them stays in cache."""
-CHECKED = 1000
-"""Rows, evenly spread, on which what is seen of a model is compared with its predictions; all would cost as much as scores."""
-BOTH_ENDS = 2
-"""Errors of a score that a lead is made smaller by: one of the score here, one of the model's own wherever the row goes."""
 SAME = "of the model as computed, on rows of the same type as X; all rounding is accounted for"
+INSTEAD = (
+    "Ask for what can be carried through it: certified_interval(model, X, X_lower, X_upper), or certify of an "
+    "UncertainPipeline; or smooth the model, certified_radius(..., method='smoothing')."
+)
+CARRIED = "of the model as computed; rounding is accounted for, but not that of steps that are no affine maps"
 
 
 @arguments(method=Choice("auto", "smoothing"), exact=Switch())
@@ -108,26 +105,54 @@ def certified_radius(
         return smoothed(model, X, weights=weights, **smoothing)
     if smoothing:
         raise TypeError(f"{call}(..., {next(iter(smoothing))}=...): goes with method='smoothing'.")
-    view, rows, classes = asked(model, X)
+    view, classes = asked(model, X)
+    straight_only(view, call, INSTEAD)
     check_features(X, {"weights": weights}, model)
-    units = scale_of(weights, view.n_features, call)
-    assumption = f"no x + d with ||d / weights||_{norm:g} <= radius has another class, {SAME}"
+    units, columns = _units(view, weights, call)
+    moved = f"no x + d with ||d / weights||_{norm:g} <= radius has another class"
+    if view.n_features > len(columns):
+        moved += f", d being 0 but in {len(columns)} of {view.n_features} columns (see `columns`)"
+    if view.has_missing:
+        moved += ", missing entries staying missing"
     if exact:
-        codes, radius = exact_radius(linear_only(view, f"{call}(exact=True)"), rows, norm, units)
+        if view.slack is not None:
+            raise NoCertificateError(f"{call}(exact=True): not where steps fill in entries that have errors.")
+        codes, radius = exact_radius(linear_only(view, f"{call}(exact=True)"), view.rows, norm, units)
         return CertifiedRadius(
-            predicted=settled(model, X, rows, classes, codes, radius > 0),
+            predicted=settled(model, view, classes, codes, radius > 0),
             radius=radius,
-            method=f"{view.method}, by fractions",
-            assumption=f"no x + d with ||d / weights||_{norm:g} <= radius has another class without rounding",
+            columns=columns,
+            method=f"{view.model.method}, by fractions",
+            assumption=f"{moved} without rounding",
         )
-    reach, limit = view.reach(norm, units, rows.dtype), view.limit(norm, units, rows.dtype)
+    seen, rows = view.model, view.rows
+    reach, limit = seen.reach(norm, units, rows.dtype), seen.limit(norm, units, rows.dtype)
     codes, radius = np.zeros(rows.shape[0], dtype=np.intp), np.zeros(rows.shape[0])
-    for part, _, (own, leads, _) in lead_blocks(view, rows):
+    for part, _, (own, leads, _) in view.lead_blocks():
         is_sure = np.all(leads > 0, axis=1)
-        found = view.radii(leads, view.decision.of_rows(reach, own)).min(axis=1)
+        found = seen.radii(np.maximum(leads, 0.0), seen.decision.of_rows(reach, own)).min(axis=1)
         codes[part], radius[part] = own, np.where(is_sure, np.minimum(found, limit), 0.0)
-    predicted = settled(model, X, rows, classes, codes, radius > 0)
-    return CertifiedRadius(predicted=predicted, radius=radius, method=view.method, assumption=assumption)
+    return CertifiedRadius(
+        predicted=settled(model, view, classes, codes, radius > 0),
+        radius=radius,
+        columns=columns,
+        method=seen.method,
+        assumption=f"{moved}, {SAME}",
+    )
+
+
+def _units(view: View, weights: Any, call: str) -> tuple[Array, tuple[Any, ...]]:
+    """Return the units of perturbations of all numbers in the rows of a view, and the columns of X that they are of."""
+    units = np.array(scale_of(weights, view.n_features, call))
+    names = list(view.X.columns) if hasattr(view.X, "columns") else list(range(view.n_features))
+    wrong = np.flatnonzero((units > 0) & view.fixed)
+    if weights is not None and len(wrong):
+        raise ValueError(
+            f"{call}(..., weights=...): column {names[wrong[0]]!r} is no number that could move by a bit, so its weight must "
+            "be 0. Leave weights out for 1 in the other columns."
+        )
+    units[wrong] = 0.0
+    return view.spread(units, 0.0), tuple(names[j] for j in np.flatnonzero(units))
 
 
 @arguments()
@@ -157,27 +182,20 @@ def certified_interval(model: Any, X: Any, X_lower: Any, X_upper: Any) -> Certif
     >>> certified_interval(model, X, X - 0.5, X + [[0.1, 2.0]]).certified
     array([ True,  True,  True,  True])
     """
-    view, rows, classes = asked(model, X)
-    check_columns(X, {"X_lower": X_lower, "X_upper": X_upper}, model)
-    ends = {name: _end(value, rows.shape, name) for name, value in (("X_lower", X_lower), ("X_upper", X_upper))}
-    codes, margin = np.zeros(rows.shape[0], dtype=np.intp), np.zeros(rows.shape[0])
-    for part, block, (own, leads, is_turned) in lead_blocks(view, rows):
-        codes[part] = own
-        falls = np.zeros(leads.shape)
-        down, up = row_offsets(block, {name: end[part] for name, end in ends.items()}, part.start)
-        down = -down
-        for some, C in view.decision.groups(own):
-            turned = is_turned if len(is_turned) == 1 else is_turned[some]
-            falls[some] = view.falls(down[some], up[some], C, block.dtype)
-            if np.any(turned):
-                falls[some] = np.where(turned, view.falls(up[some], down[some], C, block.dtype), falls[some])
-        margin[part] = (leads - falls).min(axis=1)
+    call = "certified_interval"
+    view, classes = asked(model, X)
+    ends = stated_of(model, X, {"X_lower": X_lower, "X_upper": X_upper}, call)
+    shape = (view.rows.shape[0], len(view.X.columns) if hasattr(view.X, "columns") else np.shape(view.X)[1])
+    ends = {name: _end(value, shape, name) for name, value in ends.items()}
+    sets, _ = view.sets(IntervalBox(), ends)
+    assert sets is not None
+    codes, margin = view.margins(sets)
     return CertifiedInterval(
-        predicted=settled(model, X, rows, classes, codes, margin > 0),
+        predicted=settled(model, view, classes, codes, margin > 0),
         certified=margin > 0,
         margin=margin,
-        method=view.method,
-        assumption=f"no row within X_lower and X_upper has another class, {SAME}",
+        method=view.model.method,
+        assumption=f"no row within X_lower and X_upper has another class, {CARRIED if view.is_curved else SAME}",
     )
 
 
@@ -218,12 +236,15 @@ def certified_deletions(model: Any, X: Any, values: Any = None) -> CertifiedDele
     array([inf, inf,  0.,  1.])
     """
     call = "certified_deletions"
-    view, rows, classes = asked(model, X)
+    view, classes = asked(model, X)
+    straight_only(view, call, INSTEAD)
     linear = linear_only(view, call)
     check_features(X, {"values": values}, model)
     costs = feature_costs(values, view.n_features, f"{call}(..., values=...)")
+    costs = view.spread(np.where(view.fixed, np.inf, costs), np.inf)
+    rows = view.rows
     codes, survived = np.zeros(rows.shape[0], dtype=np.intp), np.full(rows.shape[0], np.inf)
-    for part, block, (own, leads, is_turned) in lead_blocks(linear, rows, DELETION_ROUNDINGS):
+    for part, block, (own, leads, is_turned) in view.lead_blocks(DELETION_ROUNDINGS):
         codes[part] = own
         found, signs = np.full(leads.shape, np.inf), np.where(np.broadcast_to(is_turned, leads.shape), -1.0, 1.0)
         for some, C in linear.decision.groups(own):
@@ -233,68 +254,9 @@ def certified_deletions(model: Any, X: Any, values: Any = None) -> CertifiedDele
                 gains = rescaled(block[chosen].astype(np.float64), signs[chosen, rival], v)
                 found[chosen, rival] = lead_survives(gains, leads[chosen, rival], costs)
         survived[part] = found.min(axis=1)
-    is_sure = survived > 0
     return CertifiedDeletions(
-        predicted=settled(model, X, rows, classes, codes, is_sure),
+        predicted=settled(model, view, classes, codes, survived > 0),
         survived=survived,
         method="linear: the largest gains of deletions against the lead",
         assumption=f"no deletion of features worth up to `survived` changes the class, {SAME}",
     )
-
-
-def lead_blocks(view: Model, rows: Any, errors: int = BOTH_ENDS) -> Iterator[tuple[slice, Any, Leads]]:
-    """Yield parts of the rows, which they are, and their leads less so many errors; what is no number is no lead."""
-    size = max(1, BLOCK // max(view.n_entries(rows), 1))
-    for start in range(0, rows.shape[0], size):
-        part = slice(start, start + size)
-        block = rows[part]
-        with np.errstate(over="ignore", invalid="ignore"):
-            scores, error = view.scores(block)
-            found = view.decision.leads(scores, errors * error)
-        yield part, block, found._replace(leads=np.where(np.isnan(found.leads), -np.inf, found.leads))
-
-
-def asked(model: Any, X: Any) -> tuple[Model, Any, NDArray[Any]]:
-    """Return what certificates see of a model, its rows, and its classes."""
-    classes = classes_of(model)
-    view, rows = model_of(model), rows_for(model, X)
-    check_view(model, X, view, rows, classes)
-    return view, rows, classes
-
-
-def check_view(model: Any, X: Any, view: Model, rows: Any, classes: NDArray[Any]) -> None:
-    """Raise NoCertificateError where a model predicts something else than what is seen of it says without doubt."""
-    some = np.arange(0, rows.shape[0], -(-rows.shape[0] // CHECKED))
-    said = own_predictions(model, X, rows, some)
-    agrees = said.shape == some.shape
-    for part, _, (own, leads, _) in lead_blocks(view, rows[some]) if agrees else ():
-        agrees &= bool(np.all((said[part] == classes[own]) | ~np.all(leads > 0, axis=1)))
-    if not agrees:
-        raise NoCertificateError(
-            f"{model!r:.120}: its predict says something else than its weights, so that nothing is known of it: a predict of "
-            "its own, several labels a row, or weights that were changed. Smoothing takes any classifier of one label a row: "
-            "certified_radius(..., method='smoothing')."
-        )
-
-
-def own_predictions(model: Any, X: Any, rows: Any, which: NDArray[np.intp]) -> NDArray[Any]:
-    """Return what a model predicts for some of the rows of X."""
-    return np.asarray(model.predict(_safe_indexing(X if hasattr(X, "columns") else rows, which)))
-
-
-def linear_only(view: Model, call: str) -> LinearModel:
-    """Return what is seen of a linear model, an error for others."""
-    linear = view.as_linear()
-    if linear is None:
-        raise NoCertificateError(f"{call}: for linear models only; this one is certified by '{view.method}'.")
-    return linear
-
-
-def settled(
-    model: Any, X: Any, rows: Any, classes: NDArray[Any], codes: NDArray[np.intp], is_sure: NDArray[np.bool_]
-) -> NDArray[Any]:
-    """Return the classes; those that rounding or a tie leaves open are the model's own."""
-    predicted = classes[codes]
-    if len(unsure := np.flatnonzero(~is_sure)):
-        predicted[unsure] = own_predictions(model, X, rows, unsure)
-    return predicted

@@ -16,8 +16,9 @@ from holdfast._core.progress import reporter
 from holdfast._core.rounding import Array
 from holdfast.evaluate.attacks import certified_accuracy
 from holdfast.evaluate.cells import Cells, digest, fingerprint
-from holdfast.evaluate.fitted import as_given, classes_of, rows_for
+from holdfast.evaluate.fitted import classes_of, rows_for
 from holdfast.evaluate.perturbations import Perturbation
+from holdfast.features.rows import as_given
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,16 +9,15 @@ from scipy import sparse
 from scipy.special import ndtr
 from sklearn.utils import check_random_state
 
+from holdfast._certificates.views import View
 from holdfast._core.allowed import NOTHING, SEED, Choice, Count, Instance, Number, arguments
-from holdfast._core.labels import check_columns, check_features
+from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import BoundSet
 from holdfast.estimators.scores import in_deviations
-from holdfast.evaluate.certificates import asked, lead_blocks
-from holdfast.evaluate.fitted import as_given, classes_of, rows_for
-from holdfast.evaluate.models import LinearModel
+from holdfast.evaluate.fitted import asked, classes_of, rows_for, stated_of
 from holdfast.evaluate.results import FlipProbability
-from holdfast.evaluate.steps import NoCertificateError
+from holdfast.features.rows import as_given
 from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.clouds import dense
 
@@ -76,21 +75,21 @@ def flip_probability(
     """
     call = "flip_probability"
     own = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
-    check_columns(X, own, model)
-    check_features(X, {"noise": noise}, model)
     classes, rows = classes_of(model), rows_for(model, X)
+    own = stated_of(model, X, own, call, {"noise": noise})
     stated = noise if isinstance(noise, GaussianNoise) else GaussianNoise(std=noise)
-    bound = stated.at(rows, {name: value for name, value in own.items() if value is not None})
+    bound = stated.at(rows, own)
     view = linear_or_none(model, X) if method == "auto" else None
     if view is not None:
-        codes, probability = _by_formula(view, rows, bound)
+        view.sets(stated, own)  # refuses noise of what must be exact
+        codes, probability = _by_formula(view, bound)
         return FlipProbability(
             predicted=classes[codes],
             probability=probability,
             standard_error=np.zeros(len(codes)),
             method="linear: normal law of the scores",
             assumption="Gaussian noise as stated; "
-            + ("exact" if view.decision.n_scores == 1 else "an upper bound, the sum over rivals"),
+            + ("exact" if view.model.decision.n_scores == 1 else "an upper bound, the sum over rivals"),
         )
     if stated.adversary != "trace":
         raise ValueError(
@@ -109,24 +108,33 @@ def flip_probability(
     )
 
 
-def linear_or_none(model: Any, X: Any) -> LinearModel | None:
+def linear_or_none(model: Any, X: Any) -> View | None:
     """Return what is seen of a linear model that is asked about X, None for others."""
     try:
-        return asked(model, X)[0].as_linear()
+        view, _ = asked(model, X)
     except NoCertificateError:
         return None
+    return None if view.model.as_linear() is None or view.is_curved else view
 
 
-def _by_formula(view: LinearModel, rows: Any, bound: BoundSet) -> tuple[Any, Array]:
-    codes, probability = np.zeros(rows.shape[0], dtype=np.intp), np.zeros(rows.shape[0])
-    for part, _, (own, leads, _) in lead_blocks(view, rows, 0):
-        noise = bound.take(part)
-        flips = np.zeros(leads.shape)
-        for some, C in view.decision.groups(own):
-            few = noise.take(some)
-            for rival, v in enumerate(C @ view.coef):
+def score_deviations(view: View, noise: BoundSet, v: Array, part: Any = slice(None)) -> Array:
+    """Return the deviations of scores with weights v of all numbers in rows `part`, whose features have this noise."""
+    t = noise.support(v[: view.n_features])
+    if view.std is None:
+        return t
+    return np.hypot(t, np.sqrt(np.square(view.std[part]) @ np.square(v[view.n_features :])))
+
+
+def _by_formula(view: View, bound: BoundSet) -> tuple[Any, Array]:
+    n = view.rows.shape[0]
+    codes, probability = np.zeros(n, dtype=np.intp), np.zeros(n)
+    for part, _, (own, leads, _) in view.lead_blocks(0):
+        flips, which = np.zeros(leads.shape), np.arange(n)[part]
+        for some, C in view.model.decision.groups(own):
+            few = bound.take(which[some])
+            for rival, v in enumerate(C @ view.linear.coef):
                 lead = leads[some, rival]
-                t = np.broadcast_to(few.support(v), lead.shape)
+                t = np.broadcast_to(score_deviations(view, few, v, which[some]), lead.shape)
                 flips[some, rival] = np.where(lead < np.inf, ndtr(-in_deviations(lead, t)), 0.0)
         codes[part], probability[part] = own, np.minimum(flips.sum(axis=1), 1.0)
     return codes, probability
@@ -140,6 +148,7 @@ def _by_draws(
     at_once = max(1, BLOCK // max(values.size, 1))
     for done in range(0, n_draws, at_once):
         noisy = [values + dense(bound.gaussian(rng, values.shape)) for _ in range(min(at_once, n_draws - done))]
-        labels = np.asarray(model.predict(as_given(X, np.concatenate(noisy))))
+        which = np.tile(np.arange(len(values)), len(noisy))
+        labels = np.asarray(model.predict(as_given(X, np.concatenate(noisy), which)))
         changed += np.sum(labels.reshape(len(noisy), -1) != predicted, axis=0)
     return predicted, changed / n_draws

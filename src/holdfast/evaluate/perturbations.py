@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._certificates.models import LAST_BITS
+from holdfast._certificates.views import linear_in_x
 from holdfast._core.allowed import Choice
+from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.parameters import Parameters
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.evaluate.fitted import classes_of, model_of
-from holdfast.evaluate.models import LAST_BITS
-from holdfast.evaluate.steps import NoCertificateError
+from holdfast.evaluate.fitted import classes_of
 from holdfast.uncertainty import Box, CorruptedFeatures, FeatureDeletion
 from holdfast.uncertainty.checks import nonnegative, numbers, one_number, per_entry, per_feature
 from holdfast.uncertainty.clouds import dense, rescaled
@@ -431,8 +432,8 @@ def _worst(perturbation: Perturbation, X: Any, y: Any, model: Any, choose: Any) 
         raise ValueError(
             f"{perturbation!r}: the adversary needs to know the model. Pass model=..., or adversary='random'."
         )
-    view = model_of(model).as_linear()
-    if view is None or not view.decision.is_by_duels:
+    view = linear_in_x(model, repr(perturbation))
+    if not view.decision.is_by_duels:
         raise NoCertificateError(
             f"{perturbation!r}: adversaries are known for linear models only, not for {model!r:.80}. Use adversary='random'."
         )

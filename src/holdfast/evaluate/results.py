@@ -36,6 +36,8 @@ class CertifiedRadius(Certified):
 
     radius: Array
     """Shape (n_samples,): 0 where nothing is certain, inf where nothing changes the class."""
+    columns: tuple[Any, ...] | None = None
+    """The columns of X that may move, by name or number: those of a weight above 0. Categories stay as they are."""
     asked = "radius"
 
 

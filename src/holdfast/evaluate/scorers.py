@@ -15,9 +15,9 @@ from sklearn.utils.validation import _check_sample_weight
 from holdfast._core.allowed import short
 from holdfast._core.exceptions import UnstatedError
 from holdfast._core.loss import Array
+from holdfast._core.metadata import METADATA
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.estimators.linear import ROUTING
-from holdfast.estimators.robust_linear import METADATA
 from holdfast.evaluate.attacks import certified_rows
 from holdfast.evaluate.noise import flip_probability
 from holdfast.uncertainty import GaussianNoise

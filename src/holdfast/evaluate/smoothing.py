@@ -13,8 +13,9 @@ from sklearn.utils import check_random_state
 from holdfast._core.allowed import SEED, Count, Number, arguments
 from holdfast._core.labels import check_features
 from holdfast._core.rounding import Array
-from holdfast.evaluate.fitted import as_given, classes_of, rows_for, scale_of
+from holdfast.evaluate.fitted import classes_of, rows_for, scale_of
 from holdfast.evaluate.results import SmoothedRadius
+from holdfast.features.rows import as_given
 
 BLOCK = 1 << 22
 """Entries of noisy rows that are predicted at a time."""
@@ -124,7 +125,8 @@ def _counts(
         for done in range(0, n_draws, at_once):
             k = min(at_once, n_draws - done)
             noisy = block[:, None, :] + units * rng.standard_normal((len(block), k, n_features))
-            labels = model.predict(as_given(X, noisy.reshape(-1, n_features)))
+            which = np.repeat(np.arange(start, start + len(block)), k)
+            labels = model.predict(as_given(X, noisy.reshape(-1, n_features), which))
             codes = np.searchsorted(classes, np.asarray(labels)).reshape(len(block), k)
             for c in range(len(classes)):
                 counts[start : start + size, c] += np.sum(codes == c, axis=1)

@@ -1,9 +1,5 @@
 """Uncertainty on its way to a classifier: estimated, drawn from, carried through preprocessing and into probabilities."""
 
-from holdfast.pipeline.effects import Affine as Affine
-from holdfast.pipeline.effects import Effect as Effect
-from holdfast.pipeline.effects import Monotone as Monotone
-from holdfast.pipeline.effects import Products as Products
 from holdfast.pipeline.moderated import ModeratedClassifier as ModeratedClassifier
 from holdfast.pipeline.noise_copies import NoiseCopies as NoiseCopies
 from holdfast.pipeline.noise_estimates import IntervalNoise as IntervalNoise
@@ -14,6 +10,5 @@ from holdfast.pipeline.noise_estimates import noise_from_quantization as noise_f
 from holdfast.pipeline.noise_estimates import noise_from_replicates as noise_from_replicates
 from holdfast.pipeline.split_errors import split_errors as split_errors
 from holdfast.pipeline.spread_imputer import SpreadImputer as SpreadImputer
-from holdfast.pipeline.steps import teach_step as teach_step
 from holdfast.pipeline.uncertain_pipeline import UncertainPipeline as UncertainPipeline
 from holdfast.pipeline.uncertain_pipeline import make_uncertain_pipeline as make_uncertain_pipeline

@@ -15,10 +15,10 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, has_
 from holdfast._core.allowed import SEED, Count
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
+from holdfast._core.metadata import METADATA
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._core.whole_fits import WholeFits
 from holdfast.estimators.inputs import class_codes, row_weights
-from holdfast.estimators.robust_linear import METADATA
 from holdfast.estimators.units import warn_of_units
 from holdfast.pipeline.inner_fit import CLASSIFIER, InnerFit
 from holdfast.pipeline.stated_sets import meaning

@@ -9,7 +9,7 @@ from sklearn.impute import SimpleImputer
 
 from holdfast._core.allowed import NOTHING, Choice, Number
 from holdfast._core.whole_fits import WholeFits
-from holdfast.pipeline.rows import numbers_of
+from holdfast.features.rows import numbers_of
 from holdfast.uncertainty.clouds import dense
 
 

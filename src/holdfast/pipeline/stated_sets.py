@@ -10,7 +10,7 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.pipeline.steps import may_add_errors
+from holdfast.features.steps import may_add_errors
 from holdfast.uncertainty import Ball, Box, GaussianNoise, IntervalBox
 
 

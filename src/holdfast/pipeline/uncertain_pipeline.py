@@ -13,15 +13,16 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from holdfast._certificates.views import View, view_of
 from holdfast._core.allowed import NOTHING, Choice, Instance, Switch, arguments, refuse_wrong, short
 from holdfast._core.caller import warn_caller
 from holdfast._core.labels import check_features
-from holdfast._core.rounding import coarsest, gamma, product_error
-from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
-from holdfast.estimators.robust_linear import METADATA
+from holdfast._core.metadata import METADATA, known_metadata
+from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.estimators.units import units_looked_at, warn_of_units
-from holdfast.pipeline.carrying import NONLINEAR, added, added_sizes, carry, effects_of, whole_map
-from holdfast.pipeline.rows import check_params, checked_metadata, known_numbers, numbers_of, with_numbers
+from holdfast.features.carrying import NONLINEAR, Carried, added, carry, effects_of
+from holdfast.features.rows import check_params, checked_metadata, known_numbers, numbers_of, with_numbers
+from holdfast.features.steps import CLAIMS, may_add_errors
 from holdfast.pipeline.stated_sets import (
     Holder,
     draws_errors,
@@ -33,7 +34,6 @@ from holdfast.pipeline.stated_sets import (
     takes,
     takes_by_name,
 )
-from holdfast.pipeline.steps import CLAIMS, may_add_errors
 from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.clouds import dense
 
@@ -44,8 +44,6 @@ SETTINGS = {
     "transform_input": Instance((list, tuple, set), "give a list of names") | NOTHING,
     "verbose": Switch(),
 }
-CERTIFIED = ("certify", "certified_margin")
-"""Questions whose answers are rounded down."""
 PROBABILITIES = ("predict_proba", "predict_log_proba")
 PLAIN = ("fit", *PROBABILITIES)
 """What may be asked for without any uncertainty."""
@@ -313,7 +311,7 @@ class UncertainPipeline(Pipeline):
             held = self._holders(self._stated)
             if not any(holder.is_told for holder in held):
                 held += self._exact("fit", X)
-            changes, self._carried = self._all_carried(X, Z, held, self._stated)
+            changes, self._carried, Z = self._all_carried(X, Z, held, self._stated)
             if not takes(final.fit, set(self._carried)):
                 raise ValueError(
                     f"{NAME}.fit: the steps make {', '.join(sorted(self._carried))} of what is stated, which the last step, "
@@ -386,11 +384,11 @@ class UncertainPipeline(Pipeline):
 
     def _all_carried(
         self, X: Any, Z: Any, held: Sequence[Holder], stated: Mapping[str, Any]
-    ) -> tuple[dict[str, UncertaintySet], dict[str, Any]]:
-        """Return the sets that go in the place of those held, by their parameters, and the metadata of all of them."""
-        changes, found = {}, []
+    ) -> tuple[dict[str, UncertaintySet], dict[str, Any], Any]:
+        """Return the sets that go in the place of those held, by their parameters, all metadata, and the rows."""
+        changes, found, rows = {}, [], Z
         for holder in held:
-            made, own = self._carry(X, Z, holder, stated)
+            made, own, rows = self._carry(X, Z, holder, stated)
             if not holder.is_told and own:
                 if not any(np.any(dense(value)) for value in own.values()):  # nothing is stated there
                     continue
@@ -410,11 +408,9 @@ class UncertainPipeline(Pipeline):
                 f"{NAME}: {' and '.join(holder.owner for holder in held)} would be told different things by the same metadata, "
                 "as their sets are carried differently. Use one pipeline for each."
             )
-        return changes, metadata
+        return changes, metadata, rows
 
-    def _carry(
-        self, X: Any, Z: Any, holder: Holder, stated: Mapping[str, Any]
-    ) -> tuple[UncertaintySet, dict[str, Any]]:
+    def _carry(self, X: Any, Z: Any, holder: Holder, stated: Mapping[str, Any]) -> Carried:
         told = stated if holder.is_told else {}
         steps, effects = self.steps[:-1], self._effects(X)
         return carry(holder.uncertainty, told, X, Z, steps, effects, self.nonlinear, with_own=holder.is_told)
@@ -460,7 +456,8 @@ class UncertainPipeline(Pipeline):
         is_last = not hasattr(self._final_estimator, "predict")
         steps = self.steps if is_last else self.steps[:-1]
         Z = _transformed(steps, X)
-        return carry(chosen, stated, X, Z, steps, self._effects(X, with_final=is_last), self.nonlinear)
+        made = carry(chosen, stated, X, Z, steps, self._effects(X, with_final=is_last), self.nonlinear)
+        return made.uncertainty, made.metadata
 
     def _asked(self, method: str, X: Any, metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Any:
         """Return what the last step says of rows whose uncertainty is stated in the units of X."""
@@ -474,20 +471,16 @@ class UncertainPipeline(Pipeline):
         # the last step says what it lacks; one that only moderates is told of what steps add
         if self.row_uncertainty_ and not stated and (hasattr(final, "row_noise_") or not averages):
             return getattr(final, method)(Z, **params)
-        own = self._own_as_stated(known_numbers(X), stated) or [(holder, None) for holder in self._exact(method, X)]
-        changes, carried = self._all_carried(X, Z, [holder for holder, _ in own], stated)
+        own = self._own_as_stated(known_numbers(X), stated) or self._exact(method, X)
+        changes, carried, Z = self._all_carried(X, Z, own, stated)
         asked = copy(final).set_params(**changes)
         # whether imputers filled in entries here, not whether they did in training
         asked.row_uncertainty_ = asked.row_noise_ = bool(carried)
-        question = getattr(asked, "certified_margin" if method == "certify" else method)
+        question = getattr(asked, method)
         if stated:
             self._refuse_unasked(method, carried)
         # plain probabilities take no errors, whatever those of the constructor have become
-        found = question(Z, **(carried if stated or takes(question, set(carried)) else {}), **params)
-        if method not in CERTIFIED:
-            return found
-        margin = found - self._step_errors(X, [bound for _, bound in own if bound is not None])
-        return margin > 0 if method == "certify" else margin
+        return question(Z, **(carried if stated or takes(question, set(carried)) else {}), **params)
 
     def _warn_of_plain(self, method: str, X: Any) -> None:
         """Warn where steps add errors to the rows X, over which the last step's probabilities are no averages."""
@@ -501,27 +494,6 @@ class UncertainPipeline(Pipeline):
                 UserWarning,
             )
 
-    def _step_errors(self, X: Any, bounds: Sequence[BoundSet]) -> Array | float:
-        r"""Return what rounding in affine steps may do to leads, here and wherever rows go; 0 where steps are curved.
-
-        A step :math:`A z + c` makes entries of sizes :math:`|A| s + |c|` of entries of sizes s, all of them off by no more than
-        :math:`\gamma` times that in the arithmetic of X, float32 for float32: carried back from the scores to the rows, and
-        to what steps fill in.
-        """
-        effects, values = self._effects(X), known_numbers(X)
-        if any(effect.map is None for effect in effects):
-            return 0.0
-        sizes, offsets, n_roundings = np.abs(self._final_estimator.coef_), np.zeros(len(self._final_estimator.coef_)), 2
-        filled = np.zeros((1, len(sizes)))
-        for effect, own in zip(reversed(effects), reversed(added_sizes(X, self.steps[:-1], effects)), strict=True):
-            offsets, filled = offsets + sizes @ np.abs(effect.map.offset), filled + own @ sizes.T
-            sizes, n_roundings = np.asarray(sizes @ abs(effect.map.matrix)), n_roundings + effect.map.shape[1] + 4
-        kind = coarsest([values.dtype])
-        reach = sum((bound.absolute_reach(values.shape[1]) for bound in bounds), start=np.zeros(()))
-        moved = gamma(n_roundings, kind) * np.outer(np.broadcast_to(reach, values.shape[0]), sizes.sum(axis=1))
-        errors = product_error(values, sizes, offsets, n_roundings, kind) + moved + gamma(n_roundings, kind) * filled
-        return 2 * errors[:, 0] if errors.shape[1] == 1 else 4 * errors.max(axis=1)
-
     def _refuse_unasked(self, method: str, metadata: Mapping[str, Any]) -> None:
         """Raise where the last step's method takes no such metadata."""
         final = self._final_estimator
@@ -532,15 +504,72 @@ class UncertainPipeline(Pipeline):
                 "probabilities, RobustLinearClassifier takes sets for certify."
             )
 
-    def _own_as_stated(self, values: Any, stated: Mapping[str, Any]) -> list[tuple[Holder, BoundSet | None]]:
-        """Return the sets that questions about rows go by, as stated by metadata where there are any, and bound to the rows."""
+    def _own_as_stated(self, values: Any, stated: Mapping[str, Any]) -> list[Holder]:
+        """Return the sets that questions about rows go by, as stated by metadata where there are any."""
         final = self._final_estimator
         own = [holder for holder in holders(final) if "__" not in holder.path]
         if not own and stated:
             own = [Holder("", meaning(set(stated)), True, type(final).__name__)]
         if stated:
             own = [holder._replace(uncertainty=holder.uncertainty.as_stated(stated)) for holder in own]
-        return [(holder, holder.uncertainty.split(values, stated)[0]) for holder in own]
+        for holder in own:
+            holder.uncertainty.split(values, stated)  # refuses what makes no sense
+        return own
+
+    @available_if(_offered("certify"))
+    def certify(self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> Any:
+        """Return for each row whether no admissible input, in the units of X, can change its prediction.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, frame} of shape (n_samples, n_features)
+        uncertainty : UncertaintySet, default=None
+            The sets; None: those of the last step's constructor.
+        **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+            As in `fit`, and as the last step takes them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self.certified_margin(X, uncertainty, **metadata) > 0
+
+    @available_if(_offered("certified_margin"))
+    def certified_margin(self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> Any:
+        """Return by how much each prediction leads at the worst admissible input, in the units of X.
+
+        Rounding in affine steps is taken off; what it does in curved ones is not known. Takes sets as `certify` does.
+        """
+        view, sets = self._view_and_sets("certified_margin", X, uncertainty, metadata)
+        return view.margins(sets)[1]
+
+    def _view_and_sets(
+        self, method: str, X: Any, uncertainty: UncertaintySet | None, metadata: Mapping[str, Any]
+    ) -> tuple[View, BoundSet]:
+        """Return what certificates see of the pipeline at rows X, and the sets of these rows."""
+        check_is_fitted(self)
+        call, final = f"{NAME}.{method}", self._final_estimator
+        stated = self._stated_of(X, known_metadata(metadata, call), call)
+        self._check_settings()
+        if uncertainty is None and self.row_uncertainty_ and not stated:
+            getattr(final, method)(_transformed(self.steps[:-1], X))  # which says what it lacks
+        view = view_of(self, X)
+        if uncertainty is not None:
+            check_features(X, {"uncertainty": uncertainty}, self)
+            chosen = uncertainty
+        elif own := self._own_as_stated(known_numbers(X), stated) or self._exact(method, X):
+            chosen = own[0].uncertainty
+        else:  # of a last step without a set, which was told of errors in training at most
+            plain = copy(final)
+            plain.row_uncertainty_ = False
+            chosen = plain._own_set(view.rows, stated, call)
+        worst, cloud = view.sets(chosen, stated)
+        if worst is None or cloud is not None:
+            raise ValueError(
+                f"{call}(uncertainty={chosen!r}): Gaussian noise has no bounds, so no prediction is certain. State a set, as "
+                "certify(X, Box(0.1)) or certify(X, Box(), X_std=...)."
+            )
+        return view, worst
 
     @available_if(_offered("worst_case_data"))
     def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Any:
@@ -549,26 +578,14 @@ class UncertainPipeline(Pipeline):
         Only where all steps before it are affine maps, or encode categories, which have no errors. An array; where X has
         entries that are no numbers, in the form of X, with these as given.
         """
-        check_is_fitted(self)
-        stated = self._stated_of(X, metadata, f"{NAME}.worst_case_data")
-        values = known_numbers(X)
-        map = whole_map(self._effects(X), values.shape[1])
-        if map is None:
+        view, sets = self._view_and_sets("worst_case_data", X, None, metadata)
+        if view.is_curved or view.slack is not None:
             raise ValueError(
                 f"{NAME}.worst_case_data: only where all steps before the last are affine maps. Ask "
                 "pipe[-1].worst_case_data(pipe[:-1].transform(X), y, ...) for rows in its own units."
             )
-        if stated or not self.row_uncertainty_:
-            # refuses errors of what must be exact
-            held = [holder for holder, _ in self._own_as_stated(values, stated)]
-            self._all_carried(X, _transformed(self.steps[:-1], X), held, stated)
-        # the scores of the pipeline, which know of categories, and how errors of the original features push them
-        asked, scores = copy(self._final_estimator), self.decision_function(X)
-        asked.decision_function = lambda rows: scores
-        asked.coef_ = np.asarray(dense(asked.coef_ @ map.matrix))
-        asked.n_features_in_, asked.row_uncertainty_ = values.shape[1], self.row_uncertainty_
-        asked.__dict__.pop("feature_names_in_", None)
-        return with_numbers(X, asked.worst_case_data(values, y, **stated))
+        codes = self._final_estimator._codes(y, view.rows.shape[0])
+        return with_numbers(X, dense(view.numbers) + view.worst_moves(sets, codes)[0])
 
 
 def _refitting(method: str) -> Any:
@@ -613,7 +630,7 @@ def _question(method: str) -> Any:
     return available_if(_offered(method))(ask)
 
 
-for _method in ("predict_proba", "predict_log_proba", "flip_probability", "score_std", "certify", "certified_margin"):
+for _method in ("predict_proba", "predict_log_proba", "flip_probability", "score_std"):
     setattr(UncertainPipeline, _method, _question(_method))
 
 

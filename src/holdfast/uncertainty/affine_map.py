@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._core.operations import Multiply, Operation, Product, Read, Select, Shift, spread_over, stages
 from holdfast._core.uncertainty import Array
 from holdfast.uncertainty.clouds import dense
 
 
 class AffineMap:
-    r"""The map :math:`x \mapsto A x + c` of rows.
+    r"""The map :math:`x \mapsto A x + c` of rows, as it is computed: by operations, one after the other.
 
     Parameters
     ----------
@@ -32,38 +34,72 @@ class AffineMap:
     """
 
     def __init__(self, matrix: Any, offset: Any = None):
-        self.matrix = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix, dtype=np.float64)
-        self.offset = np.zeros(self.matrix.shape[:1]) if offset is None else np.asarray(offset, dtype=np.float64)
+        matrix = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix, dtype=np.float64)
+        self.operations: tuple[Operation, ...] = (Product(matrix), *_shift(offset))
+        self.n_features = int(matrix.shape[1])
+
+    @classmethod
+    def computed(cls, n_features: int, *operations: Operation) -> AffineMap:
+        """Return the map of rows of `n_features` that is computed by these operations, one after the other."""
+        found = cls.__new__(cls)
+        found.operations, found.n_features = operations, int(n_features)
+        return found
 
     @classmethod
     def diagonal(cls, scales: Any, offset: Any = None) -> AffineMap:
         """Return the map that multiplies each feature by a number."""
-        return cls(sparse.diags_array(np.asarray(scales, dtype=np.float64)), offset)
+        scales = np.asarray(scales, dtype=np.float64)
+        return cls.computed(len(scales), Multiply(scales), *_shift(offset))
+
+    @classmethod
+    def identity(cls, n_features: int) -> AffineMap:
+        """Return the map that leaves rows as they are."""
+        return cls.computed(n_features)
 
     @classmethod
     def selection(cls, columns: Any, n_features: int) -> AffineMap:
         """Return the map that keeps some features, of `n_features`, in the order of `columns`."""
-        columns = np.asarray(columns, dtype=np.intp)
-        entries = (np.ones(len(columns)), (np.arange(len(columns)), columns))
-        return cls(sparse.csr_array(entries, shape=(len(columns), n_features)))
+        return cls.computed(n_features, Select(np.asarray(columns, dtype=np.intp), n_features))
 
     @classmethod
-    def stacked(cls, maps: Sequence[AffineMap]) -> AffineMap:
-        """Return the map to the results of several maps, side by side."""
-        is_sparse = any(sparse.issparse(one.matrix) for one in maps)
-        matrices = [one.matrix for one in maps]
-        return cls(
-            sparse.vstack(matrices) if is_sparse else np.vstack(matrices), np.concatenate([one.offset for one in maps])
-        )
+    def beside(cls, parts: Sequence[tuple[AffineMap, Any]], n_features: int) -> AffineMap:
+        """Return the map to the results, side by side, of several maps of some features each."""
+        return cls.computed(n_features, Beside(tuple(parts), n_features))
+
+    @cached_property
+    def _pushed(self) -> tuple[Any, Array]:
+        A, c = sparse.eye_array(self.n_features, format="csr"), np.zeros(self.n_features)
+        for operation in self.operations:
+            A, c = operation.push(A, c)
+        return A, c
+
+    @property
+    def matrix(self) -> Any:
+        """A, an array or a CSR array of shape (n_out, n_in)."""
+        return self._pushed[0]
+
+    @property
+    def offset(self) -> Array:
+        """c, shape (n_out,)."""
+        return self._pushed[1]
 
     @property
     def shape(self) -> tuple[int, int]:
         """(n_out, n_in)."""
         return self.matrix.shape
 
+    @property
+    def n_roundings(self) -> int:
+        """Roundings that a term of an output, or of a score of the outputs, meets."""
+        return sum(operation.n_roundings for operation in self.operations)
+
+    def parameters(self) -> list[Any]:
+        """Return the arrays that the operations hold."""
+        return [held for operation in self.operations for held in operation.parameters()]
+
     def after(self, first: AffineMap) -> AffineMap:
         """Return the map that applies `first`, then this one."""
-        return AffineMap(self.matrix @ first.matrix, self.matrix @ first.offset + self.offset)
+        return AffineMap.computed(first.n_features, *first.operations, *self.operations)
 
     def __call__(self, rows: Array) -> Array:
         """Return the images of rows."""
@@ -136,3 +172,43 @@ class AffineMap:
             pairs = (A[:, None, :] * A).reshape(-1, self.shape[1])
             return [("X_cov", (np.square(dense(value)) @ pairs.T).reshape(-1, *A.shape[:1] * 2))]
         return [(name, A @ value @ A.T if name == "X_cov" else A @ value)]
+
+
+@dataclass(frozen=True)
+class Beside(Operation):
+    """Results of several maps of some of the features each, one beside the other."""
+
+    parts: tuple[tuple[AffineMap, Any], ...]
+    """Maps, and the numbers of the features that each takes."""
+    n_features: int
+
+    @property
+    def n_roundings(self) -> int:
+        return max((map.n_roundings for map, _ in self.parts), default=0) + len(self.parts)
+
+    def stages(self, W: Any, b: Any, read: Read) -> Iterator[tuple[Any, Any]]:
+        total, start = read(np.zeros((len(W), self.n_features))), 0
+        for map, chosen in self.parts:
+            stop = start + map.shape[0]
+            for V, own in stages(map.operations, W[:, start:stop], read(np.zeros(len(W))), read):
+                yield V, own
+            total = total + spread_over(V, chosen, self.n_features, read)
+            b, start = b + own, stop
+        yield total, b
+
+    def pull(self, W: Any, b: Any, read: Read) -> tuple[Any, Any]:
+        *_, last = self.stages(W, b, read)
+        return last
+
+    def push(self, A: Any, c: Any) -> tuple[Any, Any]:
+        matrices = [map.matrix @ A[chosen] for map, chosen in self.parts]
+        offsets = [map.matrix @ c[chosen] + map.offset for map, chosen in self.parts]
+        is_sparse = any(sparse.issparse(matrix) for matrix in matrices)
+        return sparse.csr_array(sparse.vstack(matrices)) if is_sparse else np.vstack(matrices), np.concatenate(offsets)
+
+    def parameters(self) -> Sequence[Any]:
+        return [held for map, _ in self.parts for held in map.parameters()]
+
+
+def _shift(offset: Any) -> tuple[Operation, ...]:
+    return () if offset is None else (Shift(np.asarray(offset, dtype=np.float64)),)

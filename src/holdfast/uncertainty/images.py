@@ -285,9 +285,10 @@ class LinearImage(UncertaintySet):
         """Return the map, and rows of zeros in the place of the originals of X."""
         if not isinstance(self.original, UncertaintySet):
             raise ValueError(f"LinearImage(original={short(self.original):.80}): give a set, such as Box(0.1).")
-        map = AffineMap(numbers(self.matrix, "LinearImage(matrix=...)", "matrix"))
-        if map.matrix.ndim != 2:
-            raise ValueError(f"LinearImage(matrix=...): has shape {map.matrix.shape}; give (n_out, n_in).")
+        matrix = numbers(self.matrix, "LinearImage(matrix=...)", "matrix")
+        if matrix.ndim != 2:
+            raise ValueError(f"LinearImage(matrix=...): has shape {matrix.shape}; give (n_out, n_in).")
+        map = AffineMap(matrix)
         if X.shape[1] != map.shape[0]:
             raise ValueError(f"LinearImage(matrix=...): has shape {map.shape}; X has {X.shape[1]} features.")
         return map, np.broadcast_to(0.0, (X.shape[0], map.shape[1]))

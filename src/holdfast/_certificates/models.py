@@ -10,9 +10,11 @@ import numpy as np
 from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
+from holdfast._certificates.decisions import Decision
+from holdfast._certificates.rounded_map import RoundedMap
 from holdfast._core.rounding import Array, gamma
-from holdfast.evaluate.decisions import Decision
-from holdfast.evaluate.steps import AffineMap, Operation
+from holdfast._core.uncertainty import BoundSet
+from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense, ratio
 from holdfast.uncertainty.clouds import norm as euclidean
 
@@ -21,6 +23,20 @@ LAST_BITS = 1e-14
 """Share by which a quotient or a root is made smaller, more than its last roundings."""
 TINY = float(np.finfo(np.float64).tiny)
 """The smallest number that is rounded by a share of itself."""
+
+
+SUPPORT_ROUNDINGS = 24
+"""Roundings of a support beyond those of its sum over the features."""
+
+
+def extents(sets: BoundSet, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Return how far each feature of each row can go down and up, two arrays (n_samples, n_features)."""
+    units = np.eye(shape[1])
+    below, above = (
+        np.column_stack([np.broadcast_to(sets.support(sign * unit), shape[0]) for unit in units])
+        for sign in (-1.0, 1.0)
+    )
+    return below, above
 
 
 def scaled(sizes: Array, weights: Array) -> Array:
@@ -87,6 +103,16 @@ class Model(ABC):
     def falls(self, below: Any, above: Any, C: Array, dtype: Any) -> Array:
         """Return by how much combinations C f can fall where entries go down by up to `below` and up by `above`, >= 0."""
 
+    def falls_in(self, sets: BoundSet, n_samples: int, n_features: int, C: Array, dtype: Any) -> Array:
+        """Return by how much combinations C f can fall, (n_samples, n_combinations), where the first features move in sets.
+
+        Rounding included. By default in the smallest boxes around the sets.
+        """
+        ends = extents(sets, (n_samples, n_features))
+        rest = np.zeros((n_samples, self.n_features - n_features))
+        below, above = (np.hstack([end, rest]) for end in ends)
+        return self.falls(below, above, C, dtype)
+
     @abstractmethod
     def gradients(self, X: Any, C: Array) -> Array:
         """Return the gradient of the combination c_i'f of scores at each row x_i, shape (n_samples, n_features).
@@ -99,8 +125,8 @@ class Model(ABC):
         return None
 
     @abstractmethod
-    def after(self, operations: list[Operation]) -> Model:
-        """Return the same model of rows that go through these operations first."""
+    def after(self, steps: AffineMap) -> Model:
+        """Return the same model of rows that go through these steps first."""
 
 
 class LinearModel(Model):
@@ -108,13 +134,13 @@ class LinearModel(Model):
 
     Parameters
     ----------
-    map : AffineMap
+    map : RoundedMap
     decision : Decision
     """
 
     method = "linear: margin over the dual norm of differences of weights"
 
-    def __init__(self, map: AffineMap, decision: Decision):
+    def __init__(self, map: RoundedMap, decision: Decision):
         self.map, self.decision, self.n_features = map, decision, map.n_features
 
     @property
@@ -155,14 +181,32 @@ class LinearModel(Model):
         fall = below @ np.maximum(V, 0.0).T + above @ np.maximum(-V, 0.0).T + blur
         return np.where(blur < share * self.map.largest(dtype), fall * (1 + gamma(self.n_features + 4)), np.inf)
 
+    def pushed(self, sets: BoundSet, n_samples: int, n_features: int, C: Array, dtype: Any) -> tuple[Array, Array]:
+        r"""Return by how much combinations C f fall at the worst points of sets of the first features, and the doubt about it.
+
+        Moves may cancel in a score that is computed term by term, as a common drift of all features does, so rounding counts
+        by :math:`\max_{d \in S} |d|_1`. Shapes (n_samples, n_combinations), or (1, n_combinations) of the doubts.
+        """
+        V = (C @ self.coef)[:, :n_features]
+        sizes = np.abs(C) @ self.map.sizes[:, :n_features].max(axis=1, initial=0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            falls = np.column_stack([np.broadcast_to(sets.support(-v), n_samples) for v in V])
+            moved = np.outer(np.atleast_1d(sets.absolute_reach(n_features)), sizes)
+        share = 2 * self.map.gamma(dtype) + gamma(2 * n_features + SUPPORT_ROUNDINGS)
+        return falls, np.where(moved < self.map.largest(dtype), share * moved, np.inf)
+
+    def falls_in(self, sets: BoundSet, n_samples: int, n_features: int, C: Array, dtype: Any) -> Array:
+        falls, doubts = self.pushed(sets, n_samples, n_features, C, dtype)
+        return falls + doubts
+
     def gradients(self, X: Any, C: Array) -> Array:
         return C @ self.coef
 
     def as_linear(self) -> LinearModel:
         return self
 
-    def after(self, operations: list[Operation]) -> LinearModel:
-        return LinearModel(self.map.after(operations), self.decision)
+    def after(self, steps: AffineMap) -> LinearModel:
+        return LinearModel(self.map.after(steps), self.decision)
 
 
 class KernelModel(Model):
@@ -176,17 +220,17 @@ class KernelModel(Model):
     centres : ndarray of shape (n_centres, n_inputs)
     width : float
         gamma.
-    output : AffineMap
+    output : RoundedMap
         From values of the kernel to scores: a and b.
     decision : Decision
-    map : AffineMap, default=None
+    map : RoundedMap, default=None
         From x to z, none where they are the same.
     """
 
     method = "RBF kernel: RKHS norm"
 
     def __init__(
-        self, centres: Array, width: float, output: AffineMap, decision: Decision, map: AffineMap | None = None
+        self, centres: Array, width: float, output: RoundedMap, decision: Decision, map: RoundedMap | None = None
     ):
         self.centres, self.width, self.output, self.decision, self.map = centres, float(width), output, decision, map
         self.n_features = centres.shape[1] if map is None else map.n_features
@@ -195,10 +239,10 @@ class KernelModel(Model):
     def n_columns(self) -> int:
         return max(super().n_columns, len(self.centres))
 
-    def after(self, operations: list[Operation]) -> KernelModel:
+    def after(self, steps: AffineMap) -> KernelModel:
         n = self.centres.shape[1]
-        same = AffineMap(np.eye(n), np.zeros(n)) if self.map is None else self.map
-        return KernelModel(self.centres, self.width, self.output, self.decision, same.after(operations))
+        same = RoundedMap(np.eye(n), np.zeros(n)) if self.map is None else self.map
+        return KernelModel(self.centres, self.width, self.output, self.decision, same.after(steps))
 
     def _error(self, dtype: Any) -> Array:
         r"""Return a bound on the rounding of any score, wherever the row is, shape (n_scores,).
@@ -274,24 +318,24 @@ class FourierModel(Model):
 
     Parameters
     ----------
-    map : AffineMap
+    map : RoundedMap
         From x to the angles.
-    output : AffineMap
+    output : RoundedMap
         From cosines to scores: a and b.
     decision : Decision
     """
 
     method = "random Fourier features: Lipschitz constant"
 
-    def __init__(self, map: AffineMap, output: AffineMap, decision: Decision):
+    def __init__(self, map: RoundedMap, output: RoundedMap, decision: Decision):
         self.map, self.output, self.decision, self.n_features = map, output, decision, map.n_features
 
     @property
     def n_columns(self) -> int:
         return max(super().n_columns, len(self.map.coef))
 
-    def after(self, operations: list[Operation]) -> FourierModel:
-        return FourierModel(self.map.after(operations), self.output, self.decision)
+    def after(self, steps: AffineMap) -> FourierModel:
+        return FourierModel(self.map.after(steps), self.output, self.decision)
 
     def scores(self, X: Any) -> tuple[Array, Array]:
         angles, blur = self.map(X)
@@ -342,13 +386,13 @@ def _quotients(leads: Array, reach: Array) -> Array:
     return np.where(found >= TINY, found, 0.0)
 
 
-def _limit(map: AffineMap, norm: float, weights: Array, dtype: Any) -> float:
+def _limit(map: RoundedMap, norm: float, weights: Array, dtype: Any) -> float:
     r"""Return the r up to which :math:`\|\delta / weights\| \le r` moves no score by as much as half of an overflow."""
     farthest = float(np.max(dual_norms(scaled(map.sizes, weights), norm), initial=0.0))
     return map.largest(dtype) / farthest if farthest > 0 else np.inf
 
 
-def _stretch(map: AffineMap | None, weights: Array, n_features: int, norm: float, dtype: Any) -> float:
+def _stretch(map: RoundedMap | None, weights: Array, n_features: int, norm: float, dtype: Any) -> float:
     r"""Return a bound on the l2 length of A delta over :math:`\|\delta / weights\| \le 1`, and of what rounding adds to it."""
     if map is None:
         each = np.broadcast_to(weights, n_features)

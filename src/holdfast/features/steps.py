@@ -1,4 +1,4 @@
-"""The effects of scikit-learn's transformers."""
+"""One registry of what steps do to rows and sets: scikit-learn's transformers, and those that users teach."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA, FastICA, IncrementalPCA, TruncatedSVD
+from sklearn.feature_extraction import DictVectorizer, FeatureHasher
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.feature_selection import SelectorMixin
 from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -32,9 +35,12 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils._missing import is_scalar_nan
 
 from holdfast._core.allowed import Having, Instance, arguments
+from holdfast._core.operations import Divide, Multiply, Operation, Product, Select, Shift
 from holdfast._core.uncertainty import Array
-from holdfast.pipeline.effects import Affine, Effect, Exact, Imputed, InSequence, Monotone, Products, SideBySide
-from holdfast.pipeline.rows import in_form_of, numbers_of
+from holdfast.features.composed import InSequence, SideBySide
+from holdfast.features.curved import Monotone, Products, RbfValues, Waves
+from holdfast.features.effects import Affine, Effect, Exact, Imputed
+from holdfast.features.rows import in_form_of, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
 
@@ -48,7 +54,11 @@ TAUGHT: list[type] = []
 """Classes of steps that users taught."""
 
 
-class Place(NamedTuple):
+class UnknownStepError(ValueError):
+    """A step of which it is not known what it does to errors."""
+
+
+class StepContext(NamedTuple):
     """Where a step is, and what is said of it."""
 
     n_features: int
@@ -60,19 +70,21 @@ class Place(NamedTuple):
     rows: Callable[[], Any]
     """Returns rows as the step takes them, at which claims are tried."""
 
-    def inside(self, name: str, n_features: int, rows: Callable[[], Any]) -> Place:
+    def inside(self, name: str, n_features: int, rows: Callable[[], Any]) -> StepContext:
         """Return the place of a step inside this one."""
-        return Place(n_features, self.stated, f"{self.path}__{name}", rows)
+        return StepContext(n_features, self.stated, f"{self.path}__{name}", rows)
 
 
-def effect_of(step: Any, at: Place) -> Effect:
-    """Return what a fitted step does to errors: what it says itself, else what is said of it, else what its class is known to.
+def effect_of(step: Any, at: StepContext) -> Effect:
+    """Return what a fitted step does to rows and errors.
+
+    The first that there is of: what the step says itself, what a user says of it, what is known of its class.
 
     Parameters
     ----------
     step : estimator
         A fitted transformer, or "passthrough".
-    at : Place
+    at : StepContext
     """
     if hasattr(step, "uncertainty_effect"):
         found: Effect = step.uncertainty_effect(at.n_features)
@@ -83,11 +95,10 @@ def effect_of(step: Any, at: Place) -> Effect:
 
 
 @singledispatch
-def _known(step: Any, at: Place) -> Effect:
-    raise ValueError(
-        f"step {at.path!r}, {type(step).__name__}: what it does to errors is not known. Say "
-        f"effects={{{at.path!r}: 'linear'}} or 'monotone' if it is, teach it by teach_step, move it before the pipeline, or "
-        "train without uncertainty in a plain Pipeline."
+def _known(step: Any, at: StepContext) -> Effect:
+    raise UnknownStepError(
+        f"step {at.path!r}, {type(step).__name__}: what it does to errors is not known. Say UncertainPipeline(effects="
+        f"{{{at.path!r}: 'linear'}}) or 'monotone' if it is, teach it by teach_step, or ask of the rows that it makes."
     )
 
 
@@ -95,7 +106,7 @@ def _known(step: Any, at: Place) -> Effect:
     kind=Instance(type, "give a class of steps"), effect=Having(("__call__",), "give a function (step, n_features)")
 )
 def teach_step(kind: type, effect: Callable[[Any, int], Effect]) -> None:
-    """Teach :class:`UncertainPipeline` what a kind of step does to errors.
+    """Teach pipelines and certificates what a kind of step does to rows and their errors.
 
     Parameters
     ----------
@@ -109,8 +120,8 @@ def teach_step(kind: type, effect: Callable[[Any, int], Effect]) -> None:
     Examples
     --------
     >>> from sklearn.base import BaseEstimator, TransformerMixin
-    >>> from holdfast import Box, UncertainPipeline, teach_step
-    >>> from holdfast.pipeline import Affine
+    >>> from holdfast import Box, UncertainPipeline
+    >>> from holdfast.features import Affine, teach_step
     >>> class Differences(TransformerMixin, BaseEstimator):
     ...     def fit(self, X, y=None):
     ...         return self
@@ -139,7 +150,7 @@ def may_add_errors(estimators: Iterable[Any]) -> bool:
     )
 
 
-def _as_linear(step: Any, at: Place) -> Effect:
+def _as_linear(step: Any, at: StepContext) -> Effect:
     transform, rows = _tried(step, at)
     zero = transform(np.zeros((1, at.n_features)))
     matrix = (transform(np.eye(at.n_features)) - zero).T
@@ -153,7 +164,7 @@ def _as_linear(step: Any, at: Place) -> Effect:
     return Affine(matrix, zero[0])
 
 
-def _as_monotone(step: Any, at: Place) -> Effect:
+def _as_monotone(step: Any, at: StepContext) -> Effect:
     transform, rows = _tried(step, at)
     # single features go where they go with any others
     points = np.vstack([rows, np.random.default_rng(0).permuted(rows, axis=0)])
@@ -169,7 +180,7 @@ CLAIMS = {"linear": _as_linear, "monotone": _as_monotone}
 """What can be said of steps that are not known."""
 
 
-def _tried(step: Any, at: Place) -> tuple[Callable[[Array], Array], Array]:
+def _tried(step: Any, at: StepContext) -> tuple[Callable[[Array], Array], Array]:
     """Return the step as a function of arrays, and the rows, without those that lack entries, to try it at."""
     X = at.rows()
     values = numbers_of(X)
@@ -201,11 +212,11 @@ def _taught(*kinds: type) -> Callable[[Callable[..., Effect]], Callable[..., Eff
     return teach
 
 
-def _of_kind(kind: type, effect: Callable[..., Effect], step: Any, at: Place) -> Effect:
+def _of_kind(kind: type, effect: Callable[..., Effect], step: Any, at: StepContext) -> Effect:
     """Return the effect of a kind of step, unless the step transforms in its own way."""
     home = next((one for one in type(step).__mro__ if "transform" in vars(one)), kind)
     if not issubclass(kind, home):
-        raise ValueError(
+        raise UnknownStepError(
             f"step {at.path!r}, {type(step).__name__}: is a {kind.__name__}, but {home.__name__} has a transform of its own, "
             "and what that does to errors is not known. Give it a method uncertainty_effect(n_features), or say "
             f"effects={{{at.path!r}: 'linear'}} or 'monotone'."
@@ -214,58 +225,98 @@ def _of_kind(kind: type, effect: Callable[..., Effect], step: Any, at: Place) ->
 
 
 @_taught(str, type(None))
-def _passthrough(step: Any, at: Place) -> Effect:
-    return Affine(np.ones(at.n_features))
+def _passthrough(step: Any, at: StepContext) -> Effect:
+    return Affine.computed(at.n_features)
 
 
 @_taught(StandardScaler)
-def _standard(step: Any, at: Place) -> Effect:
-    scale = np.ones(at.n_features) if step.scale_ is None else 1 / step.scale_
-    return Affine(scale, -scale * step.mean_ if step.with_mean else None)
+def _standard(step: Any, at: StepContext) -> Effect:
+    return _centred(at, step.mean_ if step.with_mean else None, step.scale_)
 
 
 @_taught(RobustScaler)
-def _robust(step: Any, at: Place) -> Effect:
-    scale = np.ones(at.n_features) if step.scale_ is None else 1 / step.scale_
-    return Affine(scale, None if step.center_ is None else -scale * step.center_)
+def _robust(step: Any, at: StepContext) -> Effect:
+    return _centred(at, step.center_, step.scale_)
+
+
+def _centred(at: StepContext, center: Any, scale: Any) -> Effect:
+    """Return (x - center) / scale, either of which may be None."""
+    shift: list[Operation] = [] if center is None else [Shift(-center)]
+    return Affine.computed(at.n_features, *shift, *([] if scale is None else [Divide(scale)]))
 
 
 @_taught(MinMaxScaler)
-def _min_max(step: Any, at: Place) -> Effect:
-    return Monotone(step.transform) if step.clip else Affine(step.scale_, step.min_)
+def _min_max(step: Any, at: StepContext) -> Effect:
+    if step.clip:
+        return Monotone(step.transform)
+    return Affine.computed(at.n_features, Multiply(step.scale_), Shift(step.min_))
 
 
 @_taught(MaxAbsScaler)
-def _max_abs(step: Any, at: Place) -> Effect:
-    return Monotone(step.transform) if getattr(step, "clip", False) else Affine(1 / step.scale_)
+def _max_abs(step: Any, at: StepContext) -> Effect:
+    if getattr(step, "clip", False):
+        return Monotone(step.transform)
+    return Affine.computed(at.n_features, Divide(step.scale_))
 
 
 @_taught(PCA, IncrementalPCA)
-def _pca(step: Any, at: Place) -> Effect:
+def _pca(step: Any, at: StepContext) -> Effect:
+    shift: list[Operation] = [] if step.mean_ is None else [Shift(-step.mean_)]
     scale = np.sqrt(step.explained_variance_)
     # scikit-learn divides by no less
-    scale = np.maximum(scale, np.finfo(scale.dtype).eps)
-    matrix = step.components_ / scale[:, None] if step.whiten else step.components_
-    return Affine(matrix, None if step.mean_ is None else -matrix @ step.mean_)
+    whiten = [Divide(np.maximum(scale, np.finfo(scale.dtype).eps))] if step.whiten else []
+    return Affine.computed(at.n_features, *shift, Product(step.components_), *whiten)
 
 
 @_taught(FastICA)
-def _ica(step: Any, at: Place) -> Effect:
-    return Affine(step.components_, -step.components_ @ step.mean_ if step.whiten else None)
+def _ica(step: Any, at: StepContext) -> Effect:
+    shift: list[Operation] = [Shift(-step.mean_)] if step.whiten else []
+    return Affine.computed(at.n_features, *shift, Product(step.components_))
 
 
 @_taught(TruncatedSVD, GaussianRandomProjection, SparseRandomProjection)
-def _projection(step: Any, at: Place) -> Effect:
-    return Affine(step.components_)
+def _projection(step: Any, at: StepContext) -> Effect:
+    return Affine.computed(at.n_features, Product(step.components_))
 
 
 @_taught(SelectorMixin)
-def _selector(step: Any, at: Place) -> Effect:
-    return Affine(AffineMap.selection(np.flatnonzero(step.get_support()), at.n_features).matrix)
+def _selector(step: Any, at: StepContext) -> Effect:
+    return Affine.computed(at.n_features, Select(np.flatnonzero(step.get_support()), at.n_features))
+
+
+@_taught(RBFSampler)
+def _waves(step: Any, at: StepContext) -> Effect:
+    amplitude = np.full(step.n_components, np.sqrt(2.0 / step.n_components))
+    waves, scaled = (
+        Waves(step.random_weights_.T, step.random_offset_),
+        Affine.computed(step.n_components, Multiply(amplitude)),
+    )
+    return InSequence([(waves, waves.transform), (scaled, _same)], at.n_features)
+
+
+@_taught(Nystroem)
+def _nystroem(step: Any, at: StepContext) -> Effect:
+    if step.kernel != "rbf":
+        raise UnknownStepError(
+            f"step {at.path!r}, Nystroem(kernel={step.kernel!r:.40}): what it does to errors is known of kernel='rbf' alone."
+        )
+    width = step.gamma if step.gamma is not None else (step.kernel_params or {}).get("gamma")
+    values = RbfValues(dense(step.components_), 1.0 / at.n_features if width is None else width)
+    mixed = Affine.computed(len(values.centres), Product(step.normalization_))
+    return InSequence([(values, values.transform), (mixed, _same)], at.n_features)
+
+
+@_taught(CountVectorizer, HashingVectorizer, FeatureHasher, DictVectorizer)
+def _text(step: Any, at: StepContext) -> Effect:
+    raise UnknownStepError(
+        f"step {at.path!r}, {type(step).__name__}: takes texts or dicts, of which no error can be stated by numbers. Ask about "
+        "the counts that it makes: certified_deletions(pipe[-1], pipe[:-1].transform(texts)), say, is how many words a text "
+        "may lose."
+    )
 
 
 @_taught(PowerTransformer, QuantileTransformer)
-def _monotone(step: Any, at: Place) -> Effect:
+def _monotone(step: Any, at: StepContext) -> Effect:
     if getattr(step, "method", None) != "box-cox":
         return Monotone(step.transform)
 
@@ -278,30 +329,30 @@ def _monotone(step: Any, at: Place) -> Effect:
 
 
 @_taught(PolynomialFeatures)
-def _polynomial(step: Any, at: Place) -> Effect:
+def _polynomial(step: Any, at: StepContext) -> Effect:
     return Products(step.powers_)
 
 
 @_taught(OneHotEncoder, OrdinalEncoder)
-def _encoder(step: Any, at: Place) -> Effect:
+def _encoder(step: Any, at: StepContext) -> Effect:
     return Exact(at.n_features, len(step.get_feature_names_out()), step.transform)
 
 
 @_taught(FunctionTransformer)
-def _function(step: Any, at: Place) -> Effect:
+def _function(step: Any, at: StepContext) -> Effect:
     if step.func is None:
-        return Affine(np.ones(at.n_features))
+        return Affine.computed(at.n_features)
     if step.func in MONOTONE and not step.kw_args:
         return Monotone(lambda rows: step.func(np.asarray(rows)))
     name = getattr(step.func, "__name__", repr(step.func))
-    raise ValueError(
+    raise UnknownStepError(
         f"step {at.path!r}, FunctionTransformer({name}): is it linear, or does it change each feature by a function that only "
         f"rises or only falls? Say effects={{{at.path!r}: 'linear'}} or 'monotone'; of others teach_step knows more."
     )
 
 
 @_taught(SimpleImputer)
-def _imputer(step: Any, at: Place) -> Effect:
+def _imputer(step: Any, at: StepContext) -> Effect:
     if not is_scalar_nan(step.missing_values):
         raise ValueError(
             f"step {at.path!r}, {type(step).__name__}(missing_values={step.missing_values!r}): in rows with errors a missing "
@@ -312,16 +363,16 @@ def _imputer(step: Any, at: Place) -> Effect:
         return Exact(at.n_features, len(step.get_feature_names_out()), step.transform)
     kept = [j for j, fill in enumerate(step.statistics_) if step.keep_empty_features or fill == fill]
     n_flags = 0 if step.indicator_ is None else len(step.indicator_.features_)
-    matrix = sparse.vstack(
-        [AffineMap.selection(kept, at.n_features).matrix, sparse.csr_array((n_flags, at.n_features))]
-    )
+    map = AffineMap.selection(kept, at.n_features)
+    if n_flags:
+        map = AffineMap(sparse.vstack([map.matrix, sparse.csr_array((n_flags, at.n_features))]))
     spread = getattr(step, "spread_", np.full((3, at.n_features), np.nan))
     lower, upper, std = (np.append(part[kept], np.zeros(n_flags)) for part in spread)
-    return Imputed(AffineMap(matrix), step.transform, lower, upper, std)
+    return Imputed(map, step.transform, lower, upper, std)
 
 
 @_taught(Pipeline)
-def _pipeline(step: Any, at: Place) -> Effect:
+def _pipeline(step: Any, at: StepContext) -> Effect:
     parts, width, rows = [], at.n_features, at.rows
     for name, inner in step.steps:
         found, transform = effect_of(inner, at.inside(name, width, rows)), getattr(inner, "transform", _same)
@@ -331,32 +382,32 @@ def _pipeline(step: Any, at: Place) -> Effect:
 
 
 @_taught(FeatureUnion)
-def _union(step: Any, at: Place) -> Effect:
+def _union(step: Any, at: StepContext) -> Effect:
     inner = [(name, one) for name, one in step.transformer_list if one != "drop"]
-    weights = step.transformer_weights or {}
-    parts: list[tuple[Effect, NDArray[np.intp]]] = []
-    for name, one in inner:
-        effect = effect_of(one, at.inside(name, at.n_features, at.rows))
-        weight = Affine(np.full(effect.width(at.n_features), weights.get(name, 1.0)))
-        weighted = InSequence([(effect, getattr(one, "transform", _same)), (weight, _same)], at.n_features)
-        parts.append((weighted, np.arange(at.n_features)))
+    everything = np.arange(at.n_features)
+    parts = [(_weighted(step, name, one, at.inside(name, at.n_features, at.rows)), everything) for name, one in inner]
     return SideBySide(parts, at.n_features)
 
 
+def _weighted(outer: Any, name: str, step: Any, at: StepContext) -> Effect:
+    """Return the effect of a step inside another, which may multiply what it gives."""
+    effect, weight = effect_of(step, at), (outer.transformer_weights or {}).get(name, 1.0)
+    if weight == 1:
+        return effect
+    scaled = Affine(np.full(effect.width(at.n_features), float(weight)))
+    return InSequence([(effect, getattr(step, "transform", _same)), (scaled, _same)], at.n_features)
+
+
 @_taught(ColumnTransformer)
-def _columns(step: Any, at: Place) -> Effect:
+def _columns(step: Any, at: StepContext) -> Effect:
     parts: list[tuple[Effect, NDArray[np.intp]]] = []
     names = list(getattr(step, "feature_names_in_", []))
-    if step.transformer_weights:
-        raise ValueError(
-            f"step {at.path!r}: ColumnTransformer(transformer_weights=...) is not known here. Leave it out."
-        )
     for name, one, columns in step.transformers_:
         chosen = _positions(columns, names, at.n_features)
         if (isinstance(one, str) and one == "drop") or len(chosen) == 0:
             continue
         rows = after(partial(_safe_indexing, indices=chosen, axis=1), at.rows)
-        parts.append((effect_of(one, at.inside(name, len(chosen), rows)), chosen))
+        parts.append((_weighted(step, name, one, at.inside(name, len(chosen), rows)), chosen))
     return SideBySide(parts, at.n_features)
 
 

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from holdfast._core.allowed import short
 from holdfast._core.labels import check_index, known_columns
+from holdfast._core.rounding import coarsest
 from holdfast._core.uncertainty import Array
 from holdfast.uncertainty.clouds import dense
 
@@ -33,6 +35,26 @@ def numbers_of(X: Any) -> Any:
     except (TypeError, ValueError, OverflowError):
         columns = [X[name] for name in X.columns] if hasattr(X, "columns") else values.T
         return np.column_stack([_column(column) for column in columns])
+
+
+def is_numeric(X: Any) -> bool:
+    """Return whether rows hold nothing but numbers, missing ones included."""
+    if sparse.issparse(X):
+        return True
+    columns = [X[name] for name in X.columns] if hasattr(X, "columns") else [X]
+    return all(_holds_numbers(np.asarray(column)) for column in columns)
+
+
+def _holds_numbers(values: NDArray[Any]) -> bool:
+    return values.dtype.kind in "biuf" or (
+        values.dtype.kind == "O" and not any(isinstance(value, str | bytes) for value in values.ravel())
+    )
+
+
+def coarsest_dtype(X: Any) -> np.dtype[Any]:
+    """Return the coarsest type of floats in the columns of a frame, float64 for what is no frame."""
+    dtypes = [np.asarray(X[name]).dtype for name in X.columns] if hasattr(X, "columns") else []
+    return np.dtype(coarsest(dtypes).dtype)
 
 
 def _column(values: Any) -> Array:
@@ -68,6 +90,20 @@ def with_numbers(X: Any, values: Array) -> Any:
     if hasattr(X, "columns"):
         return type(X)(dict(zip(X.columns, columns, strict=True)))
     return np.column_stack([np.asarray(column, dtype=object) for column in columns])
+
+
+def as_given(X: Any, values: Array, which: Any = None) -> Any:
+    """Return numbers of rows `which` of X, all by default, as a model takes them.
+
+    In a frame with the same columns where X is one; what is missing there, or no number, is as given.
+    """
+    if sparse.issparse(X):
+        return values
+    if not is_numeric(X) or np.any(np.isnan(numbers_of(X))):
+        own = X if which is None else _safe_indexing(X, which)
+        found = with_numbers(own, values)
+        return found if hasattr(found, "columns") or not hasattr(X, "columns") else in_form_of(own, found)
+    return in_form_of(X, values) if hasattr(X, "columns") else values
 
 
 def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str, model: Any = None) -> dict[str, Any]:

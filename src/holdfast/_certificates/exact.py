@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._certificates.models import LinearModel
+from holdfast._core.operations import as_fractions
 from holdfast._core.rounding import Array
-from holdfast.evaluate.models import LinearModel
-from holdfast.evaluate.steps import as_fractions
 
 DIGITS = 120
 """Bits of a first square root."""

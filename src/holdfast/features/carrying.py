@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
-from holdfast.pipeline.effects import FILLED_TWICE, Effect, OutOfDomainError
-from holdfast.pipeline.row_noise import RowNoise
-from holdfast.pipeline.rows import known_numbers, numbers_of
-from holdfast.pipeline.steps import Place, after, effect_of
+from holdfast.features.composed import InSequence
+from holdfast.features.effects import FILLED_TWICE, Effect, OutOfDomainError
+from holdfast.features.row_noise import RowNoise
+from holdfast.features.rows import known_numbers, numbers_of
+from holdfast.features.steps import StepContext, after, effect_of
 from holdfast.uncertainty import Ellipsoid, GaussianNoise, IntervalBox, SetSum
-from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
 
 NONLINEAR = ("auto", "interval", "linearise", "raise")
@@ -23,25 +23,31 @@ NONLINEAR = ("auto", "interval", "linearise", "raise")
 Stated = tuple[UncertaintySet, dict[str, Any]]
 
 
+class Carried(NamedTuple):
+    """What steps make of rows and of what is stated of them."""
+
+    uncertainty: UncertaintySet
+    metadata: dict[str, Any]
+    rows: Any
+    """The rows that errors are around: as transformed, or where steps that average over noise move them."""
+
+
 def effects_of(steps: Sequence[tuple[str, Any]], X: Any, stated: Mapping[str, str]) -> list[Effect]:
     """Return the effects of fitted steps, the first of which takes the rows X."""
     found, n_features, rows = [], known_numbers(X).shape[1], lambda: X
     for name, step in steps:
-        effect = effect_of(step, Place(n_features, stated, name, rows))
+        effect = effect_of(step, StepContext(n_features, stated, name, rows))
         n_features = effect.width(n_features)
         rows = after(step.transform, rows) if hasattr(step, "transform") else rows
         found.append(effect)
     return found
 
 
-def whole_map(effects: Sequence[Effect], n_features: int) -> AffineMap | None:
-    """Return the affine map that all steps are together; None where they are none."""
-    total = AffineMap.diagonal(np.ones(n_features))
-    for effect in effects:
-        if effect.map is None or effect.adds_errors:
-            return None
-        total = effect.map.after(total)
-    return total
+def together(steps: Sequence[tuple[str, Any]], effects: Sequence[Effect], n_features: int) -> InSequence:
+    """Return the effect of several steps, one after the other."""
+    same = lambda rows: rows
+    parts = [(effect, getattr(step, "transform", same)) for (_, step), effect in zip(steps, effects, strict=True)]
+    return InSequence(parts, n_features)
 
 
 def added(X: Any, steps: Sequence[tuple[str, Any]], effects: Sequence[Effect]) -> bool:
@@ -53,21 +59,6 @@ def added(X: Any, steps: Sequence[tuple[str, Any]], effects: Sequence[Effect]) -
                     return True
         X = step.transform(X) if hasattr(step, "transform") else X
     return False
-
-
-def added_sizes(X: Any, steps: Sequence[tuple[str, Any]], effects: Sequence[Effect]) -> list[Array]:
-    """Return bounds on the sizes that sums have, after each of some affine steps, whose errors the step adds; 0 elsewhere."""
-    sizes = []
-    for (_, step), effect in zip(steps, effects, strict=True):
-        assert effect.map is not None
-        Z = step.transform(X) if hasattr(step, "transform") else X
-        total = np.zeros((1, effect.map.shape[0]))
-        if effect.adds_errors:
-            reach = np.maximum(*(np.abs(end) for end in _own_ends(effect, X, step).values()))
-            total = np.where(reach > 0, np.abs(known_numbers(Z)) + reach + np.abs(effect.map.offset), 0.0)
-        sizes.append(total)
-        X = Z
-    return sizes
 
 
 @contextmanager
@@ -104,24 +95,28 @@ def carry(
     nonlinear: str,
     *,
     with_own: bool = True,
-) -> Stated:
-    """Return the set and the metadata of the rows Z that the steps make of X, with errors that affine steps add or without."""
+) -> Carried:
+    """Return what becomes of a set and metadata of rows X, of which steps make Z, with what affine steps add or without."""
     X = given = X if hasattr(X, "shape") else np.asarray(X)
     state = uncertainty.freed(known_numbers(X), metadata)
     # the last step that looks at its rows
     last = max((i for i, one in enumerate(effects) if one.map is None or one.adds_errors or len(one.exact)), default=-1)
+    is_moved = False
     for number, ((name, step), effect) in enumerate(zip(steps, effects, strict=True)):
+        transform = getattr(step, "transform", lambda rows: rows)
         with _naming(name, step, given, effects[:number]):
             if effect.adds_errors and state[0].is_expectation and np.any(_n_missing(X) > _n_missing(given)):
                 raise ValueError(FILLED_TWICE)
             if effect.map is None:
-                state = _after(effect, state, X, nonlinear, step)
+                plain = transform(X)
+                state, X = _after(effect, state, X, plain, nonlinear)
+                is_moved = is_moved or X is not plain
             else:
                 state = _image(effect, state, X, step, with_own and effect.adds_errors)
-        if number < last:
-            X = step.transform(X) if hasattr(step, "transform") else X
+                X = transform(X) if number < last or is_moved else X
     made, stated = state
-    return made, made.placed(known_numbers(Z), stated)
+    rows = X if is_moved else Z
+    return Carried(made, made.placed(known_numbers(rows), stated), rows)
 
 
 def _n_missing(X: Any) -> NDArray[np.intp]:
@@ -133,15 +128,14 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> 
     """Return the set after an affine step, with its own errors added or without."""
     uncertainty, metadata = state
     assert effect.map is not None
-    if len(effect.exact):
-        _refuse_inexact(effect, state, X)
+    _refuse_inexact(effect, state, X)
     made, stated = uncertainty.image(effect.map, metadata)
     if not with_own:
         return made, stated
     values = known_numbers(X)
     Z = known_numbers(step.transform(X))
     if made.is_expectation:
-        own = effect.linearised(X, RowNoise(np.zeros(values.shape)))
+        own = effect.linearised(X, RowNoise.none(values.shape))
         known = made.at(Z, stated).by_row(*Z.shape)
         if known is None or "X_lower" in known:
             raise ValueError(f"fills in entries, and {uncertainty!r} is no noise that others can be added to.")
@@ -161,11 +155,18 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> 
 def _refuse_inexact(effect: Effect, state: Stated, X: Any) -> None:
     uncertainty, metadata = state
     values = known_numbers(X)
-    sets = [one for one in uncertainty.split(values, uncertainty.placed(values, metadata)) if one is not None]
-    for j in effect.exact:
-        direction = np.zeros(values.shape[1])
+    found = uncertainty.split(values, uncertainty.placed(values, metadata)) if len(effect.exact) else ()
+    refuse_inexact(effect.exact, uncertainty, found, X)
+
+
+def refuse_inexact(
+    exact: NDArray[np.intp], uncertainty: UncertaintySet, found: Sequence[BoundSet | None], X: Any
+) -> None:
+    """Raise where sets give errors to columns of X, numbered in `exact`, that can have none."""
+    for j in exact:
+        direction = np.zeros(X.shape[1])
         direction[j] = 1.0
-        if any(np.any(one.support(sign * direction)) for one in sets for sign in (-1.0, 1.0)):
+        if any(np.any(one.support(sign * direction)) for one in found if one is not None for sign in (-1.0, 1.0)):
             column = list(X.columns)[j] if hasattr(X, "columns") else int(j)
             raise ValueError(
                 f"column {column!r} goes into categories, so it can have no error, but {uncertainty!r} gives it one. State 0 "
@@ -173,8 +174,8 @@ def _refuse_inexact(effect: Effect, state: Stated, X: Any) -> None:
             )
 
 
-def _after(effect: Effect, state: Stated, X: Any, nonlinear: str, step: Any) -> Stated:
-    """Return the set after a step that is no affine map: intervals, moments of noise, or first orders of both."""
+def _after(effect: Effect, state: Stated, X: Any, Z: Any, nonlinear: str) -> tuple[Stated, Any]:
+    """Return the set after a step that is no affine map, by intervals, moments of noise, or first orders, and the rows."""
     uncertainty, metadata = state
     if nonlinear == "raise":
         raise ValueError(
@@ -182,23 +183,24 @@ def _after(effect: Effect, state: Stated, X: Any, nonlinear: str, step: Any) -> 
         )
     if uncertainty.is_of_rows:
         raise ValueError(f"is no affine map, and {uncertainty!r} is carried through scalers and selectors only.")
-    if len(effect.exact):
-        _refuse_inexact(effect, state, X)
+    _refuse_inexact(effect, state, X)
     values = known_numbers(X)
-    Z = known_numbers(step.transform(X))
     worst, cloud = uncertainty.split(values, uncertainty.placed(values, metadata))
     made: list[Stated] = []
     if worst is not None:
-        made.append(_set_after(effect, uncertainty, worst, X, Z, nonlinear))
+        made.append(_set_after(effect, uncertainty, worst, X, known_numbers(Z), nonlinear))
     if cloud is not None:
-        made.append((GaussianNoise(), _noise_after(effect, uncertainty, cloud, X, nonlinear).metadata))
+        Z, noise = _noise_after(effect, uncertainty, cloud, X, Z, nonlinear)
+        made.append((GaussianNoise(), noise.metadata))
     if len(made) == 1:
-        return made[0]
+        return made[0], Z
     (first, ours), (second, others) = made
-    return SetSum(first, second), ours | others
+    return (SetSum(first, second), ours | others), Z
 
 
-def _noise_after(effect: Effect, uncertainty: UncertaintySet, cloud: BoundSet, X: Any, nonlinear: str) -> RowNoise:
+def _noise_after(
+    effect: Effect, uncertainty: UncertaintySet, cloud: BoundSet, X: Any, Z: Any, nonlinear: str
+) -> tuple[Any, RowNoise]:
     if nonlinear == "interval":
         raise ValueError(
             f"is no affine map, and {uncertainty!r} has no bounds that could be carried through it. Use "
@@ -208,7 +210,7 @@ def _noise_after(effect: Effect, uncertainty: UncertaintySet, cloud: BoundSet, X
     if known is None or "X_lower" in known:
         raise ValueError(f"is no affine map, and {uncertainty!r} says too little of the covariance. State one.")
     noise = RowNoise.of(known)
-    return effect.linearised(X, noise) if nonlinear == "linearise" else effect.moments(X, noise)
+    return (Z, effect.linearised(X, noise)) if nonlinear == "linearise" else effect.expected(X, Z, noise)
 
 
 def _set_after(

@@ -1,0 +1,180 @@
+"""Affine operations on rows as they are computed: what they make of weights, in any arithmetic, and how often they round."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+Read = Callable[[Any], Any]
+"""Makes an array of parameters one of the arithmetic at hand: float64, absolute values, or fractions."""
+
+
+def as_float(value: Any) -> Any:
+    """Return an array, or a CSR array, in float64."""
+    return sparse.csr_array(value, dtype=np.float64) if sparse.issparse(value) else np.asarray(value, dtype=np.float64)
+
+
+def as_size(value: Any) -> Any:
+    """Return absolute values."""
+    return abs(as_float(value))
+
+
+def as_fractions(value: Any) -> NDArray[np.object_]:
+    """Return an array of fractions that are exactly the floats given."""
+    value = value.toarray() if sparse.issparse(value) else value
+    flat = [Fraction(number) for number in as_float(value).ravel().tolist()]
+    out = np.empty(len(flat), dtype=object)
+    out[:] = flat
+    return out.reshape(np.shape(value))
+
+
+class Operation(ABC):
+    """One affine operation on rows z; scores W z + b of its result are scores of z too."""
+
+    @property
+    @abstractmethod
+    def n_roundings(self) -> int:
+        """Roundings that a term of a score meets here, whether rows are carried forward or weights back."""
+
+    @abstractmethod
+    def pull(self, W: Any, b: Any, read: Read) -> tuple[Any, Any]:
+        """Return the weights and offsets with which the scores are scores of z."""
+
+    @abstractmethod
+    def push(self, A: Any, c: Any) -> tuple[Any, Any]:
+        """Return the matrix and the offset of rows A x + c after this operation."""
+
+    def stages(self, W: Any, b: Any, read: Read) -> Iterator[tuple[Any, Any]]:
+        """Yield all weights and offsets on the way back through it, those of `pull` last."""
+        yield self.pull(W, b, read)
+
+    def parameters(self) -> Sequence[Any]:
+        """Return the numbers that it holds."""
+        return [value for value in vars(self).values() if hasattr(value, "dtype")]
+
+
+@dataclass(frozen=True)
+class Shift(Operation):
+    """z + offset."""
+
+    offset: Any
+
+    @property
+    def n_roundings(self) -> int:
+        return len(self.offset) + 2
+
+    def pull(self, W: Any, b: Any, read: Read) -> tuple[Any, Any]:
+        return W, b + W @ read(self.offset)
+
+    def push(self, A: Any, c: Any) -> tuple[Any, Any]:
+        return A, c + as_float(self.offset)
+
+
+@dataclass(frozen=True)
+class Multiply(Operation):
+    """z * factor, by feature."""
+
+    factor: Any
+    n_roundings = 2
+
+    def pull(self, W: Any, b: Any, read: Read) -> tuple[Any, Any]:
+        return W * read(self.factor), b
+
+    def push(self, A: Any, c: Any) -> tuple[Any, Any]:
+        factor = as_float(self.factor)
+        return _scaled(A, factor), c * factor
+
+
+@dataclass(frozen=True)
+class Divide(Operation):
+    """z / divisor, by feature."""
+
+    divisor: Any
+    n_roundings = 2
+
+    def pull(self, W: Any, b: Any, read: Read) -> tuple[Any, Any]:
+        return W / read(self.divisor), b
+
+    def push(self, A: Any, c: Any) -> tuple[Any, Any]:
+        divisor = as_float(self.divisor)
+        return _scaled(A, 1 / divisor), c / divisor
+
+
+@dataclass(frozen=True)
+class Product(Operation):
+    """z @ matrix.T."""
+
+    matrix: Any
+
+    @property
+    def n_roundings(self) -> int:
+        return sum(self.matrix.shape) + 2
+
+    def pull(self, W: Any, b: Any, read: Read) -> tuple[Any, Any]:
+        return W @ read(self.matrix), b
+
+    def push(self, A: Any, c: Any) -> tuple[Any, Any]:
+        matrix = as_float(self.matrix)
+        return matrix @ A, matrix @ c
+
+
+@dataclass(frozen=True)
+class Select(Operation):
+    """z[:, kept], of n_features."""
+
+    kept: Any
+    n_features: int
+    n_roundings = 1
+
+    def pull(self, W: Any, b: Any, read: Read) -> tuple[Any, Any]:
+        return spread_over(W, self.kept, self.n_features, read), b
+
+    def push(self, A: Any, c: Any) -> tuple[Any, Any]:
+        return A[self.kept], c[self.kept]
+
+    def parameters(self) -> Sequence[Any]:
+        return []
+
+
+@dataclass(frozen=True)
+class Cast(Operation):
+    """z, rounded so many times in an arithmetic that may be coarser than that of the rows."""
+
+    dtype: Any
+    n_roundings: int = 1
+
+    def pull(self, W: Any, b: Any, read: Read) -> tuple[Any, Any]:
+        return W, b
+
+    def push(self, A: Any, c: Any) -> tuple[Any, Any]:
+        return A, c
+
+    def parameters(self) -> Sequence[Any]:
+        return [np.zeros(0, dtype=self.dtype)]
+
+
+def spread_over(W: Any, columns: Any, n_features: int, read: Read) -> Any:
+    """Return weights of some of `n_features` features, which may be named twice, as weights of all."""
+    out = read(np.zeros((n_features, len(W))))
+    np.add.at(out, columns, W.T)
+    return out.T
+
+
+def stages(operations: Sequence[Operation], W: Any, b: Any, read: Read) -> Iterator[tuple[Any, Any]]:
+    """Yield the weights and offsets on the way from scores back through operations, those of the rows last."""
+    yield W, b
+    for operation in reversed(operations):
+        for pulled in operation.stages(W, b, read):
+            yield pulled
+        W, b = pulled
+
+
+def _scaled(A: Any, factors: Any) -> Any:
+    return sparse.csr_array(sparse.diags_array(factors) @ A) if sparse.issparse(A) else factors[:, None] * A

@@ -1,0 +1,98 @@
+"""What is certain of the predictions of linear classifiers: the same questions for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from holdfast._certificates.models import Model
+from holdfast._certificates.views import View, linear_model
+from holdfast._core.labels import check_columns, check_features
+from holdfast._core.loss import Array
+from holdfast._core.metadata import known_metadata
+from holdfast._core.uncertainty import BoundSet, UncertaintySet
+
+
+def _is_linear(model: Any) -> bool:
+    if getattr(model, "kernel", None) is None:
+        return True
+    raise AttributeError(
+        f"{type(model).__name__}(kernel={model.kernel!r:.40}) has no certify: sets are certified by linear scores, "
+        "kernel=None. certified_radius knows kernel='rbf'."
+    )
+
+
+class CertifiedPredictions:
+    """A classifier by linear scores, whose predictions can be certified against any set."""
+
+    coef_: Array
+    intercept_: Array
+    classes_: NDArray[Any]
+
+    def certificate_model(self) -> Model:
+        """Return what certificates see of the fitted classifier."""
+        return linear_model(self.coef_, self.intercept_)
+
+    @available_if(_is_linear)
+    def certify(self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> NDArray[np.bool_]:
+        """Return for each row whether no admissible input can change its prediction.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        uncertainty : UncertaintySet, default=None
+            The sets, such as ``Box(0.1)``, which multiply metadata as at `fit`. None: those that the model was trained for; one
+            that was trained for noise, or for none, must be given some.
+        **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+            What differs by row. With the model's own sets it is taken as stated, never multiplied by a radius; a model fitted
+            with it asks for it.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self.certified_margin(X, uncertainty, **metadata) > 0
+
+    @available_if(_is_linear)
+    def certified_margin(self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> Array:
+        r"""Return by how much each prediction leads at the worst admissible input; negative where it can be changed.
+
+        Two classes: :math:`|f(x)| - h(-\mathrm{sign}(f) w)` with the support function h of the row's set. More: the smallest
+        over all other classes l of :math:`f_k - f_l - h(w_l - w_k)`, k being predicted. Exact but for rounding, which is taken
+        off: a margin > 0 is proof. Takes sets as `certify` does.
+        """
+        view, sets = self._view_and_sets(X, uncertainty, metadata, "certified_margin")
+        return view.margins(sets)[1]
+
+    def _view_and_sets(
+        self, X: Any, uncertainty: UncertaintySet | None, metadata: Mapping[str, Any], method: str
+    ) -> tuple[View, BoundSet]:
+        """Return what is seen of the model at rows X, and their sets, after checking that the question makes sense."""
+        check_is_fitted(self)
+        call = f"{type(self).__name__}.{method}"
+        stated = known_metadata(metadata, call)
+        check_columns(X, stated, self)
+        check_features(X, {"uncertainty": uncertainty}, self)
+        rows: Any = self._rows_to_score(X)  # type: ignore[attr-defined]
+        chosen = self._own_set(rows, stated, call) if uncertainty is None else uncertainty
+        if not isinstance(chosen, UncertaintySet):
+            raise ValueError(f"{call}(X, uncertainty={chosen!r:.80}): give a set, such as Ball(0.3) or Box(0.1).")
+        worst, cloud = chosen.split(rows, stated)
+        if cloud is not None or worst is None:
+            raise ValueError(
+                f"{call}(uncertainty={chosen!r}): Gaussian noise has no bounds, so no prediction is certain and no row is the "
+                "worst. State a set: ChanceConstraint(epsilon, 'gaussian') bounds what happens with probability 1 - epsilon."
+            )
+        return View(self.certificate_model(), X, rows, rows.shape[1]), worst
+
+    def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
+        """Return the set that the model was trained for, as metadata state it."""
+        raise ValueError(
+            f"{call}: {type(self).__name__} was trained for no set of inputs, so say which to certify against: "
+            "certify(X, Box(0.1)), certify(X, Box(), X_std=...)."
+        )

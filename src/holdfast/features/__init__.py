@@ -1,0 +1,11 @@
+"""What a step does to rows and to what is stated of them: one registry for training, certificates, attacks and displays.
+
+Teach it a step of your own by :func:`teach_step`, or give the step a method ``uncertainty_effect(n_features)``.
+"""
+
+from holdfast.features.curved import Monotone, Products
+from holdfast.features.effects import Affine, AffineForm, Effect
+from holdfast.features.row_noise import RowNoise
+from holdfast.features.steps import teach_step
+
+__all__ = ["Affine", "AffineForm", "Effect", "Monotone", "Products", "RowNoise", "teach_step"]

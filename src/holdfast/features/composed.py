@@ -1,0 +1,253 @@
+"""Steps one after the other, and side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils import _safe_indexing
+
+from holdfast._core.operations import Cast
+from holdfast._core.uncertainty import Array
+from holdfast.features.effects import FILLED_TWICE, AffineForm, Effect, Lost, traced
+from holdfast.features.row_noise import RowNoise, side_by_side
+from holdfast.features.rows import known_numbers, numbers_of
+from holdfast.uncertainty.affine_map import AffineMap
+from holdfast.uncertainty.clouds import dense
+
+State = TypeVar("State")
+
+
+class InSequence(Effect):
+    """Steps one after the other.
+
+    Parameters
+    ----------
+    parts : list of (Effect, callable)
+        Effects, and the steps' `transform`.
+    n_features : int
+        How many inputs the first one takes.
+    """
+
+    def __init__(self, parts: Sequence[tuple[Effect, Callable[[Any], Any]]], n_features: int):
+        self.parts, self.n_features = parts, n_features
+        self.map = _all_or_none(
+            [part.map for part, _ in parts],
+            lambda maps: reduce(lambda one, two: two.after(one), maps, AffineMap.identity(n_features)),
+        )
+        self.exact, self.adds_errors = self._exact(n_features), any(part.adds_errors for part, _ in parts)
+
+    def _exact(self, n_features: int) -> NDArray[np.intp]:
+        """Return the inputs that reach features which must be exact."""
+        reached, total = np.zeros(n_features, dtype=bool), AffineMap.diagonal(np.ones(n_features))
+        for part, _ in self.parts:
+            reached |= np.any(dense(total.matrix)[part.exact] != 0, axis=0)
+            # where features may be mixed in any way, all of them reach on
+            total = (
+                AffineMap(np.ones((part.width(total.shape[0]), total.shape[0]))) if part.map is None else part.map
+            ).after(total)
+        return np.flatnonzero(reached)
+
+    def width(self, n_features: int) -> int:
+        return reduce(lambda width, part: part[0].width(width), self.parts, n_features)
+
+    def affine_form(self, X: Any) -> AffineForm | None:
+        total = AffineForm(AffineMap.identity(self.n_features))
+        # the last step that looks at its rows
+        last = max((i for i, (part, _) in enumerate(self.parts) if part.adds_errors or len(part.exact)), default=-1)
+        for number, (part, transform) in enumerate(self.parts):
+            own = part.affine_form(X)
+            if own is None:
+                return None
+            total, X = _in_sequence(total, own), transform(X) if number < last else X
+        return total
+
+    def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
+        return self._through(X, (lower, upper), lambda part, rows, ends: part.bounds(rows, *ends))
+
+    def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
+        return self._through(X, noise, lambda part, rows, noise: part.linearised(rows, noise))
+
+    def moments(self, X: Any, noise: RowNoise) -> RowNoise:
+        return self._through(X, noise, lambda part, rows, noise: part.moments(rows, noise))
+
+    def expected(self, X: Any, Z: Any, noise: RowNoise) -> tuple[Any, RowNoise]:
+        is_moved = False
+        for part, transform in self.parts:
+            plain = transform(X)
+            X, noise = part.expected(X, plain, noise)
+            is_moved = is_moved or X is not plain
+        return X if is_moved else Z, noise
+
+    def _through(self, X: Any, state: State, change: Callable[[Effect, Any, State], State]) -> State:
+        for number, (part, transform) in enumerate(self.parts):
+            with traced([one.map for one, _ in self.parts[:number]]):
+                state = change(part, X, state)
+            X = transform(X)
+        return state
+
+
+class SideBySide(Effect):
+    """Steps for groups of features, their outputs one beside the other.
+
+    Parameters
+    ----------
+    parts : list of (Effect, ndarray of int)
+        Effects, and the inputs of each.
+    n_features : int
+        How many inputs there are.
+    """
+
+    def __init__(self, parts: Sequence[tuple[Effect, NDArray[np.intp]]], n_features: int):
+        self.parts, self.n_features = parts, n_features
+        self.inputs = [AffineMap.selection(chosen, n_features) for _, chosen in parts]
+        self.map = _all_or_none(
+            [part.map for part, _ in parts],
+            lambda maps: AffineMap.beside(
+                [(map, chosen) for map, (_, chosen) in zip(maps, parts, strict=True)], n_features
+            ),
+        )
+        self.exact = np.unique(np.concatenate([chosen[part.exact] for part, chosen in parts]))
+        self.adds_errors = any(part.adds_errors for part, _ in parts)
+
+    def width(self, n_features: int) -> int:
+        return sum(part.width(len(chosen)) for part, chosen in self.parts)
+
+    def affine_form(self, X: Any) -> AffineForm | None:
+        forms = self._each(X, lambda part, rows, chosen: part.affine_form(rows))
+        known = [form for form in forms if form is not None]
+        if len(known) < len(forms):
+            return None
+        ends = self.n_features + np.cumsum([0, *(_n_given(form) for form in known)])
+        columns = [
+            np.concatenate([chosen, np.arange(start, stop)])
+            for (_, chosen), start, stop in zip(self.parts, ends, ends[1:], strict=False)
+        ]
+        map = AffineMap.beside([(form.map, own) for form, own in zip(known, columns, strict=True)], int(ends[-1]))
+        return _joined(map, known, [chosen for _, chosen in self.parts])
+
+    def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
+        found = self._each(X, lambda part, rows, chosen: part.bounds(rows, lower[:, chosen], upper[:, chosen]))
+        low, high = zip(*found, strict=True)
+        return np.hstack(low), np.hstack(high)
+
+    def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
+        return self._noise(X, noise, lambda part, rows, own: part.linearised(rows, own))
+
+    def moments(self, X: Any, noise: RowNoise) -> RowNoise:
+        return self._noise(X, noise, lambda part, rows, own: part.moments(rows, own))
+
+    def expected(self, X: Any, Z: Any, noise: RowNoise) -> tuple[Any, RowNoise]:
+        ends = np.cumsum([0, *(part.width(len(chosen)) for part, chosen in self.parts)])
+        plain = [_safe_indexing(Z, np.arange(*own), axis=1) for own in pairwise(ends)]
+        rows = iter(plain)
+        moved = []
+
+        def change(part: Effect, X: Any, own: RowNoise) -> RowNoise:
+            found, made = part.expected(X, next(rows), own)
+            moved.append(found)
+            return made
+
+        noise = self._noise(X, noise, change)
+        is_moved = any(one is not other for one, other in zip(moved, plain, strict=True))
+        return np.hstack([dense(known_numbers(one)) for one in moved]) if is_moved else Z, noise
+
+    def _noise(self, X: Any, noise: RowNoise, change: Callable[[Effect, Any, RowNoise], RowNoise]) -> RowNoise:
+        self._refuse_filled_twice(X)
+        used = np.concatenate([chosen for _, chosen in self.parts])
+        # the error of a feature that several parts take is a cause that they have in common
+        noise = noise if len(np.unique(used)) == len(used) else noise.by_causes
+        found = self._each(X, lambda part, rows, chosen: change(part, rows, noise.columns(chosen)))
+        return side_by_side(found, common=noise.factor.shape[2])
+
+    def _refuse_filled_twice(self, X: Any) -> None:
+        """Raise where several steps add errors to one missing entry: they are one error, and would be taken for several."""
+        filling = [chosen for part, chosen in self.parts if part.adds_errors]
+        columns, times = np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *filling]), return_counts=True)
+        if np.any(np.isnan(dense(numbers_of(_safe_indexing(X, columns[times > 1], axis=1))))):
+            raise ValueError(FILLED_TWICE)
+
+    def _each(self, X: Any, change: Callable[[Effect, Any, NDArray[np.intp]], State]) -> list[State]:
+        found = []
+        for (part, chosen), map in zip(self.parts, self.inputs, strict=True):
+            with traced([map]):
+                found.append(change(part, _safe_indexing(X, chosen, axis=1), chosen))
+        return found
+
+
+def _n_given(form: AffineForm) -> int:
+    return 0 if form.given is None else int(form.given.shape[1])
+
+
+def _in_sequence(first: AffineForm, second: AffineForm) -> AffineForm:
+    """Return both steps, one after the other, as one."""
+    n_in, extra, map = first.map.n_features, _n_given(second), first.map
+    if second.lost is not None:
+        # what is put in the place of an entry is computed from what this step makes of none
+        map = AffineMap.computed(n_in, *map.operations, Cast(np.float64, map.n_roundings + 4))
+        second = _found_before(second, first.map)
+    passed = [(map, np.arange(n_in)), (AffineMap.identity(extra), n_in + np.arange(extra))]
+    before = AffineMap.beside(passed, n_in + extra) if extra else map
+    return _joined(second.map.after(before), [first, second])
+
+
+def _found_before(form: AffineForm, map: AffineMap) -> AffineForm:
+    """Return what a form puts beside rows, with missing entries as those that they are before a map of the rows."""
+    assert form.lost is not None
+    mask, columns, gains = form.lost
+    rows = sparse.csr_array(map.matrix)[columns]
+    if np.any(mask[:, np.diff(rows.indptr) > 1]):
+        raise ValueError("fills in entries that steps before it make of several others. Put it first.")
+    made = AffineMap(rows)
+    given = form.given - np.where(mask, gains * map.offset[columns], 0.0)
+    return form._replace(given=given, lost=Lost(mask, made.sources, gains * made.scales))
+
+
+def _joined(map: AffineMap, forms: Sequence[AffineForm], columns: Sequence[Any] | None = None) -> AffineForm:
+    """Return a form with what all of these, which take `columns` of the inputs, put beside the rows."""
+    taken = [slice(None)] * len(forms) if columns is None else columns
+    parts = [(form, own) for form, own in zip(forms, taken, strict=True) if form.given is not None]
+    if not parts:
+        return AffineForm(map)
+    givens = [form.given for form, _ in parts]
+    is_sparse = any(sparse.issparse(given) for given in givens)
+    given = sparse.csr_array(sparse.hstack(givens)) if is_sparse else np.hstack(givens)
+    if all(form.lost is None for form, _ in parts):
+        return AffineForm(map, given)
+    nothing = [np.zeros(one.shape) for one in givens]
+    errors = [(form.below, form.above, form.std) for form, _ in parts]
+    below, above, std = (
+        np.hstack([none if error is None else error for error, none in zip(each, nothing, strict=True)])
+        for each in zip(*errors, strict=True)
+    )
+    lost = [_placed(form.lost, none, own) for (form, own), none in zip(parts, nothing, strict=True)]
+    return AffineForm(
+        map,
+        given,
+        below,
+        above,
+        std,
+        Lost(
+            np.hstack([one.mask for one in lost]),
+            np.concatenate([one.columns for one in lost]),
+            np.concatenate([one.gains for one in lost]),
+        ),
+    )
+
+
+def _placed(lost: Lost | None, none: Array, chosen: Any) -> Lost:
+    """Return missing entries by the numbers of all inputs, of which some are chosen."""
+    if lost is None:
+        return Lost(none > 0, np.zeros(none.shape[1], dtype=np.intp), np.zeros(none.shape[1]))
+    return lost if isinstance(chosen, slice) else lost._replace(columns=chosen[lost.columns])
+
+
+def _all_or_none(maps: list[AffineMap | None], make: Callable[[list[AffineMap]], AffineMap]) -> AffineMap | None:
+    """Return what is made of maps, None where one is not known."""
+    known = [map for map in maps if map is not None]
+    return make(known) if len(known) == len(maps) else None

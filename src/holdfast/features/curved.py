@@ -1,0 +1,253 @@
+"""Steps that are no affine maps: functions of single features, products, and features of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.metrics.pairwise import rbf_kernel
+
+from holdfast._core.uncertainty import Array
+from holdfast.features.effects import Effect, OutOfDomainError
+from holdfast.features.row_noise import RowNoise
+from holdfast.features.rows import in_form_of, known_numbers, numbers_of
+from holdfast.uncertainty.affine_map import AffineMap
+from holdfast.uncertainty.clouds import dense
+
+FAR = 4.5
+"""How many standard deviations off noise is followed."""
+NODES, SHARES = np.polynomial.legendre.leggauss(24)
+"""Where, on the way from the lowest to the highest value that noise leaves in the domain of a step, the step is asked."""
+EDGES = 12
+"""How often an interval that holds the end of a domain is halved."""
+HALVINGS = 60
+"""How often an error is halved until a step is finite on both sides."""
+NEAR = 2.0**-8
+"""How far off a derivative is taken, as a share of the error that stays in the domain."""
+
+
+class Monotone(Effect):
+    """A step that changes each feature by a function that never falls, or never rises.
+
+    Intervals are exact: their ends go to the ends. Noise is linearised by the slope of the secant over one standard deviation
+    to each side. Its moments are integrals of the function itself, over what the noise leaves in its domain; where one
+    standard deviation leaves it, by the derivative. Correlations stay.
+
+    Parameters
+    ----------
+    function : callable
+        From rows, in the form that X has, to as many values of the same features.
+    """
+
+    def __init__(self, function: Callable[[Any], Any]):
+        self.function = function
+
+    def _found(self, rows: Array, X: Any) -> Array:
+        """Return the values of the function, some of which may not be finite."""
+        # what is missing stays so, and counts as 0 afterwards as it does before
+        missing = np.zeros(rows.shape, dtype=bool) if sparse.issparse(X) else np.isnan(numbers_of(X))
+        with np.errstate(all="ignore"):
+            found = numbers_of(self.function(in_form_of(X, np.where(missing, np.nan, rows))))
+        return np.where(missing, 0.0, dense(found))
+
+    def _at(self, rows: Array, X: Any, where: str, cure: str) -> Array:
+        found = self._found(rows, X)
+        wrong = np.argwhere(~np.isfinite(found))
+        if len(wrong):
+            i, j = (int(index) for index in wrong[0])
+            raise OutOfDomainError(f"{where}, {dense(rows)[i, j]:g}", cure, i, j)
+        return found
+
+    def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
+        cure = (
+            "Narrow the interval there, so that it ends where the function does, or use a function that goes on, such as "
+            "log1p for log."
+        )
+        ends = [self._at(end, X, "at an end of an interval", cure) for end in (lower, upper)]
+        return np.minimum(*ends), np.maximum(*ends)
+
+    def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
+        values, reach = known_numbers(X), noise.deviations
+        where = "one standard deviation off"
+        cure = "Use UncertainPipeline(nonlinear='auto'), which takes the derivative there, or a function that goes on."
+        above, below = (self._at(values + sign * reach, X, where, cure) for sign in (1.0, -1.0))
+        return noise.times(_quotient(above - below, 2 * reach))
+
+    def moments(self, X: Any, noise: RowNoise) -> RowNoise:
+        values, reach = dense(known_numbers(X)).astype(np.float64), noise.deviations
+        cure = "Leave such rows out, or use a function that goes on, such as log1p for log."
+        here = self._at(values, X, "at its value", cure)
+        is_inside = np.all([np.isfinite(self._found(values + sign * reach, X)) for sign in (1.0, -1.0)], axis=0)
+        low, high = (sign * self._farthest(values, sign * reach, X) for sign in (-1.0, 1.0))
+        square, along, weight = (np.zeros(values.shape) for _ in range(3))
+        for node, share in zip(NODES, SHARES, strict=True):
+            z = 0.5 * (low + high + node * (high - low))
+            density = share * np.exp(-0.5 * z**2)
+            rise = self._found(values + z * reach, X) - here
+            with np.errstate(all="ignore"):  # where one deviation is outside
+                square, along, weight = square + density * rise**2, along + density * z * rise, weight + density
+        slopes = np.sign(along) * _quotient(np.sqrt(square / weight), reach)
+        return noise.times(slopes if np.all(is_inside) else np.where(is_inside, slopes, self._slopes(values, reach, X)))
+
+    def _farthest(self, values: Array, reach: Array, X: Any) -> Array:
+        """Return how many times `reach`, from 1 to `FAR`, stay in the domain."""
+        outer = np.full(values.shape, FAR)
+        inner = np.where(np.isfinite(self._found(values + FAR * reach, X)), FAR, 1.0)
+        for _ in range(0 if np.all(inner == FAR) else EDGES):
+            middle = 0.5 * (inner + outer)
+            is_known = np.isfinite(self._found(values + middle * reach, X))
+            inner, outer = np.where(is_known, middle, inner), np.where(is_known, outer, middle)
+        return inner
+
+    def _slopes(self, values: Array, reach: Array, X: Any) -> Array:
+        """Return derivatives, from steps that are small beside those up to `reach` that stay in the domain."""
+        for _ in range(HALVINGS):
+            is_known = np.all([np.isfinite(self._found(values + sign * reach, X)) for sign in (1.0, -1.0)], axis=0)
+            if np.all(is_known):
+                break
+            reach = np.where(is_known, reach, reach / 2)
+        above, below = (
+            self._at(values + sign * NEAR * reach, X, "close to it", "Leave such rows out.") for sign in (1.0, -1.0)
+        )
+        return _quotient(above - below, 2 * NEAR * reach)
+
+
+class Products(Effect):
+    r"""A step whose outputs are products of powers, :math:`z_k = \prod_j x_j^{p_{kj}}`.
+
+    Intervals are exact for each product. Noise is linearised by the derivatives at X; its moments are those of the errors of
+    each cause alone, exact for powers up to 2: products of errors are left out.
+
+    Parameters
+    ----------
+    powers : array-like of int of shape (n_out, n_in)
+        p >= 0.
+    """
+
+    def __init__(self, powers: Any):
+        self.powers = np.asarray(powers, dtype=np.int64)
+
+    def width(self, n_features: int) -> int:
+        return len(self.powers)
+
+    def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
+        low, high = (np.ones((len(lower), len(self.powers))) for _ in range(2))
+        for j, powers in enumerate(self.powers.T):
+            ends = np.stack([end[:, [j]] ** powers for end in (lower, upper)])
+            below, above = ends.min(axis=0), ends.max(axis=0)
+            # even powers of an interval around 0 begin there
+            has_zero = ((lower[:, [j]] < 0) & (upper[:, [j]] > 0)) & (powers % 2 == 0) & (powers > 0)
+            below = np.where(has_zero, 0.0, below)
+            corners = np.stack([low * below, low * above, high * below, high * above])
+            low, high = corners.min(axis=0), corners.max(axis=0)
+        return low, high
+
+    def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
+        values = known_numbers(X).astype(np.float64, copy=False)
+        slopes = np.zeros((len(values), *self.powers.shape))
+        for j in range(self.powers.shape[1]):
+            less = self.powers.copy()
+            less[:, j] = np.maximum(less[:, j] - 1, 0)
+            slopes[:, :, j] = self.powers[:, j] * np.prod(values[:, None, :] ** less, axis=2)
+        return RowNoise.mixed(slopes @ noise.causes)
+
+    def moments(self, X: Any, noise: RowNoise) -> RowNoise:
+        values, factors = known_numbers(X).astype(np.float64, copy=False), noise.causes
+        here, odd, even = self._at(values), [], []
+        # three nodes for each cause; what it does in both directions first, so that it stays the cause that it is
+        for step in np.moveaxis(np.sqrt(3) * factors, 2, 0):
+            above, below = self._at(values + step) - here, self._at(values - step) - here
+            odd.append((above - below) / np.sqrt(12))
+            even.append((above + below) / np.sqrt(12))
+        return RowNoise.mixed(np.stack(odd + even, axis=2))
+
+    def _at(self, values: Array) -> Array:
+        return np.asarray(np.prod(values[:, None, :] ** self.powers, axis=2))
+
+
+class Waves(Effect):
+    r"""Features :math:`z_k = \cos(\omega_k^\top x + c_k)`, before they are scaled: random Fourier features.
+
+    Intervals are exact for each feature. Noise is linearised by the derivatives at X; its moments are those of Gaussian noise.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_out, n_features)
+        :math:`\omega`.
+    offset : ndarray of shape (n_out,)
+        c.
+    """
+
+    def __init__(self, weights: Array, offset: Array):
+        self.weights, self.offset = weights, offset
+        self.angles = AffineMap(weights, offset)
+
+    def width(self, n_features: int) -> int:
+        return self.angles.shape[0]
+
+    def transform(self, X: Any) -> Array:
+        """Return the features of rows."""
+        return np.cos(self.angles(dense(known_numbers(X))))
+
+    def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
+        middle = self.angles(0.5 * (lower + upper))
+        reach = AffineMap(abs(self.angles.matrix)).moved(0.5 * (upper - lower))
+        ends = np.cos(middle - reach), np.cos(middle + reach)
+        # the number of the last crest, and of the last trough, at or before each end
+        crests, troughs = (
+            np.floor((middle + reach) / (2 * np.pi) + part) > np.floor((middle - reach) / (2 * np.pi) + part)
+            for part in (0.0, 0.5)
+        )
+        return np.where(troughs, -1.0, np.minimum(*ends)), np.where(crests, 1.0, np.maximum(*ends))
+
+    def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
+        return noise.through(self.angles).times(-np.sin(self.angles(dense(known_numbers(X)))))
+
+    def moments(self, X: Any, noise: RowNoise) -> RowNoise:
+        a, inner = self.angles(dense(known_numbers(X))), noise.through(self.angles)
+        t = inner.deviations
+        square = 0.5 + 0.5 * np.cos(2 * a) * np.exp(-2 * t**2) + np.cos(a) ** 2 * (1 - 2 * np.exp(-0.5 * t**2))
+        return inner.times(-np.sign(np.sin(a)) * _quotient(np.sqrt(np.maximum(square, 0.0)), t))
+
+
+class RbfValues(Effect):
+    r"""Features :math:`z_k = e^{-\gamma |x - c_k|^2}`, values of an RBF kernel at centres.
+
+    Intervals are exact for each feature. Noise is linearised by the derivatives at X.
+
+    Parameters
+    ----------
+    centres : ndarray of shape (n_centres, n_features)
+        c.
+    width : float
+        gamma.
+    """
+
+    def __init__(self, centres: Array, width: float):
+        self.centres, self.width_of_kernel = centres, float(width)
+
+    def width(self, n_features: int) -> int:
+        return len(self.centres)
+
+    def transform(self, X: Any) -> Array:
+        """Return the values at rows."""
+        return np.asarray(rbf_kernel(dense(known_numbers(X)), self.centres, gamma=self.width_of_kernel))
+
+    def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
+        nearest, farthest = np.zeros((2, len(lower), len(self.centres)))
+        for low, high, c in zip(lower.T[:, :, None], upper.T[:, :, None], self.centres.T, strict=True):
+            nearest += np.square(np.maximum(np.maximum(low - c, c - high), 0.0))
+            farthest += np.square(np.maximum(np.abs(low - c), np.abs(high - c)))
+        return np.exp(-self.width_of_kernel * farthest), np.exp(-self.width_of_kernel * nearest)
+
+    def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
+        values = dense(known_numbers(X)).astype(np.float64)
+        away = values[:, None, :] - self.centres
+        return RowNoise.mixed(-2 * self.width_of_kernel * (self.transform(X)[:, :, None] * away) @ noise.causes)
+
+
+def _quotient(rise: Array, run: Array) -> Array:
+    """Return slopes, 0 where there is no run."""
+    return np.divide(rise, run, out=np.zeros_like(rise), where=run > 0)

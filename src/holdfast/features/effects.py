@@ -1,0 +1,262 @@
+"""What a step of a pipeline does to errors of its rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from holdfast._core.operations import Operation
+from holdfast._core.uncertainty import Array
+from holdfast.features.row_noise import RowNoise
+from holdfast.features.rows import known_numbers, numbers_of
+from holdfast.uncertainty.affine_map import AffineMap
+from holdfast.uncertainty.clouds import dense
+
+FILLED_TWICE = (
+    "the same missing entries are filled in several times, and noise would take their errors for independent ones. Fill them "
+    "in once, before: make_uncertain_pipeline(SpreadImputer(), FeatureUnion(...), ...)."
+)
+
+
+class OutOfDomainError(ValueError):
+    """A step that is not finite where the error of an entry takes it.
+
+    Parameters
+    ----------
+    where : str
+        Where it is not.
+    cure : str
+    row : int
+    column : int or str
+        Of what is given, a number or a name; of what the step takes, in words, where that is made of several.
+    """
+
+    def __init__(self, where: str, cure: str, row: int, column: Any):
+        self.where, self.cure, self.row, self.column = where, cure, row, column
+        entry = f"row {row}, column {column!r}" if isinstance(column, int) else f"row {row}, column {column}"
+        super().__init__(f"is not finite {where}, for the entry in {entry}. {cure}")
+
+    def before(self, maps: Sequence[AffineMap | None]) -> OutOfDomainError:
+        """Return the same of the column, before these maps, that the step's one was made of."""
+        column = self.column
+        for map in reversed(maps):
+            if not isinstance(column, int):
+                break
+            is_one = map is not None and map.is_monomial
+            column = (
+                int(map.sources[column]) if map is not None and is_one else f"{column} of those that the step takes"
+            )
+        return OutOfDomainError(self.where, self.cure, self.row, column)
+
+    def named(self, X: Any) -> OutOfDomainError:
+        """Return the same with the column's name, if the rows X have names."""
+        if not isinstance(self.column, int) or not hasattr(X, "columns"):
+            return self
+        return OutOfDomainError(self.where, self.cure, self.row, repr(list(X.columns)[self.column]))
+
+
+@contextmanager
+def traced(maps: Sequence[AffineMap | None]) -> Iterator[None]:
+    """Say of errors in which column, before these maps, they arose."""
+    try:
+        yield
+    except OutOfDomainError as error:
+        raise error.before(maps) from None
+
+
+class Lost(NamedTuple):
+    """Missing entries whose place is taken by what a step fills in: what other steps made of their number has to go."""
+
+    mask: NDArray[np.bool_]
+    """Where, (n_samples, n_given)."""
+    columns: NDArray[np.intp]
+    """The input that each number takes the place of, (n_given,)."""
+    gains: Array
+    """What that input was multiplied by before, (n_given,)."""
+
+
+class AffineForm(NamedTuple):
+    """A step, at certain rows, as an affine map of their numbers and of others that it puts beside these by itself."""
+
+    map: AffineMap
+    """Of `n_features` + `n_given` numbers."""
+    given: Any = None
+    """The others, (n_samples, n_given): what encoders make of categories, what imputers fill in. None where there are none."""
+    below: Any = None
+    """How far below these the true ones may lie, >= 0, (n_samples, n_given); None where they are exact."""
+    above: Any = None
+    std: Any = None
+    """Their standard deviations where errors are averaged over; None where they are exact."""
+    lost: Lost | None = None
+    """Which of them stand for entries that are missing."""
+
+
+class Effect(ABC):
+    """What a fitted step does to rows and to their errors.
+
+    A step that is no affine map says what becomes of intervals and of noise: to first order, and by `moments` if it knows
+    better. A step of your own has a method ``uncertainty_effect(n_features)`` that returns an effect, or is taught by
+    :func:`teach_step`.
+    """
+
+    map: AffineMap | None = None
+    """The affine map that the step is of numbers that are not missing; None for others."""
+    exact: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+    """Features that must have no error, such as categories."""
+    adds_errors = False
+    """Whether its outputs have errors even where its inputs have none, besides those that `map` makes of the inputs'."""
+
+    def width(self, n_features: int) -> int:
+        """Return how many outputs there are for so many inputs."""
+        return n_features if self.map is None else self.map.shape[0]
+
+    def affine_form(self, X: Any) -> AffineForm | None:
+        """Return the step as an affine map of the numbers of rows X and of what it puts there by itself; None if it is none."""
+        return None if self.map is None else AffineForm(self.map)
+
+    @abstractmethod
+    def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
+        """Return intervals that the step's outputs lie in when its inputs, whose values are X, lie in [lower, upper]."""
+
+    @abstractmethod
+    def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
+        """Return the noise of the outputs, to first order, when the inputs, whose values are X, have `noise`."""
+
+    def moments(self, X: Any, noise: RowNoise) -> RowNoise:
+        """Return the noise of the outputs, with the mean squares that its errors have, as far as known; else as `linearised`.
+
+        Mean squares are around what the step makes of X; :meth:`expected` may move rows elsewhere.
+        """
+        return self.linearised(X, noise)
+
+    def expected(self, X: Any, Z: Any, noise: RowNoise) -> tuple[Any, RowNoise]:
+        """Return the rows that outputs are taken to be around, Z by default, and their noise around these.
+
+        Z is what the step makes of X. A step that knows where noise moves the mean of its outputs returns that in its place.
+        """
+        return Z, self.moments(X, noise)
+
+
+class Affine(Effect):
+    r"""A step :math:`z = A x + c`: exact for every set and noise.
+
+    Parameters
+    ----------
+    matrix : {array-like, sparse array} of shape (n_out, n_in), or of shape (n_features,) for its diagonal
+        A.
+    offset : array-like of shape (n_out,), default=None
+        c, 0 by default.
+    """
+
+    map: AffineMap
+
+    def __init__(self, matrix: Any, offset: Any = None):
+        self.map = AffineMap.diagonal(matrix, offset) if np.ndim(matrix) == 1 else AffineMap(matrix, offset)
+
+    @classmethod
+    def computed(cls, n_features: int, *operations: Operation) -> Affine:
+        """Return the step that is computed by these operations, which certificates follow rounding by rounding."""
+        found = cls.__new__(cls)
+        found.map = AffineMap.computed(n_features, *operations)
+        return found
+
+    def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
+        middle, reach = self.map(0.5 * (lower + upper)), AffineMap(abs(self.map.matrix)).moved(0.5 * (upper - lower))
+        return middle - reach, middle + reach
+
+    def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
+        return noise.through(self.map)
+
+
+class Exact(Effect):
+    """A step whose inputs must be exact, such as categories; its outputs then are.
+
+    Parameters
+    ----------
+    n_in, n_out : int
+        How many features it takes and gives.
+    transform : callable
+        The step's.
+    """
+
+    map: AffineMap
+
+    def __init__(self, n_in: int, n_out: int, transform: Callable[[Any], Any]):
+        self.map, self.exact, self.transform = AffineMap(sparse.csr_array((n_out, n_in))), np.arange(n_in), transform
+
+    def affine_form(self, X: Any) -> AffineForm:
+        n_out, n_in = self.map.shape
+        return AffineForm(AffineMap.selection(n_in + np.arange(n_out), n_in + n_out), known_numbers(self.transform(X)))
+
+    def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
+        found = dense(self.transform(X))
+        return found, found
+
+    def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
+        return noise.through(self.map)
+
+
+class Imputed(Effect):
+    """A step that fills in missing entries: it keeps features, and what it fills in has errors of its own.
+
+    Parameters
+    ----------
+    map : AffineMap
+        Which features it keeps; 0 for outputs that say what is missing.
+    transform : callable
+        The step's.
+    lower, upper, std : ndarray of shape (n_out,)
+        Where a filled entry may be, and its standard deviation; nan where that is not known.
+    """
+
+    map: AffineMap
+    adds_errors = True
+
+    def __init__(self, map: AffineMap, transform: Callable[[Any], Any], lower: Array, upper: Array, std: Array):
+        self.map, self.transform, self.lower, self.upper, self.std = map, transform, lower, upper, std
+
+    def affine_form(self, X: Any) -> AffineForm:
+        is_filled, n_out = self._is_filled(X), self.map.shape[0]
+        is_flag = np.diff(sparse.csr_array(self.map.matrix).indptr) == 0
+        if not np.any(is_filled) and not np.any(is_flag):
+            return AffineForm(self.map)
+        found = dense(known_numbers(self.transform(X)))
+        given = np.where(is_filled | is_flag, found, 0.0)
+        # where a fill has no spread that is known, it stays what it is
+        below, above, std = (
+            np.where(is_filled & ~np.isnan(spread), np.maximum(spread, 0.0), 0.0)
+            for spread in (found - self.lower, self.upper - found, np.broadcast_to(self.std, found.shape))
+        )
+        map = AffineMap(sparse.hstack([sparse.csr_array(self.map.matrix), sparse.eye_array(n_out)]))
+        return AffineForm(map, given, below, above, std, Lost(is_filled, self.map.sources, np.ones(n_out)))
+
+    def _is_filled(self, X: Any) -> NDArray[np.bool_]:
+        return np.asarray(self.map.moved(1.0 * np.isnan(dense(numbers_of(X)))) > 0)
+
+    def missing(self, X: Any) -> NDArray[np.bool_]:
+        """Return which outputs are filled in, whose spread must be known."""
+        found = self._is_filled(X)
+        if np.any(found & np.isnan(self.std)):
+            raise ValueError(
+                "does not say how uncertain the entries are that it fills in. Use SpreadImputer, which gives them the spread "
+                "of their column."
+            )
+        return found
+
+    def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
+        missing, found = self.missing(X), numbers_of(self.transform(X))
+        values = known_numbers(X)
+        below, above = found + self.map.moved(lower - values), found + self.map.moved(upper - values)
+        return (
+            np.where(missing, np.minimum(self.lower, below), below),
+            np.where(missing, np.maximum(self.upper, above), above),
+        )
+
+    def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
+        return noise.through(self.map).plus(RowNoise(np.where(self.missing(X), self.std, 0.0)))

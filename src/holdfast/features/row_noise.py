@@ -1,0 +1,105 @@
+"""Errors of each row: independent ones by their standard deviations, and others by what causes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.uncertainty import Array
+from holdfast.uncertainty.affine_map import AffineMap
+from holdfast.uncertainty.clouds import dense
+
+
+@dataclass(frozen=True)
+class RowNoise:
+    r"""Errors :math:`s_i \circ u + F_i v` of row i, u and v independent and of covariance I.
+
+    Parameters
+    ----------
+    std : ndarray of shape (n_samples, n_features)
+        s, standard deviations of errors that are each feature's own.
+    factor : ndarray of shape (n_samples, n_features, r), default=None
+        F, what r common causes do; none by default.
+    """
+
+    std: Array
+    factor: Any = None
+
+    def __post_init__(self) -> None:
+        if self.factor is None:
+            object.__setattr__(self, "factor", np.zeros((*self.std.shape, 0)))
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any]) -> RowNoise:
+        """Return the noise that X_std or X_factor states."""
+        [(name, value)] = metadata.items()
+        value = np.asarray(value, dtype=np.float64)
+        return cls(value) if name == "X_std" else cls(np.zeros(value.shape[:2]), value)
+
+    @classmethod
+    def none(cls, shape: tuple[int, ...]) -> RowNoise:
+        """Return no noise."""
+        return cls(np.zeros(shape))
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The noise as X_std, or as X_factor where there are common causes."""
+        return {"X_factor": self.causes} if self.factor.shape[2] else {"X_std": self.std}
+
+    @property
+    def causes(self) -> Array:
+        """All errors as factors: the common causes first, then one cause for each feature that has errors of its own."""
+        own = np.flatnonzero(np.any(self.std > 0, axis=0))
+        return np.concatenate([self.factor, self.std[:, :, None] * np.eye(self.std.shape[1])[:, own]], axis=2)
+
+    @property
+    def deviations(self) -> Array:
+        """The standard deviation of each entry."""
+        return np.hypot(self.std, np.sqrt(np.square(self.factor).sum(axis=2)))
+
+    @property
+    def by_causes(self) -> RowNoise:
+        """The same noise, with a cause in the place of each feature's own error."""
+        return RowNoise(np.zeros_like(self.std), self.causes)
+
+    def columns(self, chosen: NDArray[np.intp]) -> RowNoise:
+        """Return the noise of some features, by the same causes."""
+        return RowNoise(self.std[:, chosen], self.factor[:, chosen])
+
+    def times(self, slopes: Array) -> RowNoise:
+        """Return the noise with each entry multiplied by its slope."""
+        return RowNoise(np.abs(slopes) * self.std, slopes[..., None] * self.factor)
+
+    def through(self, map: AffineMap) -> RowNoise:
+        """Return the noise of the images of rows."""
+        if map.is_monomial:
+            kept = self.factor[:, map.sources] * map.scales[:, None]
+            return RowNoise(map.columns(self.std, np.abs(map.scales)), kept)
+        return RowNoise.mixed(dense(map.matrix) @ self.causes)
+
+    @classmethod
+    def mixed(cls, factor: Array) -> RowNoise:
+        """Return noise that has common causes alone."""
+        return cls(np.zeros(factor.shape[:2]), factor)
+
+    def plus(self, other: RowNoise) -> RowNoise:
+        """Return the noise with other, independent errors added."""
+        return RowNoise(np.hypot(self.std, other.std), np.concatenate([self.factor, other.factor], axis=2))
+
+
+def side_by_side(noises: Sequence[RowNoise], *, common: int) -> RowNoise:
+    """Return the noise of several groups of features: their first `common` causes are the same ones, those beyond their own."""
+    own = [noise.factor.shape[2] - common for noise in noises]
+    parts = []
+    for number, noise in enumerate(noises):
+        n_samples, n_features, _ = noise.factor.shape
+        before, after = sum(own[:number]), sum(own[number + 1 :])
+        none = [np.zeros((n_samples, n_features, count)) for count in (before, after)]
+        parts.append(
+            np.concatenate([noise.factor[:, :, :common], none[0], noise.factor[:, :, common:], none[1]], axis=2)
+        )
+    return RowNoise(np.concatenate([noise.std for noise in noises], axis=1), np.concatenate(parts, axis=1))
