@@ -19,15 +19,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_html_repr
 
-from holdfast import (
-    CollapseWarning,
-    GaussianNoise,
-    GaussianRobustClassifier,
-    GaussianRobustClassifierCV,
-    critical_noise,
-    noise_path,
-)
+from holdfast import GaussianNoise, GaussianRobustClassifier, GaussianRobustClassifierCV
 from holdfast.datasets import load_breast_cancer_errors
+from holdfast.estimators import critical_noise, noise_path
+from holdfast.exceptions import CollapseWarning
 
 NOISES = np.array([1.5, 0.4, 0.1])
 by_loss = pytest.mark.parametrize("loss", ["hinge", "two_point", "logistic"])
@@ -100,7 +95,7 @@ def _ways(X, S):
         "number": (X, 1.0, {}),
         "std per feature": (X, GaussianNoise(std=S[0]), {}),
         "cov": (X, GaussianNoise(cov=half @ half.T), {}),
-        "adversary": (X, GaussianNoise(0.4, adversary="marginals"), {}),
+        "adversary": (X, GaussianNoise(0.4, unknown="correlations"), {}),
         "X_std": (X, 1.0, {"X_std": S}),
         "X_std times a number": (X, 0.5, {"X_std": 2 * S}),
         "X_cov": (X, 1.0, {"X_cov": np.einsum("ni,jk->njk", S**2, half @ half.T)}),

@@ -30,7 +30,6 @@ from holdfast._certificates.models import LinearModel
 from holdfast._certificates.rounded_map import RoundedMap
 from holdfast._certificates.views import model_of, view_of
 from holdfast.evaluate import (
-    NoCertificateError,
     certified_accuracy,
     certified_deletions,
     certified_interval,
@@ -40,6 +39,7 @@ from holdfast.evaluate import (
     worst_case,
 )
 from holdfast.evaluate.fitted import rows_for
+from holdfast.exceptions import NoCertificateError
 
 NORMS = (1, 2, np.inf)
 check = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "certify_check.py"), run_name="check"))
