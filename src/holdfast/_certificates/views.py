@@ -31,7 +31,7 @@ from holdfast.features.composed import InSequence
 from holdfast.features.curved import RbfValues, Waves
 from holdfast.features.effects import Effect
 from holdfast.features.rows import coarsest_dtype, is_numeric, known_numbers, numbers_of
-from holdfast.features.steps import UnknownStepError
+from holdfast.features.steps import TextStepError, UnknownStepError
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
 
@@ -331,10 +331,7 @@ def view_of(model: Any, X: Any) -> View:
     found = model_of(last)
     if not steps:
         return View(found, X, rows := numbers_for(model, X), rows.shape[1])
-    try:
-        effects = effects_of(steps, X, claims)
-    except UnknownStepError as error:
-        raise NoCertificateError(f"{error} {SMOOTHED}") from error
+    effects = _effects(steps, X, claims)
     stop = first = len(steps)
     while True:
         first = 1 + max((i for i in range(stop) if effects[i].map is None), default=-1)
@@ -353,6 +350,16 @@ def view_of(model: Any, X: Any) -> View:
     slack = None if form.below is None else (form.below, form.above)
     view = View(found, X, numbers, numbers.shape[1], slack, form.std, passage)
     return view if form.given is None else _with_given(view, form.given)
+
+
+def _effects(steps: Sequence[tuple[str, Any]], X: Any, claims: Mapping[str, str]) -> list[Effect]:
+    """Return the effects of steps; NoCertificateError where one is not known."""
+    try:
+        return effects_of(steps, X, claims)
+    except TextStepError as error:
+        raise NoCertificateError(str(error)) from error
+    except UnknownStepError as error:
+        raise NoCertificateError(f"{error} {SMOOTHED}") from error
 
 
 def _with_given(view: View, given: Any) -> View:
@@ -396,10 +403,7 @@ def linear_in_x(model: Any, call: str) -> LinearModel:
     steps, last, claims, _ = _unfolded(model)
     found, n = model_of(last), int(_taker(model)[0].n_features_in_)
     if steps:
-        try:
-            map = together(steps, effects_of(steps, np.zeros((1, n)), claims), n).map
-        except UnknownStepError as error:
-            raise NoCertificateError(str(error)) from error
+        map = together(steps, _effects(steps, np.zeros((1, n)), claims), n).map
         if map is None:
             raise NoCertificateError(f"{call}: for linear models after affine steps only; {model!r:.80} has others.")
         found = found.after(map)
@@ -412,7 +416,9 @@ def linear_in_x(model: Any, call: str) -> LinearModel:
 def numbers_for(model: Any, X: Any) -> Any:
     """Return rows as an array or CSR matrix of finite floats, 0 for what is no number or missing and a step fills in."""
     taker, is_pipeline = _taker(model)
-    if is_pipeline and not is_numeric(X):
+    if is_pipeline and np.ndim(X) == 1:
+        _effects(_unfolded(model)[0], X, {})  # which says what takes texts
+    elif is_pipeline and not is_numeric(X):
         return known_numbers(X)
     options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32, np.float16], "ensure_all_finite": "allow-nan"}
     is_known = isinstance(taker, BaseEstimator) and not (

@@ -10,7 +10,7 @@ import numpy as np
 
 from holdfast._core.allowed import NOTHING, TEXT, Instance, Listed, arguments
 from holdfast._core.rounding import Array
-from holdfast.display.style import axes_for, looks, needs_matplotlib, percent_axis
+from holdfast.display.style import axes_for, looks, needs_matplotlib, percent_axis, those_certified
 from holdfast.evaluate.certificates import certified_radius
 from holdfast.evaluate.curves import named
 from holdfast.evaluate.fitted import classes_of, rows_for
@@ -105,13 +105,13 @@ class CertifiedAccuracyDisplay:
                     f"{call}(estimators, X, y): y must hold one of the classes {classes.tolist()!r:.200} of {name!r} for each "
                     f"of the {n} rows."
                 )
-        found = [certified_radius(model, X, norm, weights, **options) for model in models.values()]
+        found = those_certified(models, lambda model: certified_radius(model, X, norm, weights, **options), call)
         # what is certain of a wrong prediction is no merit
-        sizes = [np.where((each.predicted == labels) & (each.radius > 0), each.radius, -1.0) for each in found]
+        sizes = [np.where((each.predicted == labels) & (each.radius > 0), each.radius, -1.0) for each in found.values()]
         grid = _grid(np.concatenate(sizes)) if radii is None else np.sort(_radii(radii, f"{call}(radii=...)"))
         accuracy = np.array([(size[:, None] >= grid).mean(axis=0) for size in sizes])
         unit = unit or ("units of X" if weights is None else "units of the weights")
-        display = cls(grid, accuracy, models, norm=norm, methods=[each.method for each in found], unit=unit)
+        display = cls(grid, accuracy, found, norm=norm, methods=[each.method for each in found.values()], unit=unit)
         return display.plot(ax)
 
     @arguments(curve_kwargs=Instance(Mapping, "give a dict of arguments of matplotlib") | NOTHING)

@@ -12,7 +12,7 @@ from holdfast._certificates.views import linear_in_x
 from holdfast._core.allowed import NAMES, TEXT, Count, arguments
 from holdfast._core.labels import check_columns, check_features, known_columns
 from holdfast._core.rounding import Array
-from holdfast.display.style import axes_for, looks, needs_matplotlib
+from holdfast.display.style import axes_for, looks, needs_matplotlib, those_certified
 from holdfast.evaluate.curves import named
 from holdfast.evaluate.fitted import classes_of
 from holdfast.uncertainty.checks import nonnegative, numbers
@@ -87,8 +87,8 @@ class FeatureFragilityDisplay:
         columns = list(X_std.index) if columns is None and hasattr(X_std, "iloc") else columns
         found = nonnegative(numbers(X_std, f"{call}(X_std=...)", "X_std"), f"{call}(X_std=...)", "X_std")
         sizes = np.asarray(found.mean(axis=0)).ravel() if found.ndim == 2 or sparse.issparse(found) else found
-        reach = []
-        for model in models.values():
+
+        def reach_of(model: Any) -> Array:
             classes_of(model)
             (check_columns if found.ndim == 2 else check_features)(None, {"X_std": X_std}, model)
             view = linear_in_x(model, call)
@@ -97,7 +97,9 @@ class FeatureFragilityDisplay:
                     f"{call}(X_std=...): X_std has shape {found.shape}; the model has {view.n_features} features."
                 )
             pairs = [view.coef[0]] if len(view.coef) == 1 else [a - b for a, b in combinations(view.coef, 2)]
-            reach.append(np.abs(pairs).mean(axis=0) * sizes)
+            return np.asarray(np.abs(pairs).mean(axis=0) * sizes)
+
+        shown = those_certified(models, reach_of, call)
         stated = next((getattr(m, "feature_names_in_", None) for m in models.values()), None)
         names = next((list(given) for given in (feature_names, columns, stated) if given is not None), None)
         names = names or [f"feature {j}" for j in range(len(sizes))]
@@ -105,7 +107,7 @@ class FeatureFragilityDisplay:
             raise ValueError(
                 f"{call}(feature_names=...): {len(names)} names for {len(sizes)} features. Name each of them."
             )
-        return cls(np.array(reach), models, names).plot(ax, n_shown=n_shown)
+        return cls(np.array(list(shown.values())), shown, names).plot(ax, n_shown=n_shown)
 
     @arguments(n_shown=Count())
     def plot(self, ax: Any = None, *, n_shown: int = 15) -> Self:

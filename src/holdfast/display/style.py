@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from itertools import cycle, islice
 from typing import Any
 
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 
 from holdfast._core.allowed import NOTHING, Having
+from holdfast._core.caller import warn_caller
+from holdfast._core.exceptions import NoCertificateError
 
 AXES = Having(("plot", "set_xlabel"), "give matplotlib's Axes") | NOTHING
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -18,6 +21,22 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 def needs_matplotlib(call: str) -> None:
     """Raise ImportError, before any work is done, where matplotlib is missing."""
     check_matplotlib_support(call)
+
+
+def those_certified(models: Mapping[str, Any], of: Callable[[Any], Any], call: str) -> dict[str, Any]:
+    """Return what is certain `of` each model, warning of those of several of which nothing is; an error where all are such."""
+    found: dict[str, Any] = {}
+    refused: dict[str, NoCertificateError] = {}
+    for name, model in models.items():
+        try:
+            found[name] = of(model)
+        except NoCertificateError as error:
+            refused[name] = error
+    if not found:
+        raise next(iter(refused.values()))
+    for name, error in refused.items():
+        warn_caller(f"{call}: {name!r} is left out. {error}", UserWarning)
+    return found
 
 
 def axes_for(display: Any, ax: Any) -> Any:

@@ -66,7 +66,7 @@ class CertifiedPredictions:
         over all other classes l of :math:`f_k - f_l - h(w_l - w_k)`, k being predicted. Exact but for rounding, which is taken
         off: a margin > 0 is proof. Takes sets as `certify` does.
         """
-        view, sets = self._view_and_sets(X, uncertainty, metadata, "certified_margin")
+        view, sets = self._view_and_sets(X, uncertainty, metadata, "certify")
         return view.margins(sets)[1]
 
     def _view_and_sets(

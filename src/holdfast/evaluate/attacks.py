@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,7 +168,7 @@ def _attacked(question: _Question, n_starts: int, max_iter: int, random_state: A
         lead=leads,
         predicted=predicted,
         is_wrong=predicted != question.labels,
-        is_exact=question.is_closed,
+        is_exact=question.is_exact,
         method=EXACT if question.is_closed else SEARCHES[question.method].format(n=n_starts),
     )
 
@@ -214,7 +215,9 @@ def robust_accuracy(
     plain = float(np.mean(np.asarray(model.predict(X)) == question.labels))
     if question.is_closed:
         share, certified = (float(np.mean(rows)) for rows in _exact_rows(question))
-        return RobustAccuracy(accuracy=share, certified=certified, plain=plain, is_exact=True, method=EXACT)
+        return RobustAccuracy(
+            accuracy=share, certified=certified, plain=plain, is_exact=question.is_exact, method=EXACT
+        )
     attack = _attacked(question, int(n_starts), int(max_iter), random_state)
     return RobustAccuracy(
         accuracy=float(np.mean(~attack.is_wrong)),
@@ -269,8 +272,13 @@ class _Question:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the worst rows are known exactly."""
+        """Whether the worst rows follow from linear scores."""
         return self.method == "closed_form"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing is worse: not where entries are missing, which count as if they could move."""
+        return self.is_closed and self.view is not None and not self.view.has_missing
 
     def duels(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_], Array, Array]]:
         """Yield rows of one class, which duels it wins at 0, its worst leads by linear scores, and how far off these may be."""
@@ -486,7 +494,9 @@ def _searched(
                 at = _maximizers(owns, left, -prey.slope(rows[left], left, target))
             trail.offer(left, _descended(prey, rows, owns, left, at, target, max_iter))
     if question.method == "queries":
-        _cross_boundaries(question, rows, owns, trail, rng)
+        # far outside of the sets a step may have no value (log), and the model refuses the row
+        with suppress(ValueError), np.errstate(invalid="ignore"):
+            _cross_boundaries(question, rows, owns, trail, rng)
     return trail.moves, trail.leads
 
 

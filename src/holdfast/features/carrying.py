@@ -34,7 +34,8 @@ class Carried(NamedTuple):
 
 def effects_of(steps: Sequence[tuple[str, Any]], X: Any, stated: Mapping[str, str]) -> list[Effect]:
     """Return the effects of fitted steps, the first of which takes the rows X."""
-    found, n_features, rows = [], known_numbers(X).shape[1], lambda: X
+    # texts are one column, whatever it is that takes them
+    found, n_features, rows = [], 1 if np.ndim(X) == 1 else known_numbers(X).shape[1], lambda: X
     for name, step in steps:
         effect = effect_of(step, StepContext(n_features, stated, name, rows))
         n_features = effect.width(n_features)

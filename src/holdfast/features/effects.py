@@ -126,7 +126,10 @@ class Effect(ABC):
 
     @abstractmethod
     def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
-        """Return the noise of the outputs, to first order, when the inputs, whose values are X, have `noise`."""
+        """Return the noise of the outputs, to first order, when the inputs, whose values are X, have `noise`.
+
+        Causes of the inputs' errors stay the first ones, in their order: other steps may have them too.
+        """
 
     def moments(self, X: Any, noise: RowNoise) -> RowNoise:
         """Return the noise of the outputs, with the mean squares that its errors have, as far as known; else as `linearised`.

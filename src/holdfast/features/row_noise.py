@@ -94,6 +94,11 @@ class RowNoise:
 def side_by_side(noises: Sequence[RowNoise], *, common: int) -> RowNoise:
     """Return the noise of several groups of features: their first `common` causes are the same ones, those beyond their own."""
     own = [noise.factor.shape[2] - common for noise in noises]
+    if min(own, default=0) < 0:
+        raise ValueError(
+            "an effect lost causes of errors that several steps have in common. Let it keep those that it is given, first: "
+            "noise.times(slopes).plus(RowNoise(std))."
+        )
     parts = []
     for number, noise in enumerate(noises):
         n_samples, n_features, _ = noise.factor.shape

@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA, FastICA, IncrementalPCA, TruncatedSVD
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
-from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.feature_selection import SelectorMixin
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import Nystroem, RBFSampler
@@ -56,6 +56,10 @@ TAUGHT: list[type] = []
 
 class UnknownStepError(ValueError):
     """A step of which it is not known what it does to errors."""
+
+
+class TextStepError(UnknownStepError):
+    """A step whose input is no table of numbers and categories."""
 
 
 class StepContext(NamedTuple):
@@ -306,9 +310,9 @@ def _nystroem(step: Any, at: StepContext) -> Effect:
     return InSequence([(values, values.transform), (mixed, _same)], at.n_features)
 
 
-@_taught(CountVectorizer, HashingVectorizer, FeatureHasher, DictVectorizer)
+@_taught(CountVectorizer, TfidfVectorizer, HashingVectorizer, FeatureHasher, DictVectorizer)
 def _text(step: Any, at: StepContext) -> Effect:
-    raise UnknownStepError(
+    raise TextStepError(
         f"step {at.path!r}, {type(step).__name__}: takes texts or dicts, of which no error can be stated by numbers. Ask about "
         "the counts that it makes: certified_deletions(pipe[-1], pipe[:-1].transform(texts)), say, is how many words a text "
         "may lose."

@@ -1,0 +1,412 @@
+"""Certificates, attacks and flips of pipelines as people have them: mixed columns, imputers, projections, curved steps."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA, FastICA
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import Nystroem, RBFSampler
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.random_projection import GaussianRandomProjection
+from sklearn.svm import SVC
+
+from holdfast import (
+    Ball,
+    Box,
+    GaussianNoise,
+    GaussianRobustClassifier,
+    IntervalBox,
+    RobustLinearClassifier,
+    SpreadImputer,
+    UncertainPipeline,
+    certified_radius,
+    flip_probability,
+    make_uncertain_pipeline,
+    robust_accuracy,
+)
+from holdfast._certificates.views import view_of
+from holdfast.display import CertifiedAccuracyDisplay, FeatureFragilityDisplay
+from holdfast.evaluate import (
+    certified_deletions,
+    certified_interval,
+    noise_budget,
+    safe_bits,
+    what_is_to_gain,
+    worst_case,
+)
+from holdfast.exceptions import NoCertificateError
+
+N = 120
+NUMBERS = ["age", "income", "debt"]
+
+
+@pytest.fixture(scope="module")
+def table():
+    """A frame with numbers, categories and a column that no model takes, and its labels."""
+    rng = np.random.default_rng(0)
+    age, income, debt = rng.normal(50, 12, N), rng.exponential(1000, N) + 100, rng.normal(0, 300, N)
+    city, key = rng.choice(["rome", "oslo", "lima"], N), [f"id{i}" for i in range(N)]
+    score = (age - 50) / 12 + (income - 1100) / 1000 - debt / 300 + (city == "oslo") + 0.5 * rng.normal(size=N)
+    X = pd.DataFrame({"key": key, "age": age, "city": city, "income": income, "debt": debt})
+    return X, np.where(score > 0.3, "good", "bad")
+
+
+def columns(number=None, category=None):
+    return ColumnTransformer(
+        [("num", number or StandardScaler(), NUMBERS), ("cat", category or OneHotEncoder(), ["city"])]
+    )
+
+
+def with_holes(X, share=0.2):
+    holed = X.copy()
+    for j, name in enumerate(NUMBERS):
+        holed.loc[np.random.default_rng(j).uniform(size=len(X)) < share, name] = np.nan
+    return holed
+
+
+def moved(X, D):
+    """Return rows whose numbers, where there are any, are moved."""
+    return X.assign(**{name: X[name] + D[:, j] for j, name in enumerate(NUMBERS)})
+
+
+def sphere(rng, n, norm, weights):
+    """Return moves of length 1 in the units of the weights, corners among them."""
+    D = rng.normal(size=(n, len(weights)))
+    D[: n // 2] = np.sign(D[: n // 2])
+    return D / np.linalg.norm(D, norm, axis=1)[:, None] * weights
+
+
+PIPELINES = {
+    "mixed": make_pipeline(columns(), LogisticRegression()),
+    "ordinal": make_pipeline(columns(RobustScaler(), OrdinalEncoder()), LogisticRegression()),
+    "mixed and weighted": make_pipeline(
+        ColumnTransformer(
+            [("num", StandardScaler(), NUMBERS), ("cat", OneHotEncoder(), ["city"])],
+            transformer_weights={"num": 3.0, "cat": 0.5},
+        ),
+        LogisticRegression(),
+    ),
+    "imputer": make_pipeline(columns(make_pipeline(SimpleImputer(), StandardScaler())), LogisticRegression()),
+    "imputer and flags": make_pipeline(
+        columns(make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())), LogisticRegression()
+    ),
+    "imputer last": make_pipeline(columns(make_pipeline(StandardScaler(), SimpleImputer())), LogisticRegression()),
+    "imputer after columns": make_pipeline(columns(MinMaxScaler()), SimpleImputer(), LogisticRegression()),
+    "spread": make_pipeline(columns(make_pipeline(SpreadImputer(), StandardScaler())), LogisticRegression()),
+    "spread last": make_pipeline(columns(make_pipeline(StandardScaler(), SpreadImputer())), LogisticRegression()),
+    "projected": make_pipeline(columns(make_pipeline(SimpleImputer(), StandardScaler(), PCA(2))), LogisticRegression()),
+    "union": make_pipeline(
+        columns(make_pipeline(StandardScaler(), FeatureUnion([("pca", PCA(1)), ("ica", FastICA(2, random_state=0))]))),
+        LogisticRegression(),
+    ),
+    "random": make_pipeline(
+        columns(make_pipeline(StandardScaler(), GaussianRandomProjection(2, random_state=0))), LogisticRegression()
+    ),
+    "kernel": make_pipeline(columns(), SVC()),
+    "ours": make_pipeline(columns(), GaussianRobustClassifier(0.1)),
+    "search": GridSearchCV(make_pipeline(columns(), LogisticRegression()), {"logisticregression__C": [0.1, 1.0]}),
+}
+FILLED = [name for name in PIPELINES if "imputer" in name or "spread" in name or name == "projected"]
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    X, y = table
+    return {name: model.fit(with_holes(X) if name in FILLED else X, y) for name, model in PIPELINES.items()}
+
+
+# Radii
+
+
+@pytest.mark.parametrize("norm", [1, 2, np.inf])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_no_move_within_a_radius_changes_a_prediction(name, norm, fitted, table, rng):
+    X, _ = table
+    model = fitted[name]
+    for rows in (X, with_holes(X)) if name in FILLED else (X,):
+        weights = pd.Series({"key": 0.0, "age": 1.0, "city": 0.0, "income": 30.0, "debt": 20.0})
+        found = certified_radius(model, rows, norm, weights)
+        assert found.columns == ("age", "income", "debt")
+        assert_array_equal(found.predicted, model.predict(rows))
+        assert np.mean(found.radius > 0) > 0.5
+        sure = np.tile(np.flatnonzero(found.radius > 0), 20)
+        D = sphere(rng, len(sure), norm, np.array([1.0, 30.0, 20.0])) * np.minimum(found.radius, 1e6)[sure, None]
+        assert_array_equal(model.predict(moved(rows.iloc[sure], D)), found.predicted[sure])
+
+
+@pytest.mark.parametrize("name", ["mixed", "ordinal", "mixed and weighted", "imputer", "projected", "union", "random"])
+def test_radii_of_linear_models_are_tight(name, fitted, table):
+    X, _ = table
+    model = fitted[name]
+    found = certified_radius(model, X, np.inf)
+    coef = view_of(model, X).coef[0][[1, 3, 4]]
+    signs = np.where(model.decision_function(X) > 0, -1.0, 1.0)
+    D = 1.0001 * found.radius[:, None] * signs[:, None] * np.sign(coef)
+    assert np.all(model.predict(moved(X, D)) != found.predicted)
+
+
+def test_a_radius_says_of_which_columns_it_speaks(fitted, table):
+    X, _ = table
+    found = certified_radius(fitted["mixed"], X)
+    assert found.columns == ("age", "income", "debt")
+    assert "3 of 5 columns" in found.assumption
+    with pytest.raises(ValueError, match=r"column 'city' is no number .* weight must be 0"):
+        certified_radius(fitted["mixed"], X, weights=[0, 1, 1, 1, 1])
+    plain = RidgeClassifier().fit(X[NUMBERS], X["city"])
+    assert certified_radius(plain, X[NUMBERS]).columns == tuple(NUMBERS)
+    assert certified_radius(plain, X[NUMBERS], weights=[1, 0, 1]).columns == ("age", "debt")
+
+
+def test_radii_of_rows_with_holes_say_that_these_stay(fitted, table):
+    X, _ = table
+    assert "missing" not in certified_radius(fitted["imputer"], X).assumption
+    assert "missing entries staying missing" in certified_radius(fitted["imputer"], with_holes(X)).assumption
+
+
+def test_mixed_columns_are_certified_by_fractions_too(fitted, table):
+    X, _ = table
+    some = X.iloc[:10]
+    exact = certified_radius(fitted["mixed"], some, exact=True).radius
+    assert_allclose(exact, certified_radius(fitted["mixed"], some).radius, rtol=1e-9)
+    with pytest.raises(NoCertificateError, match="have errors"):
+        certified_radius(fitted["spread"], with_holes(X), exact=True)
+
+
+def test_what_an_imputer_fills_in_may_be_off_by_its_spread(fitted, table, rng):
+    X, _ = table
+    model, holed = fitted["spread"], with_holes(X)
+    found = certified_radius(model, holed)
+    is_certain, missing = found.radius > 0, holed[NUMBERS].isna().to_numpy()
+    assert 0 < np.mean(is_certain[missing.any(axis=1)]) < 1
+    lower, upper, _ = model[0].named_transformers_["num"][0].spread_
+    for _ in range(50):
+        filled = holed.assign(
+            **{
+                name: np.where(missing[:, j], rng.choice([lower[j], upper[j]], size=N), holed[name])
+                for j, name in enumerate(NUMBERS)
+            }
+        )
+        assert_array_equal(model.predict(filled)[is_certain], found.predicted[is_certain])
+
+
+def test_columns_in_single_precision_are_certified_in_it(table):
+    X, y = table
+    X = X.assign(**{name: X[name].astype(np.float32) for name in NUMBERS})
+    model = make_pipeline(columns(), LogisticRegression(C=1e4)).fit(X, y)
+    values, errors = view_of(model, X).model.scores(view_of(model, X).rows)
+    own = model.decision_function(X)
+    assert np.all(np.abs(values[:, 0] - own) <= errors[:, 0])
+    assert np.max(np.abs(values[:, 0] - own)) > 1e-9  # which float64 would not explain
+    fine = X.assign(**{name: X[name].astype(np.float64) for name in NUMBERS})
+    assert np.all(certified_radius(model, X).radius <= certified_radius(model, fine).radius)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_frames_of_any_kind_have_the_same_radii(frame, table):
+    X, y = table
+    rows = frame({name: X[name].to_numpy() for name in X.columns})
+    model = make_pipeline(columns(), LogisticRegression()).fit(rows, y)
+    plain = make_pipeline(columns(), LogisticRegression()).fit(X, y)
+    assert_allclose(certified_radius(model, rows).radius, certified_radius(plain, X).radius, rtol=1e-9)
+
+
+# What else may be asked
+
+
+def test_intervals_deletions_and_bits_of_mixed_columns(fitted, table, rng):
+    X, _ = table
+    model, reach = fitted["mixed"], {"age": 4.0, "income": 200.0, "debt": 50.0}
+    lower, upper = (
+        X.assign(**{n: X[n] - r for n, r in reach.items()}),
+        X.assign(**{n: X[n] + r for n, r in reach.items()}),
+    )
+    found = certified_interval(model, X, lower[NUMBERS], upper[NUMBERS])
+    assert_array_equal(found.certified, certified_radius(model, X, np.inf, [0, 4, 0, 200, 50]).radius >= 1)
+    deleted = certified_deletions(model, X).survived
+    for i in np.flatnonzero(deleted == 0)[:10]:
+        gone = [X.iloc[[i]].assign(**{name: 0.0}) for name in NUMBERS]
+        assert any(model.predict(row)[0] != found.predicted[i] for row in gone)
+    bits = safe_bits(model, X)
+    Z, last, scaler = model[:-1].transform(X), model[-1], model[0].named_transformers_["num"]
+    # weights in the units of X, and those of each category
+    slopes = last.coef_[0][:3] / scaler.scale_
+    W, shift = np.concatenate([slopes, last.coef_[0][3:]]), last.intercept_[0] - np.sum(slopes * scaler.mean_)
+    rows = np.hstack([X[NUMBERS].to_numpy(), np.asarray(Z)[:, 3:]])
+    step = np.abs(W).max() / (2.0 ** (bits.bits - 1) - 1)
+    rounded = np.round(W / step[:, None]) * step[:, None]
+    assert_array_equal(np.sum(rounded * rows, axis=1) + shift > 0, rows @ W + shift > 0)
+
+
+@pytest.mark.parametrize("name", ["mixed", "imputer", "spread", "kernel"])
+def test_attacks_on_mixed_columns_stay_in_the_sets_and_below_the_certified_share(name, fitted, table):
+    X, y = table
+    rows, model = with_holes(X) if name in FILLED else X, fitted[name]
+    S = pd.DataFrame({"age": np.full(N, 3.0), "income": np.full(N, 150.0), "debt": np.full(N, 60.0)})
+    worst = worst_case(model, rows, y, Box(), X_std=S)
+    assert list(worst.X["city"]) == list(rows["city"])
+    assert_array_equal(worst.X[NUMBERS].isna(), rows[NUMBERS].isna())
+    assert np.all(np.abs(worst.X[NUMBERS] - rows[NUMBERS]).fillna(0.0).to_numpy() <= S.to_numpy() * (1 + 1e-12))
+    assert_array_equal(worst.predicted, model.predict(worst.X))
+    found = robust_accuracy(model, rows, y, Box(), X_std=S)
+    assert found.certified <= found.accuracy <= found.plain
+    assert found.certified <= np.mean(~worst.is_wrong)
+    assert found.is_exact == (name == "mixed")
+    with pytest.raises(ValueError, match=r"column 'city' goes into categories.*State 0"):
+        robust_accuracy(model, rows, y, Box(0.1))
+
+
+@pytest.mark.parametrize("name", ["mixed", "imputer", "imputer and flags", "imputer last"])
+def test_flips_of_rows_with_categories_and_holes_are_those_of_draws(name, fitted, table):
+    X, y = table
+    rows, model = with_holes(X) if name in FILLED else X, fitted[name]
+    S = pd.DataFrame({"age": np.full(N, 3.0), "income": np.full(N, 150.0), "debt": np.full(N, 60.0)})
+    S = S.mask(rows[NUMBERS].isna())
+    exact = flip_probability(model, rows, X_std=S).probability
+    drawn = flip_probability(model, rows, X_std=S, method="draws", n_draws=2000, random_state=0)
+    assert np.all(np.abs(drawn.probability - exact) <= 5 * np.sqrt(exact * (1 - exact) / 2000) + 1e-9)
+    assert_allclose(what_is_to_gain(model, rows, X_std=S).flip_rate, exact.mean())
+    assert 0 < noise_budget(model, rows, y, 0.7, X_std=S).multiple < np.inf
+
+
+def test_functions_say_of_a_pipeline_what_its_own_methods_say(table):
+    X, y = table
+    holed = with_holes(X)[NUMBERS]
+    S = pd.DataFrame({"age": np.full(N, 3.0), "income": np.full(N, 150.0), "debt": np.full(N, 60.0)})
+    noisy = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), GaussianRobustClassifier()).fit(
+        holed, y, X_std=S
+    )
+    assert_allclose(
+        flip_probability(noisy, holed, X_std=S).probability,
+        noisy.flip_probability(holed, X_std=S),
+        rtol=1e-9,
+        atol=1e-12,
+    )
+    last = RobustLinearClassifier(Box(0.1), loss="logistic", alpha=1e-3)
+    pipe = make_uncertain_pipeline(SpreadImputer(), StandardScaler(), PCA(3), last).fit(holed, y, X_std=S)
+    sure = pipe.certify(holed, X_std=S)
+    assert 0 < np.mean(sure) < 1
+    assert_allclose(
+        robust_accuracy(pipe, holed, y, Box(), X_std=S).certified, np.mean(sure & (pipe.predict(holed) == y))
+    )
+    assert_array_equal(noisy.certify(holed, Box(), X_std=S) & False, np.zeros(N, dtype=bool))
+    ends = (holed - S).fillna(0.0), (holed + S).fillna(0.0)
+    some = ~holed.isna().any(axis=1).to_numpy()
+    rows = holed[some]
+    found = certified_interval(pipe, rows, ends[0][some], ends[1][some])
+    assert_array_equal(found.certified, pipe.certify(rows, IntervalBox(), X_lower=ends[0][some], X_upper=ends[1][some]))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        FunctionTransformer(np.log),
+        MinMaxScaler(clip=True),
+        RBFSampler(n_components=20, random_state=0),
+        Nystroem(gamma=0.2, n_components=4, random_state=0),
+    ],
+)
+def test_intervals_are_carried_through_curved_steps(step, table, rng):
+    X, y = table
+    rows = X[["income"]] if isinstance(step, FunctionTransformer) else X[NUMBERS] / [50, 1000, 300]
+    model = make_pipeline(step, LogisticRegression(C=10.0)).fit(rows, y)
+    lower, upper = 0.97 * rows, 1.03 * rows
+    lower, upper = np.minimum(lower, upper), np.maximum(lower, upper)
+    found = certified_interval(model, rows, lower, upper)
+    assert np.any(found.certified)
+    for _ in range(50):
+        Z = lower + rng.choice([0.0, 1.0, rng.uniform()], size=rows.shape) * (upper - lower)
+        assert_array_equal(model.predict(Z)[found.certified], found.predicted[found.certified])
+    shares = robust_accuracy(model, rows, y, Box(relative=0.03), n_starts=2, max_iter=5)
+    assert shares.certified <= shares.accuracy
+    pipe = UncertainPipeline(
+        [("curved", step), ("clf", RobustLinearClassifier(Box(relative=0.03), loss="logistic"))]
+    ).fit(rows, y)
+    sure = pipe.certify(rows)
+    for _ in range(20):
+        Z = lower + rng.choice([0.0, 1.0, rng.uniform()], size=rows.shape) * (upper - lower)
+        assert_array_equal(pipe.predict(Z)[sure], pipe.predict(rows)[sure])
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("step", [CountVectorizer(), TfidfVectorizer(), HashingVectorizer(n_features=20)])
+def test_texts_are_refused_with_what_can_be_asked(step):
+    texts, y = ["good one", "bad one", "very good", "very bad"] * 5, [1, 0, 1, 0] * 5
+    model = Pipeline([("words", step), ("clf", LogisticRegression())]).fit(texts, y)
+    for ask in (
+        lambda: certified_radius(model, texts),
+        lambda: safe_bits(model, texts),
+        lambda: robust_accuracy(model, texts, y, Ball(0.1)),
+        lambda: flip_probability(model, texts, noise=0.1),
+    ):
+        with pytest.raises(NoCertificateError, match=r"step 'words', .*certified_deletions\(pipe\[-1\], pipe\[:-1\]"):
+            ask()
+    assert len(certified_deletions(model[-1], model[:-1].transform(texts))) == 20
+
+
+def test_steps_that_are_not_known_are_named():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+    model = Pipeline([("unit", Normalizer()), ("clf", LogisticRegression())]).fit(X, y)
+    with pytest.raises(NoCertificateError, match=r"step 'unit', Normalizer: .*teach_step.*smoothing"):
+        certified_radius(model, X)
+    curved = make_pipeline(FunctionTransformer(np.exp), LogisticRegression()).fit(X, y)
+    for ask in (certified_radius, certified_deletions):
+        with pytest.raises(NoCertificateError, match=r"step 'functiontransformer'.*no affine map.*certified_interval"):
+            ask(curved, X)
+    with pytest.raises(NoCertificateError, match=r"safe_bits\(pipe\[-1\]"):
+        safe_bits(curved, X)
+
+
+def test_entries_that_mixed_steps_lose_are_not_followed():
+    X = np.array([[1.0, 2.0, 4.0], [2.0, np.nan, 3.0], [5.0, 1.0, 0.0], [0.0, 2.0, 1.0]])
+
+    def differences(rows):
+        return np.diff(rows, axis=1)
+
+    pipe = UncertainPipeline(
+        [("d", FunctionTransformer(differences)), ("fill", SimpleImputer()), ("clf", RobustLinearClassifier(Box(0.1)))],
+        effects={"d": "linear"},
+    ).fit(X[[0, 2, 3]], [0, 1, 1])
+    with pytest.raises(ValueError, match="Put it first"):
+        certified_radius(pipe, X)
+
+
+def test_pictures_of_several_models_leave_out_those_without_a_certificate(table):
+    X, y = table
+    rows = X[NUMBERS]
+    models = {
+        "linear": LogisticRegression().fit(rows, y),
+        "trees": HistGradientBoostingClassifier(max_iter=2).fit(rows, y),
+    }
+    with pytest.warns(UserWarning, match="'trees' is left out"):
+        display = CertifiedAccuracyDisplay.from_estimators(models, rows, y)
+    assert display.models == ("linear",)
+    with pytest.warns(UserWarning, match="'trees' is left out"):
+        shares = FeatureFragilityDisplay.from_estimators(models, X_std=np.ones(3))
+    assert shares.models == ("linear",)
+    with pytest.raises(NoCertificateError):
+        CertifiedAccuracyDisplay.from_estimators({"trees": models["trees"]}, rows, y)
+
+
+def test_noise_that_categories_would_have_is_refused(fitted, table):
+    X, _ = table
+    with pytest.raises(ValueError, match="column 'city' goes into categories"):
+        flip_probability(fitted["mixed"], X, GaussianNoise(0.1))
