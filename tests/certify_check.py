@@ -177,7 +177,7 @@ def attack_intervals(model, X, n_attacks, rng):
             rows - rng.exponential(size=rows.shape) * spread,
             rows + rng.exponential(size=rows.shape) * spread,
         )
-        found = certified_interval(model, rows, lower, upper)
+        found = certified_interval(model, rows, X_lower=lower, X_upper=upper)
         Z = np.where(rng.uniform(size=rows.shape) < 0.5, lower, upper)
         if isinstance(view, LinearModel):
             way = worst_directions(view, rows, np.inf, np.ones(X.shape[1]))

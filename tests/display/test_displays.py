@@ -133,7 +133,7 @@ def test_the_curve_shows_means_errors_and_what_is_certified():
 def test_certified_accuracy_is_the_share_of_right_rows_with_such_a_radius(norm):
     X, y = data(classes=3)
     model = LogisticRegression().fit(X, y)
-    found = certified_radius(model, X, norm, [1.0, 2.0])
+    found = certified_radius(model, X, norm=norm, weights=[1.0, 2.0])
     display = CertifiedAccuracyDisplay.from_estimator(
         model, X, y, norm=norm, weights=[1.0, 2.0], radii=[0.5, 0.1], unit="apples", name="L"
     )
@@ -221,7 +221,7 @@ def test_certified_accuracies_say_by_what_of_what_and_how_surely():
     assert shown.startswith("the smoothed classifier")
     assert "sigma=0.5 and 50 draws, each row with confidence 0.99" in shown
     several = CertifiedAccuracyDisplay(
-        display.radii, display.accuracy, models, norm=2, methods=["one way", "another"], unit="apples"
+        display.radii, display.accuracy, models=models, norm=2, methods=["one way", "another"], unit="apples"
     ).plot()
     assert [text.get_text() for text in several.ax_.get_legend().get_texts()] == ["line: one way", "tree: another"]
     assert display.ax_.get_ylabel() == "certified accuracy, a lower bound (%)"

@@ -72,7 +72,7 @@ def test_certified_rows_keep_their_class_at_every_corner_and_others_lose_it(name
     by_row = np.broadcast_to(half, X.shape)
     assert_allclose(model.certified_margin(X, Box(), X_std=by_row), margin, rtol=1e-9, atol=1e-12)
     assert_allclose(model.certified_margin(sparse.csr_array(X), Box(half_widths=half)), margin, rtol=1e-9, atol=1e-12)
-    found = certified_interval(model, X, X - half, X + half)
+    found = certified_interval(model, X, X_lower=X - half, X_upper=X + half)
     assert_array_equal(found.certified, sure)
     assert_allclose(found.margin, margin, rtol=1e-6, atol=1e-9)
 

@@ -133,7 +133,9 @@ BY_ENTRY = {
     "any model's flips": lambda X, S: flip_probability(LOGISTIC, X, X_std=S),
     "any model's budget": lambda X, S: noise_budget(LOGISTIC, X, Y, 0.7, X_std=S),
     "any model's accuracy": lambda X, S: robust_accuracy(LOGISTIC, X, Y, Box(), X_std=S),
-    "any model's intervals": lambda X, S: certified_interval(LOGISTIC, X, ROWS[list(S)] - S, ROWS[list(S)] + S),
+    "any model's intervals": lambda X, S: certified_interval(
+        LOGISTIC, X, X_lower=ROWS[list(S)] - S, X_upper=ROWS[list(S)] + S
+    ),
     "display": lambda X, S: FeatureFragilityDisplay.from_estimator(LOGISTIC, X_std=S),
 }
 
@@ -171,7 +173,7 @@ BY_FEATURE = {
     ).fit(X, Y),
     "deletion classifier": lambda s, C: FeatureDeletionClassifier(0.1, values=s).fit(X, Y),
     "display": lambda s, C: FeatureFragilityDisplay.from_estimator(LOGISTIC, X_std=s),
-    "radius": lambda s, C: certified_radius(LOGISTIC, X, np.inf, weights=s),
+    "radius": lambda s, C: certified_radius(LOGISTIC, X, norm=np.inf, weights=s),
     "smoothed": lambda s, C: smoothed(LOGISTIC, X, weights=s, **SMOOTHING),
     "deletions": lambda s, C: certified_deletions(LOGISTIC, X, values=s),
     "flips": lambda s, C: flip_probability(LOGISTIC, X, GaussianNoise(std=s)),

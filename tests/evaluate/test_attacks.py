@@ -162,7 +162,7 @@ def test_by_gradients_kernels_are_attacked_nearly_as_well_as_by_exhaustion(n_cla
     found = worst_case(model, X, y, Box(0.4))
     assert not found.is_exact
     assert np.sum(wrong & ~found.is_wrong) <= 1  # of 60 rows
-    lowest = certified_interval(model, X, X - 0.4, X + 0.4)
+    lowest = certified_interval(model, X, X_lower=X - 0.4, X_upper=X + 0.4)
     assert not np.any(found.is_wrong & lowest.certified & (lowest.predicted == y))
     result = robust_accuracy(model, X, y, Box(0.4))
     assert result.certified <= 1 - wrong.mean() <= result.accuracy + 1 / 60
@@ -176,7 +176,7 @@ def test_balls_and_ellipsoids_around_rows_of_kernels_are_certified_by_radii():
     sizes = np.array([0.05, 0.1, 0.0])
     for uncertainty, weights in ((Ball(0.1), 0.1), (Ellipsoid(shape=sizes**2), sizes)):
         found = robust_accuracy(model, X, y, uncertainty)
-        radii = certified_radius(model, X, 2, weights)
+        radii = certified_radius(model, X, norm=2, weights=weights)
         assert found.certified == np.mean((radii.radius >= 1) & (radii.predicted == y))
         assert 0.2 < found.certified <= found.accuracy
 

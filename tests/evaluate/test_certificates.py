@@ -178,7 +178,7 @@ def test_what_overflows_is_not_certified(rng):
 def test_rows_keep_their_class_where_scores_overflow_on_the_way(model, x, norm):
     corners = np.array(list(product((-1.0, 0.0, 1.0), repeat=x.shape[1])))
     with np.errstate(over="ignore", invalid="ignore"):  # of the model's own scores
-        found = certified_radius(model, x, norm)
+        found = certified_radius(model, x, norm=norm)
         radius = float(found.radius[0])
         for share in (0.5, 0.999):
             moved = (x + share * radius * corners).astype(x.dtype)
@@ -187,8 +187,8 @@ def test_rows_keep_their_class_where_scores_overflow_on_the_way(model, x, norm):
 
 def test_intervals_in_which_scores_overflow_are_not_certified():
     model, x = linear([[0, 0], [0.9e300] * 2, [1e300] * 2], np.zeros(3)), np.array([[1e7, 0.0]])
-    assert certified_interval(model, x, x, x + 1e6).certified[0]
-    assert not certified_interval(model, x, x, x + 1.5e8).certified[0]
+    assert certified_interval(model, x, X_lower=x, X_upper=x + 1e6).certified[0]
+    assert not certified_interval(model, x, X_lower=x, X_upper=x + 1.5e8).certified[0]
     with np.errstate(over="ignore", invalid="ignore"):
         assert model.predict(x + 1.5e8)[0] != model.predict(x)[0]
 
@@ -196,15 +196,15 @@ def test_intervals_in_which_scores_overflow_are_not_certified():
 @pytest.mark.parametrize("norm", NORMS)
 def test_radii_are_finite_where_weights_and_units_are_not_zero_but_their_product_is(norm):
     model, x = linear([[1e-200]], 1e-300), np.zeros((1, 1))
-    radius = certified_radius(model, x, norm, weights=[1e-200]).radius[0]
-    assert radius <= certified_radius(model, x, norm, weights=[1e-200], exact=True).radius[0]
+    radius = certified_radius(model, x, norm=norm, weights=[1e-200]).radius[0]
+    assert radius <= certified_radius(model, x, norm=norm, weights=[1e-200], exact=True).radius[0]
     rows = np.random.default_rng(0).normal(size=(30, 1))
     kernel = make_pipeline(StandardScaler(), SVC()).fit(1e-160 * rows, rows[:, 0] > 0)
     fourier = make_pipeline(RBFSampler(random_state=0), LogisticRegression(C=1e-3)).fit(rows, rows[:, 0] > 0)
     fourier[-1].coef_ = 1e-200 * fourier[-1].coef_
     fourier[-1].intercept_ = np.array([1e-190])
-    assert np.all(np.isfinite(certified_radius(fourier, rows, norm, weights=[1e-200]).radius))
-    assert np.all(np.isfinite(certified_radius(kernel, 1e-160 * rows, norm, weights=[1e-320]).radius))
+    assert np.all(np.isfinite(certified_radius(fourier, rows, norm=norm, weights=[1e-200]).radius))
+    assert np.all(np.isfinite(certified_radius(kernel, 1e-160 * rows, norm=norm, weights=[1e-320]).radius))
 
 
 def test_radii_too_small_to_be_rounded_down_are_zero():
@@ -356,7 +356,7 @@ def test_a_model_that_does_not_predict_by_its_weights_is_refused(rng, rows):
     calls = (
         certified_radius,
         lambda model, X: certified_radius(model, X, exact=True),
-        lambda model, X: certified_interval(model, X, X, X),
+        lambda model, X: certified_interval(model, X, X_lower=X, X_upper=X),
         certified_deletions,
         safe_bits,
     )
@@ -456,7 +456,7 @@ def test_interval_is_certified_where_all_corners_keep_their_class(model, n_class
     X, y = X[y < n_classes], y[y < n_classes]
     model.fit(X, y)
     lower, upper = X - rng.exponential(0.3, size=X.shape), X + rng.exponential(0.6, size=X.shape)
-    found = certified_interval(model, X, lower, upper)
+    found = certified_interval(model, X, X_lower=lower, X_upper=upper)
     corners = np.array([np.where(side, upper, lower) for side in product((False, True), repeat=5)])
     same = np.all(model.predict(corners.reshape(-1, 5)).reshape(32, -1) == model.predict(X), axis=0)
     assert 0 < np.sum(same) < len(X)
@@ -475,7 +475,7 @@ def test_interval_of_no_length_has_the_lead_as_margin(rows):
     X, y = rows
     model = LogisticRegression().fit(X, y)
     scores = np.sort(model.decision_function(X), axis=1)
-    assert_allclose(certified_interval(model, X, X, X).margin, scores[:, -1] - scores[:, -2], rtol=1e-9)
+    assert_allclose(certified_interval(model, X, X_lower=X, X_upper=X).margin, scores[:, -1] - scores[:, -2], rtol=1e-9)
 
 
 def test_interval_must_contain_its_row(rows):
@@ -484,9 +484,9 @@ def test_interval_must_contain_its_row(rows):
     lower = many - 1.0
     lower[150_000, 2] = many[150_000, 2] + 0.1
     with pytest.raises(ValueError, match=r"X_lower\[150000, 2\] is above X\[150000, 2\] by 0.1"):
-        certified_interval(model, many, lower, many)
+        certified_interval(model, many, X_lower=lower, X_upper=many)
     with pytest.raises(ValueError, match="X_upper has 3 rows, X has 90"):
-        certified_interval(model, X, X, X[:3])
+        certified_interval(model, X, X_lower=X, X_upper=X[:3])
 
 
 def test_estimators_own_certificate_agrees_with_intervals(rng, rows):
@@ -529,7 +529,7 @@ def test_deletions_survived_by_enumeration(model, n_classes, rows):
 def test_deletions_of_different_values_leave_the_class(rng, rows):
     X, y = rows
     model, values = LogisticRegression().fit(X, y), np.array([0.5, 1.0, 2.0, np.inf, 0.3])
-    found = certified_deletions(model, X, values)
+    found = certified_deletions(model, X, values=values)
     masks = np.array([mask for mask in product((False, True), repeat=5) if not mask[3]])
     for mask in masks:
         worth = values[mask].sum()
@@ -571,8 +571,8 @@ def test_frames_sparse_rows_and_lists_give_what_arrays_give(rows):
     model = LogisticRegression().fit(frame, y)
     ends = sparse.csr_array(X)
     assert_allclose(
-        certified_interval(array_model, ends, 0.9 * ends, 1.1 * ends).margin,
-        certified_interval(array_model, X, 0.9 * X, 1.1 * X).margin,
+        certified_interval(array_model, ends, X_lower=0.9 * ends, X_upper=1.1 * ends).margin,
+        certified_interval(array_model, X, X_lower=0.9 * X, X_upper=1.1 * X).margin,
         rtol=1e-9,
     )
     with pytest.raises(ValueError, match="feature names"):
@@ -621,7 +621,7 @@ def test_errors_say_what_to_do(rows):
         certified_radius(model, X[:, :3])
     with pytest.raises(ValueError, match="NaN"):
         certified_radius(model, X * np.nan)
-    with pytest.raises(ValueError, match=r"certified_radius\(norm=3\): give 1, 2 or numpy.inf"):
+    with pytest.raises(ValueError, match=r"certified_radius\(norm=3\): give 1, 2 or 'inf'"):
         certified_radius(model, X, norm=3)
     with pytest.raises(ValueError, match=r"weights must be >= 0"):
         certified_radius(model, X, weights=[-1, 1, 1, 1, 1])

@@ -141,7 +141,7 @@ def test_no_move_within_a_radius_changes_a_prediction(name, norm, fitted, table,
     model = fitted[name]
     for rows in (X, with_holes(X)) if name in FILLED else (X,):
         weights = pd.Series({"key": 0.0, "age": 1.0, "city": 0.0, "income": 30.0, "debt": 20.0})
-        found = certified_radius(model, rows, norm, weights)
+        found = certified_radius(model, rows, norm=norm, weights=weights)
         assert found.columns == ("age", "income", "debt")
         assert_array_equal(found.predicted, model.predict(rows))
         assert np.mean(found.radius > 0) > 0.5
@@ -154,7 +154,7 @@ def test_no_move_within_a_radius_changes_a_prediction(name, norm, fitted, table,
 def test_radii_of_linear_models_are_tight(name, fitted, table):
     X, _ = table
     model = fitted[name]
-    found = certified_radius(model, X, np.inf)
+    found = certified_radius(model, X, norm=np.inf)
     coef = view_of(model, X).coef[0][[1, 3, 4]]
     signs = np.where(model.decision_function(X) > 0, -1.0, 1.0)
     D = 1.0001 * found.radius[:, None] * signs[:, None] * np.sign(coef)
@@ -236,8 +236,8 @@ def test_intervals_deletions_and_bits_of_mixed_columns(fitted, table, rng):
         X.assign(**{n: X[n] - r for n, r in reach.items()}),
         X.assign(**{n: X[n] + r for n, r in reach.items()}),
     )
-    found = certified_interval(model, X, lower[NUMBERS], upper[NUMBERS])
-    assert_array_equal(found.certified, certified_radius(model, X, np.inf, [0, 4, 0, 200, 50]).radius >= 1)
+    found = certified_interval(model, X, X_lower=lower[NUMBERS], X_upper=upper[NUMBERS])
+    assert_array_equal(found.certified, certified_radius(model, X, norm=np.inf, weights=[0, 4, 0, 200, 50]).radius >= 1)
     deleted = certified_deletions(model, X).survived
     for i in np.flatnonzero(deleted == 0)[:10]:
         gone = [X.iloc[[i]].assign(**{name: 0.0}) for name in NUMBERS]
@@ -308,7 +308,7 @@ def test_functions_say_of_a_pipeline_what_its_own_methods_say(table):
     ends = (holed - S).fillna(0.0), (holed + S).fillna(0.0)
     some = ~holed.isna().any(axis=1).to_numpy()
     rows = holed[some]
-    found = certified_interval(pipe, rows, ends[0][some], ends[1][some])
+    found = certified_interval(pipe, rows, X_lower=ends[0][some], X_upper=ends[1][some])
     assert_array_equal(found.certified, pipe.certify(rows, IntervalBox(), X_lower=ends[0][some], X_upper=ends[1][some]))
 
 
@@ -327,7 +327,7 @@ def test_intervals_are_carried_through_curved_steps(step, table, rng):
     model = make_pipeline(step, LogisticRegression(C=10.0)).fit(rows, y)
     lower, upper = 0.97 * rows, 1.03 * rows
     lower, upper = np.minimum(lower, upper), np.maximum(lower, upper)
-    found = certified_interval(model, rows, lower, upper)
+    found = certified_interval(model, rows, X_lower=lower, X_upper=upper)
     assert np.any(found.certified)
     for _ in range(50):
         Z = lower + rng.choice([0.0, 1.0, rng.uniform()], size=rows.shape) * (upper - lower)

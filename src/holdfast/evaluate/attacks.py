@@ -367,7 +367,7 @@ def _certified_share(question: _Question) -> float:
     is_sure, stds = margin > 0, question.sets.deviations()
     if stds is not None and np.ndim(stds) < 2 and not view.is_curved:
         # an ellipsoid along the features is a ball in their units
-        is_sure = is_sure | (certified_radius(question.model, question.X, 2, stds).radius >= 1)
+        is_sure = is_sure | (certified_radius(question.model, question.X, norm=2, weights=stds).radius >= 1)
     return float(np.mean(is_sure & (question.classes[codes] == question.labels)))
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from holdfast._certificates.exact import exact_radius
-from holdfast._certificates.models import NORMS
 from holdfast._certificates.views import View
-from holdfast._core.allowed import Choice, Switch, arguments, is_array
+from holdfast._core.allowed import NORM, Choice, Switch, arguments
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.labels import check_features
 from holdfast._core.rounding import Array
@@ -24,7 +23,7 @@ from holdfast.uncertainty.knapsack import feature_costs
 
 SAME = "of the model as computed, on rows of the same type as X; all rounding is accounted for"
 INSTEAD = (
-    "Ask for what can be carried through it: certified_interval(model, X, X_lower, X_upper), or certify of an "
+    "Ask for what can be carried through it: certified_interval(model, X, X_lower=..., X_upper=...), or certify of an "
     "UncertainPipeline; or smooth the model, certified_radius(..., method='smoothing')."
 )
 CARRIED = "of the model as computed; rounding is accounted for, but not that of steps that are no affine maps"
@@ -34,9 +33,9 @@ CARRIED = "of the model as computed; rounding is accounted for, but not that of 
 def certified_radius(
     model: Any,
     X: Any,
-    norm: float = 2,
-    weights: Any = None,
     *,
+    norm: Any = 2,
+    weights: Any = None,
     method: str = "auto",
     exact: bool = False,
     **smoothing: Any,
@@ -67,7 +66,7 @@ def certified_radius(
         Pipeline after affine steps (scalers, PCA, TruncatedSVD, selectors); linear ones also after RBFSampler or Nystroem.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         In the units that the model, or the pipeline, takes.
-    norm : {1, 2, numpy.inf}, default=2
+    norm : {1, 2, "inf"}, default=2
     weights : array-like of shape (n_features,), default=None
         Units of the perturbations, >= 0: with the features' standard errors the radius is a number of them. 0 for features that
         stay as they are. 1 each by default.
@@ -91,12 +90,11 @@ def certified_radius(
     >>> from sklearn.preprocessing import StandardScaler
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
-    >>> certified_radius(model, X[:3], norm=np.inf, weights=X.std(axis=0)).radius.round(2)
+    >>> certified_radius(model, X[:3], norm="inf", weights=X.std(axis=0)).radius.round(2)
     array([1.13, 0.57, 0.86])
     """
     call = "certified_radius"
-    if is_array(norm) or isinstance(norm, bool) or norm not in NORMS:
-        raise ValueError(f"{call}(norm={norm!r}): give 1, 2 or numpy.inf.")
+    norm = NORM.checked(norm, f"{call}(norm")
     if method == "smoothing":
         if norm != 2 or exact:
             raise ValueError(
@@ -156,7 +154,7 @@ def _units(view: View, weights: Any, call: str) -> tuple[Array, tuple[Any, ...]]
 
 
 @arguments()
-def certified_interval(model: Any, X: Any, X_lower: Any, X_upper: Any) -> CertifiedInterval:
+def certified_interval(model: Any, X: Any, *, X_lower: Any, X_upper: Any) -> CertifiedInterval:
     r"""Return whether each row keeps its class wherever its entries are in their intervals.
 
     Linear models: exactly, but for rounding, :math:`\min_l (f_k - f_l) - h(w_l - w_k) > 0` with the support function h of the
@@ -179,7 +177,7 @@ def certified_interval(model: Any, X: Any, X_lower: Any, X_upper: Any) -> Certif
     >>> from sklearn.linear_model import LogisticRegression
     >>> X, y = np.array([[0.0, 1.0], [1.0, 0.0], [3.0, 2.0], [4.0, 3.0]]), [0, 0, 1, 1]
     >>> model = LogisticRegression().fit(X, y)
-    >>> certified_interval(model, X, X - 0.5, X + [[0.1, 2.0]]).certified
+    >>> certified_interval(model, X, X_lower=X - 0.5, X_upper=X + [[0.1, 2.0]]).certified
     array([ True,  True,  True,  True])
     """
     call = "certified_interval"
@@ -209,7 +207,7 @@ def _end(value: Any, shape: tuple[int, int], name: str) -> Any:
 
 
 @arguments()
-def certified_deletions(model: Any, X: Any, values: Any = None) -> CertifiedDeletions:
+def certified_deletions(model: Any, X: Any, *, values: Any = None) -> CertifiedDeletions:
     r"""Return how much of each row may be deleted, set to 0, without its prediction changing, whatever it is.
 
     With unit values the number of features, exactly but for rounding: some deletion of one more makes another class draw level.
