@@ -9,7 +9,8 @@ import warnings
 
 import numpy as np
 
-from holdfast import AlternatingSVC, Ball, RobustLinearClassifier
+from holdfast import Ball, RobustLinearClassifier
+from holdfast.estimators import AlternatingSVC
 
 
 def problems(seed=77, count=24):

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm
 
-from holdfast import FeatureDeletionClassifier, corruption_margin
+from holdfast import FeatureDeletionClassifier
+from holdfast.uncertainty import corruption_margin
 
 LF = "\n"
 DOCS = Path(__file__).parent.parent / "docs"

@@ -5,7 +5,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from holdfast import (
-    AlternatingSVC,
     Ball,
     Box,
     FeatureDeletionClassifier,
@@ -22,6 +21,7 @@ from holdfast import (
     SpreadImputer,
     WeightError,
 )
+from holdfast.estimators import AlternatingSVC
 from holdfast.solvers import StochasticProximal
 
 SETTINGS = [
@@ -62,7 +62,7 @@ SETTINGS = [
 
 
 @pytest.mark.filterwarnings(
-    "ignore::holdfast.CollapseWarning",  # tiny, unbalanced or random data: w = 0 is the right answer there
+    "ignore::holdfast.exceptions.CollapseWarning",  # tiny, unbalanced or random data: w = 0 is the right answer there
     "ignore::sklearn.exceptions.ConvergenceWarning",
     "ignore::scipy.linalg.LinAlgWarning",  # more features than rows
 )

@@ -11,8 +11,7 @@ from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast._core.solution import Status
 from holdfast.counterpart import certificate
 from holdfast.losses import GaussianHinge
-from holdfast.solvers import pick, solve
-from holdfast.solvers.selection import BUILT_IN, missing
+from holdfast.solvers.selection import BUILT_IN, missing, pick, solve
 
 AGREEMENT = 1e-6
 

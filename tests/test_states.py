@@ -12,10 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-import holdfast
 from holdfast import (
-    SGD,
-    AlternatingSVC,
     Ball,
     Box,
     FeatureDeletionClassifier,
@@ -28,9 +25,12 @@ from holdfast import (
     RobustLinearClassifier,
     RobustLinearClassifierCV,
     SpreadImputer,
-    StochasticProximal,
     UncertainPipeline,
+    estimators,
+    pipeline,
 )
+from holdfast.estimators import AlternatingSVC
+from holdfast.solvers import SGD, StochasticProximal
 
 PIPELINE = [("scale", StandardScaler()), ("classify", RobustLinearClassifier(Box(0.1)))]
 EXAMPLES = [
@@ -102,9 +102,9 @@ def assert_as_it_was(model, X, before, said, what):
 
 
 def test_all_estimators_are_here():
-    public = [getattr(holdfast, name) for name in dir(holdfast)]
-    estimators = {kind for kind in public if inspect.isclass(kind) and hasattr(kind, "fit")}
-    assert estimators == {type(model) for model in EXAMPLES}
+    public = [getattr(package, name) for package in (estimators, pipeline) for name in package.__all__]
+    found = {kind for kind in public if inspect.isclass(kind) and hasattr(kind, "fit")}
+    assert found == {type(model) for model in EXAMPLES}
 
 
 @every_estimator

@@ -10,6 +10,7 @@ import signal
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from decimal import Decimal
+from types import SimpleNamespace
 
 import matplotlib
 import numpy as np
@@ -22,8 +23,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-import holdfast
-from holdfast import datasets
+from holdfast import ambiguity, datasets, display, estimators, evaluate, pipeline, solvers, uncertainty
+
+PACKAGES = (ambiguity, datasets, display, estimators, evaluate, pipeline, uncertainty)
+h = SimpleNamespace(**{name: getattr(package, name) for package in (*PACKAGES, solvers) for name in package.__all__})
+"""Everything public."""
 
 SECONDS = 20
 """Longest time that a call may take."""
@@ -34,16 +38,19 @@ y = np.where(X[:, 0] + 0.4 * rng.normal(size=N) > 0, 1, 0)
 S = rng.uniform(0.05, 0.2, size=(N, D))
 LINEAR, TREE = LogisticRegression().fit(X, y), DecisionTreeClassifier(max_depth=2, random_state=0).fit(X, y)
 CURVED = SVC(gamma=0.5).fit(X, y)
-ROBUST = holdfast.RobustLinearClassifier(holdfast.Box(0.1), weight_error=holdfast.WeightError(0.01)).fit(X, y)
-GAUSSIAN = holdfast.GaussianRobustClassifier(0.2, loss="hinge").fit(X, y)
-CHOSEN = holdfast.GaussianRobustClassifierCV([0.3, 0.1], cv=2).fit(X, y)
-DELETED = holdfast.FeatureDeletionClassifier(1.0, fit_intercept=False).fit(X / 10, y)
-CURVE = holdfast.robustness_curve(LINEAR, X, y, holdfast.RandomNoise(), [0.0, 1.0], n_repeats=2)
-PATH = holdfast.noise_path(X, y, [0.1, 0.3])
+ROBUST = h.RobustLinearClassifier(h.Box(0.1), weight_error=h.WeightError(0.01)).fit(X, y)
+GAUSSIAN = h.GaussianRobustClassifier(0.2, loss="hinge").fit(X, y)
+CHOSEN = h.GaussianRobustClassifierCV([0.3, 0.1], cv=2).fit(X, y)
+DELETED = h.FeatureDeletionClassifier(1.0, fit_intercept=False).fit(X / 10, y)
+CURVE = h.robustness_curve(LINEAR, X, y, h.RandomNoise(), [0.0, 1.0], n_repeats=2)
+PATH = h.noise_path(X, y, [0.1, 0.3])
 FRAME = pd.DataFrame({"a": X[:, 0], "a_err": S[:, 0], "b": X[:, 1], "b_err": S[:, 1]})
 BOUNDS = pd.DataFrame({"a_lower": X[:, 0] - 1, "a_upper": X[:, 0] + 1})
 GROUPS = np.repeat(np.arange(N // 2), 2)
 
+OTHERS = {"Affine", "Effect", "Monotone", "Products", "Perturbation", "SetSum", "load_breast_cancer_errors"}
+OTHERS |= {"deletions_survived", "random_deletions", "worst_deletions"}
+"""What other objects and functions are made of, and what takes no arguments."""
 BAD = [
     *(None, "x", "", b"x", "1", -1, 0, 3, 2.5, -0.5, np.nan, np.inf, -np.inf, 1e308, -1e308, 10**400, 1j, True, False),
     *([], {}, (), set(), object(), lambda *args: "x", int, Ellipsis, Decimal("NaN"), np.datetime64("2020-01-01")),
@@ -72,7 +79,7 @@ def fitted(model, **given):
 
 def trained(kind, **valid):
     """A classifier: its parameters, then the arguments of its fits."""
-    cls = getattr(holdfast, kind)
+    cls = getattr(h, kind)
     yield kind, lambda **p: fitted(cls(**p)), valid, list(inspect.signature(cls).parameters)
     for method in ("fit", "partial_fit"):
         if not hasattr(cls(**valid), method):
@@ -90,7 +97,7 @@ def trained(kind, **valid):
 
 def used(kind, use, **valid):
     """A set, a loss or the like: its parameters, once it is used."""
-    cls = getattr(holdfast, kind)
+    cls = getattr(h, kind)
     yield kind, lambda **p: use(cls(**p)), valid, list(inspect.signature(cls).parameters)
 
 
@@ -103,11 +110,11 @@ def called(function, label=None, **valid):
 
 
 def as_set(chosen):
-    return holdfast.RobustLinearClassifier(chosen).fit(X, y)
+    return h.RobustLinearClassifier(chosen).fit(X, y)
 
 
 def on_trial(perturbation):
-    return holdfast.robustness_curve(LINEAR, X, y, perturbation, [0.0, 1.0], n_repeats=2)
+    return h.robustness_curve(LINEAR, X, y, perturbation, [0.0, 1.0], n_repeats=2)
 
 
 def scored(scorer):
@@ -115,7 +122,7 @@ def scored(scorer):
 
 
 def shown(display, method, **valid):
-    return called(getattr(getattr(holdfast, display), method), f"{display}.{method}", **valid)
+    return called(getattr(getattr(h, display), method), f"{display}.{method}", **valid)
 
 
 def plotted(display, **options):
@@ -124,7 +131,7 @@ def plotted(display, **options):
 
 def calls():
     """Return (label, function, valid arguments, names of arguments) of everything public."""
-    h, box = holdfast, holdfast.Box(0.1)
+    box = h.Box(0.1)
     data, rows = {"X": X, "y": y}, {"model": LINEAR, "X": X}
     tables = [
         trained("AlternatingSVC", radius=0.1, max_iter=3),
@@ -213,15 +220,15 @@ def calls():
         called(h.separability_radius, **data, uncertainty=h.Box(1.0)),
         called(h.smoothed, model=TREE, X=X, sigma=0.3, n_draws=10, n_choose=5),
         called(h.split_errors, frame=FRAME),
-        called(h.teach_step, kind=Taught, effect=lambda step, n_features: h.pipeline.Affine(np.eye(n_features))),
+        called(h.teach_step, kind=Taught, effect=lambda step, n_features: h.Affine(np.eye(n_features))),
         called(h.what_is_to_gain, **rows, noise=0.2, n_draws=20),
         called(h.worst_case, **rows, y=y, uncertainty=box, n_starts=2, max_iter=3),
         called(h.worst_case, "worst_case of a tree", model=TREE, **data, uncertainty=box, n_starts=2, max_iter=3),
         called(h.worst_weight_loss, model=ROBUST, **data),
-        called(datasets.load_from_folder, name="no such data"),
-        called(datasets.values_and_bounds, frame=BOUNDS),
-        called(datasets.values_and_errors, frame=FRAME),
-        called(datasets.values_and_intervals, frame=FRAME),
+        called(h.load_from_folder, name="no such data"),
+        called(h.values_and_bounds, frame=BOUNDS),
+        called(h.values_and_errors, frame=FRAME),
+        called(h.values_and_intervals, frame=FRAME),
         shown("CertifiedAccuracyDisplay", "from_estimator", estimator=LINEAR, **data),
         shown("CertifiedAccuracyDisplay", "from_estimators", estimators={"a": LINEAR}, **data),
         shown(
@@ -321,11 +328,9 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def test_everything_public_is_tried():
-    public = {name: getattr(holdfast, name) for name in dir(holdfast) if not name.startswith("_")}
-    records = {name for name, kind in public.items() if is_dataclass(kind)}
-    errors = {name for name, kind in public.items() if inspect.isclass(kind) and issubclass(kind, Exception)}
-    modules = {name for name, kind in public.items() if inspect.ismodule(kind)}
-    assert {re.split(r"[. ]", label)[0] for label, *_ in calls()} >= set(public) - records - errors - modules
+    public = {name: getattr(h, name) for package in PACKAGES for name in package.__all__}
+    records = {name for name, kind in public.items() if is_dataclass(kind) or hasattr(kind, "_fields")}
+    assert {re.split(r"[. ]", label)[0] for label, *_ in calls()} >= set(public) - records - OTHERS
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -353,28 +358,28 @@ def test_all_wrong_calls_are_refused_by_naming_the_argument(elsewhere):
     ("call", "text"),
     [
         (
-            lambda: fitted(holdfast.RobustLinearClassifier(fit_intercept="False")),
+            lambda: fitted(h.RobustLinearClassifier(fit_intercept="False")),
             r"\(fit_intercept='False'\): give True or",
         ),
         (
-            lambda: fitted(holdfast.GaussianRobustClassifier(0.1, warm_start="no")),
+            lambda: fitted(h.GaussianRobustClassifier(0.1, warm_start="no")),
             r"\(warm_start='no'\): give True or False",
         ),
-        (lambda: fitted(holdfast.FeatureDeletionPerceptron(0.5, shuffle=0)), r"\(shuffle=0\): give True or False"),
+        (lambda: fitted(h.FeatureDeletionPerceptron(0.5, shuffle=0)), r"\(shuffle=0\): give True or False"),
         (
-            lambda: holdfast.certified_radius(LINEAR, X, exact="yes"),
+            lambda: h.certified_radius(LINEAR, X, exact="yes"),
             r"certified_radius\(exact='yes'\): give True or False",
         ),
         (
-            lambda: holdfast.robustness_curve(LINEAR, X, y, holdfast.RandomNoise(), [1.0], progress="no"),
+            lambda: h.robustness_curve(LINEAR, X, y, h.RandomNoise(), [1.0], progress="no"),
             r"\(progress='no'\)",
         ),
-        (lambda: fitted(holdfast.RobustLinearClassifier(tol=10**400)), r"\(tol=<an integer of 1329 bits>\)"),
-        (lambda: fitted(holdfast.RobustLinearClassifier(max_iter=10**400)), r"\(max_iter=<an integer of 1329 bits>\)"),
-        (lambda: fitted(holdfast.RobustLinearClassifier(penalty=[])), r"\(penalty=\[\]\): give 'l2'"),
-        (lambda: fitted(holdfast.RobustLinearClassifier(holdfast.Box(1.0)), X_std=S * 1j), "X_std must be numbers"),
-        (lambda: fitted(holdfast.NoiseCopies("x")), r"NoiseCopies\(estimator='x'\): give a classifier"),
-        (lambda: fitted(holdfast.RobustLinearClassifier(holdfast.Box(1e300))), "sums of radius overflow"),
+        (lambda: fitted(h.RobustLinearClassifier(tol=10**400)), r"\(tol=<an integer of 1329 bits>\)"),
+        (lambda: fitted(h.RobustLinearClassifier(max_iter=10**400)), r"\(max_iter=<an integer of 1329 bits>\)"),
+        (lambda: fitted(h.RobustLinearClassifier(penalty=[])), r"\(penalty=\[\]\): give 'l2'"),
+        (lambda: fitted(h.RobustLinearClassifier(h.Box(1.0)), X_std=S * 1j), "X_std must be numbers"),
+        (lambda: fitted(h.NoiseCopies("x")), r"NoiseCopies\(estimator='x'\): give a classifier"),
+        (lambda: fitted(h.RobustLinearClassifier(h.Box(1e300))), "sums of radius overflow"),
     ],
 )
 def test_switches_and_numbers_are_checked(call, text):
@@ -386,33 +391,31 @@ LOST, HUGE = np.where(X[0, 0] == X, np.nan, X), X.astype(object)
 HUGE[0, 0] = 10**400
 UNKNOWN = pd.DataFrame(S, columns=list("abc")).astype("Float64")
 UNKNOWN.iloc[0, 0] = pd.NA
-IMPUTED = holdfast.make_uncertain_pipeline(
-    holdfast.SpreadImputer(), StandardScaler(), holdfast.RobustLinearClassifier(holdfast.Box(0.1))
-).fit(X, y)
-NOISE, NO_NAN = holdfast.RandomNoise(), "Input X contains NaN, around which nothing is known"
+IMPUTED = h.make_uncertain_pipeline(h.SpreadImputer(), StandardScaler(), h.RobustLinearClassifier(h.Box(0.1))).fit(X, y)
+NOISE, NO_NAN = h.RandomNoise(), "Input X contains NaN, around which nothing is known"
 
 
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: holdfast.flip_probability(IMPUTED, LOST, 1.0), NO_NAN),
-        (lambda: holdfast.robust_accuracy(IMPUTED, LOST, y, holdfast.Box(0.1)), NO_NAN),
-        (lambda: holdfast.noise_budget(IMPUTED, LOST, y, 0.8, 1.0), NO_NAN),
-        (lambda: holdfast.smoothed(IMPUTED, LOST, 0.1, n_draws=2), NO_NAN),
-        (lambda: holdfast.robustness_curve(IMPUTED, LOST, y, NOISE, [0, 1]), NO_NAN),
+        (lambda: h.flip_probability(IMPUTED, LOST, 1.0), NO_NAN),
+        (lambda: h.robust_accuracy(IMPUTED, LOST, y, h.Box(0.1)), NO_NAN),
+        (lambda: h.noise_budget(IMPUTED, LOST, y, 0.8, 1.0), NO_NAN),
+        (lambda: h.smoothed(IMPUTED, LOST, 0.1, n_draws=2), NO_NAN),
+        (lambda: h.robustness_curve(IMPUTED, LOST, y, NOISE, [0, 1]), NO_NAN),
         (
-            lambda: holdfast.RobustLinearClassifier().fit(X, y).certify(X, X_std=S),
+            lambda: h.RobustLinearClassifier().fit(X, y).certify(X, X_std=S),
             r"uncertainty=None\), X_std=.*Box\(\)",
         ),
-        (lambda: holdfast.GaussianRobustClassifier().fit(X, y, X_std=UNKNOWN), "X_std contains NaN"),
+        (lambda: h.GaussianRobustClassifier().fit(X, y, X_std=UNKNOWN), "X_std contains NaN"),
         (
-            lambda: holdfast.FeatureFragilityDisplay.from_estimator(LINEAR, X_std=None),
+            lambda: h.FeatureFragilityDisplay.from_estimator(LINEAR, X_std=None),
             "X_std must be numbers, got None",
         ),
         (lambda: ROBUST.certify(HUGE), "RobustLinearClassifier: some numbers of X are too large"),
-        (lambda: holdfast.robustness_curve(LINEAR, X, y, NOISE, [0], resume="a\0b"), "resume=.*name a file"),
+        (lambda: h.robustness_curve(LINEAR, X, y, NOISE, [0], resume="a\0b"), "resume=.*name a file"),
         (
-            lambda: holdfast.split_errors(pd.DataFrame({"a": [1.0], "a_err": [1.0], "a_err_err": [1.0]})),
+            lambda: h.split_errors(pd.DataFrame({"a": [1.0], "a_err": [1.0], "a_err_err": [1.0]})),
             "'a_err_err' states errors, but its column of values is not there, or states errors itself",
         ),
     ],
@@ -428,4 +431,4 @@ def test_a_record_that_cannot_be_written_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr("os.replace", refuse)
     with pytest.raises(OSError, match=r"resume='.*run\.jsonl'\): the file cannot be written \(Permission denied\)"):
-        holdfast.robustness_curve(LINEAR, X, y, NOISE, [0], resume=tmp_path / "run.jsonl")
+        h.robustness_curve(LINEAR, X, y, NOISE, [0], resume=tmp_path / "run.jsonl")

@@ -1,95 +1,106 @@
-"""Classifiers that hold when the data does not."""
+r"""Classifiers that hold when the data does not: scikit-learn classifiers for rows and labels that may be wrong.
 
-from holdfast._core.exceptions import CollapseWarning as CollapseWarning
-from holdfast._core.exceptions import UnitsWarning as UnitsWarning
-from holdfast._core.version import __version__ as __version__
-from holdfast.ambiguity import LabelFlips as LabelFlips
-from holdfast.datasets import intervals_from_replicates as intervals_from_replicates
-from holdfast.display import CertifiedAccuracyDisplay as CertifiedAccuracyDisplay
-from holdfast.display import DecisionUncertaintyDisplay as DecisionUncertaintyDisplay
-from holdfast.display import FeatureFragilityDisplay as FeatureFragilityDisplay
-from holdfast.display import NoisePathDisplay as NoisePathDisplay
-from holdfast.display import RobustnessCurveDisplay as RobustnessCurveDisplay
-from holdfast.estimators import AlternatingSVC as AlternatingSVC
-from holdfast.estimators import FeatureDeletionClassifier as FeatureDeletionClassifier
-from holdfast.estimators import FeatureDeletionPerceptron as FeatureDeletionPerceptron
-from holdfast.estimators import GaussianRobustClassifier as GaussianRobustClassifier
-from holdfast.estimators import GaussianRobustClassifierCV as GaussianRobustClassifierCV
-from holdfast.estimators import GeneralizationBound as GeneralizationBound
-from holdfast.estimators import MinimaxProbabilityClassifier as MinimaxProbabilityClassifier
-from holdfast.estimators import MissingReport as MissingReport
-from holdfast.estimators import NoisePath as NoisePath
-from holdfast.estimators import OnlineBound as OnlineBound
-from holdfast.estimators import PruningPath as PruningPath
-from holdfast.estimators import RadiusPath as RadiusPath
-from holdfast.estimators import RobustLinearClassifier as RobustLinearClassifier
-from holdfast.estimators import RobustLinearClassifierCV as RobustLinearClassifierCV
-from holdfast.estimators import critical_noise as critical_noise
-from holdfast.estimators import critical_radius as critical_radius
-from holdfast.estimators import generalization_bound as generalization_bound
-from holdfast.estimators import noise_path as noise_path
-from holdfast.estimators import prune as prune
-from holdfast.estimators import pruning_path as pruning_path
-from holdfast.estimators import radius_path as radius_path
-from holdfast.estimators import recover_from_dual as recover_from_dual
-from holdfast.estimators import separability_radius as separability_radius
-from holdfast.estimators import worst_weight_loss as worst_weight_loss
-from holdfast.evaluate import CertifiedDeletions as CertifiedDeletions
-from holdfast.evaluate import CertifiedInterval as CertifiedInterval
-from holdfast.evaluate import CertifiedRadius as CertifiedRadius
-from holdfast.evaluate import Comparison as Comparison
-from holdfast.evaluate import CorruptFeatures as CorruptFeatures
-from holdfast.evaluate import DeleteFeatures as DeleteFeatures
-from holdfast.evaluate import FlipLabels as FlipLabels
-from holdfast.evaluate import FlipProbability as FlipProbability
-from holdfast.evaluate import Gain as Gain
-from holdfast.evaluate import NoCertificateError as NoCertificateError
-from holdfast.evaluate import NoiseBudget as NoiseBudget
-from holdfast.evaluate import Quantize as Quantize
-from holdfast.evaluate import RandomNoise as RandomNoise
-from holdfast.evaluate import RobustAccuracy as RobustAccuracy
-from holdfast.evaluate import RobustnessCurve as RobustnessCurve
-from holdfast.evaluate import SafeBits as SafeBits
-from holdfast.evaluate import SmoothedRadius as SmoothedRadius
-from holdfast.evaluate import UniformNoise as UniformNoise
-from holdfast.evaluate import WorstCase as WorstCase
-from holdfast.evaluate import certified_accuracy as certified_accuracy
-from holdfast.evaluate import certified_accuracy_scorer as certified_accuracy_scorer
-from holdfast.evaluate import certified_deletions as certified_deletions
-from holdfast.evaluate import certified_interval as certified_interval
-from holdfast.evaluate import certified_radius as certified_radius
-from holdfast.evaluate import compare as compare
-from holdfast.evaluate import flip_probability as flip_probability
-from holdfast.evaluate import flip_rate_scorer as flip_rate_scorer
-from holdfast.evaluate import noise_budget as noise_budget
-from holdfast.evaluate import robust_accuracy as robust_accuracy
-from holdfast.evaluate import robust_accuracy_scorer as robust_accuracy_scorer
-from holdfast.evaluate import robustness_curve as robustness_curve
-from holdfast.evaluate import safe_bits as safe_bits
-from holdfast.evaluate import smoothed as smoothed
-from holdfast.evaluate import what_is_to_gain as what_is_to_gain
-from holdfast.evaluate import worst_case as worst_case
-from holdfast.pipeline import ModeratedClassifier as ModeratedClassifier
-from holdfast.pipeline import NoiseCopies as NoiseCopies
-from holdfast.pipeline import SpreadImputer as SpreadImputer
-from holdfast.pipeline import UncertainPipeline as UncertainPipeline
-from holdfast.pipeline import make_uncertain_pipeline as make_uncertain_pipeline
-from holdfast.pipeline import noise_from_intervals as noise_from_intervals
-from holdfast.pipeline import noise_from_quantization as noise_from_quantization
-from holdfast.pipeline import noise_from_replicates as noise_from_replicates
-from holdfast.pipeline import split_errors as split_errors
-from holdfast.pipeline import teach_step as teach_step
-from holdfast.solvers import SGD as SGD
-from holdfast.solvers import StochasticProximal as StochasticProximal
-from holdfast.uncertainty import Ball as Ball
-from holdfast.uncertainty import Box as Box
-from holdfast.uncertainty import ChanceConstraint as ChanceConstraint
-from holdfast.uncertainty import CorruptedFeatures as CorruptedFeatures
-from holdfast.uncertainty import Ellipsoid as Ellipsoid
-from holdfast.uncertainty import FeatureDeletion as FeatureDeletion
-from holdfast.uncertainty import GaussianNoise as GaussianNoise
-from holdfast.uncertainty import IntervalBox as IntervalBox
-from holdfast.uncertainty import LinearImage as LinearImage
-from holdfast.uncertainty import WeightError as WeightError
-from holdfast.uncertainty import corruption_margin as corruption_margin
-from holdfast.uncertainty import feature_values as feature_values
+What may be wrong with your data? Choose, then ``fit(X, y)`` as usual, with what is known of each row beside it::
+
+    values have error bars, as deviations     GaussianRobustClassifier(noise=0.3)
+      one for each entry                      GaussianRobustClassifier().fit(X, y, X_std=errors)
+      of unknown size                         GaussianRobustClassifierCV()
+    values lie within tolerances              RobustLinearClassifier(Box(0.1)), or Box() with X_std=half_widths
+      between lower and upper bounds          RobustLinearClassifier(IntervalBox()).fit(X, y, X_lower=..., X_upper=...)
+      in a ball or an ellipsoid around X      RobustLinearClassifier(Ball(0.5)), Ellipsoid(shape=...)
+      with a given probability                RobustLinearClassifier(ChanceConstraint(0.05, "gaussian", cov=...))
+      of unknown size                         RobustLinearClassifierCV(uncertainty=Box())
+    values were missing and are filled in     make_uncertain_pipeline(SpreadImputer(), ..., classifier)
+    features may be missing when it is used   FeatureDeletionClassifier(budget=2), any sets: FeatureDeletion(2)
+      and rows come one by one                FeatureDeletionPerceptron(budget=2)
+    features may be replaced by noise         CorruptedFeatures(2), for robustness_curve
+    some labels are wrong                     RobustLinearClassifier(ambiguity=LabelFlips(0.05))
+    weights will be rounded or pruned         RobustLinearClassifier(weight_error=WeightError(0.01))
+    only class means and covariances known    MinimaxProbabilityClassifier()
+    errors are of raw features, then scaled   UncertainPipeline, make_uncertain_pipeline(StandardScaler(), classifier)
+    the classifier is somebody else's         NoiseCopies(classifier) trains it, ModeratedClassifier(classifier) averages it
+
+Several at once: sets add up, ``Box(0.1) + Ball(0.5)``, and `ambiguity`, `weight_error` and a set go together.
+
+What to ask of any fitted classifier, ours or scikit-learn's::
+
+    how far may a row move?                   certified_radius(model, X)
+    how often is it right at the worst?       robust_accuracy(model, X, y, Box(0.1))
+    how likely does noise change it?          flip_probability(model, X, X_std=errors)
+    how does it degrade?                      robustness_curve(models, X, y, GaussianNoise(0.3), levels)
+    which model degrades less?                compare(models, X, y, GaussianNoise(0.3), level)
+
+Everything else is in the sub-package that it belongs to:
+
+- `holdfast.uncertainty`, `holdfast.ambiguity`: sets and noises of rows, and of labels;
+- `holdfast.estimators`: the classifiers, their paths, and bounds on what they can do;
+- `holdfast.pipeline`: errors estimated from data and carried through preprocessing;
+- `holdfast.evaluate`: more questions to fitted classifiers, scorers, and the records that answer;
+- `holdfast.display`: pictures; `holdfast.datasets`: tables of measurements as arrays;
+- `holdfast.losses`, `holdfast.solvers`: parts of classifiers, as objects;
+- `holdfast.exceptions`: warnings and errors, for filters.
+"""
+
+from holdfast import display as display
+from holdfast import exceptions as exceptions
+from holdfast._core.version import __version__
+from holdfast.ambiguity import LabelFlips
+from holdfast.estimators import (
+    FeatureDeletionClassifier,
+    FeatureDeletionPerceptron,
+    GaussianRobustClassifier,
+    GaussianRobustClassifierCV,
+    MinimaxProbabilityClassifier,
+    RobustLinearClassifier,
+    RobustLinearClassifierCV,
+)
+from holdfast.evaluate import certified_radius, compare, flip_probability, robust_accuracy, robustness_curve
+from holdfast.pipeline import (
+    ModeratedClassifier,
+    NoiseCopies,
+    SpreadImputer,
+    UncertainPipeline,
+    make_uncertain_pipeline,
+)
+from holdfast.uncertainty import (
+    Ball,
+    Box,
+    ChanceConstraint,
+    CorruptedFeatures,
+    Ellipsoid,
+    FeatureDeletion,
+    GaussianNoise,
+    IntervalBox,
+    WeightError,
+)
+
+__all__ = [
+    "Ball",
+    "Box",
+    "ChanceConstraint",
+    "CorruptedFeatures",
+    "Ellipsoid",
+    "FeatureDeletion",
+    "FeatureDeletionClassifier",
+    "FeatureDeletionPerceptron",
+    "GaussianNoise",
+    "GaussianRobustClassifier",
+    "GaussianRobustClassifierCV",
+    "IntervalBox",
+    "LabelFlips",
+    "MinimaxProbabilityClassifier",
+    "ModeratedClassifier",
+    "NoiseCopies",
+    "RobustLinearClassifier",
+    "RobustLinearClassifierCV",
+    "SpreadImputer",
+    "UncertainPipeline",
+    "WeightError",
+    "__version__",
+    "certified_radius",
+    "compare",
+    "flip_probability",
+    "make_uncertain_pipeline",
+    "robust_accuracy",
+    "robustness_curve",
+]

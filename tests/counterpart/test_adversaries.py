@@ -11,9 +11,11 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 
-from holdfast import CollapseWarning, GaussianNoise, GaussianRobustClassifier, critical_noise
+from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast._core.solution import DualGuess
 from holdfast.counterpart import certificate
+from holdfast.estimators import critical_noise
+from holdfast.exceptions import CollapseWarning
 from holdfast.losses import ExpectedLogistic, GaussianHinge
 
 KINKS = ["diagonal", "marginals"]

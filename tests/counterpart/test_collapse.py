@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from holdfast import CollapseWarning, GaussianNoise, GaussianRobustClassifier, critical_noise
+from holdfast import GaussianNoise, GaussianRobustClassifier
+from holdfast.estimators import critical_noise
+from holdfast.exceptions import CollapseWarning
 from holdfast.losses import GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
 
 UNEVEN = [(35, 1.0), (28, 1.0), (12, 0.8)]

@@ -9,13 +9,15 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from holdfast import Ball, Box, CollapseWarning, Ellipsoid, IntervalBox, RobustLinearClassifier
+from holdfast import Ball, Box, Ellipsoid, IntervalBox, RobustLinearClassifier
 from holdfast._core.problem import ConeProgram, LinearProgram
 from holdfast._core.solution import Status
 from holdfast.counterpart import Lasso, Limits
 from holdfast.counterpart.training import train
+from holdfast.exceptions import CollapseWarning
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
-from holdfast.solvers import Clarabel, Highs, pick, solve
+from holdfast.solvers import Clarabel, Highs
+from holdfast.solvers.selection import pick, solve
 from holdfast.uncertainty.images import Images
 
 PENALTIES = {"l2": {"alpha": 0.8}, "l1": {"penalty": Lasso(0.8)}, "box": {"penalty": Limits(0.7)}, None: {}}

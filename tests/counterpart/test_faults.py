@@ -13,7 +13,7 @@ from holdfast._core.solution import DualGuess, Status
 from holdfast.counterpart import MarginScaleProblem, certificate
 from holdfast.data import rows_of
 from holdfast.losses import GaussianHinge
-from holdfast.solvers import solve
+from holdfast.solvers.selection import solve
 
 ROUNDING = 1e-10
 

@@ -8,9 +8,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
-from holdfast import CollapseWarning, GaussianRobustClassifier
+from holdfast import GaussianRobustClassifier
+from holdfast.exceptions import CollapseWarning
 from holdfast.losses import GaussianHinge, QuadraticHinge, TwoPointHinge
-from holdfast.solvers import solve
+from holdfast.solvers.selection import solve
 
 
 def _fit(X, y, sigma, loss="hinge", **options):

@@ -8,7 +8,7 @@ from scipy.stats import norm
 from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast._core.problem import ConeProgram
 from holdfast.losses import GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
-from holdfast.solvers import solve
+from holdfast.solvers.selection import solve
 
 STEP = 1e-6
 

@@ -11,7 +11,8 @@ from holdfast._core.solution import DualGuess
 from holdfast.counterpart import MaxOfPairsProblem, PairwiseProblem, certificate, train
 from holdfast.data import rows_of
 from holdfast.losses import CrossEntropy, Hinge, MaxHinge
-from holdfast.solvers import Newton, solve
+from holdfast.solvers import Newton
+from holdfast.solvers.selection import solve
 
 SETS = ("ball", "cube", "diamond", "norm_3", "norm_1.3", "X_radius", "X_std_box", "X_std", "intervals", "sum")
 

@@ -13,7 +13,8 @@ SCRIPT = """
     import numpy as np
     from pickle import UnpicklingError
     from numba.core import caching
-    from holdfast import GaussianRobustClassifier, FeatureDeletionPerceptron, SGD
+    from holdfast import FeatureDeletionPerceptron, GaussianRobustClassifier
+    from holdfast.solvers import SGD
     from holdfast._core import compiled
 
     damaged = {damaged!r}

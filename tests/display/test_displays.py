@@ -16,17 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast import (
-    Ball,
-    Box,
-    Ellipsoid,
-    GaussianNoise,
-    IntervalBox,
-    RobustLinearClassifier,
-    RobustLinearClassifierCV,
-    noise_path,
-    radius_path,
-)
+from holdfast import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox, RobustLinearClassifier, RobustLinearClassifierCV
 from holdfast.display import (
     CertifiedAccuracyDisplay,
     DecisionUncertaintyDisplay,
@@ -34,6 +24,7 @@ from holdfast.display import (
     NoisePathDisplay,
     RobustnessCurveDisplay,
 )
+from holdfast.estimators import noise_path, radius_path
 from holdfast.evaluate import (
     RandomNoise,
     UniformNoise,

@@ -10,9 +10,11 @@ from scipy import sparse
 from scipy.optimize import brentq, minimize
 from sklearn.exceptions import ConvergenceWarning
 
-from holdfast import AlternatingSVC, Ball, CollapseWarning, RobustLinearClassifier
+from holdfast import Ball, RobustLinearClassifier
 from holdfast.counterpart import train
 from holdfast.counterpart.alternating import displaced
+from holdfast.estimators import AlternatingSVC
+from holdfast.exceptions import CollapseWarning
 from holdfast.losses import Hinge
 
 CASES = [(1.0, 1.0, 0.1), (1.0, 1.0, 0.4), (2.0, 5.0, 0.9), (0.7, 0.2, 0.2)]

@@ -5,19 +5,10 @@ import pytest
 from scipy.optimize import linprog
 from sklearn.svm import SVC
 
-from holdfast import (
-    Ball,
-    Box,
-    CollapseWarning,
-    Ellipsoid,
-    GaussianNoise,
-    IntervalBox,
-    RobustLinearClassifier,
-    critical_noise,
-    critical_radius,
-    separability_radius,
-)
+from holdfast import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox, RobustLinearClassifier
 from holdfast.counterpart.critical import filled
+from holdfast.estimators import critical_noise, critical_radius, separability_radius
+from holdfast.exceptions import CollapseWarning
 
 N = 40
 SLOW = (1, 3, 5, 8)
@@ -51,7 +42,9 @@ def _sets(X, S, F):
     ]
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.CollapseWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::holdfast.exceptions.CollapseWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
 @pytest.mark.parametrize("positives", [13, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", [pytest.param(i, marks=pytest.mark.slow) if i in SLOW else i for i in range(10)])
 @pytest.mark.parametrize(
@@ -161,7 +154,9 @@ def test_filling_keeps_the_sum_and_the_limit(rng):
 
 
 @pytest.mark.parametrize("number", [pytest.param(i, marks=pytest.mark.slow) if i in SLOW else i for i in range(10)])
-@pytest.mark.filterwarnings("ignore::holdfast.CollapseWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::holdfast.exceptions.CollapseWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
 def test_hinge_loss_is_zero_up_to_the_separability_radius(number, draw):
     X, y, S, F = draw(13, separation=3.0)
     uncertainty, metadata = _sets(X, S, F)[number]

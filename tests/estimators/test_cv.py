@@ -19,15 +19,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_html_repr
 
-from holdfast import (
-    CollapseWarning,
-    GaussianNoise,
-    GaussianRobustClassifier,
-    GaussianRobustClassifierCV,
-    critical_noise,
-    noise_path,
-)
+from holdfast import GaussianNoise, GaussianRobustClassifier, GaussianRobustClassifierCV
 from holdfast.datasets import load_breast_cancer_errors
+from holdfast.estimators import critical_noise, noise_path
+from holdfast.exceptions import CollapseWarning
 
 NOISES = np.array([1.5, 0.4, 0.1])
 by_loss = pytest.mark.parametrize("loss", ["hinge", "two_point", "logistic"])

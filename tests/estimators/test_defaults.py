@@ -22,16 +22,11 @@ from holdfast import (
     RobustLinearClassifier,
     RobustLinearClassifierCV,
     SpreadImputer,
-    certified_accuracy,
-    critical_noise,
-    critical_radius,
     make_uncertain_pipeline,
-    noise_path,
-    radius_path,
     robust_accuracy,
-    separability_radius,
-    worst_case,
 )
+from holdfast.estimators import critical_noise, critical_radius, noise_path, radius_path, separability_radius
+from holdfast.evaluate import certified_accuracy, worst_case
 
 UNSIZED = [Box(), Ball(), Ball(norm=1), Ellipsoid(), Ball(0.1) + Box(), Box() + IntervalBox(-0.1, 0.1)]
 BOTH_WAYS = r"size is stated neither here nor by the rows.*\(radius=0.1\).*or pass that of each row, X_"

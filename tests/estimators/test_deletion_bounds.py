@@ -8,7 +8,7 @@ from scipy.special import rel_entr
 from scipy.stats import beta, binom
 from sklearn.linear_model import LogisticRegression
 
-from holdfast import generalization_bound
+from holdfast.estimators import generalization_bound
 from holdfast.estimators.deletion_bounds import kl_inverse
 from holdfast.uncertainty.knapsack import DeletionLoss
 

@@ -7,8 +7,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from holdfast import CollapseWarning, GaussianNoise, GaussianRobustClassifier, recover_from_dual
+from holdfast import GaussianNoise, GaussianRobustClassifier
+from holdfast.estimators import recover_from_dual
 from holdfast.estimators.gaussian_robust import LOSSES
+from holdfast.exceptions import CollapseWarning
 
 PERSPECTIVE = ["hinge", "log2", "quadratic", "two_point"]
 perspective_losses = pytest.mark.parametrize("loss", PERSPECTIVE)

@@ -11,14 +11,14 @@ from holdfast import (
     Ball,
     Box,
     ChanceConstraint,
-    CollapseWarning,
     Ellipsoid,
     FeatureDeletion,
     GaussianNoise,
     IntervalBox,
-    LinearImage,
     RobustLinearClassifier,
 )
+from holdfast.exceptions import CollapseWarning
+from holdfast.uncertainty import LinearImage
 
 LOSSES = ("hinge", "squared_hinge", "logistic", "huberized_hinge")
 PENALTIES = ("l2", "l1", "box", None)

@@ -10,7 +10,8 @@ from scipy.optimize import linprog
 from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import ConvergenceWarning
 
-from holdfast import CollapseWarning, FeatureDeletionClassifier
+from holdfast import FeatureDeletionClassifier
+from holdfast.exceptions import CollapseWarning
 
 
 def published(X, y, values, budget, margin, bound):

@@ -5,16 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from holdfast import (
-    Ball,
-    Box,
-    Ellipsoid,
-    GaussianNoise,
-    IntervalBox,
-    RobustLinearClassifier,
-    RobustLinearClassifierCV,
-    radius_path,
-)
+from holdfast import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox, RobustLinearClassifier, RobustLinearClassifierCV
+from holdfast.estimators import radius_path
 
 N, D = 60, 6
 

@@ -16,8 +16,10 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from holdfast import Ball, Box, CollapseWarning, GaussianNoise, GaussianRobustClassifier, critical_noise
+from holdfast import Ball, Box, GaussianNoise, GaussianRobustClassifier
 from holdfast.datasets import load_breast_cancer_errors
+from holdfast.estimators import critical_noise
+from holdfast.exceptions import CollapseWarning
 
 LOSSES = ["logistic", "hinge", "log2", "quadratic", "two_point"]
 every_loss = pytest.mark.parametrize("loss", LOSSES)

@@ -10,8 +10,10 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info
 
-from holdfast import CollapseWarning, GaussianNoise, GaussianRobustClassifier, critical_noise
+from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast.counterpart import certificate
+from holdfast.estimators import critical_noise
+from holdfast.exceptions import CollapseWarning
 from holdfast.losses import GaussianHinge, Log2Hinge, QuadraticHinge
 
 

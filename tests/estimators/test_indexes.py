@@ -6,15 +6,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from holdfast import (
-    AlternatingSVC,
     Ball,
     Box,
-    DecisionUncertaintyDisplay,
-    DeleteFeatures,
     Ellipsoid,
     FeatureDeletion,
     FeatureDeletionClassifier,
-    FeatureFragilityDisplay,
     GaussianNoise,
     GaussianRobustClassifier,
     GaussianRobustClassifierCV,
@@ -22,25 +18,29 @@ from holdfast import (
     MinimaxProbabilityClassifier,
     ModeratedClassifier,
     NoiseCopies,
-    Quantize,
-    RandomNoise,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
+    certified_radius,
+    flip_probability,
+    make_uncertain_pipeline,
+    robust_accuracy,
+    robustness_curve,
+)
+from holdfast.datasets import intervals_from_replicates
+from holdfast.display import DecisionUncertaintyDisplay, FeatureFragilityDisplay
+from holdfast.estimators import AlternatingSVC
+from holdfast.evaluate import (
+    DeleteFeatures,
+    Quantize,
+    RandomNoise,
     UniformNoise,
     certified_deletions,
     certified_interval,
-    certified_radius,
-    flip_probability,
-    intervals_from_replicates,
-    make_uncertain_pipeline,
     noise_budget,
-    noise_from_intervals,
-    noise_from_replicates,
-    robust_accuracy,
-    robustness_curve,
     smoothed,
     worst_case,
 )
+from holdfast.pipeline import noise_from_intervals, noise_from_replicates
 
 pandas = pytest.importorskip("pandas")
 

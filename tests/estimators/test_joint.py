@@ -13,19 +13,11 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from holdfast import (
-    Ball,
-    Box,
-    CollapseWarning,
-    Ellipsoid,
-    GaussianNoise,
-    IntervalBox,
-    RobustLinearClassifier,
-    RobustLinearClassifierCV,
-    radius_path,
-)
+from holdfast import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox, RobustLinearClassifier, RobustLinearClassifierCV
 from holdfast.counterpart import MaxOfPairsProblem, train
 from holdfast.data import rows_of
+from holdfast.estimators import radius_path
+from holdfast.exceptions import CollapseWarning
 from holdfast.losses import CrossEntropy, MaxHinge
 
 SETS = ("ball", "cube", "diamond", "X_std_box", "X_std", "intervals")

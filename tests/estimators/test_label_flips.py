@@ -14,7 +14,6 @@ from sklearn.preprocessing import StandardScaler
 from holdfast import (
     Ball,
     Box,
-    CollapseWarning,
     Ellipsoid,
     FeatureDeletion,
     GaussianNoise,
@@ -24,6 +23,7 @@ from holdfast import (
     RobustLinearClassifierCV,
     WeightError,
 )
+from holdfast.exceptions import CollapseWarning
 
 LOSSES = {
     "hinge": cp.pos,

@@ -11,7 +11,9 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
-from holdfast import CollapseWarning, GaussianNoise, GaussianRobustClassifier, critical_noise
+from holdfast import GaussianNoise, GaussianRobustClassifier
+from holdfast.estimators import critical_noise
+from holdfast.exceptions import CollapseWarning
 
 PERSPECTIVE = ["hinge", "log2", "quadratic", "two_point"]
 perspective_losses = pytest.mark.parametrize("loss", PERSPECTIVE)

@@ -9,7 +9,8 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import norm
 
-from holdfast import CollapseWarning, GaussianNoise, GaussianRobustClassifier
+from holdfast import GaussianNoise, GaussianRobustClassifier
+from holdfast.exceptions import CollapseWarning
 
 AGREEMENT = 1e-6
 NOISES = ("number", "std", "cov", "X_std", "X_cov")

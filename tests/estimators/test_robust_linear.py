@@ -17,15 +17,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from holdfast import (
-    Ball,
-    Box,
-    CollapseWarning,
-    Ellipsoid,
-    GaussianNoise,
-    IntervalBox,
-    RobustLinearClassifier,
-)
+from holdfast import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox, RobustLinearClassifier
+from holdfast.exceptions import CollapseWarning
 from holdfast.losses import GaussianHinge
 
 LOSSES = ("hinge", "squared_hinge", "logistic", "huberized_hinge")

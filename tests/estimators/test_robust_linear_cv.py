@@ -5,17 +5,10 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 
-from holdfast import (
-    Ball,
-    Box,
-    GaussianNoise,
-    RobustLinearClassifier,
-    RobustLinearClassifierCV,
-    critical_radius,
-    radius_path,
-)
+from holdfast import Ball, Box, GaussianNoise, RobustLinearClassifier, RobustLinearClassifierCV
+from holdfast.estimators import critical_radius, radius_path
 
-pytestmark = pytest.mark.filterwarnings("ignore::holdfast.CollapseWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
 
 
 @pytest.fixture

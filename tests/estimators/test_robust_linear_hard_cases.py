@@ -6,17 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from holdfast import (
-    Ball,
-    Box,
-    CollapseWarning,
-    Ellipsoid,
-    GaussianNoise,
-    GaussianRobustClassifier,
-    IntervalBox,
-    RobustLinearClassifier,
-    critical_radius,
-)
+from holdfast import Ball, Box, Ellipsoid, GaussianNoise, GaussianRobustClassifier, IntervalBox, RobustLinearClassifier
+from holdfast.estimators import critical_radius
+from holdfast.exceptions import CollapseWarning
 
 
 @pytest.fixture
@@ -113,7 +105,9 @@ def test_values_rounded_to_float32_may_leave_their_intervals_by_as_much(two_clas
         RobustLinearClassifier(IntervalBox()).fit(X, y, X_lower=X + 1e-5, X_upper=X + 0.1)
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.UnitsWarning")  # errors of a column are several times its spread
+@pytest.mark.filterwarnings(
+    "ignore::holdfast.exceptions.UnitsWarning"
+)  # errors of a column are several times its spread
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic", "huberized_hinge"])
 @pytest.mark.parametrize("by_row", [False, True], ids=["common", "by row"])
 def test_flat_ellipsoids_are_certified_without_a_penalty(loss, by_row, rng):

@@ -11,7 +11,8 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 
-from holdfast import Ball, Box, CollapseWarning, Ellipsoid, IntervalBox, RobustLinearClassifier
+from holdfast import Ball, Box, Ellipsoid, IntervalBox, RobustLinearClassifier
+from holdfast.exceptions import CollapseWarning
 
 LOSSES = ("hinge", "squared_hinge", "logistic", "huberized_hinge")
 PLAIN = {

@@ -6,7 +6,8 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from holdfast import Ball, Box, ChanceConstraint, CollapseWarning, Ellipsoid, IntervalBox, RobustLinearClassifier
+from holdfast import Ball, Box, ChanceConstraint, Ellipsoid, IntervalBox, RobustLinearClassifier
+from holdfast.exceptions import CollapseWarning
 
 AGREEMENT = 1e-6
 LOSSES = ("hinge", "squared_hinge", "logistic", "huberized_hinge")

@@ -20,13 +20,12 @@ from holdfast import (
     RobustLinearClassifier,
     RobustLinearClassifierCV,
     SpreadImputer,
-    UnitsWarning,
     make_uncertain_pipeline,
-    noise_path,
-    radius_path,
 )
 from holdfast.datasets import load_breast_cancer_errors
+from holdfast.estimators import noise_path, radius_path
 from holdfast.estimators.units import FEW_ROWS, warn_of_units
+from holdfast.exceptions import UnitsWarning
 
 CELLS = load_breast_cancer_errors()
 

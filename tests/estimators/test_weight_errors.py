@@ -17,22 +17,20 @@ from sklearn.svm import LinearSVC
 from holdfast import (
     Ball,
     Box,
-    CollapseWarning,
     Ellipsoid,
     GaussianNoise,
     GaussianRobustClassifier,
     IntervalBox,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
-    StochasticProximal,
     WeightError,
-    prune,
-    pruning_path,
-    worst_weight_loss,
 )
 from holdfast._core.problem import ProximalSum
 from holdfast.datasets import load_breast_cancer_errors
+from holdfast.estimators import prune, pruning_path, worst_weight_loss
+from holdfast.exceptions import CollapseWarning
 from holdfast.losses import HuberizedHinge
+from holdfast.solvers import StochasticProximal
 
 AGREEMENT = 1e-6
 LOSSES = ("hinge", "squared_hinge", "logistic", "huberized_hinge")

@@ -26,7 +26,6 @@ from sklearn.svm import SVC
 
 from holdfast import Ball, RobustLinearClassifier
 from holdfast.evaluate import (
-    NoCertificateError,
     certified_accuracy,
     certified_deletions,
     certified_interval,
@@ -40,6 +39,7 @@ from holdfast.evaluate.decisions import one_score
 from holdfast.evaluate.fitted import model_of, rows_for
 from holdfast.evaluate.models import LinearModel
 from holdfast.evaluate.steps import AffineMap
+from holdfast.exceptions import NoCertificateError
 
 NORMS = (1, 2, np.inf)
 check = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "certify_check.py"), run_name="check"))

@@ -25,11 +25,9 @@ from holdfast import (
     IntervalBox,
     NoiseCopies,
     RobustLinearClassifier,
-    certified_accuracy_scorer,
-    flip_rate_scorer,
     make_uncertain_pipeline,
-    robust_accuracy_scorer,
 )
+from holdfast.evaluate import certified_accuracy_scorer, flip_rate_scorer, robust_accuracy_scorer
 
 CV = StratifiedKFold(3)
 

@@ -17,7 +17,6 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from holdfast import (
-    AlternatingSVC,
     Ball,
     Box,
     Ellipsoid,
@@ -34,9 +33,10 @@ from holdfast import (
     SpreadImputer,
     UncertainPipeline,
     make_uncertain_pipeline,
-    teach_step,
 )
+from holdfast.estimators import AlternatingSVC
 from holdfast.evaluate import certified_accuracy_scorer
+from holdfast.pipeline import teach_step
 from holdfast.pipeline.effects import Imputed
 from holdfast.uncertainty.affine_map import AffineMap
 

@@ -34,14 +34,13 @@ from holdfast import (
     FeatureDeletion,
     GaussianNoise,
     IntervalBox,
-    LinearImage,
     RobustLinearClassifier,
     SpreadImputer,
     UncertainPipeline,
-    teach_step,
 )
-from holdfast.pipeline import Affine, Monotone
+from holdfast.pipeline import Affine, Monotone, teach_step
 from holdfast.pipeline.row_noise import RowNoise, side_by_side
+from holdfast.uncertainty import LinearImage
 
 N, D = 12, 4
 

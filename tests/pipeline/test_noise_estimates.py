@@ -8,18 +8,9 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from holdfast import (
-    Box,
-    GaussianNoise,
-    GaussianRobustClassifier,
-    SpreadImputer,
-    make_uncertain_pipeline,
-    noise_from_intervals,
-    noise_from_quantization,
-    noise_from_replicates,
-    split_errors,
-)
+from holdfast import Box, GaussianNoise, GaussianRobustClassifier, SpreadImputer, make_uncertain_pipeline
 from holdfast.datasets import intervals_from_replicates, values_and_intervals
+from holdfast.pipeline import noise_from_intervals, noise_from_quantization, noise_from_replicates, split_errors
 
 C = np.array([[0.5, 0.3, 0.0], [0.3, 1.0, -0.2], [0.0, -0.2, 0.1]])
 

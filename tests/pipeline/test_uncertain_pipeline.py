@@ -21,7 +21,6 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast import (
-    AlternatingSVC,
     Ball,
     Box,
     Ellipsoid,
@@ -31,7 +30,6 @@ from holdfast import (
     GaussianRobustClassifier,
     GaussianRobustClassifierCV,
     IntervalBox,
-    LinearImage,
     MinimaxProbabilityClassifier,
     ModeratedClassifier,
     RobustLinearClassifier,
@@ -40,7 +38,9 @@ from holdfast import (
     UncertainPipeline,
     make_uncertain_pipeline,
 )
+from holdfast.estimators import AlternatingSVC
 from holdfast.pipeline import Affine
+from holdfast.uncertainty import LinearImage
 
 N, D = 60, 4
 SCALES = np.array([1.0, 30.0, 0.2, 5.0])

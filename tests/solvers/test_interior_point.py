@@ -11,7 +11,8 @@ from scipy.special import entr
 from holdfast._core.problem import IntervalProgram, Problem
 from holdfast._core.solution import Status
 from holdfast.data import rows_of
-from holdfast.solvers import InteriorPoint, interior_point, solve
+from holdfast.solvers import InteriorPoint, interior_point
+from holdfast.solvers.selection import solve
 
 BEND = 4 * np.log(2)
 

@@ -8,9 +8,12 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from holdfast import CollapseWarning, GaussianNoise, GaussianRobustClassifier, critical_noise
+from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast._core import compiled
-from holdfast.solvers import NewtonCG, pick, solve
+from holdfast.estimators import critical_noise
+from holdfast.exceptions import CollapseWarning
+from holdfast.solvers import NewtonCG
+from holdfast.solvers.selection import pick, solve
 
 NOISES = (0.01, 0.05, 0.2)
 

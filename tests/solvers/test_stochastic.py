@@ -15,7 +15,8 @@ from holdfast._core.rows import RowArrays
 from holdfast._core.solution import Status
 from holdfast.counterpart import certificate
 from holdfast.losses import ExpectedLogistic, GaussianHinge, TwoPointHinge
-from holdfast.solvers import SGD, pick
+from holdfast.solvers import SGD
+from holdfast.solvers.selection import pick
 from holdfast.solvers.stochastic import Iterate, Pace
 
 ROUNDING = 1e-11

@@ -15,7 +15,8 @@ from holdfast._core.solution import Status
 from holdfast.counterpart import Lasso, Limits, PushedProblem, certificate
 from holdfast.data import rows_of
 from holdfast.losses import GaussianHinge, Hinge
-from holdfast.solvers import StochasticProximal, pick, solve
+from holdfast.solvers import StochasticProximal
+from holdfast.solvers.selection import pick, solve
 from holdfast.solvers.stochastic_proximal import ProximalIterate
 
 rough_is_fine = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import binom
 
-from holdfast import CorruptedFeatures, corruption_margin
+from holdfast import CorruptedFeatures
+from holdfast.uncertainty import corruption_margin
 from holdfast.uncertainty.knapsack import DeletionLoss
 
 

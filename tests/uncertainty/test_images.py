@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from holdfast import Ball, Box, ChanceConstraint, Ellipsoid, GaussianNoise, IntervalBox, LinearImage
+from holdfast import Ball, Box, ChanceConstraint, Ellipsoid, GaussianNoise, IntervalBox
+from holdfast.uncertainty import LinearImage
 
 A = np.array([[2.0, 0.0, 0.0], [0.3, 0.5, -1.0]])
 COV = np.array([[1.0, 0.3, 0.0], [0.3, 0.5, 0.1], [0.0, 0.1, 0.2]])

@@ -5,6 +5,10 @@ class CollapseWarning(UserWarning):
     """The best model under the stated uncertainty ignores the features: w = 0 is certified optimal."""
 
 
+class NoCertificateError(TypeError):
+    """A classifier, or a step before it, of which nothing is certain."""
+
+
 class ProofError(RuntimeError):
     """A proof contradicts itself: a fault in holdfast, which asks for a report. Nothing is fitted."""
 
@@ -28,7 +32,7 @@ class UnitsWarning(UserWarning):
       than 20 rows;
     - what is stated in a constructor, ``X_radius``, parts of rows (`partial_fit`), and rows at prediction.
 
-    Where the errors are really that large, ``warnings.simplefilter("ignore", holdfast.UnitsWarning)`` turns it off.
+    Where the errors are really that large, ``warnings.simplefilter("ignore", holdfast.exceptions.UnitsWarning)`` turns it off.
     """
 
 

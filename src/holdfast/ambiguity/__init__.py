@@ -1,5 +1,7 @@
-"""What may be wrong with how much rows count, or with what they are said to be."""
+"""What may be wrong with labels: how many of them, and of which class."""
 
 from holdfast.ambiguity.label_flips import LabelFlips
 
-__all__ = ["LabelFlips"]
+__all__ = [
+    "LabelFlips",
+]

@@ -14,7 +14,8 @@ from holdfast._core.solver import Report, Solver
 from holdfast._core.tolerances import ROUNDING, SMALL_WORK
 from holdfast.counterpart.certificate import Certificate, best_constant, certificate, has_points
 from holdfast.counterpart.linear import LinearProblem
-from holdfast.solvers import Newton, pick
+from holdfast.solvers import Newton
+from holdfast.solvers.selection import pick
 
 FIRST, FIRST_SMOOTH, FIRST_WARM = 1.0, 1e-2, 1e-2
 """Easing at the start of a path: with kinks everywhere, with one at w = 0 only, and from a given start."""

@@ -16,7 +16,8 @@ from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver, silent
 from holdfast._core.tolerances import ROUNDING
 from holdfast.counterpart.consistency import consistent
-from holdfast.solvers import Highs, pick
+from holdfast.solvers import Highs
+from holdfast.solvers.selection import pick
 from holdfast.uncertainty.clouds import ratio
 from holdfast.uncertainty.knapsack import Array, DeletionLoss
 

@@ -30,8 +30,8 @@ from holdfast.counterpart.spreads import (
     from_middle,
 )
 from holdfast.data import rows_of
-from holdfast.solvers import pick
 from holdfast.solvers.newton import newton_step
+from holdfast.solvers.selection import pick
 from holdfast.uncertainty.polytopes import CommonBox
 
 REWEIGHTINGS = 50

@@ -21,7 +21,8 @@ from holdfast.counterpart.eased_training import EasedTraining
 from holdfast.counterpart.linear import LinearProblem
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.data import rows_of
-from holdfast.solvers import Newton, pick
+from holdfast.solvers import Newton
+from holdfast.solvers.selection import pick
 from holdfast.uncertainty.clouds import norm
 
 FIRST_EASE, SHRINK, LAST_EASE = 1.0, 0.15, 1e-7

@@ -1,9 +1,26 @@
-"""Data sets that scikit-learn bundles or a folder holds, and the arrays of what people measure."""
+"""Tables of measurements as arrays that `fit` takes, and small data sets with errors.
 
-from holdfast.datasets.bundled import load_breast_cancer_errors as load_breast_cancer_errors
-from holdfast.datasets.folder import load_from_folder as load_from_folder
-from holdfast.datasets.measurements import Intervals as Intervals
-from holdfast.datasets.measurements import intervals_from_replicates as intervals_from_replicates
-from holdfast.datasets.measurements import values_and_bounds as values_and_bounds
-from holdfast.datasets.measurements import values_and_errors as values_and_errors
-from holdfast.datasets.measurements import values_and_intervals as values_and_intervals
+`values_and_errors`, `values_and_intervals` and `values_and_bounds` read tables (NumPy, pandas, polars) with columns of errors
+or bounds; `intervals_from_replicates` makes intervals of repeated measurements.
+"""
+
+from holdfast.datasets.bundled import ErrorBars, load_breast_cancer_errors
+from holdfast.datasets.folder import load_from_folder
+from holdfast.datasets.measurements import (
+    Intervals,
+    intervals_from_replicates,
+    values_and_bounds,
+    values_and_errors,
+    values_and_intervals,
+)
+
+__all__ = [
+    "ErrorBars",
+    "Intervals",
+    "intervals_from_replicates",
+    "load_breast_cancer_errors",
+    "load_from_folder",
+    "values_and_bounds",
+    "values_and_errors",
+    "values_and_intervals",
+]

@@ -1,7 +1,15 @@
-"""Pictures of how models degrade, in scikit-learn's manner: data first, ``plot(ax=)`` afterwards."""
+"""Pictures of how models degrade, in scikit-learn's manner: data first, ``plot(ax=)`` afterwards. They need matplotlib."""
 
-from holdfast.display.certified import CertifiedAccuracyDisplay as CertifiedAccuracyDisplay
-from holdfast.display.curves import RobustnessCurveDisplay as RobustnessCurveDisplay
-from holdfast.display.decisions import DecisionUncertaintyDisplay as DecisionUncertaintyDisplay
-from holdfast.display.features import FeatureFragilityDisplay as FeatureFragilityDisplay
-from holdfast.display.paths import NoisePathDisplay as NoisePathDisplay
+from holdfast.display.certified import CertifiedAccuracyDisplay
+from holdfast.display.curves import RobustnessCurveDisplay
+from holdfast.display.decisions import DecisionUncertaintyDisplay
+from holdfast.display.features import FeatureFragilityDisplay
+from holdfast.display.paths import NoisePathDisplay
+
+__all__ = [
+    "CertifiedAccuracyDisplay",
+    "DecisionUncertaintyDisplay",
+    "FeatureFragilityDisplay",
+    "NoisePathDisplay",
+    "RobustnessCurveDisplay",
+]

@@ -51,7 +51,7 @@ class NoisePathDisplay:
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from holdfast import noise_path
+    >>> from holdfast.estimators import noise_path
     >>> X, y = load_iris(return_X_y=True)
     >>> display = NoisePathDisplay.from_path(noise_path(X, y, noises=[0.1, 0.3, 1.0]), X, y, kind="accuracy")
     >>> display.ax_.get_ylabel()

@@ -1,26 +1,47 @@
-"""Estimators: thin scikit-learn classes."""
+"""Classifiers, the paths along which they are fitted, and what can be proved about them before and after.
 
-from holdfast.estimators.alternating_svc import AlternatingSVC as AlternatingSVC
-from holdfast.estimators.critical_radius import critical_radius as critical_radius
-from holdfast.estimators.critical_radius import separability_radius as separability_radius
-from holdfast.estimators.deletion_bounds import GeneralizationBound as GeneralizationBound
-from holdfast.estimators.deletion_bounds import generalization_bound as generalization_bound
-from holdfast.estimators.dual_view import recover_from_dual as recover_from_dual
-from holdfast.estimators.feature_deletion import FeatureDeletionClassifier as FeatureDeletionClassifier
-from holdfast.estimators.feature_deletion_perceptron import FeatureDeletionPerceptron as FeatureDeletionPerceptron
-from holdfast.estimators.feature_deletion_perceptron import OnlineBound as OnlineBound
-from holdfast.estimators.gaussian_robust import GaussianRobustClassifier as GaussianRobustClassifier
-from holdfast.estimators.gaussian_robust import critical_noise as critical_noise
-from holdfast.estimators.gaussian_robust_cv import GaussianRobustClassifierCV as GaussianRobustClassifierCV
-from holdfast.estimators.gaussian_robust_cv import NoisePath as NoisePath
-from holdfast.estimators.gaussian_robust_cv import noise_path as noise_path
-from holdfast.estimators.minimax_probability import MinimaxProbabilityClassifier as MinimaxProbabilityClassifier
-from holdfast.estimators.missing import MissingReport as MissingReport
-from holdfast.estimators.robust_linear import RobustLinearClassifier as RobustLinearClassifier
-from holdfast.estimators.robust_linear_cv import RadiusPath as RadiusPath
-from holdfast.estimators.robust_linear_cv import RobustLinearClassifierCV as RobustLinearClassifierCV
-from holdfast.estimators.robust_linear_cv import radius_path as radius_path
-from holdfast.estimators.weight_errors import PruningPath as PruningPath
-from holdfast.estimators.weight_errors import prune as prune
-from holdfast.estimators.weight_errors import pruning_path as pruning_path
-from holdfast.estimators.weight_errors import worst_weight_loss as worst_weight_loss
+Classifiers are at the top of `holdfast` too, but for `AlternatingSVC`, a published method that another one does better. Paths:
+`noise_path`, `radius_path`, `pruning_path`. How much uncertainty is too much: `critical_noise`, `critical_radius`,
+`separability_radius`. Bounds and weights: `generalization_bound`, `worst_weight_loss`, `prune`, `recover_from_dual`.
+"""
+
+from holdfast.estimators.alternating_svc import AlternatingSVC
+from holdfast.estimators.critical_radius import critical_radius, separability_radius
+from holdfast.estimators.deletion_bounds import GeneralizationBound, generalization_bound
+from holdfast.estimators.dual_view import recover_from_dual
+from holdfast.estimators.feature_deletion import FeatureDeletionClassifier
+from holdfast.estimators.feature_deletion_perceptron import FeatureDeletionPerceptron, OnlineBound
+from holdfast.estimators.gaussian_robust import GaussianRobustClassifier, critical_noise
+from holdfast.estimators.gaussian_robust_cv import GaussianRobustClassifierCV, NoisePath, noise_path
+from holdfast.estimators.minimax_probability import MinimaxProbabilityClassifier
+from holdfast.estimators.missing import MissingReport
+from holdfast.estimators.robust_linear import RobustLinearClassifier
+from holdfast.estimators.robust_linear_cv import RadiusPath, RobustLinearClassifierCV, radius_path
+from holdfast.estimators.weight_errors import PruningPath, prune, pruning_path, worst_weight_loss
+
+__all__ = [
+    "AlternatingSVC",
+    "FeatureDeletionClassifier",
+    "FeatureDeletionPerceptron",
+    "GaussianRobustClassifier",
+    "GaussianRobustClassifierCV",
+    "GeneralizationBound",
+    "MinimaxProbabilityClassifier",
+    "MissingReport",
+    "NoisePath",
+    "OnlineBound",
+    "PruningPath",
+    "RadiusPath",
+    "RobustLinearClassifier",
+    "RobustLinearClassifierCV",
+    "critical_noise",
+    "critical_radius",
+    "generalization_bound",
+    "noise_path",
+    "prune",
+    "pruning_path",
+    "radius_path",
+    "recover_from_dual",
+    "separability_radius",
+    "worst_weight_loss",
+]

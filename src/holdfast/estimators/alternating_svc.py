@@ -112,7 +112,8 @@ class AlternatingSVC(LinearClassifier):
 
     Examples
     --------
-    >>> from holdfast import AlternatingSVC, Ball, RobustLinearClassifier
+    >>> from holdfast import Ball, RobustLinearClassifier
+    >>> from holdfast.estimators import AlternatingSVC
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.preprocessing import scale
     >>> X, y = load_breast_cancer(return_X_y=True)

@@ -24,7 +24,7 @@ from holdfast.estimators.linear import predicted_codes
 from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
 from holdfast.estimators.scores import in_deviations, pushes
 from holdfast.estimators.units import warn_of_units
-from holdfast.solvers import pick
+from holdfast.solvers.selection import pick
 from holdfast.uncertainty import GaussianNoise
 
 NAME = "GaussianRobustClassifierCV"

@@ -16,7 +16,7 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.version import __version__
 from holdfast.estimators.inputs import known_codes, part_weights, stated_classes
 from holdfast.estimators.linear import LinearClassifier
-from holdfast.solvers import pick
+from holdfast.solvers.selection import pick
 
 
 def is_incremental(estimator: IncrementalClassifier) -> bool:

@@ -19,7 +19,7 @@ from holdfast.estimators.inputs import one_blas_thread, shape_of
 from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
 from holdfast.estimators.robust_linear import METADATA, RobustLinearClassifier
 from holdfast.estimators.units import warn_of_units
-from holdfast.solvers import pick
+from holdfast.solvers.selection import pick
 from holdfast.uncertainty import Ball
 
 NAME = "RobustLinearClassifierCV"

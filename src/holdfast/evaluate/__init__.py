@@ -1,38 +1,71 @@
-"""Evaluation of fitted classifiers, ours and others: certificates of single predictions, scorers."""
+"""Questions to any fitted classifier, ours or scikit-learn's, and the records that answer them.
 
-from holdfast.evaluate.attacks import RobustAccuracy as RobustAccuracy
-from holdfast.evaluate.attacks import WorstCase as WorstCase
-from holdfast.evaluate.attacks import certified_accuracy as certified_accuracy
-from holdfast.evaluate.attacks import robust_accuracy as robust_accuracy
-from holdfast.evaluate.attacks import worst_case as worst_case
-from holdfast.evaluate.bits import safe_bits as safe_bits
-from holdfast.evaluate.budgets import Gain as Gain
-from holdfast.evaluate.budgets import NoiseBudget as NoiseBudget
-from holdfast.evaluate.budgets import noise_budget as noise_budget
-from holdfast.evaluate.budgets import what_is_to_gain as what_is_to_gain
-from holdfast.evaluate.certificates import certified_deletions as certified_deletions
-from holdfast.evaluate.certificates import certified_interval as certified_interval
-from holdfast.evaluate.certificates import certified_radius as certified_radius
-from holdfast.evaluate.comparisons import Comparison as Comparison
-from holdfast.evaluate.comparisons import compare as compare
-from holdfast.evaluate.curves import RobustnessCurve as RobustnessCurve
-from holdfast.evaluate.curves import robustness_curve as robustness_curve
-from holdfast.evaluate.noise import flip_probability as flip_probability
-from holdfast.evaluate.perturbations import CorruptFeatures as CorruptFeatures
-from holdfast.evaluate.perturbations import DeleteFeatures as DeleteFeatures
-from holdfast.evaluate.perturbations import FlipLabels as FlipLabels
-from holdfast.evaluate.perturbations import Perturbation as Perturbation
-from holdfast.evaluate.perturbations import Quantize as Quantize
-from holdfast.evaluate.perturbations import RandomNoise as RandomNoise
-from holdfast.evaluate.perturbations import UniformNoise as UniformNoise
-from holdfast.evaluate.results import CertifiedDeletions as CertifiedDeletions
-from holdfast.evaluate.results import CertifiedInterval as CertifiedInterval
-from holdfast.evaluate.results import CertifiedRadius as CertifiedRadius
-from holdfast.evaluate.results import FlipProbability as FlipProbability
-from holdfast.evaluate.results import SafeBits as SafeBits
-from holdfast.evaluate.results import SmoothedRadius as SmoothedRadius
-from holdfast.evaluate.scorers import certified_accuracy_scorer as certified_accuracy_scorer
-from holdfast.evaluate.scorers import flip_rate_scorer as flip_rate_scorer
-from holdfast.evaluate.scorers import robust_accuracy_scorer as robust_accuracy_scorer
-from holdfast.evaluate.smoothing import smoothed as smoothed
-from holdfast.evaluate.steps import NoCertificateError as NoCertificateError
+What is proved: `certified_radius`, `certified_interval`, `certified_deletions`, `certified_accuracy`, `safe_bits`, `smoothed`.
+What an attack finds: `worst_case`, `robust_accuracy`. What noise does: `flip_probability`, `noise_budget`, `what_is_to_gain`.
+How models degrade: `robustness_curve`, `compare`, with sets, or `Quantize` for rounded values. For searches: the scorers.
+"""
+
+from holdfast.evaluate.attacks import RobustAccuracy, WorstCase, certified_accuracy, robust_accuracy, worst_case
+from holdfast.evaluate.bits import safe_bits
+from holdfast.evaluate.budgets import Gain, NoiseBudget, noise_budget, what_is_to_gain
+from holdfast.evaluate.certificates import certified_deletions, certified_interval, certified_radius
+from holdfast.evaluate.comparisons import Comparison, compare
+from holdfast.evaluate.curves import RobustnessCurve, robustness_curve
+from holdfast.evaluate.noise import flip_probability
+from holdfast.evaluate.perturbations import (
+    CorruptFeatures,
+    DeleteFeatures,
+    FlipLabels,
+    Perturbation,
+    Quantize,
+    RandomNoise,
+    UniformNoise,
+)
+from holdfast.evaluate.results import (
+    CertifiedDeletions,
+    CertifiedInterval,
+    CertifiedRadius,
+    FlipProbability,
+    SafeBits,
+    SmoothedRadius,
+)
+from holdfast.evaluate.scorers import certified_accuracy_scorer, flip_rate_scorer, robust_accuracy_scorer
+from holdfast.evaluate.smoothing import smoothed
+
+__all__ = [
+    "CertifiedDeletions",
+    "CertifiedInterval",
+    "CertifiedRadius",
+    "Comparison",
+    "CorruptFeatures",
+    "DeleteFeatures",
+    "FlipLabels",
+    "FlipProbability",
+    "Gain",
+    "NoiseBudget",
+    "Perturbation",
+    "Quantize",
+    "RandomNoise",
+    "RobustAccuracy",
+    "RobustnessCurve",
+    "SafeBits",
+    "SmoothedRadius",
+    "UniformNoise",
+    "WorstCase",
+    "certified_accuracy",
+    "certified_accuracy_scorer",
+    "certified_deletions",
+    "certified_interval",
+    "certified_radius",
+    "compare",
+    "flip_probability",
+    "flip_rate_scorer",
+    "noise_budget",
+    "robust_accuracy",
+    "robust_accuracy_scorer",
+    "robustness_curve",
+    "safe_bits",
+    "smoothed",
+    "what_is_to_gain",
+    "worst_case",
+]

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.allowed import Choice
+from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.parameters import Parameters
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.evaluate.fitted import classes_of, model_of
 from holdfast.evaluate.models import LAST_BITS
-from holdfast.evaluate.steps import NoCertificateError
 from holdfast.uncertainty import Box, CorruptedFeatures, FeatureDeletion
 from holdfast.uncertainty.checks import nonnegative, numbers, one_number, per_entry, per_feature
 from holdfast.uncertainty.clouds import dense, rescaled

@@ -100,7 +100,8 @@ class robust_accuracy_scorer(RowScorer):
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.model_selection import cross_validate
-    >>> from holdfast import Ball, robust_accuracy_scorer
+    >>> from holdfast import Ball
+    >>> from holdfast.evaluate import robust_accuracy_scorer
     >>> X, y = load_iris(return_X_y=True)
     >>> scoring = {"clean": "accuracy", "robust": robust_accuracy_scorer(Ball(0.3))}
     >>> scores = cross_validate(LogisticRegression(max_iter=1000), X, y, scoring=scoring)
@@ -129,7 +130,8 @@ class certified_accuracy_scorer(RowScorer):
     --------
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.model_selection import cross_val_score
-    >>> from holdfast import Ball, RobustLinearClassifier, certified_accuracy_scorer
+    >>> from holdfast import Ball, RobustLinearClassifier
+    >>> from holdfast.evaluate import certified_accuracy_scorer
     >>> X, y = load_iris(return_X_y=True)
     >>> model = RobustLinearClassifier(Ball(0.2), multiclass="joint")
     >>> cross_val_score(model, X, y, scoring=certified_accuracy_scorer()).mean().round(2)
@@ -165,7 +167,8 @@ class flip_rate_scorer(RowScorer):
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.model_selection import cross_val_score
-    >>> from holdfast import GaussianNoise, flip_rate_scorer
+    >>> from holdfast import GaussianNoise
+    >>> from holdfast.evaluate import flip_rate_scorer
     >>> X, y = load_iris(return_X_y=True)
     >>> model, scoring = LogisticRegression(max_iter=1000), flip_rate_scorer(GaussianNoise(0.2))
     >>> cross_val_score(model, X, y, scoring=scoring).mean().round(3)

@@ -16,12 +16,8 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
+from holdfast._core.exceptions import NoCertificateError as NoCertificateError
 from holdfast._core.rounding import Array, coarsest, gamma, product_error
-
-
-class NoCertificateError(TypeError):
-    """A classifier, or a step before it, of which nothing is certain."""
-
 
 Read = Callable[[Any], Any]
 """Makes an array of parameters one of the arithmetic at hand: float64, absolute values, or fractions."""

@@ -1,18 +1,39 @@
-"""Losses: what an uncertain row costs."""
+"""Losses: what an uncertain row costs. Classifiers take them by name or as objects, ``loss=Log2Hinge()``.
 
-from holdfast.losses.expected_logistic import ExpectedLogistic as ExpectedLogistic
-from holdfast.losses.expected_squared_hinge import ExpectedHuberizedHinge as ExpectedHuberizedHinge
-from holdfast.losses.expected_squared_hinge import ExpectedSquaredHinge as ExpectedSquaredHinge
-from holdfast.losses.gaussian_hinge import GaussianHinge as GaussianHinge
-from holdfast.losses.hinge import Hinge as Hinge
-from holdfast.losses.huberized_hinge import HuberizedHinge as HuberizedHinge
-from holdfast.losses.joint import CrossEntropy as CrossEntropy
-from holdfast.losses.joint import MaxHinge as MaxHinge
-from holdfast.losses.log2_hinge import Log2Hinge as Log2Hinge
-from holdfast.losses.logistic import Logistic as Logistic
-from holdfast.losses.mixture import Mixture as Mixture
-from holdfast.losses.multi_hinge import expected_max as expected_max
-from holdfast.losses.multi_hinge import unidirectional_multi_hinge as unidirectional_multi_hinge
-from holdfast.losses.quadratic_hinge import QuadraticHinge as QuadraticHinge
-from holdfast.losses.squared_hinge import SquaredHinge as SquaredHinge
-from holdfast.losses.two_point_hinge import TwoPointHinge as TwoPointHinge
+At the worst point of a set: `Hinge`, `SquaredHinge`, `Logistic`, `HuberizedHinge`. Averaged over Gaussian noise:
+`GaussianHinge` and those named `Expected...`. Bounds of such averages: `Log2Hinge`, `QuadraticHinge`, `TwoPointHinge`. Of all
+classes at once: `CrossEntropy`, `MaxHinge`. `Mixture` is the loss of `kappa`.
+"""
+
+from holdfast.losses.expected_logistic import ExpectedLogistic
+from holdfast.losses.expected_squared_hinge import ExpectedHuberizedHinge, ExpectedSquaredHinge
+from holdfast.losses.gaussian_hinge import GaussianHinge
+from holdfast.losses.hinge import Hinge
+from holdfast.losses.huberized_hinge import HuberizedHinge
+from holdfast.losses.joint import CrossEntropy, MaxHinge
+from holdfast.losses.log2_hinge import Log2Hinge
+from holdfast.losses.logistic import Logistic
+from holdfast.losses.mixture import Mixture
+from holdfast.losses.multi_hinge import expected_max, unidirectional_multi_hinge
+from holdfast.losses.quadratic_hinge import QuadraticHinge
+from holdfast.losses.squared_hinge import SquaredHinge
+from holdfast.losses.two_point_hinge import TwoPointHinge
+
+__all__ = [
+    "CrossEntropy",
+    "ExpectedHuberizedHinge",
+    "ExpectedLogistic",
+    "ExpectedSquaredHinge",
+    "GaussianHinge",
+    "Hinge",
+    "HuberizedHinge",
+    "Log2Hinge",
+    "Logistic",
+    "MaxHinge",
+    "Mixture",
+    "QuadraticHinge",
+    "SquaredHinge",
+    "TwoPointHinge",
+    "expected_max",
+    "unidirectional_multi_hinge",
+]

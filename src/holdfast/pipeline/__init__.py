@@ -1,19 +1,41 @@
-"""Uncertainty on its way to a classifier: estimated, drawn from, carried through preprocessing and into probabilities."""
+"""Uncertainty on its way to a classifier: estimated, drawn from, carried through preprocessing and into probabilities.
 
-from holdfast.pipeline.effects import Affine as Affine
-from holdfast.pipeline.effects import Effect as Effect
-from holdfast.pipeline.effects import Monotone as Monotone
-from holdfast.pipeline.effects import Products as Products
-from holdfast.pipeline.moderated import ModeratedClassifier as ModeratedClassifier
-from holdfast.pipeline.noise_copies import NoiseCopies as NoiseCopies
-from holdfast.pipeline.noise_estimates import IntervalNoise as IntervalNoise
-from holdfast.pipeline.noise_estimates import ReplicateNoise as ReplicateNoise
-from holdfast.pipeline.noise_estimates import RoundingErrors as RoundingErrors
-from holdfast.pipeline.noise_estimates import noise_from_intervals as noise_from_intervals
-from holdfast.pipeline.noise_estimates import noise_from_quantization as noise_from_quantization
-from holdfast.pipeline.noise_estimates import noise_from_replicates as noise_from_replicates
-from holdfast.pipeline.split_errors import split_errors as split_errors
-from holdfast.pipeline.spread_imputer import SpreadImputer as SpreadImputer
-from holdfast.pipeline.steps import teach_step as teach_step
-from holdfast.pipeline.uncertain_pipeline import UncertainPipeline as UncertainPipeline
-from holdfast.pipeline.uncertain_pipeline import make_uncertain_pipeline as make_uncertain_pipeline
+`UncertainPipeline` carries what is stated of raw features through scikit-learn's steps; `teach_step` tells it what a step of
+your own does. `noise_from_replicates`, `noise_from_quantization` and `noise_from_intervals` estimate errors from data.
+"""
+
+from holdfast.pipeline.effects import Affine, Effect, Monotone, Products
+from holdfast.pipeline.moderated import ModeratedClassifier
+from holdfast.pipeline.noise_copies import NoiseCopies
+from holdfast.pipeline.noise_estimates import (
+    IntervalNoise,
+    ReplicateNoise,
+    RoundingErrors,
+    noise_from_intervals,
+    noise_from_quantization,
+    noise_from_replicates,
+)
+from holdfast.pipeline.split_errors import split_errors
+from holdfast.pipeline.spread_imputer import SpreadImputer
+from holdfast.pipeline.steps import teach_step
+from holdfast.pipeline.uncertain_pipeline import UncertainPipeline, make_uncertain_pipeline
+
+__all__ = [
+    "Affine",
+    "Effect",
+    "IntervalNoise",
+    "ModeratedClassifier",
+    "Monotone",
+    "NoiseCopies",
+    "Products",
+    "ReplicateNoise",
+    "RoundingErrors",
+    "SpreadImputer",
+    "UncertainPipeline",
+    "make_uncertain_pipeline",
+    "noise_from_intervals",
+    "noise_from_quantization",
+    "noise_from_replicates",
+    "split_errors",
+    "teach_step",
+]

@@ -109,7 +109,8 @@ def teach_step(kind: type, effect: Callable[[Any, int], Effect]) -> None:
     Examples
     --------
     >>> from sklearn.base import BaseEstimator, TransformerMixin
-    >>> from holdfast import Box, UncertainPipeline, teach_step
+    >>> from holdfast import Box, UncertainPipeline
+    >>> from holdfast.pipeline import teach_step
     >>> from holdfast.pipeline import Affine
     >>> class Differences(TransformerMixin, BaseEstimator):
     ...     def fit(self, X, y=None):

@@ -1,18 +1,40 @@
-"""Uncertainty: where may a sample be?"""
+"""Sets and noises: what may be wrong with the values of a row.
 
-from holdfast.uncertainty.ball import Ball as Ball
-from holdfast.uncertainty.box import Box as Box
-from holdfast.uncertainty.chance import ChanceConstraint as ChanceConstraint
-from holdfast.uncertainty.corruption import CorruptedFeatures as CorruptedFeatures
-from holdfast.uncertainty.corruption import corruption_margin as corruption_margin
-from holdfast.uncertainty.deletions import deletions_survived as deletions_survived
-from holdfast.uncertainty.deletions import feature_values as feature_values
-from holdfast.uncertainty.deletions import random_deletions as random_deletions
-from holdfast.uncertainty.deletions import worst_deletions as worst_deletions
-from holdfast.uncertainty.ellipsoid import Ellipsoid as Ellipsoid
-from holdfast.uncertainty.feature_deletion import FeatureDeletion as FeatureDeletion
-from holdfast.uncertainty.gaussian import GaussianNoise as GaussianNoise
-from holdfast.uncertainty.images import LinearImage as LinearImage
-from holdfast.uncertainty.interval_box import IntervalBox as IntervalBox
-from holdfast.uncertainty.sums import SetSum as SetSum
-from holdfast.uncertainty.weight_error import WeightError as WeightError
+Each is stated in the units of the features, of all rows alike or row by row, and goes wherever an `uncertainty` or a `noise` is
+asked for: into classifiers, pipelines, certificates, attacks and robustness curves. Sets add up: ``Box(0.1) + Ball(0.5)``.
+
+Besides them are the adversaries that delete features (`worst_deletions`, `random_deletions`, `deletions_survived`), what
+features are worth (`feature_values`), and the margin that corruption asks for (`corruption_margin`).
+"""
+
+from holdfast.uncertainty.ball import Ball
+from holdfast.uncertainty.box import Box
+from holdfast.uncertainty.chance import ChanceConstraint
+from holdfast.uncertainty.corruption import CorruptedFeatures, corruption_margin
+from holdfast.uncertainty.deletions import deletions_survived, feature_values, random_deletions, worst_deletions
+from holdfast.uncertainty.ellipsoid import Ellipsoid
+from holdfast.uncertainty.feature_deletion import FeatureDeletion
+from holdfast.uncertainty.gaussian import GaussianNoise
+from holdfast.uncertainty.images import LinearImage
+from holdfast.uncertainty.interval_box import IntervalBox
+from holdfast.uncertainty.sums import SetSum
+from holdfast.uncertainty.weight_error import WeightError
+
+__all__ = [
+    "Ball",
+    "Box",
+    "ChanceConstraint",
+    "CorruptedFeatures",
+    "Ellipsoid",
+    "FeatureDeletion",
+    "GaussianNoise",
+    "IntervalBox",
+    "LinearImage",
+    "SetSum",
+    "WeightError",
+    "corruption_margin",
+    "deletions_survived",
+    "feature_values",
+    "random_deletions",
+    "worst_deletions",
+]
