@@ -23,12 +23,8 @@ PACKAGES = [
     "losses",
     "solvers",
 ]
-PUBLIC = {
-    name: value
-    for package in PACKAGES
-    for name, value in vars(importlib.import_module(f"holdfast.{package}")).items()
-    if callable(value)
-}
+MODULES = [importlib.import_module(f"holdfast.{package}") for package in PACKAGES]
+PUBLIC = {name: getattr(module, name) for module in MODULES for name in module.__all__}
 OTHERS = {
     "GridSearchCV",
     "HistGradientBoostingClassifier",
