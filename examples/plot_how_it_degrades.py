@@ -29,10 +29,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedShuffleSplit
 from threadpoolctl import threadpool_limits
 
-from holdfast import Box, GaussianRobustClassifier, RobustLinearClassifier
+from holdfast import (
+    Box,
+    FeatureDeletion,
+    GaussianNoise,
+    GaussianRobustClassifier,
+    RobustLinearClassifier,
+    robustness_curve,
+)
 from holdfast.datasets import load_breast_cancer_errors
 from holdfast.display import CertifiedAccuracyDisplay, RobustnessCurveDisplay
-from holdfast.evaluate import DeleteFeatures, RandomNoise, robustness_curve
 
 NOISES, DELETED, RADII = np.arange(7.0), np.arange(6), np.linspace(0, 6, 121)
 
@@ -60,9 +66,9 @@ def tried(n_splits):
         Z, S = (X - centre) / scale, X_std / scale
         models = fitted(Z[train], y[train], S[train])
         rows = Z[test], y[test]
-        noisy.append(robustness_curve(models, *rows, RandomNoise(X_std=S[test]), NOISES))
+        noisy.append(robustness_curve(models, *rows, GaussianNoise(), NOISES, X_std=S[test]))
         models.pop("HistGradientBoosting")
-        deleted.append(robustness_curve(models, *rows, DeleteFeatures(), DELETED))
+        deleted.append(robustness_curve(models, *rows, FeatureDeletion(1), DELETED))
         weights, axes = S[train].mean(axis=0), Figure().subplots()
         certified.append(
             CertifiedAccuracyDisplay.from_estimators(

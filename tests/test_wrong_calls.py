@@ -42,13 +42,13 @@ ROBUST = h.RobustLinearClassifier(h.Box(0.1), weight_error=h.WeightError(0.01)).
 GAUSSIAN = h.GaussianRobustClassifier(0.2, loss="hinge").fit(X, y)
 CHOSEN = h.GaussianRobustClassifierCV([0.3, 0.1], cv=2).fit(X, y)
 DELETED = h.FeatureDeletionClassifier(1.0, fit_intercept=False).fit(X / 10, y)
-CURVE = h.robustness_curve(LINEAR, X, y, h.RandomNoise(), [0.0, 1.0], n_repeats=2)
+CURVE = h.robustness_curve(LINEAR, X, y, h.GaussianNoise(1.0), [0.0, 1.0], n_repeats=2)
 PATH = h.noise_path(X, y, [0.1, 0.3])
 FRAME = pd.DataFrame({"a": X[:, 0], "a_err": S[:, 0], "b": X[:, 1], "b_err": S[:, 1]})
 BOUNDS = pd.DataFrame({"a_lower": X[:, 0] - 1, "a_upper": X[:, 0] + 1})
 GROUPS = np.repeat(np.arange(N // 2), 2)
 
-OTHERS = {"Affine", "Effect", "Monotone", "Products", "Perturbation", "SetSum", "load_breast_cancer_errors"}
+OTHERS = {"Affine", "Effect", "Monotone", "Products", "SetSum", "load_breast_cancer_errors"}
 OTHERS |= {"deletions_survived", "random_deletions", "worst_deletions"}
 """What other objects and functions are made of, and what takes no arguments."""
 BAD = [
@@ -113,8 +113,8 @@ def as_set(chosen):
     return h.RobustLinearClassifier(chosen).fit(X, y)
 
 
-def on_trial(perturbation):
-    return h.robustness_curve(LINEAR, X, y, perturbation, [0.0, 1.0], n_repeats=2)
+def on_trial(uncertainty):
+    return h.robustness_curve(LINEAR, X, y, uncertainty, [0.0, 1.0], n_repeats=2)
 
 
 def scored(scorer):
@@ -159,12 +159,12 @@ def calls():
         used("SGD", lambda s: fitted(h.GaussianRobustClassifier(0.2, loss="hinge", solver=s)), epochs=2),
         used("StochasticProximal", lambda s: fitted(h.RobustLinearClassifier(box, solver=s)), epochs=2),
         used("CorruptedFeatures", lambda c: c.sample(X, random_state=0), n_corrupted=1),
-        used("CorruptFeatures", on_trial),
-        used("DeleteFeatures", on_trial),
-        used("FlipLabels", on_trial),
+        used("Box", on_trial, radius=0.1),
+        used("CorruptedFeatures", on_trial),
+        used("FeatureDeletion", on_trial, budget=1),
+        used("GaussianNoise", on_trial, std=0.1),
+        used("LabelFlips", on_trial, k=1),
         used("Quantize", on_trial),
-        used("RandomNoise", on_trial),
-        used("UniformNoise", on_trial),
         called(h.certified_accuracy, **rows, y=y, uncertainty=box),
         called(h.certified_accuracy_scorer),
         called(h.certified_deletions, **rows),
@@ -172,7 +172,7 @@ def calls():
         called(h.certified_radius, **rows),
         called(h.certified_radius, "certified_radius of an SVC", model=CURVED, X=X),
         called(
-            h.compare, models={"a": LINEAR, "b": TREE}, **data, perturbation=h.RandomNoise(), level=1.0, n_repeats=2
+            h.compare, models={"a": LINEAR, "b": TREE}, **data, uncertainty=h.GaussianNoise(1.0), level=1.0, n_repeats=2
         ),
         called(h.corruption_margin, bound=1.0, n_corrupted=2, eps=0.1),
         called(h.critical_noise, **data),
@@ -215,11 +215,12 @@ def calls():
             "robust_accuracy_scorer",
             uncertainty=box,
         ),
-        called(h.robustness_curve, models=LINEAR, **data, perturbation=h.RandomNoise(), levels=[0.0, 1.0], n_repeats=2),
+        called(
+            h.robustness_curve, models=LINEAR, **data, uncertainty=h.GaussianNoise(1.0), levels=[0.0, 1.0], n_repeats=2
+        ),
         called(h.safe_bits, **rows),
         called(h.separability_radius, **data, uncertainty=h.Box(1.0)),
         called(h.smoothed, model=TREE, X=X, sigma=0.3, n_draws=10, n_choose=5),
-        called(h.split_errors, frame=FRAME),
         called(h.teach_step, kind=Taught, effect=lambda step, n_features: h.Affine(np.eye(n_features))),
         called(h.what_is_to_gain, **rows, noise=0.2, n_draws=20),
         called(h.worst_case, **rows, y=y, uncertainty=box, n_starts=2, max_iter=3),
@@ -248,12 +249,18 @@ def calls():
         shown(
             "RobustnessCurveDisplay",
             "from_estimator",
-            **{"estimator": LINEAR, **data, "perturbation": h.RandomNoise(), "levels": [0.0, 1.0], "n_repeats": 2},
+            **{"estimator": LINEAR, **data, "uncertainty": h.GaussianNoise(1.0), "levels": [0.0, 1.0], "n_repeats": 2},
         ),
         shown(
             "RobustnessCurveDisplay",
             "from_estimators",
-            **{"estimators": [LINEAR], **data, "perturbation": h.RandomNoise(), "levels": [0.0, 1.0], "n_repeats": 2},
+            **{
+                "estimators": [LINEAR],
+                **data,
+                "uncertainty": h.GaussianNoise(1.0),
+                "levels": [0.0, 1.0],
+                "n_repeats": 2,
+            },
         ),
         plotted(h.RobustnessCurveDisplay(CURVE)),
         plotted(h.NoisePathDisplay.from_path(PATH)),
@@ -371,7 +378,7 @@ def test_all_wrong_calls_are_refused_by_naming_the_argument(elsewhere):
             r"certified_radius\(exact='yes'\): give True or False",
         ),
         (
-            lambda: h.robustness_curve(LINEAR, X, y, h.RandomNoise(), [1.0], progress="no"),
+            lambda: h.robustness_curve(LINEAR, X, y, h.GaussianNoise(1.0), [1.0], progress="no"),
             r"\(progress='no'\)",
         ),
         (lambda: fitted(h.RobustLinearClassifier(tol=10**400)), r"\(tol=<an integer of 1329 bits>\)"),
@@ -392,7 +399,7 @@ HUGE[0, 0] = 10**400
 UNKNOWN = pd.DataFrame(S, columns=list("abc")).astype("Float64")
 UNKNOWN.iloc[0, 0] = pd.NA
 IMPUTED = h.make_uncertain_pipeline(h.SpreadImputer(), StandardScaler(), h.RobustLinearClassifier(h.Box(0.1))).fit(X, y)
-NOISE, NO_NAN = h.RandomNoise(), "Input X contains NaN, around which nothing is known"
+NOISE, NO_NAN = h.GaussianNoise(1.0), "Input X contains NaN, around which nothing is known"
 
 
 @pytest.mark.parametrize(
@@ -415,7 +422,7 @@ NOISE, NO_NAN = h.RandomNoise(), "Input X contains NaN, around which nothing is 
         (lambda: ROBUST.certify(HUGE), "RobustLinearClassifier: some numbers of X are too large"),
         (lambda: h.robustness_curve(LINEAR, X, y, NOISE, [0], resume="a\0b"), "resume=.*name a file"),
         (
-            lambda: h.split_errors(pd.DataFrame({"a": [1.0], "a_err": [1.0], "a_err_err": [1.0]})),
+            lambda: h.values_and_errors(pd.DataFrame({"a": [1.0], "a_err": [1.0], "a_err_err": [1.0]})),
             "'a_err_err' states errors, but its column of values is not there, or states errors itself",
         ),
     ],

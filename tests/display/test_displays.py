@@ -26,8 +26,6 @@ from holdfast.display import (
 )
 from holdfast.estimators import noise_path, radius_path
 from holdfast.evaluate import (
-    RandomNoise,
-    UniformNoise,
     certified_radius,
     flip_probability,
     robustness_curve,
@@ -59,9 +57,7 @@ def made():
     both = {"one": linear, "other": other}
     path = noise_path(X, y, noises=[0.1, 0.5, 1.0])
     return {
-        "curve": lambda ax: RobustnessCurveDisplay.from_estimators(
-            both, X, y, UniformNoise(), [0, 1], ax=ax, n_repeats=2
-        ),
+        "curve": lambda ax: RobustnessCurveDisplay.from_estimators(both, X, y, Box(1.0), [0, 1], ax=ax, n_repeats=2),
         "certified": lambda ax: CertifiedAccuracyDisplay.from_estimators(both, X, y, ax=ax),
         "decisions": lambda ax: DecisionUncertaintyDisplay.from_estimator(linear, X, y, Ball(0.3), ax=ax),
         "features": lambda ax: FeatureFragilityDisplay.from_estimators(both, X_std=[1.0, 2.0], ax=ax),
@@ -110,7 +106,7 @@ def test_matplotlib_is_loaded_by_plots_only():
 def test_the_curve_shows_means_errors_and_what_is_certified():
     X, y = data()
     models = {"linear": LogisticRegression().fit(X, y), "tree": DecisionTreeClassifier(max_depth=2).fit(X, y)}
-    curve = robustness_curve(models, X, y, UniformNoise(0.5), [0, 1, 2], n_repeats=4)
+    curve = robustness_curve(models, X, y, Box(0.5), [0, 1, 2], n_repeats=4)
     display = RobustnessCurveDisplay.from_curve(curve)
     assert display.curve is curve
     for container, mean, error in zip(display.lines_, curve.mean, curve.standard_error, strict=True):
@@ -120,14 +116,16 @@ def test_the_curve_shows_means_errors_and_what_is_certified():
         assert_allclose(ends[:, 1] - ends[:, 0], 2 * error, atol=1e-12)
     [certified] = display.certified_lines_
     assert_allclose(certified.get_ydata(), curve.certified[0])
-    assert display.ax_.get_xlabel() == UniformNoise.unit
+    assert display.ax_.get_xlabel() == "multiple of the stated half-widths"
     assert display.ax_.get_ylabel() == "accuracy (%)"
     texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert texts == ["linear", "tree", "certified: a proved lower bound, in the same colour"]
     assert not RobustnessCurveDisplay(curve).plot(show_certified=False).certified_lines_
     red = RobustnessCurveDisplay(curve).plot(curve_kwargs={"linewidth": 5})
     assert red.lines_[0][0].get_linewidth() == 5
-    alone = RobustnessCurveDisplay.from_estimator(models["tree"], X, y, RandomNoise(), [1.0], name="T", n_repeats=2)
+    alone = RobustnessCurveDisplay.from_estimator(
+        models["tree"], X, y, GaussianNoise(1.0), [1.0], name="T", n_repeats=2
+    )
     assert alone.curve.models == ("T",)
 
 

@@ -30,10 +30,7 @@ from holdfast.datasets import intervals_from_replicates
 from holdfast.display import DecisionUncertaintyDisplay, FeatureFragilityDisplay
 from holdfast.estimators import AlternatingSVC
 from holdfast.evaluate import (
-    DeleteFeatures,
     Quantize,
-    RandomNoise,
-    UniformNoise,
     certified_deletions,
     certified_interval,
     noise_budget,
@@ -181,10 +178,10 @@ BY_FEATURE = {
     "flips of arrays": lambda s, C: flip_probability(LOGISTIC, X.to_numpy(), GaussianNoise(cov=C)),
     "budget": lambda s, C: noise_budget(LOGISTIC, X, Y, 0.7, GaussianNoise(std=s)),
     "attack": lambda s, C: worst_case(LOGISTIC, X, Y, Box(half_widths=s)),
-    "noise": lambda s, C: robustness_curve(LOGISTIC, X, Y, RandomNoise(std=s), [0, 1], n_repeats=1),
-    "uniform noise": lambda s, C: robustness_curve(LOGISTIC, X, Y, UniformNoise(half_width=s), [0, 1], n_repeats=1),
+    "noise": lambda s, C: robustness_curve(LOGISTIC, X, Y, GaussianNoise(std=s), [0, 1], n_repeats=1),
+    "uniform noise": lambda s, C: robustness_curve(LOGISTIC, X, Y, Box(half_widths=s), [0, 1], n_repeats=1),
     "rounding": lambda s, C: robustness_curve(LOGISTIC, X, Y, Quantize(step=s), [0, 1]),
-    "deleted": lambda s, C: robustness_curve(LOGISTIC, X, Y, DeleteFeatures(values=s), [0, 0.1], n_repeats=1),
+    "deleted": lambda s, C: robustness_curve(LOGISTIC, X, Y, FeatureDeletion(1, values=s), [0, 0.1], n_repeats=1),
 }
 
 

@@ -17,14 +17,9 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast import Box, FeatureDeletion
+from holdfast import Ball, Box, CorruptedFeatures, FeatureDeletion, GaussianNoise, LabelFlips
 from holdfast.evaluate import (
-    CorruptFeatures,
-    DeleteFeatures,
-    FlipLabels,
     Quantize,
-    RandomNoise,
-    UniformNoise,
     compare,
     robust_accuracy,
     robustness_curve,
@@ -46,39 +41,48 @@ def models():
 
 def test_means_and_errors_are_those_of_a_loop_by_hand(models):
     X, y = data()
-    noise, levels = RandomNoise(0.7), [0.0, 0.5, 2.0]
+    noise, levels = GaussianNoise(0.7), [0.0, 0.5, 2.0]
     curve = robustness_curve(models, X, y, noise, levels, n_repeats=4, random_state=3)
     for i, model in enumerate(models.values()):
         for j, level in enumerate(levels):
             rngs = [np.random.default_rng([3, k, int(np.float64(level).view(np.uint64))]) for k in range(4)]
-            by_hand = [np.mean(model.predict(noise.apply(X, y, level, rng)[0]) == y) for rng in rngs]
+            by_hand = [np.mean(model.predict(X + level * 0.7 * rng.standard_normal(X.shape)) == y) for rng in rngs]
             assert_allclose(curve.accuracy[i, j], by_hand)
             assert curve.mean[i, j] == pytest.approx(np.mean(by_hand))
             assert curve.standard_error[i, j] == pytest.approx(np.std(by_hand, ddof=1) / 2)
     assert curve.models == ("linear", "tree")
-    assert curve.unit == noise.unit
+    assert curve.unit == "multiple of the stated noise"
+    assert (curve.uncertainty, curve.adversary) == ("GaussianNoise(std=0.7)", "random")
     assert np.isnan(curve.certified).all()
     assert_array_equal(curve.mean[:, 0], [model.score(X, y) for model in models.values()])
 
 
 def test_draws_do_not_depend_on_threads_other_levels_models_or_repeats(models):
     X, y = data()
-    one = robustness_curve(models, X, y, RandomNoise(), [0.5, 1.0], n_repeats=3)
-    two = robustness_curve(models, X, y, RandomNoise(), [0.5, 1.0], n_repeats=3, n_jobs=2)
+    one = robustness_curve(models, X, y, GaussianNoise(1.0), [0.5, 1.0], n_repeats=3)
+    two = robustness_curve(models, X, y, GaussianNoise(1.0), [0.5, 1.0], n_repeats=3, n_jobs=2)
     assert_array_equal(one.accuracy, two.accuracy)
-    part = robustness_curve(models["tree"], X, y, RandomNoise(), [1.0], n_repeats=2)
+    part = robustness_curve(models["tree"], X, y, GaussianNoise(1.0), [1.0], n_repeats=2)
     assert_array_equal(part.accuracy[0, 0], one.accuracy[1, 1, :2])
-    other = robustness_curve(models, X, y, RandomNoise(), [0.5, 1.0], n_repeats=3, random_state=1)
+    other = robustness_curve(models, X, y, GaussianNoise(1.0), [0.5, 1.0], n_repeats=3, random_state=1)
     assert np.any(other.accuracy != one.accuracy)
 
 
 @pytest.mark.parametrize(
-    "perturbation", [UniformNoise(0.5), UniformNoise(X_std=np.full((60, 3), 0.4)), DeleteFeatures(), Quantize(0.8)]
+    ("uncertainty", "metadata"),
+    [
+        (Box(0.5), {}),
+        (Box(), {"X_std": np.full((60, 3), 0.4)}),
+        (Ball(0.4), {}),
+        (FeatureDeletion(1), {}),
+        (Quantize(0.8), {}),
+    ],
+    ids=repr,
 )
-def test_what_is_certified_is_never_above_what_is_seen(models, perturbation):
+def test_what_is_certified_is_never_above_what_is_seen(models, uncertainty, metadata):
     X, y = data()
     models = models | {"rbf": SVC(gamma=0.3).fit(*data(seed=1))}
-    curve = robustness_curve(models, X, y, perturbation, [0, 1, 2], n_repeats=20)
+    curve = robustness_curve(models, X, y, uncertainty, [0, 1, 2], n_repeats=20, **metadata)
     known = np.isfinite(curve.certified)
     assert np.all(curve.certified[known] <= curve.accuracy.min(axis=2)[known])
     assert known[0].all()
@@ -91,12 +95,12 @@ def test_what_is_certified_is_never_above_what_is_seen(models, perturbation):
 def test_what_is_certified_is_the_robust_accuracy_of_all_that_can_happen(models):
     X, y = data()
     model = models["linear"]
-    curve = robustness_curve(model, X, y, DeleteFeatures("exact"), [1, 2, 3])
+    curve = robustness_curve(model, X, y, FeatureDeletion(1), [1, 2, 3], adversary="exact")
     for k in (1, 2):
         assert curve.certified[0, k - 1] == robust_accuracy(model, X, y, FeatureDeletion(k)).certified
     assert_array_equal(curve.certified[0, :2], curve.mean[0, :2])
     assert np.isnan(curve.certified[0, 2])  # all features may go
-    curve = robustness_curve(model, X, y, UniformNoise([0.1, 0.2, 0.0]), [2.0])
+    curve = robustness_curve(model, X, y, Box(half_widths=[0.1, 0.2, 0.0]), [2.0])
     assert curve.certified[0, 0] == robust_accuracy(model, X, y, Box(half_widths=[0.2, 0.4, 0])).certified
 
 
@@ -111,9 +115,9 @@ def test_an_adversary_aims_at_each_model():
     X, y = data()
     # each leans on one feature
     one, other = (LogisticRegression().fit(X * unit, y) for unit in np.eye(3)[:2])
-    curve = robustness_curve([one, other], X, y, DeleteFeatures("exact"), [1])
+    curve = robustness_curve([one, other], X, y, FeatureDeletion(1), [1], adversary="exact")
     for k, model in enumerate((one, other)):
-        alone = robustness_curve(model, X, y, DeleteFeatures("exact"), [1])
+        alone = robustness_curve(model, X, y, FeatureDeletion(1), [1], adversary="exact")
         assert alone.mean[0, 0] == curve.mean[k, 0] < model.score(X, y) - 0.1
     assert curve.models == ("LogisticRegression 1", "LogisticRegression 2")
 
@@ -121,14 +125,14 @@ def test_an_adversary_aims_at_each_model():
 def test_frames_and_sparse_rows_give_the_same_curve():
     X, y = data()
     model = LogisticRegression().fit(X, y)
-    plain = robustness_curve(model, X, y, RandomNoise(), [0.0, 1.0], n_repeats=2)
+    plain = robustness_curve(model, X, y, GaussianNoise(1.0), [0.0, 1.0], n_repeats=2)
     assert_array_equal(
-        robustness_curve(model, sparse.csr_matrix(X), y, RandomNoise(), [0.0, 1.0], n_repeats=2).accuracy,
+        robustness_curve(model, sparse.csr_matrix(X), y, GaussianNoise(1.0), [0.0, 1.0], n_repeats=2).accuracy,
         plain.accuracy,
     )
     for frame in (pd.DataFrame(X, columns=list("abc")), pl.DataFrame(X, schema=list("abc"))):
         named = {"m": LogisticRegression().fit(frame, y)}
-        found = robustness_curve(named, frame, y, RandomNoise(), [0.0, 1.0], n_repeats=2)
+        found = robustness_curve(named, frame, y, GaussianNoise(1.0), [0.0, 1.0], n_repeats=2)
         assert_array_equal(found.accuracy, plain.accuracy)
 
 
@@ -137,12 +141,12 @@ def test_errors_in_other_columns_than_the_values_are_refused():
     frame, errors = pd.DataFrame(X, columns=list("abc")), pd.DataFrame(np.ones_like(X), columns=list("acb"))
     model = LogisticRegression().fit(frame, y)
     with pytest.raises(ValueError, match="X_std has the columns"):
-        robustness_curve(model, frame, y, RandomNoise(X_std=errors), [1.0])
+        robustness_curve(model, frame, y, GaussianNoise(), [1.0], X_std=errors)
 
 
 def test_the_frame_is_tidy(models):
     X, y = data()
-    curve = robustness_curve(models, X, y, UniformNoise(), [0.0, 1.0], n_repeats=3)
+    curve = robustness_curve(models, X, y, Box(1.0), [0.0, 1.0], n_repeats=3)
     frame = curve.to_frame()
     assert list(frame.columns) == ["model", "level", "accuracy", "standard_error", "certified"]
     assert frame.shape == (4, 5)
@@ -154,7 +158,7 @@ def test_the_frame_is_tidy(models):
 def test_progress_is_logged(models, caplog):
     X, y = data()
     with caplog.at_level("INFO", logger="holdfast"):
-        robustness_curve(models, X, y, RandomNoise(), [1.0], n_repeats=2, progress=True)
+        robustness_curve(models, X, y, GaussianNoise(1.0), [1.0], n_repeats=2, progress=True)
     assert "cell 2 of 2" in caplog.text
 
 
@@ -173,15 +177,15 @@ class Counting(GaussianNB):
 def test_an_interrupted_run_is_taken_up_where_it_was_left(tmp_path):
     X, y = data()
     model, path, options = Counting().fit(X, y), tmp_path / "cells.jsonl", {"n_repeats": 4, "random_state": 0}
-    expected = robustness_curve(model, X, y, RandomNoise(), [0.5, 1.0], **options)
+    expected = robustness_curve(model, X, y, GaussianNoise(1.0), [0.5, 1.0], **options)
     Counting.asked, Counting.limit = 0, 5
     with pytest.raises(KeyboardInterrupt):
-        robustness_curve(model, X, y, RandomNoise(), [0.5, 1.0], resume=path, **options)
+        robustness_curve(model, X, y, GaussianNoise(1.0), [0.5, 1.0], resume=path, **options)
     Counting.asked, Counting.limit = 0, np.inf
-    found = robustness_curve(model, X, y, RandomNoise(), [0.5, 1.0], resume=path, **options)
+    found = robustness_curve(model, X, y, GaussianNoise(1.0), [0.5, 1.0], resume=path, **options)
     assert_array_equal(found.accuracy, expected.accuracy)
     assert Counting.asked == 8 - 5
-    again = robustness_curve(model, X, y, RandomNoise(), [0.5, 1.0, 2.0], resume=path, **options)
+    again = robustness_curve(model, X, y, GaussianNoise(1.0), [0.5, 1.0, 2.0], resume=path, **options)
     assert Counting.asked == 8 - 5 + 4  # another level costs its own cells only
     assert_array_equal(again.accuracy[:, :2], expected.accuracy)
     assert [file.name for file in tmp_path.iterdir()] == ["cells.jsonl"]
@@ -195,7 +199,7 @@ def test_a_killed_run_leaves_a_whole_file_that_the_next_one_takes_up(tmp_path):
         import time
         import numpy as np
         from sklearn.linear_model import LogisticRegression
-        from holdfast.evaluate import RandomNoise, robustness_curve
+        from holdfast import GaussianNoise, robustness_curve
 
         class Slow(LogisticRegression):
             def predict(self, X):
@@ -204,7 +208,7 @@ def test_a_killed_run_leaves_a_whole_file_that_the_next_one_takes_up(tmp_path):
 
         rng = np.random.default_rng(0)
         X, y = rng.normal(size=(30, 2)), np.arange(30) % 2
-        robustness_curve({{"m": Slow().fit(X, y)}}, X, y, RandomNoise(), [1.0, 2.0], n_repeats=200, resume={str(path)!r})
+        robustness_curve({{"m": Slow().fit(X, y)}}, X, y, GaussianNoise(1.0), [1.0, 2.0], n_repeats=200, resume={str(path)!r})
     """)
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
         deadline = time.monotonic() + 60
@@ -217,9 +221,9 @@ def test_a_killed_run_leaves_a_whole_file_that_the_next_one_takes_up(tmp_path):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 2)), np.arange(30) % 2
     models = {"m": LogisticRegression().fit(X, y)}
-    resumed = robustness_curve(models, X, y, RandomNoise(), [1.0, 2.0], n_repeats=200, resume=path)
+    resumed = robustness_curve(models, X, y, GaussianNoise(1.0), [1.0, 2.0], n_repeats=200, resume=path)
     assert_array_equal(
-        resumed.accuracy, robustness_curve(models, X, y, RandomNoise(), [1.0, 2.0], n_repeats=200).accuracy
+        resumed.accuracy, robustness_curve(models, X, y, GaussianNoise(1.0), [1.0, 2.0], n_repeats=200).accuracy
     )
 
 
@@ -228,12 +232,12 @@ def test_files_of_other_runs_are_refused_and_left_alone(models, tmp_path):
     path = tmp_path / "cells.jsonl"
 
     def run(**change):
-        asked = {"X": X, "y": y, "perturbation": RandomNoise(), "random_state": 0, "models": models} | change
+        asked = {"X": X, "y": y, "uncertainty": GaussianNoise(1.0), "random_state": 0, "models": models} | change
         return robustness_curve(
             asked.pop("models"),
             asked.pop("X"),
             asked.pop("y"),
-            asked.pop("perturbation"),
+            asked.pop("uncertainty"),
             [1.0],
             n_repeats=2,
             resume=path,
@@ -244,9 +248,12 @@ def test_files_of_other_runs_are_refused_and_left_alone(models, tmp_path):
     before = path.read_bytes()
     changes = {
         "data": {"X": X + 1e-9},
-        "perturbation": {"perturbation": RandomNoise([1.0, 1.0, 1.1])},
+        "uncertainty": {"uncertainty": GaussianNoise([1.0, 1.0, 1.1])},
         "random_state": {"random_state": 1},
+        "metadata": {"X_std": np.ones_like(X)},
     }
+    with pytest.raises(ValueError, match="another run: other uncertainty, adversary"):
+        run(uncertainty=Box(1.0), adversary="exact")
     for what, change in changes.items():
         with pytest.raises(ValueError, match=f"another run: other {what}"):
             run(**change)
@@ -280,11 +287,11 @@ def test_files_of_other_runs_are_refused_and_left_alone(models, tmp_path):
 def test_records_of_another_shape_or_with_impossible_accuracies_are_refused(models, tmp_path, damage):
     X, y = data()
     path = tmp_path / "cells.jsonl"
-    robustness_curve(models, X, y, RandomNoise(), [1.0], n_repeats=2, resume=path)
+    robustness_curve(models, X, y, GaussianNoise(1.0), [1.0], n_repeats=2, resume=path)
     path.write_text(damage(path.read_text(encoding="utf-8").splitlines()), encoding="utf-8")
     before = path.read_bytes()
     with pytest.raises(ValueError, match=r"robustness_curve\(resume=.*no record of a run"):
-        robustness_curve(models, X, y, RandomNoise(), [1.0], n_repeats=2, resume=path)
+        robustness_curve(models, X, y, GaussianNoise(1.0), [1.0], n_repeats=2, resume=path)
     assert path.read_bytes() == before
 
 
@@ -294,7 +301,7 @@ def test_a_model_is_known_by_what_it_is_not_by_its_answers(tmp_path):
     one, other = (DecisionTreeClassifier(splitter="random", random_state=seed).fit(X, y) for seed in (0, 1))
     other.set_params(random_state=0)  # parameters and answers on X alike
     assert_array_equal(one.predict_proba(X), other.predict_proba(X))
-    asked = {"X": X, "y": y, "perturbation": RandomNoise(), "levels": [1.0, 2.0], "n_repeats": 5}
+    asked = {"X": X, "y": y, "uncertainty": GaussianNoise(1.0), "levels": [1.0, 2.0], "n_repeats": 5}
     first, second = (robustness_curve({"m": model}, **asked, resume=path).accuracy for model in (one, other))
     assert_array_equal(second, robustness_curve({"m": other}, **asked).accuracy)
     assert np.any(first != second)
@@ -308,7 +315,7 @@ def test_a_model_that_cannot_be_told_from_others_is_refused(tmp_path):
     model = LogisticRegression().fit(X, y)
     model.secret = lambda: 3
     with pytest.raises(ValueError, match=r"robustness_curve\(resume=...\).*cannot be pickled"):
-        robustness_curve(model, X, y, RandomNoise(), [1.0], resume=tmp_path / "cells.jsonl")
+        robustness_curve(model, X, y, GaussianNoise(1.0), [1.0], resume=tmp_path / "cells.jsonl")
 
 
 def test_threads_that_share_a_file_lose_nothing(models, tmp_path, monkeypatch):
@@ -318,7 +325,7 @@ def test_threads_that_share_a_file_lose_nothing(models, tmp_path, monkeypatch):
 
     def run(level):
         try:
-            robustness_curve(models, X, y, RandomNoise(), [level], n_repeats=5, resume=path, n_jobs=2)
+            robustness_curve(models, X, y, GaussianNoise(1.0), [level], n_repeats=5, resume=path, n_jobs=2)
         except Exception as error:
             errors.append(error)
 
@@ -331,7 +338,7 @@ def test_threads_that_share_a_file_lose_nothing(models, tmp_path, monkeypatch):
     assert len(path.read_text(encoding="utf-8").splitlines()) == 1 + len(models) * 5 * 4
     assert [file.name for file in tmp_path.iterdir()] == ["cells.jsonl"]
     with pytest.raises(ValueError, match="another run: other random_state"):
-        robustness_curve(models, X, y, RandomNoise(), [0.5], n_repeats=5, resume=path, random_state=1)
+        robustness_curve(models, X, y, GaussianNoise(1.0), [0.5], n_repeats=5, resume=path, random_state=1)
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_any_work(models, tmp_path):
@@ -343,7 +350,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_any_work(models, tmp_pa
 
     for path in (tmp_path / "missing" / "cells.jsonl", tmp_path):
         with pytest.raises(FileNotFoundError, match=r"robustness_curve\(resume=.*name a file in a folder that exists"):
-            robustness_curve(Idle().fit(X, y), X, y, RandomNoise(), [1.0], resume=path)
+            robustness_curve(Idle().fit(X, y), X, y, GaussianNoise(1.0), [1.0], resume=path)
     assert not list(tmp_path.iterdir())
 
 
@@ -352,7 +359,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_any_work(models, tmp_pa
     [
         ({"models": {}}, "give a dict of names and fitted classifiers"),
         ({"models": {"a": 3}}, "give a dict"),
-        ({"perturbation": 0.5}, "give one of RandomNoise"),
+        ({"uncertainty": 0.5}, "give a set, such as"),
         ({"levels": []}, "at least one"),
         ({"levels": [-1.0]}, ">= 0"),
         ({"levels": 1.0}, r"levels=1.0"),
@@ -365,7 +372,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_any_work(models, tmp_pa
 )
 def test_questions_that_make_no_sense_are_refused_before_any_work(models, change, text, tmp_path):
     X, y = data()
-    asked = {"models": models, "X": X, "y": y, "perturbation": RandomNoise(), "levels": [1.0]} | change
+    asked = {"models": models, "X": X, "y": y, "uncertainty": GaussianNoise(1.0), "levels": [1.0]} | change
     with pytest.raises(ValueError, match=text):
         robustness_curve(**asked, resume=tmp_path / "cells.jsonl")
     assert not list(tmp_path.iterdir())
@@ -373,12 +380,12 @@ def test_questions_that_make_no_sense_are_refused_before_any_work(models, change
 
 def test_comparing_draws_of_noise_is_a_t_test_over_rows(models):
     X, y = data()
-    noise = RandomNoise(0.7)
+    noise = GaussianNoise(0.7)
     found = compare(models, X, y, noise, 1.0, n_repeats=5, random_state=2)
     rngs = [np.random.default_rng([2, k, int(np.float64(1.0).view(np.uint64))]) for k in range(5)]
     shares = {name: np.zeros(60) for name in models}
     for rng in rngs:
-        Z = noise.apply(X, y, 1.0, rng)[0]
+        Z = X + 0.7 * rng.standard_normal(X.shape)
         for name, model in models.items():
             shares[name] += (model.predict(Z) == y) / 5
     expected = ttest_rel(shares["linear"], shares["tree"])
@@ -399,7 +406,7 @@ def test_comparing_one_draw_is_mcnemars_test(models):
     alone = np.sum(one & ~other), np.sum(~one & other)
     assert found.p_value[0] == pytest.approx(binomtest(int(alone[0]), int(sum(alone))).pvalue)
     assert "McNemar" in found.test
-    same = compare({"a": models["tree"], "b": models["tree"]}, X, y, FlipLabels(), 0.2, n_repeats=3)
+    same = compare({"a": models["tree"], "b": models["tree"]}, X, y, LabelFlips(1.0), 0.2, n_repeats=3)
     assert same.p_value[0] == 1
     assert same.difference[0] == 0
 
@@ -409,7 +416,7 @@ def test_rows_that_all_differ_alike_are_tested_by_their_signs(n, p):
     X, y = np.full((n, 1), 5.0), np.ones(n, dtype=int)
     Z, labels = np.array([[-1.0], [1.0]]), [0, 1]
     right, wrong = LogisticRegression().fit(Z, labels), LogisticRegression().fit(-Z, labels)
-    found = compare({"a": right, "b": wrong, "c": right}, X, y, RandomNoise(), 0.01, n_repeats=3)
+    found = compare({"a": right, "b": wrong, "c": right}, X, y, GaussianNoise(1.0), 0.01, n_repeats=3)
     assert_allclose(found.p_value, [p, 1.0, p])
     assert "sign test" in str(found)
 
@@ -421,7 +428,7 @@ def test_models_that_are_alike_are_rarely_told_apart():
         d = (rng.uniform(size=(2, 40)) < 0.7).astype(float)
         X = np.column_stack([d[0], d[1]])
         ours = {"a": _Column(0), "b": _Column(1)}
-        rejected += compare(ours, X, np.ones(40), CorruptFeatures(), 0, n_repeats=2).p_value[0] < 0.05
+        rejected += compare(ours, X, np.ones(40), CorruptedFeatures(1), 0, n_repeats=2).p_value[0] < 0.05
     assert rejected <= 20  # 10 are expected
 
 
@@ -446,6 +453,6 @@ def test_holms_correction_by_hand():
 def test_comparisons_are_refused_with_advice(models):
     X, y = data()
     with pytest.raises(ValueError, match="two models at least"):
-        compare({"a": models["tree"]}, X, y, RandomNoise(), 1.0)
+        compare({"a": models["tree"]}, X, y, GaussianNoise(1.0), 1.0)
     with pytest.raises(ValueError, match="levels"):
-        compare(models, X, y, RandomNoise(), -1.0)
+        compare(models, X, y, GaussianNoise(1.0), -1.0)

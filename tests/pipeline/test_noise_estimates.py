@@ -9,8 +9,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from holdfast import Box, GaussianNoise, GaussianRobustClassifier, SpreadImputer, make_uncertain_pipeline
-from holdfast.datasets import intervals_from_replicates, values_and_intervals
-from holdfast.pipeline import noise_from_intervals, noise_from_quantization, noise_from_replicates, split_errors
+from holdfast.datasets import intervals_from_replicates, values_and_errors, values_and_intervals
+from holdfast.pipeline import noise_from_intervals, noise_from_quantization, noise_from_replicates
 
 C = np.array([[0.5, 0.3, 0.0], [0.3, 1.0, -0.2], [0.0, -0.2, 0.1]])
 
@@ -145,20 +145,20 @@ def test_values_uniform_in_their_intervals_have_the_stated_mean_and_deviation(rn
         ),
         (lambda: noise_from_intervals([[0.0]], [[1.0, 2.0]]), "differ in shape or columns"),
         (
-            lambda: split_errors(pd.DataFrame({"a": [1.0], "b": [2.0]})),
-            r"split_errors\(frame, suffix='_err'\): no column states errors.*ends in '_err'",
+            lambda: values_and_errors(pd.DataFrame({"a": [1.0], "b": [2.0]})),
+            r"values_and_errors\(frame, suffix='_err'\): no column states errors.*ends in '_err'",
         ),
-        (lambda: split_errors(pd.DataFrame({"a": [1.0]}), missing="exact"), "no column states errors"),
+        (lambda: values_and_errors(pd.DataFrame({"a": [1.0]}), missing="exact"), "no column states errors"),
         (
-            lambda: split_errors(pd.DataFrame({"a": [1.0], "a_err": [1.0], "b_err": [1.0]})),
+            lambda: values_and_errors(pd.DataFrame({"a": [1.0], "a_err": [1.0], "b_err": [1.0]})),
             "column 'b_err' states errors, but",
         ),
         (
-            lambda: split_errors(pd.DataFrame({"a": [1.0, 2.0], "a_err": [1.0, -2.0]})),
+            lambda: values_and_errors(pd.DataFrame({"a": [1.0, 2.0], "a_err": [1.0, -2.0]})),
             r"column 'a_err', row 1 .from 0. is -2",
         ),
         (
-            lambda: split_errors(pl.DataFrame({"a": [1.0, 2.0], "a_err": [1.0, None]})),
+            lambda: values_and_errors(pl.DataFrame({"a": [1.0, 2.0], "a_err": [1.0, None]})),
             r"column 'a_err', row 1 .from 0. is missing",
         ),
     ],
@@ -267,14 +267,14 @@ def test_errors_that_are_unknown_are_filled_in_as_asked_or_refused(rng):
         }
     )
     with pytest.raises(ValueError, match=r"'m', row 1 .from 0. is missing. Pass values_missing='keep'"):
-        split_errors(stars, exclude="id")
+        values_and_errors(stars, exclude="id")
     with pytest.raises(
         ValueError, match=r"'m_err', row 2 .from 0. is missing. An unknown error is not 0.*errors_missing='median'"
     ):
-        split_errors(stars, exclude=["id"], values_missing="keep")
+        values_and_errors(stars, exclude=["id"], values_missing="keep")
     for rule, filled in (("median", 0.3), ("column maximum", 0.5)):
         how = {"exclude": ["id"], "values_missing": "keep", "errors_missing": rule}
-        X, X_std = split_errors(stars, **how)
+        X, X_std = values_and_errors(stars, **how)
         assert list(X.columns) == list(X_std.columns) == ["m", "k"]
         assert_array_equal(X["m"], stars["m"])
         assert_allclose(X_std["m"], [0.1, 0.0, filled, 0.5])
@@ -307,11 +307,11 @@ def test_intervals_with_a_missing_end_are_as_wide_as_asked():
 )
 def test_wrong_ways_to_treat_what_is_missing_are_named(options, said):
     with pytest.raises(ValueError, match=said):
-        split_errors(pd.DataFrame({"a": [1.0, 2.0], "a_err": [np.nan, np.nan]}), **options)
+        values_and_errors(pd.DataFrame({"a": [1.0, 2.0], "a_err": [np.nan, np.nan]}), **options)
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
 def test_errors_are_split_off_under_the_names_of_their_values(frame):
-    X, X_std = split_errors(frame({"b_sd": [0.5], "a": [1.0], "b": [2.0], "a_sd": [0.1]}), suffix="_sd")
+    X, X_std = values_and_errors(frame({"b_sd": [0.5], "a": [1.0], "b": [2.0], "a_sd": [0.1]}), suffix="_sd")
     assert list(X.columns) == list(X_std.columns) == ["a", "b"]
     assert X_std.to_numpy().tolist() == [[0.1, 0.5]]

@@ -56,8 +56,8 @@ def test_parts_of_features_do_at_least_as_much_as_whole_ones_and_greed_no_more(g
     values = np.array([1, 2, 3, 1, 4, 2, 1.0])
     for budget in (1, 2.5, 4, 6):
         best = _best(gains, budget, values)
-        parts = np.sum(gains * worst_deletions(gains, budget, values, method="fractional"), axis=1)
-        greedy = worst_deletions(gains, budget, values, method="greedy")
+        parts = np.sum(gains * worst_deletions(gains, budget, values, adversary="relaxed"), axis=1)
+        greedy = worst_deletions(gains, budget, values, adversary="greedy")
         assert np.all(greedy @ values <= budget)
         assert np.all(parts >= best * (1 - 1e-12))
         assert np.all(np.sum(gains * greedy, axis=1) <= best * (1 + 1e-12))
@@ -68,23 +68,23 @@ def test_parts_of_features_do_at_least_as_much_as_whole_ones_and_greed_no_more(g
 
 def test_greed_is_not_the_best():
     gains, values = [[3.0, 10.0]], [1, 4]
-    assert np.sum(worst_deletions(gains, 4, values, method="greedy") * gains) == 3.0
+    assert np.sum(worst_deletions(gains, 4, values, adversary="greedy") * gains) == 3.0
     assert np.sum(worst_deletions(gains, 4, values) * gains) == 10.0
 
 
-def test_fractional_adversary_attains_the_support_of_the_set(gains, rng):
+def test_relaxed_adversary_attains_the_support_of_the_set(gains, rng):
     values, w, y = rng.uniform(0.5, 2, size=7), rng.normal(size=7), rng.choice([-1.0, 1.0], size=30)
-    chosen = worst_deletions(y[:, None] * w * gains, 2.5, values, method="fractional")
+    chosen = worst_deletions(y[:, None] * w * gains, 2.5, values, adversary="relaxed")
     support = FeatureDeletion(2.5, values).at(gains, {}).facing(y).support(w)
     assert_allclose(np.sum(chosen * y[:, None] * w * gains, axis=1), support, rtol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["exact", "fractional", "greedy"])
-def test_sparse_gains_give_the_same_deletions(gains, method):
+@pytest.mark.parametrize("adversary", ["exact", "relaxed", "greedy"])
+def test_sparse_gains_give_the_same_deletions(gains, adversary):
     values = [1, 2, 3, 1, 4, 2, 0]
-    thin = worst_deletions(sparse.csr_array(gains), 4, values, method=method)
+    thin = worst_deletions(sparse.csr_array(gains), 4, values, adversary=adversary)
     assert sparse.issparse(thin)
-    assert np.array_equal(thin.toarray(), worst_deletions(gains, 4, values, method=method))
+    assert np.array_equal(thin.toarray(), worst_deletions(gains, 4, values, adversary=adversary))
 
 
 def test_random_deletions_are_of_nonzero_features_and_use_up_the_budget(gains):
@@ -179,8 +179,11 @@ def _plug_in(x, y):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: worst_deletions(np.ones((2, 2)), 1, [1.5, 2]), "fractional"),
-        (lambda: worst_deletions(np.ones((2, 2)), 1, method="best"), "choose one of"),
+        (lambda: worst_deletions(np.ones((2, 2)), 1, [1.5, 2]), "adversary='relaxed'"),
+        (
+            lambda: worst_deletions(np.ones((2, 2)), 1, adversary="best"),
+            r"worst_deletions\(..., adversary='best'\): give",
+        ),
         (lambda: worst_deletions(np.ones((2, 4)), 1.5e9, [1e9, 1, 1e9 + 1, 7]), "coarser unit"),
         (lambda: worst_deletions(np.ones((2, 2)), True), "budget=True"),
         (lambda: worst_deletions(np.ones((2, 2)), -1), "finite number >= 0"),

@@ -66,6 +66,8 @@ class UncertaintySet(Parameters, ABC):
 
     metadata: tuple[str, ...] = ()
     """Names of the per-row arguments of ``fit`` that this set understands."""
+    size_name = "sets"
+    """What a multiple of it is a multiple of."""
     is_expectation = False
     """Whether the loss is averaged over it rather than maximised."""
     sum_of: ClassVar[Callable[[UncertaintySet, UncertaintySet], UncertaintySet]]

@@ -177,8 +177,15 @@ def values_and_errors(
     0   0.0  0.2
     1   0.3  0.1
     """
+    call = f"values_and_errors(frame, suffix={suffix!r})"
+    columns = _without(columns_of(frame, call), exclude, call)
+    if sided := [name for name in columns if str(name).endswith((f"{suffix}_lower", f"{suffix}_upper"))]:
+        raise ValueError(
+            f"{call}: column {sided[0]!r} states errors of one side. Use values_and_intervals, which keeps both sides."
+        )
     how = Missing(missing, errors_missing, values_missing)
-    return errors_beside(frame, suffix, how, exclude, "values_and_errors")
+    names, X, below, _ = _values_below_above(frame, suffix, how, exclude, call)
+    return like(frame, X, names), like(frame, below, names)
 
 
 class Missing(NamedTuple):
@@ -187,18 +194,6 @@ class Missing(NamedTuple):
     columns: str
     errors: str
     values: str
-
-
-def errors_beside(frame: Any, suffix: str, how: Missing, exclude: Any, name: str) -> tuple[Any, Any]:
-    """Return what :func:`values_and_errors` does, for a function of that name."""
-    call = f"{name}(frame, suffix={suffix!r})"
-    columns = _without(columns_of(frame, call), exclude, call)
-    if sided := [name for name in columns if str(name).endswith((f"{suffix}_lower", f"{suffix}_upper"))]:
-        raise ValueError(
-            f"{call}: column {sided[0]!r} states errors of one side. Use values_and_intervals, which keeps both sides."
-        )
-    names, X, below, _ = _values_below_above(frame, suffix, how, exclude, call)
-    return like(frame, X, names), like(frame, below, names)
 
 
 @arguments(missing=COLUMNS_MISSING, errors_missing=ERRORS_MISSING, values_missing=VALUES_MISSING, exclude=COLUMNS)

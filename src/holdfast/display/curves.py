@@ -10,7 +10,6 @@ import numpy as np
 from holdfast._core.allowed import NOTHING, TEXT, Instance, Switch, arguments
 from holdfast.display.style import axes_for, looks, needs_matplotlib, percent_axis
 from holdfast.evaluate.curves import RobustnessCurve, robustness_curve
-from holdfast.evaluate.perturbations import Perturbation
 
 CERTIFIED = "certified: a proved lower bound, in the same colour"
 
@@ -37,9 +36,9 @@ class RobustnessCurveDisplay:
     Examples
     --------
     >>> from sklearn.linear_model import LogisticRegression
-    >>> from holdfast.evaluate import UniformNoise
+    >>> from holdfast import Box
     >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
-    >>> display = RobustnessCurveDisplay.from_estimator(LogisticRegression().fit(X, y), X, y, UniformNoise(), [0, 2, 4])
+    >>> display = RobustnessCurveDisplay.from_estimator(LogisticRegression().fit(X, y), X, y, Box(1.0), [0, 2, 4])
     >>> display.ax_.get_xlabel()
     'multiple of the stated half-widths'
     """
@@ -60,7 +59,7 @@ class RobustnessCurveDisplay:
         estimator: Any,
         X: Any,
         y: Any,
-        perturbation: Perturbation,
+        uncertainty: Any,
         levels: Any,
         *,
         ax: Any = None,
@@ -69,15 +68,15 @@ class RobustnessCurveDisplay:
     ) -> Self:
         """Compute and plot the curve of one fitted model; further arguments go to :func:`robustness_curve`."""
         models = {name or type(estimator).__name__: estimator}
-        return cls.from_estimators(models, X, y, perturbation, levels, ax=ax, **options)
+        return cls.from_estimators(models, X, y, uncertainty, levels, ax=ax, **options)
 
     @classmethod
     def from_estimators(
-        cls, estimators: Any, X: Any, y: Any, perturbation: Perturbation, levels: Any, *, ax: Any = None, **options: Any
+        cls, estimators: Any, X: Any, y: Any, uncertainty: Any, levels: Any, *, ax: Any = None, **options: Any
     ) -> Self:
         """Compute and plot the curves of fitted models, a dict or a list; further arguments go to `robustness_curve`."""
         needs_matplotlib(f"{cls.__name__}.from_estimators")
-        return cls(robustness_curve(estimators, X, y, perturbation, levels, **options)).plot(ax)
+        return cls(robustness_curve(estimators, X, y, uncertainty, levels, **options)).plot(ax)
 
     @arguments(
         show_certified=Switch(), curve_kwargs=Instance(Mapping, "give a dict of arguments of matplotlib") | NOTHING

@@ -12,15 +12,7 @@ from holdfast.evaluate.certificates import certified_deletions, certified_interv
 from holdfast.evaluate.comparisons import Comparison, compare
 from holdfast.evaluate.curves import RobustnessCurve, robustness_curve
 from holdfast.evaluate.noise import flip_probability
-from holdfast.evaluate.perturbations import (
-    CorruptFeatures,
-    DeleteFeatures,
-    FlipLabels,
-    Perturbation,
-    Quantize,
-    RandomNoise,
-    UniformNoise,
-)
+from holdfast.evaluate.perturbations import Quantize
 from holdfast.evaluate.results import (
     CertifiedDeletions,
     CertifiedInterval,
@@ -37,20 +29,14 @@ __all__ = [
     "CertifiedInterval",
     "CertifiedRadius",
     "Comparison",
-    "CorruptFeatures",
-    "DeleteFeatures",
-    "FlipLabels",
     "FlipProbability",
     "Gain",
     "NoiseBudget",
-    "Perturbation",
     "Quantize",
-    "RandomNoise",
     "RobustAccuracy",
     "RobustnessCurve",
     "SafeBits",
     "SmoothedRadius",
-    "UniformNoise",
     "WorstCase",
     "certified_accuracy",
     "certified_accuracy_scorer",

@@ -14,7 +14,6 @@ from scipy.stats import t as student
 from holdfast._core.allowed import Count, arguments
 from holdfast._core.rounding import Array
 from holdfast.evaluate.curves import Trial, checked_levels, checked_seed
-from holdfast.evaluate.perturbations import Perturbation
 
 TESTS = {
     "mcnemar": "McNemar's exact test of the rows that one model alone gets right",
@@ -59,11 +58,13 @@ def compare(
     models: Any,
     X: Any,
     y: Any,
-    perturbation: Perturbation,
+    uncertainty: Any,
     level: float,
     *,
+    adversary: str = "random",
     n_repeats: int = 10,
     random_state: int = 0,
+    **metadata: Any,
 ) -> Comparison:
     r"""Return the differences between models on the same perturbed rows, each with a paired test, Holm-corrected.
 
@@ -75,7 +76,7 @@ def compare(
 
     Parameters
     ----------
-    models, X, y, perturbation, n_repeats, random_state
+    models, X, y, uncertainty, adversary, n_repeats, random_state, **metadata
         As for :func:`robustness_curve`; two models at least.
     level : float
 
@@ -85,18 +86,18 @@ def compare(
 
     Examples
     --------
-    >>> from holdfast.evaluate import RandomNoise
+    >>> from holdfast import GaussianNoise
     >>> from sklearn.dummy import DummyClassifier
     >>> from sklearn.linear_model import LogisticRegression
     >>> X = np.linspace(-2, 2, 40)[:, None]
     >>> y = (X[:, 0] > 0).astype(int)
     >>> models = {"logistic": LogisticRegression().fit(X, y), "always 0": DummyClassifier().fit(X, y)}
-    >>> print(compare(models, X, y, RandomNoise(), 0.1))
+    >>> print(compare(models, X, y, GaussianNoise(1.0), 0.1))
     logistic - always 0: +47.50 (8.44) points, p = 1.7e-06 (Holm)
     paired t test over the rows, of each row's share of draws that are right; level 0.1
     """
     call = "compare"
-    trial = Trial(models, X, y, perturbation, call)
+    trial = Trial(models, X, y, uncertainty, adversary, metadata, call)
     if len(trial.models) < 2:
         raise ValueError(f"{call}(models=...): give two models at least.")
     size = float(checked_levels([level], call)[0])

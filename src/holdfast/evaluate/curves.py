@@ -17,7 +17,7 @@ from holdfast._core.rounding import Array
 from holdfast.evaluate.attacks import certified_accuracy
 from holdfast.evaluate.cells import Cells, digest, fingerprint
 from holdfast.evaluate.fitted import as_given, classes_of, rows_for
-from holdfast.evaluate.perturbations import Perturbation
+from holdfast.evaluate.perturbations import checked_perturbation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,10 @@ class RobustnessCurve:
     """Of each repeat, shape (n_models, n_levels, n_repeats)."""
     certified: Array
     """Accuracies that no such perturbation goes below, proved; shape (n_models, n_levels), NaN where none is known."""
-    perturbation: str
+    uncertainty: str
+    """What was stated of the rows."""
+    adversary: str
+    """Who chose what happened to them."""
     unit: str
     """What levels count."""
     n_samples: int
@@ -72,19 +75,38 @@ def robustness_curve(
     models: Any,
     X: Any,
     y: Any,
-    perturbation: Perturbation,
+    uncertainty: Any,
     levels: Any,
     *,
+    adversary: str = "random",
     n_repeats: int = 10,
     random_state: int = 0,
     n_jobs: int | None = None,
     progress: bool = False,
     resume: Any = None,
+    **metadata: Any,
 ) -> RobustnessCurve:
-    """Return the accuracy of fitted models on rows that are perturbed at growing levels.
+    """Return the accuracy of fitted models on rows that are off by growing multiples of what is stated.
 
-    All models see the same perturbed rows, except those of an adversary that aims at each. Draws depend on `random_state`,
-    level and repeat alone: not on the models, the other levels, or `n_jobs`.
+    A level multiplies the set. What happens then is up to the adversary:
+
+    ====================  ======================================  =======================================================
+    set                   ``"random"``                            ``"greedy"``, ``"exact"``, ``"relaxed"``
+    ====================  ======================================  =======================================================
+    `GaussianNoise`       noise is drawn                          noise has no bounds
+    `Box`, `Ball`, other  errors are drawn uniformly from it      exact: the worst point of each row's set, linear models;
+    sets, and sums                                                greedy: the worst that :func:`worst_case` finds, any model
+    `FeatureDeletion`     features that are not 0, drawn at       linear models. exact: the worst whole features; greedy: by
+                          random while they fit the budget        what they take off the label's lead per value; relaxed:
+                                                                  shares of features too
+    `CorruptedFeatures`   any features, replaced by noise         greedy: those that a linear model leans on most
+    `LabelFlips`          any labels, replaced by another class:  not known
+                          how far accuracies can be trusted
+    `Quantize`            values are rounded, always alike        not known
+    ====================  ======================================  =======================================================
+
+    All models see the same rows, except those of an adversary that aims at each. Draws depend on `random_state`, level and
+    repeat alone: not on the models, the other levels, or `n_jobs`.
 
     Parameters
     ----------
@@ -93,11 +115,12 @@ def robustness_curve(
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Rows that the models have not seen, in the units that they take.
     y : array-like of shape (n_samples,)
-    perturbation : Perturbation
-        `RandomNoise`, `UniformNoise`, `DeleteFeatures`, `CorruptFeatures`, `FlipLabels` or `Quantize`. What it states by row
-        is of these rows.
+    uncertainty : UncertaintySet, CorruptedFeatures, LabelFlips or Quantize
+        What may be wrong with the rows; its size is 1 where it is stated nowhere, so that levels are sizes.
     levels : array-like of shape (n_levels,)
-        >= 0, in units of the perturbation; 0 leaves the rows as they are.
+        >= 0, multiples of the set: of noise, radii and half-widths, of the number of features or labels; 0 leaves the rows as
+        they are.
+    adversary : {"random", "greedy", "exact", "relaxed"}, default="random"
     n_repeats : int, default=10
         Draws at each level; one is enough, and made, where nothing is random.
     random_state : int, default=0
@@ -109,6 +132,8 @@ def robustness_curve(
         A file that finished cells are kept in: the same call after an interruption takes up where it was left, and levels,
         repeats or models may be added, also by other threads at the same time. Written as a whole or not at all; JSON lines,
         nothing that could be executed. A model is known by its name, its parameters and its fitted attributes.
+    **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+        What differs by row, of these rows, as for training; the set's own size multiplies it.
 
     Returns
     -------
@@ -116,20 +141,21 @@ def robustness_curve(
 
     Examples
     --------
-    >>> from holdfast.evaluate import UniformNoise
+    >>> from holdfast import Box
     >>> from sklearn.linear_model import LogisticRegression
     >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
-    >>> curve = robustness_curve(LogisticRegression().fit(X, y), X, y, UniformNoise(), [0, 0.5, 4.0])
+    >>> curve = robustness_curve(LogisticRegression().fit(X, y), X, y, Box(1.0), [0, 0.5, 4.0])
     >>> curve.mean.round(1), curve.certified
     (array([[1. , 1. , 0.7]]), array([[1., 1., 0.]]))
     """
     call = "robustness_curve"
-    trial = Trial(models, X, y, perturbation, call)
+    trial = Trial(models, X, y, uncertainty, adversary, metadata, call)
     sizes = checked_levels(levels, call)
     counts = trial.repeats(n_repeats)
     seed = checked_seed(random_state, call)
     facts = {"holdfast": call, "data": digest(trial.rows, trial.labels), "random_state": seed}
-    facts["perturbation"] = digest(type(perturbation).__name__, perturbation.get_params(deep=False))
+    facts |= {"uncertainty": digest(type(uncertainty).__name__, uncertainty.get_params()), "adversary": adversary}
+    facts["metadata"] = digest(trial.metadata)
     cells = Cells(resume, facts, call)
     known = {
         name: fingerprint(model, f"{call}(resume=...)") for name, model in trial.models.items() if resume is not None
@@ -156,8 +182,9 @@ def robustness_curve(
         levels=sizes,
         accuracy=np.array(found),
         certified=np.array([[trial.certified(name, float(m)) for m in sizes] for name in trial.models]),
-        perturbation=repr(perturbation),
-        unit=perturbation.unit,
+        uncertainty=repr(uncertainty),
+        adversary=adversary,
+        unit=trial.perturbation.unit,
         n_samples=len(trial.labels),
     )
 
@@ -165,16 +192,18 @@ def robustness_curve(
 class Trial:
     """Fitted models, the rows and labels that they are tried on, and what happens to these."""
 
-    def __init__(self, models: Any, X: Any, y: Any, perturbation: Any, call: str):
-        if not isinstance(perturbation, Perturbation):
-            raise ValueError(
-                f"{call}(..., perturbation={perturbation!r:.80}): give one of RandomNoise, UniformNoise, DeleteFeatures, "
-                "CorruptFeatures, FlipLabels, Quantize, with its parameters."
-            )
-        params, by_feature = perturbation.get_params(deep=False), perturbation.stated_by_feature()
-        check_columns(X, {name: value for name, value in params.items() if name not in by_feature})
-        check_features(X, {"perturbation": perturbation})
-        self.models, self.X, self.perturbation = named(models, call), X, perturbation
+    def __init__(
+        self, models: Any, X: Any, y: Any, uncertainty: Any, adversary: Any, metadata: Mapping[str, Any], call: str
+    ):
+        stated = {name: value for name, value in metadata.items() if value is not None}
+        check_columns(X, stated)
+        check_features(X, {"uncertainty": uncertainty})
+        # labels have been looked at, and rows that come from draws have none
+        self.metadata = {
+            name: np.asarray(value) if hasattr(value, "columns") else value for name, value in stated.items()
+        }
+        self.perturbation = checked_perturbation(uncertainty, adversary, self.metadata, X, call)
+        self.models, self.X = named(models, call), X
         # every model looks at the rows before any work is done
         rows = [rows_for(model, X) for model in self.models.values()]
         self.rows, self.labels = rows[0], np.asarray(y).ravel()

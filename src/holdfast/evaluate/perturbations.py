@@ -1,47 +1,62 @@
-"""Perturbations: what may happen to rows, and to labels, between training and use, at any level."""
+"""What sets, and rounding, do to rows and labels between training and use: at random, or at the worst, at any level."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import singledispatch
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from holdfast._core.allowed import Choice
+from holdfast._core.allowed import Choice, Count, Switch, short
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.parameters import Parameters
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.evaluate.fitted import classes_of, model_of
+from holdfast.ambiguity import LabelFlips
+from holdfast.evaluate.attacks import worst_case
+from holdfast.evaluate.fitted import as_given, classes_of, model_of
 from holdfast.evaluate.models import LAST_BITS
 from holdfast.uncertainty import Box, CorruptedFeatures, FeatureDeletion
-from holdfast.uncertainty.checks import nonnegative, numbers, one_number, per_entry, per_feature
+from holdfast.uncertainty.checks import nonnegative, one_number, per_feature
 from holdfast.uncertainty.clouds import dense, rescaled
 from holdfast.uncertainty.deletions import random_deletions, worst_deletions
-from holdfast.uncertainty.knapsack import feature_costs
+from holdfast.uncertainty.knapsack import feature_costs, stated_number
 
-ADVERSARIES = ("random", "greedy", "exact")
+ADVERSARIES = ("random", "greedy", "exact", "relaxed")
+"""Every adversary there is; each place takes those that make sense."""
+NEEDS_MODEL = "{0!r}: the adversary needs to know the model. Pass model=..., or adversary='random'."
 
 
 class Bounds(NamedTuple):
     """All that a perturbation can do to rows, as a set with its metadata."""
 
     uncertainty: UncertaintySet
-    metadata: dict[str, Any]
+    metadata: Mapping[str, Any]
 
 
-class Perturbation(Parameters, ABC):
-    """What may happen to rows, of a size that a `level` >= 0 says; at level 0 nothing happens."""
+class Perturbation(ABC):
+    """What happens to rows and labels, of a size that a `level` >= 0 says; at level 0 nothing happens."""
 
+    adversaries: ClassVar[tuple[str, ...]] = ("random",)
+    """Who may choose."""
     unit: str
     """What a level counts, for labels of axes."""
-    needs_model = False
-    """Whether it is aimed at a model."""
-    is_random = True
-    """Whether repeats differ."""
+    adversary: str = "random"
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether it is aimed at a model."""
+        return self.adversary != "random"
+
+    @property
+    def is_random(self) -> bool:
+        """Whether repeats differ."""
+        return not self.needs_model
 
     @abstractmethod
     def apply(
@@ -68,267 +83,204 @@ class Perturbation(Parameters, ABC):
     def _level(self, level: Any) -> float:
         return one_number(level, f"{self!r}.apply(..., level={level!r:.40})", "level")
 
-    @classmethod
-    @abstractmethod
-    def examples(cls) -> Sequence[Self]:
-        """Return instances for tests that run on every perturbation, on 12 rows of 4 features."""
+
+@singledispatch
+def perturbation_of(uncertainty: Any, adversary: str, metadata: Mapping[str, Any], X: Any, call: str) -> Perturbation:
+    """Return what a set does to the rows X; `metadata` are of these rows."""
+    raise ValueError(
+        f"{call}(..., uncertainty={short(uncertainty):.80}): give a set, such as GaussianNoise(0.3), Box(0.1), Ball(0.5), "
+        "IntervalBox(), FeatureDeletion(1), CorruptedFeatures(1) or LabelFlips(0.1), or Quantize(step)."
+    )
 
 
-class RandomNoise(Perturbation):
-    r"""Gaussian noise, a second measurement of the same rows: :math:`x + m\,s \circ z`, z standard normal, m the level.
+@dataclass(frozen=True)
+class Errors(Perturbation):
+    """Errors of the values: drawn from a noise or uniformly from a set, or the worst point of each row's set."""
 
-    Parameters
-    ----------
-    std : float or array-like of shape (n_features,), default=1.0
-        s where nothing is stated by row, in the units of the features; one number multiplies what is.
-    X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-        Standard deviation of each entry. Sparse ones leave sparse rows sparse.
-    X_factor : array-like of shape (n_samples, n_features, r), default=None
-        Factors F of the rows' covariances F F', in place of `X_std`, for errors that go together.
-
-    Examples
-    --------
-    >>> rows, _ = RandomNoise([1.0, 0.0]).apply(np.zeros((2, 2)), np.array([0, 1]), 0.5, np.random.default_rng(0))
-    >>> rows.round(2)
-    array([[0.06, 0.  ], [0.32, 0.  ]])
-    """
-
-    unit = "multiple of the stated noise"
-
-    def __init__(self, std: Any = 1.0, *, X_std: Any = None, X_factor: Any = None):
-        self.std = std
-        self.X_std = X_std
-        self.X_factor = X_factor
-
-    def apply(
-        self, X: Any, y: NDArray[Any], level: float, rng: np.random.Generator, model: Any = None
-    ) -> tuple[Any, NDArray[Any]]:
-        size, std = self._level(level), _deviations(self, X.shape, "std")
-        if self.X_factor is None:
-            return _plus(X, size * std, lambda n: rng.standard_normal(n)), y
-        factors = numbers(self.X_factor, "RandomNoise(X_factor=...)", "X_factor")
-        if factors.ndim != 3 or factors.shape[:2] != X.shape:
-            raise ValueError(
-                f"RandomNoise(X_factor=...): X_factor has shape {factors.shape}; it must be (n_samples, n_features, r), here "
-                f"with {X.shape[0]} rows of {X.shape[1]} features."
-            )
-        drawn = np.einsum("nij,nj->ni", factors, rng.standard_normal((X.shape[0], factors.shape[2])))
-        return dense(X) + size * std * drawn, y
-
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        rng = np.random.default_rng(0)
-        return [
-            cls(0.3),
-            cls([0.1, 0.0, 1.0, 2.0]),
-            cls(X_std=rng.uniform(size=(12, 4))),
-            cls(0.5, X_factor=rng.normal(size=(12, 4, 2))),
-        ]
-
-
-class UniformNoise(Perturbation):
-    r"""Errors that are uniform in a box: :math:`x + m\,h \circ u`, u uniform in [-1, 1], m the level.
-
-    Parameters
-    ----------
-    half_width : float or array-like of shape (n_features,), default=1.0
-        h where nothing is stated by row; one number multiplies what is.
-    X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-        Half-width of each entry's interval, as for :class:`Box`.
-
-    Examples
-    --------
-    >>> rows, _ = UniformNoise([1.0, 0.0]).apply(np.zeros((2, 2)), np.array([0, 1]), 0.5, np.random.default_rng(0))
-    >>> rows.round(2)
-    array([[ 0.14,  0.  ], [-0.46,  0.  ]])
-    """
-
-    unit = "multiple of the stated half-widths"
-
-    def __init__(self, half_width: Any = 1.0, *, X_std: Any = None):
-        self.half_width = half_width
-        self.X_std = X_std
-
-    def apply(
-        self, X: Any, y: NDArray[Any], level: float, rng: np.random.Generator, model: Any = None
-    ) -> tuple[Any, NDArray[Any]]:
-        widths = self._level(level) * _deviations(self, X.shape, "half_width")
-        return _plus(X, widths, lambda n: rng.uniform(-1.0, 1.0, size=n)), y
-
-    def bounds(self, X: Any, level: float) -> Bounds | None:
-        widths = level * _deviations(self, X.shape, "half_width")
-        if np.ndim(widths) == 2:
-            moved = rescaled((widths > 0).astype(np.float64), np.ones(X.shape[0]), _rounding(X))
-            return Bounds(Box(), {"X_std": widths + moved})
-        return Bounds(Box(half_widths=widths + (widths > 0) * _rounding(X)), {})
-
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        return [cls(0.3), cls([0.1, 0.0, 1.0, 2.0]), cls(0.5, X_std=np.random.default_rng(0).uniform(size=(12, 4)))]
-
-
-class DeleteFeatures(Perturbation):
-    r"""Features of each row are set to 0, up to a budget, which is the level.
-
-    ============  =====================================================================================================
-    ``"random"``  features that are not 0, drawn at random while they fit the budget
-    ``"greedy"``  those that take the most off the label's lead per value, one rival class at a time
-    ``"exact"``   whole features whose deletion takes the most off the label's lead over the rival that gains the most
-    ============  =====================================================================================================
-
-    The last two know linear models only.
-
-    Parameters
-    ----------
-    adversary : {"random", "greedy", "exact"}, default="random"
-    values : array-like of shape (n_features,), default=None
-        What deleting a feature costs, >= 0; 1 each by default, and the level is a number of features; inf cannot be deleted.
-
-    Examples
-    --------
-    >>> rows, _ = DeleteFeatures().apply(np.ones((2, 3)), np.array([0, 1]), 2, np.random.default_rng(0))
-    >>> rows.sum(axis=1)
-    array([1., 1.])
-    """
-
-    def __init__(self, adversary: str = "random", *, values: Any = None):
-        self.adversary = adversary
-        self.values = values
+    adversaries = ("random", "greedy", "exact")
+    uncertainty: UncertaintySet
+    metadata: Mapping[str, Any] = field(repr=False)
+    given: Any = field(repr=False)
+    """The rows as they were given, a frame for models that want one."""
+    adversary: str
 
     @property
     def unit(self) -> str:  # type: ignore[override]
-        """Features, or their values."""
-        return "deleted features of each row" if self.values is None else "value of the deleted features of each row"
-
-    @property
-    def needs_model(self) -> bool:  # type: ignore[override]
-        """Whether the adversary is more than chance."""
-        return not (isinstance(self.adversary, str) and self.adversary == "random")
-
-    @property
-    def is_random(self) -> bool:  # type: ignore[override]
-        """Whether the adversary is chance."""
-        return not self.needs_model
+        """Multiples of what is stated."""
+        return f"multiple of the stated {self.uncertainty.size_name}"
 
     def apply(
         self, X: Any, y: NDArray[Any], level: float, rng: np.random.Generator, model: Any = None
     ) -> tuple[Any, NDArray[Any]]:
-        budget = self._level(level)
-        Choice(*ADVERSARIES).checked(self.adversary, "DeleteFeatures(adversary")
+        size = self._level(level)
         if self.is_random:
-            chosen = random_deletions(X, budget, self.values, random_state=rng)
-        else:
-            chosen = _worst(
-                self, X, y, model, lambda gains: worst_deletions(gains, budget, self.values, method=self.adversary)
+            [errors] = self.uncertainty.draws(X, self.metadata, rng, 1)
+            return _plus(X, size * errors), y
+        if model is None:
+            raise ValueError(NEEDS_MODEL.format(self))
+        method = "closed_form" if self.adversary == "exact" else "auto"
+        try:
+            found = worst_case(
+                model, as_given(self.given, X), y, self.uncertainty.times(size), method=method, **self.metadata
             )
-        if sparse.issparse(X):
-            kept = sparse.csr_matrix(X - X.multiply(chosen)) if chosen.nnz else X.copy()
-            kept.eliminate_zeros()
-            return kept, y
-        return np.where(chosen, 0, X), y
+        except NoCertificateError as error:
+            raise NoCertificateError(f"adversary='exact': {error} adversary='greedy' searches.") from error
+        return dense(X) + found.moves, y
 
     def bounds(self, X: Any, level: float) -> Bounds | None:
-        costs = feature_costs(self.values, X.shape[1], "DeleteFeatures(values=...)")
-        return Bounds(FeatureDeletion(level, self.values), {}) if level < costs.sum() else None
-
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        return [cls(), cls("greedy", values=[1.0, 2.0, 1.0, np.inf]), cls("exact")]
+        if self.uncertainty.split(X, self.metadata)[1] is not None:
+            return None
+        moved = self.uncertainty.times(level)
+        return Bounds(moved + Box(half_widths=_rounding(X)) if level > 0 else moved, self.metadata)
 
 
-class CorruptFeatures(Perturbation):
-    r"""As many features of each row as the level says are replaced by independent noise of mean 0.
+@perturbation_of.register
+def _(uncertainty: UncertaintySet, adversary: str, metadata: Mapping[str, Any], X: Any, call: str) -> Perturbation:
+    if uncertainty.is_expectation and adversary != "random":
+        raise ValueError(
+            f"{call}(..., adversary={adversary!r}): {uncertainty!r} is a noise, which has no bounds, so that no row is the "
+            "worst. Use adversary='random', or a set such as Box or Ball."
+        )
+    return Errors(uncertainty.as_shape(), metadata, X, adversary)
 
-    :class:`CorruptedFeatures` with a scale: features are chosen first, noise is drawn afterwards.
 
-    Parameters
-    ----------
-    adversary : {"random", "greedy"}, default="random"
-        Which features: any, or those that a linear model leans on most, as for :class:`DeleteFeatures`.
-    noise : {"uniform", "sign"}, default="uniform"
-        Uniform in [-1, 1], or -1 or 1; times `scale`.
-    scale : float or array-like of shape (n_features,), default=1.0
-        In the units of the features.
+@dataclass(frozen=True)
+class Deletions(Perturbation):
+    """Features of each row are deleted, up to a budget."""
 
-    Examples
-    --------
-    >>> rows, _ = CorruptFeatures().apply(np.zeros((2, 3)), np.array([0, 1]), 2, np.random.default_rng(0))
-    >>> (rows != 0).sum(axis=1)
-    array([2, 2])
-    """
-
-    unit = "corrupted features of each row"
-
-    def __init__(self, adversary: str = "random", *, noise: str = "uniform", scale: Any = 1.0):
-        self.adversary = adversary
-        self.noise = noise
-        self.scale = scale
+    adversaries = ADVERSARIES
+    uncertainty: FeatureDeletion
+    adversary: str
 
     @property
-    def needs_model(self) -> bool:  # type: ignore[override]
-        """Whether the adversary is more than chance."""
-        return not (isinstance(self.adversary, str) and self.adversary == "random")
+    def unit(self) -> str:  # type: ignore[override]
+        """Features, their values, or multiples of a budget."""
+        what = "deleted features of each row"
+        what = what if self.uncertainty.values is None else f"value of the {what}"
+        return what if self._budget == 1 else f"multiple of {self._budget:g}, the {what}"
+
+    @property
+    def _budget(self) -> float:
+        return stated_number(self.uncertainty.budget, "FeatureDeletion", "budget")
 
     def apply(
         self, X: Any, y: NDArray[Any], level: float, rng: np.random.Generator, model: Any = None
     ) -> tuple[Any, NDArray[Any]]:
-        Choice(*ADVERSARIES[:2]).checked(self.adversary, "CorruptFeatures(adversary")
-        count = self._level(level)
+        stated, budget = self.uncertainty, self._level(level) * self._budget
+        if Switch().checked(stated.exactly, "FeatureDeletion(exactly"):
+            raise ValueError(f"{stated!r}: at a level up to so much is deleted. Use exactly=False.")
+        filler = per_feature(stated.filler, X.shape[1], "FeatureDeletion(filler=...)", "filler")
+        lost = dense(X) - filler if np.any(filler) else X
+        if self.is_random:
+            chosen = random_deletions(lost, budget, stated.values, random_state=rng)
+        else:
+            choose = lambda gains: worst_deletions(gains, budget, stated.values, adversary=self.adversary)
+            chosen = _worst(self, X, lost, y, model, choose)
+        gone: Any = stated_number(stated.share, "FeatureDeletion", "share") * lost
+        if not (sparse.issparse(X) and sparse.issparse(gone)):
+            return dense(X) - np.where(chosen, chosen * dense(gone), 0), y
+        kept = sparse.csr_matrix(X - gone.multiply(chosen)) if chosen.nnz else X.copy()
+        kept.eliminate_zeros()
+        return kept, y
+
+    def bounds(self, X: Any, level: float) -> Bounds | None:
+        costs = feature_costs(self.uncertainty.values, X.shape[1], "FeatureDeletion(values=...)")
+        budget = level * self._budget
+        stated = self.uncertainty.get_params(deep=False) | {"budget": budget}
+        return Bounds(FeatureDeletion(**stated), {}) if budget < costs.sum() else None
+
+
+@perturbation_of.register
+def _(uncertainty: FeatureDeletion, adversary: str, metadata: Mapping[str, Any], X: Any, call: str) -> Perturbation:
+    _refuse(metadata, uncertainty, call)
+    return Deletions(uncertainty, adversary)
+
+
+@dataclass(frozen=True)
+class Corruptions(Perturbation):
+    """Features of each row, any or those that a linear model leans on most, are replaced by noise."""
+
+    adversaries = ("random", "greedy")
+    is_random = True
+    uncertainty: CorruptedFeatures
+    adversary: str
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]
+        """Features, or multiples of their number."""
+        count, what = self.uncertainty.n_corrupted, "corrupted features of each row"
+        return what if count == 1 else f"multiple of {count} {what}"
+
+    def apply(
+        self, X: Any, y: NDArray[Any], level: float, rng: np.random.Generator, model: Any = None
+    ) -> tuple[Any, NDArray[Any]]:
+        stated = self.uncertainty
+        count = self._level(level) * Count(0).checked(stated.n_corrupted, "CorruptedFeatures(n_corrupted")
         if count != int(count) or count > X.shape[1]:
-            raise ValueError(f"{self!r}: level={level!r:.40} is a number of features, of which X has {X.shape[1]}.")
-        scale = per_feature(self.scale, X.shape[1], "CorruptFeatures(scale=...)", "scale")
-        scale = np.broadcast_to(nonnegative(scale, "CorruptFeatures(scale=...)", "scale"), X.shape[1])
-        rows = dense(X)
-        chosen = None
-        if self.needs_model:
-            chosen = _worst(
-                self, rows, y, model, lambda gains: worst_deletions(gains, count, method="greedy").astype(np.float64)
+            raise ValueError(
+                f"{stated!r} at level={level!r:.40}: {count:g} is no number of features, of which X has {X.shape[1]}."
             )
-        drawn = CorruptedFeatures(int(count), noise=self.noise).sample(
-            np.full(rows.shape, np.nan), gains=chosen, random_state=rng
-        )
-        return np.where(np.isnan(drawn), rows, scale * drawn), y
-
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        return [cls(), cls("greedy", noise="sign", scale=[1.0, 2.0, 0.5, 3.0])]
+        rows, chosen = dense(X), None
+        if self.needs_model:
+            choose = lambda gains: worst_deletions(gains, count, adversary="greedy").astype(np.float64)
+            chosen = _worst(self, rows, rows, y, model, choose)
+        drawn = CorruptedFeatures(**stated.get_params() | {"n_corrupted": int(count)})
+        return drawn.sample(rows, gains=chosen, random_state=rng), y
 
 
-class FlipLabels(Perturbation):
-    """A share of the labels, the level in [0, 1], is replaced by another class, any of the others alike.
+@perturbation_of.register
+def _(uncertainty: CorruptedFeatures, adversary: str, metadata: Mapping[str, Any], X: Any, call: str) -> Perturbation:
+    _refuse(metadata, uncertainty, call)
+    return Corruptions(uncertainty, adversary)
 
-    The rows stay as they are: it shows how far accuracies can be trusted where test labels are wrong.
 
-    Examples
-    --------
-    >>> FlipLabels().apply(np.zeros((4, 1)), np.array([0, 0, 1, 1]), 0.5, np.random.default_rng(0))[1]
-    array([1, 0, 0, 1])
-    """
+@dataclass(frozen=True)
+class Flips(Perturbation):
+    """Labels are replaced by those of other classes, any of the others alike; rows stay as they are."""
 
-    unit = "share of labels that are flipped"
+    uncertainty: LabelFlips
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]
+        """A share, or multiples of what is stated."""
+        k = self.uncertainty.k
+        is_share = isinstance(k, float) and k == 1
+        return "share of labels that are flipped" if is_share else f"multiple of {self.uncertainty!r}"
 
     def apply(
         self, X: Any, y: NDArray[Any], level: float, rng: np.random.Generator, model: Any = None
     ) -> tuple[Any, NDArray[Any]]:
-        share = self._level(level)
-        if share > 1:
-            raise ValueError(f"{self!r}: level={level!r:.40} is a share of the labels, from 0 to 1.")
+        size = self._level(level)
         classes = np.unique(y) if model is None else classes_of(model)
         if len(classes) < 2:
-            raise ValueError(f"{self!r}: y holds one class only, so that there is nothing to flip to.")
+            raise ValueError(f"{self.uncertainty!r}: y holds one class only, so that there is nothing to flip to.")
         codes = _codes(self, classes, y)
-        chosen = rng.permutation(len(codes))[: round(share * len(codes))]
+        totals = np.bincount(codes, minlength=len(classes)).astype(np.float64)
+        budgets = size * self.uncertainty.budgets(totals, classes)
+        pools = (
+            [np.arange(len(codes))] if len(budgets) == 1 else [np.flatnonzero(codes == k) for k in range(len(classes))]
+        )
         flipped = codes.copy()
-        flipped[chosen] = (codes[chosen] + rng.integers(1, len(classes), size=len(chosen))) % len(classes)
+        for pool, budget in zip(pools, budgets, strict=True):
+            if budget > len(pool):
+                raise ValueError(
+                    f"{self.uncertainty!r} at level={level!r:.40}: {budget:g} labels are to flip, and there are {len(pool)}."
+                )
+            chosen = rng.permutation(pool)[: round(budget)]
+            flipped[chosen] = (codes[chosen] + rng.integers(1, len(classes), size=len(chosen))) % len(classes)
         return X, classes[flipped]
 
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        return [cls()]
+
+@perturbation_of.register
+def _(uncertainty: LabelFlips, adversary: str, metadata: Mapping[str, Any], X: Any, call: str) -> Perturbation:
+    _refuse(metadata, uncertainty, call)
+    return Flips(uncertainty)
 
 
-class Quantize(Perturbation):
+class Quantize(Parameters, Perturbation):
     r"""Values are rounded to multiples of a step, :math:`m\,h \operatorname{round}(x / (m h))`, m the level.
+
+    No set, as it is the same whenever it happens, but :func:`robustness_curve` and :func:`compare` take it like one.
 
     Parameters
     ----------
@@ -367,9 +319,26 @@ class Quantize(Perturbation):
         steps = self._steps(X.shape[1], level)
         return Bounds(Box(half_widths=0.5 * steps + (steps > 0) * (_rounding(X) + LAST_BITS * steps)), {})
 
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        return [cls(0.3), cls([0.1, 0.0, 1.0, 2.0])]
+
+@perturbation_of.register
+def _(uncertainty: Quantize, adversary: str, metadata: Mapping[str, Any], X: Any, call: str) -> Perturbation:
+    _refuse(metadata, uncertainty, call)
+    return uncertainty
+
+
+def checked_perturbation(
+    uncertainty: Any, adversary: Any, metadata: Mapping[str, Any], X: Any, call: str
+) -> Perturbation:
+    """Return what a set does to the rows X, with an adversary that it knows."""
+    Choice(*ADVERSARIES).checked(adversary, f"{call}(..., adversary")
+    made = perturbation_of(uncertainty, adversary, metadata, X, call)
+    Choice(*made.adversaries).checked(adversary, f"{call}(..., {type(uncertainty).__name__}(...), ..., adversary")
+    return made
+
+
+def _refuse(metadata: Mapping[str, Any], uncertainty: Any, call: str) -> None:
+    if metadata:
+        raise ValueError(f"{call}(..., {next(iter(metadata))}=...): {uncertainty!r} does not take it.")
 
 
 def _rounded(values: Any, steps: Array) -> Any:
@@ -389,29 +358,10 @@ def _rounding(X: Any) -> Array:
     return 4 * np.finfo(_kind(X)).eps * dense(largest).ravel().astype(np.float64)
 
 
-def _deviations(perturbation: Any, shape: tuple[int, int], name: str) -> Any:
-    """Return the sizes of errors: a number, one a feature, or a matrix of them times one number."""
-    call = f"{type(perturbation).__name__}({name}=...)"
-    common = getattr(perturbation, name)
-    size = nonnegative(per_feature(common, shape[1], call, name), call, name)
-    by_row = [key for key in ("X_std", "X_factor") if getattr(perturbation, key, None) is not None]
-    if by_row and size.ndim:
-        raise ValueError(f"{call} together with {by_row[0]}: let {name} be one number that multiplies it.")
-    if len(by_row) > 1:
-        raise ValueError(
-            f"{type(perturbation).__name__}: X_std and X_factor say the same thing twice. Give one of them."
-        )
-    if by_row != ["X_std"]:
-        return size
-    own = per_entry(perturbation.X_std, shape, "X_std", f"{type(perturbation).__name__}({name}=...)")
-    return float(size) * nonnegative(own, "X_std=...", "X_std")
-
-
-def _plus(X: Any, sizes: Any, draw: Any) -> Any:
-    """Return rows plus errors of given sizes, sparse where both are."""
-    if not sparse.issparse(sizes):
-        return dense(X) + sizes * draw(X.shape)
-    errors = sparse.csr_array((sizes.data * draw(sizes.nnz), sizes.indices, sizes.indptr), shape=sizes.shape)
+def _plus(X: Any, errors: Any) -> Any:
+    """Return rows plus errors, sparse where both are."""
+    if not sparse.issparse(errors):
+        return dense(X) + errors
     return sparse.csr_matrix(X + errors) if sparse.issparse(X) else X + errors.toarray()
 
 
@@ -425,12 +375,13 @@ def _codes(perturbation: Perturbation, classes: NDArray[Any], y: Any) -> NDArray
     return np.searchsorted(classes, y)
 
 
-def _worst(perturbation: Perturbation, X: Any, y: Any, model: Any, choose: Any) -> Any:
-    """Return the features of each row that an adversary chooses, by what each adds to the label's lead over its rivals."""
+def _worst(perturbation: Perturbation, X: Any, lost: Any, y: Any, model: Any, choose: Any) -> Any:
+    """Return the features of each row that an adversary chooses, by what each adds to the label's lead over its rivals.
+
+    `lost` is what a row loses with each of its features.
+    """
     if model is None:
-        raise ValueError(
-            f"{perturbation!r}: the adversary needs to know the model. Pass model=..., or adversary='random'."
-        )
+        raise ValueError(NEEDS_MODEL.format(perturbation))
     view = model_of(model).as_linear()
     if view is None or not view.decision.is_by_duels:
         raise NoCertificateError(
@@ -444,7 +395,7 @@ def _worst(perturbation: Perturbation, X: Any, y: Any, model: Any, choose: Any) 
         C, _ = view.decision.duels(int(code))
         smallest, kept = np.full(len(own), np.inf), 0.0
         for duel, v in zip(C, C @ view.coef, strict=True):
-            gains = rescaled(X[own].astype(np.float64), np.ones(len(own)), v)
+            gains = rescaled(lost[own].astype(np.float64), np.ones(len(own)), v)
             found = choose(gains)
             leads = scores[own] @ duel - np.asarray((gains * found).sum(axis=1)).ravel()
             better = leads < smallest
@@ -453,5 +404,5 @@ def _worst(perturbation: Perturbation, X: Any, y: Any, model: Any, choose: Any) 
             kept = rescaled(found.astype(np.float64), better.astype(np.float64)) + others
         parts.append(kept)
         order.append(own)
-    stacked = sparse.vstack(parts, format="csr") if sparse.issparse(X) else np.concatenate(parts)
+    stacked = sparse.vstack(parts, format="csr") if sparse.issparse(lost) else np.concatenate(parts)
     return stacked[np.argsort(np.concatenate(order))]

@@ -15,7 +15,6 @@ from holdfast.pipeline.noise_estimates import (
     noise_from_quantization,
     noise_from_replicates,
 )
-from holdfast.pipeline.split_errors import split_errors
 from holdfast.pipeline.spread_imputer import SpreadImputer
 from holdfast.pipeline.steps import teach_step
 from holdfast.pipeline.uncertain_pipeline import UncertainPipeline, make_uncertain_pipeline
@@ -36,6 +35,5 @@ __all__ = [
     "noise_from_intervals",
     "noise_from_quantization",
     "noise_from_replicates",
-    "split_errors",
     "teach_step",
 ]

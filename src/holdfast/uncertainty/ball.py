@@ -44,6 +44,7 @@ class Ball(SizedSet):
     """
 
     metadata = ("X_radius",)
+    size_name = "radius"
 
     def __init__(self, radius: Any = None, norm: Any = 2):
         self.radius = radius

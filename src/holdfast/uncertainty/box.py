@@ -53,6 +53,7 @@ class Box(SizedSet):
     """
 
     metadata = ("X_std",)
+    size_name = "half-widths"
 
     def __init__(self, radius: Any = None, *, half_widths: Any = None, relative: Any = None):
         self.radius = radius

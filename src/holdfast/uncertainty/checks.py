@@ -108,7 +108,7 @@ def numbers(value: Any, call: str, name: str) -> Any:
     if not np.all(np.isfinite(_stored(out))):
         raise ValueError(
             f"{call}: {name} contains NaN or infinity. Give every row and feature a finite number. 0 means exact, so it is not "
-            "for errors that are unknown: split_errors(frame, errors_missing=...) fills these in."
+            "for errors that are unknown: values_and_errors(frame, errors_missing=...) fills these in."
         )
     if np.any(np.abs(_stored(out)) > LARGEST):
         raise ValueError(f"{call}: sums of {name} overflow. Use other units, {LARGEST:g} at most.")

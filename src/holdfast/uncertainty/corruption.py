@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from holdfast._core.allowed import Choice, Count
 from holdfast._core.parameters import Parameters
-from holdfast.uncertainty.checks import one_number
+from holdfast.uncertainty.checks import nonnegative, one_number, per_feature
 
 Array = NDArray[np.float64]
 FACTORS = {"corrected": 2.0, "published": 0.5}
@@ -75,6 +75,8 @@ class CorruptedFeatures(Parameters):
         n.
     noise : {"uniform", "sign"}, default="uniform"
         What `sample` draws: uniform in [-1, 1], or -1 or 1, whose variance is the largest possible.
+    scale : float or array-like of shape (n_features,), default=1.0
+        What the noise is multiplied by, in the units of the features.
 
     Examples
     --------
@@ -85,12 +87,13 @@ class CorruptedFeatures(Parameters):
     True
     """
 
-    def __init__(self, n_corrupted: int = 1, *, noise: str = "uniform"):
+    def __init__(self, n_corrupted: int = 1, *, noise: str = "uniform", scale: Any = 1.0):
         self.n_corrupted = n_corrupted
         self.noise = noise
+        self.scale = scale
 
     def margin(self, bound: float, eps: float) -> float:
-        """Return the margin to train with for weights up to `bound`, see :func:`corruption_margin`."""
+        """Return the margin to train with where no weight times its scale is above `bound`, see :func:`corruption_margin`."""
         return corruption_margin(bound, self._count(), eps)
 
     def sample(self, X: Any, *, gains: Any = None, random_state: Any = None) -> Array:
@@ -117,7 +120,9 @@ class CorruptedFeatures(Parameters):
                 f"{self!r}.sample: gains has shape {worth.shape}; it must have the shape of X, {rows.shape}."
             )
         chosen = np.argsort(-worth, axis=1, kind="stable")[:, :n]
-        drawn = NOISES[self.noise](rng, chosen.shape)
+        call = "CorruptedFeatures(scale=...)"
+        scale = nonnegative(per_feature(self.scale, rows.shape[1], call, "scale"), call, "scale")
+        drawn = NOISES[self.noise](rng, chosen.shape) * np.broadcast_to(scale, rows.shape[1])[chosen]
         kept = np.take_along_axis(rows, chosen, axis=1)
         np.put_along_axis(rows, chosen, np.where(np.take_along_axis(worth, chosen, axis=1) > 0, drawn, kept), axis=1)
         return rows

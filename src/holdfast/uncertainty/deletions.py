@@ -15,14 +15,13 @@ from holdfast.uncertainty.clouds import dense, rescaled
 from holdfast.uncertainty.knapsack import ADVERSARIES, feature_costs, stated_number
 from holdfast.uncertainty.row_knapsacks import Knapsacks
 
-METHODS = ("exact", "fractional", "greedy")
 BLOCK = 5e7
 """Entries of rows that are looked at at a time."""
 DELETION_ROUNDINGS = 4
 """Errors of a score that a lead is made smaller by: of the score here, in the model before and after, and of the gains' sum."""
 
 
-def worst_deletions(gains: Any, budget: Any, values: Any = None, *, method: str = "exact") -> Any:
+def worst_deletions(gains: Any, budget: Any, values: Any = None, *, adversary: str = "exact") -> Any:
     r"""Return which features of each row to delete so that it loses the most.
 
     Deleting feature j of row i takes ``gains[i, j]`` off its margin, :math:`y_i w_j x_{ij}` for a linear classifier of two
@@ -31,7 +30,7 @@ def worst_deletions(gains: Any, budget: Any, values: Any = None, *, method: str 
     ==================  ===============================================================================================
     ``"exact"``         the best whole deletions: by sorting where all values are equal (but for some of 0 and inf), for
                         multiples of a common unit by dynamic programming in O(n_samples n_features budget)
-    ``"fractional"``    the best deletions in parts, any values: what :class:`holdfast.FeatureDeletion` trains for
+    ``"relaxed"``       the best deletions in parts, any values: what :class:`holdfast.FeatureDeletion` trains for
     ``"greedy"``        whole deletions by gain per value while they fit; not the best ones
     ==================  ===============================================================================================
 
@@ -42,35 +41,34 @@ def worst_deletions(gains: Any, budget: Any, values: Any = None, *, method: str 
         >= 0.
     values : array-like of shape (n_features,), default=None
         >= 0, 1 each by default; inf cannot be deleted.
-    method : {"exact", "fractional", "greedy"}, default="exact"
+    adversary : {"exact", "relaxed", "greedy"}, default="exact"
 
     Returns
     -------
     {ndarray, csr_array} of shape (n_samples, n_features)
-        True where a feature is deleted, with "fractional" the share of it that is; sparse where the gains are.
+        True where a feature is deleted, with "relaxed" the share of it that is; sparse where the gains are.
 
     Examples
     --------
     >>> worst_deletions([[3.0, 10.0]], 4, [1, 4])
     array([[False,  True]])
-    >>> worst_deletions([[3.0, 10.0]], 4, [1, 4], method="greedy")
+    >>> worst_deletions([[3.0, 10.0]], 4, [1, 4], adversary="greedy")
     array([[ True, False]])
-    >>> worst_deletions([[3.0, 10.0]], 4, [1, 4], method="fractional")
+    >>> worst_deletions([[3.0, 10.0]], 4, [1, 4], adversary="relaxed")
     array([[1.  , 0.75]])
     """
     call = "worst_deletions(..., %s=...)"
-    if method not in METHODS:
-        raise ValueError(f"worst_deletions(method={method!r}): choose one of {', '.join(map(repr, METHODS))}.")
+    Choice("exact", "relaxed", "greedy").checked(adversary, "worst_deletions(..., adversary")
     given = numbers(gains, call % "gains", "gains")
     costs = feature_costs(values, given.shape[1], call % "values")
     limit = stated_number(budget, "worst_deletions", "budget")
     entries = _entries(given, costs, limit)
     sacks = Knapsacks(entries.indptr, costs[entries.indices], limit)
-    if method == "greedy":
+    if adversary == "greedy":
         return _like(given, entries, sacks.in_order(sacks.worth(entries.data)))
-    if method == "fractional":
+    if adversary == "relaxed":
         return _like(given, entries, sacks.filled(entries.data).shares)
-    exact = ADVERSARIES["exact"](costs, limit, "worst_deletions(method='exact')")
+    exact = ADVERSARIES["exact"](costs, limit, "worst_deletions(adversary='exact')")
     if not exact.is_whole:
         units = Knapsacks(entries.indptr, exact.prices[entries.indices], exact.capacity)
         return _like(given, entries, units.filled(entries.data).shares > 0)

@@ -42,6 +42,7 @@ class Ellipsoid(SizedSet):
     """
 
     metadata = ("X_std", "X_cov", "X_factor")
+    size_name = "ellipsoids"
 
     def __init__(self, radius: Any = None, *, shape: Any = None):
         self.radius = radius

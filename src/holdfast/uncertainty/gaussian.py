@@ -57,6 +57,7 @@ class GaussianNoise(UncertaintySet):
     """
 
     metadata = ("X_std", "X_cov", "X_factor")
+    size_name = "noise"
     is_expectation = True
 
     def __init__(self, std: Any = None, cov: Any = None, factor: Any = None, adversary: str = "trace"):

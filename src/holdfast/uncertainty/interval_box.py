@@ -45,6 +45,7 @@ class IntervalBox(SizedSet):
     """
 
     metadata = ("X_lower", "X_upper")
+    size_name = "intervals"
 
     def __init__(self, lower: Any = None, upper: Any = None, *, radius: Any = 1.0):
         self.lower = lower

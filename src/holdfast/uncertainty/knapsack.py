@@ -105,7 +105,7 @@ def in_units(values: Array, budget: float, call: str) -> tuple[NDArray[np.int64]
     if not np.allclose(multiples * unit, finite, rtol=ROUNDED, atol=0.0):
         raise ValueError(
             f"{call}: values are not multiples of the smallest of them, for which no exact adversary is fast. "
-            "Give integers, or let fractions be deleted too (adversary='relaxed', method='fractional')."
+            "Give integers, or let fractions be deleted too (adversary='relaxed')."
         )
     capacity = int(min(np.floor(budget / unit + ROUNDED), multiples.sum()))
     return np.where(is_finite, multiples, capacity + 1).astype(np.int64), capacity
@@ -154,8 +154,7 @@ def _exact(values: Array, budget: float, call: str) -> Knapsack:
     if capacity * len(units) > TABLE:
         raise ValueError(
             f"{call}: the values are so fine that whole deletions take a table of {capacity:.2g} x {len(units)} entries for "
-            "every row. Round values and budget to a coarser unit, or let fractions be deleted too (adversary='relaxed', "
-            "method='fractional')."
+            "every row. Round values and budget to a coarser unit, or let fractions be deleted too (adversary='relaxed')."
         )
     return Knapsack(units.astype(np.float64), float(capacity), is_whole=True)
 
