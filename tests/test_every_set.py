@@ -454,7 +454,7 @@ def _check_certificate(loss, alpha, bound, make_problem, rng):
 def test_draws_lie_in_the_set_and_no_two_rows_share_theirs(uncertainty, rng):
     chosen, metadata = uncertainty
     X = chosen.example_rows()
-    if isinstance(chosen, ChanceConstraint) or getattr(chosen, "adversary", "trace") != "trace":
+    if isinstance(chosen, ChanceConstraint) or getattr(chosen, "unknown", None):
         with pytest.raises(ValueError, match="to draw from"):  # only the covariance is known, or not even that
             chosen.draws(X, metadata, rng, 50)
         return

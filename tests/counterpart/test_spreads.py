@@ -103,7 +103,7 @@ def test_noise_of_any_kind_adds_its_covariance(rng, rows):
     C = np.einsum("i,ijk,ilk->jl", p, F, F)
     G = np.cov(X.T, aweights=weights, ddof=0)
     plain = _law(X, weights, None, GaussianNoise().at(X, {"X_factor": F}), ridge=0.3).spread
-    worst = _law(X, weights, None, GaussianNoise([0.1, 0.5, 1.0], adversary="marginals").at(X, {})).spread
+    worst = _law(X, weights, None, GaussianNoise([0.1, 0.5, 1.0], unknown="correlations").at(X, {})).spread
     for w in rng.normal(size=(10, 3)):
         assert plain.value(w) ** 2 == pytest.approx(w @ (G + C + 0.3 * np.eye(3)) @ w, rel=1e-12)
         assert worst.value(w) ** 2 == pytest.approx(w @ G @ w + (np.abs(w) @ [0.1, 0.5, 1.0]) ** 2, rel=1e-12)

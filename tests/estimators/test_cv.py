@@ -95,7 +95,7 @@ def _ways(X, S):
         "number": (X, 1.0, {}),
         "std per feature": (X, GaussianNoise(std=S[0]), {}),
         "cov": (X, GaussianNoise(cov=half @ half.T), {}),
-        "adversary": (X, GaussianNoise(0.4, adversary="marginals"), {}),
+        "adversary": (X, GaussianNoise(0.4, unknown="correlations"), {}),
         "X_std": (X, 1.0, {"X_std": S}),
         "X_std times a number": (X, 0.5, {"X_std": 2 * S}),
         "X_cov": (X, 1.0, {"X_cov": np.einsum("ni,jk->njk", S**2, half @ half.T)}),

@@ -139,8 +139,8 @@ def test_flips_need_noise(rows):
         flip_probability(model, X)
     with pytest.raises(ValueError, match="X_std has shape"):
         flip_probability(model, X, X_std=np.ones(4))
-    with pytest.raises(ValueError, match="an adversary chooses"):
-        flip_probability(DecisionTreeClassifier().fit(X, y), X, GaussianNoise(1.0, adversary="marginals"))
+    with pytest.raises(ValueError, match="a covariance that is unknown"):
+        flip_probability(DecisionTreeClassifier().fit(X, y), X, GaussianNoise(1.0, unknown="correlations"))
     with pytest.raises(ValueError, match="'auto' or 'draws'"):
         flip_probability(model, X, 1.0, method="guess")
 

@@ -250,7 +250,7 @@ def test_what_makes_no_sense_is_refused_with_advice(rows):
         NoiseCopies(KNeighborsClassifier(1)).fit(X, y, sample_weight=np.ones(6), X_std=S)
     with pytest.raises(ValueError, match="one class only"):
         NoiseCopies(LogisticRegression()).fit(X, np.zeros(6), X_std=S)
-    for chosen in (ChanceConstraint(0.1, cov=1.0), GaussianNoise(0.1, adversary="marginals")):
+    for chosen in (ChanceConstraint(0.1, cov=1.0), GaussianNoise(0.1, unknown="correlations")):
         with pytest.raises(ValueError, match="draw"):
             NoiseCopies(LogisticRegression(), uncertainty=chosen).fit(X, y)
 

@@ -17,7 +17,7 @@ def _random_covariance(rng, d):
 
 def test_no_covariance_with_the_given_marginals_beats_the_box_and_full_correlation_attains_it(rng):
     std, w = np.array([0.5, 0.1, 2.0, 1.0]), rng.normal(size=4)
-    t = GaussianNoise(std, adversary="marginals").at(np.zeros((6, 4)), {}).support(w)
+    t = GaussianNoise(std, unknown="correlations").at(np.zeros((6, 4)), {}).support(w)
     for _ in range(500):
         S = _random_covariance(rng, 4)
         S *= np.outer(std, std) / np.sqrt(np.outer(np.diag(S), np.diag(S)))
@@ -28,7 +28,7 @@ def test_no_covariance_with_the_given_marginals_beats_the_box_and_full_correlati
 
 def test_no_diagonal_covariance_of_given_trace_beats_the_diamond_and_one_feature_attains_it(rng):
     sigma, w = 0.7, rng.normal(size=4)
-    t = GaussianNoise(sigma, adversary="diagonal").at(np.zeros((6, 4)), {}).support(w)
+    t = GaussianNoise(sigma, unknown="variances").at(np.zeros((6, 4)), {}).support(w)
     for _ in range(500):
         assert w @ np.diag(sigma**2 * rng.dirichlet(np.ones(4))) @ w <= t**2 * (1 + 1e-12)
     worst = np.zeros((4, 4))
@@ -39,11 +39,11 @@ def test_no_diagonal_covariance_of_given_trace_beats_the_diamond_and_one_feature
 def test_adversaries_are_ordered_by_what_they_may_choose(rng):
     for _ in range(20):
         w = rng.normal(size=5)
-        diagonal, trace, marginals = (
-            GaussianNoise(0.3, adversary=name).at(np.zeros((4, 5)), {}).support(w)
-            for name in ("diagonal", "trace", "marginals")
+        variances, plain, correlations = (
+            GaussianNoise(0.3, unknown=name).at(np.zeros((4, 5)), {}).support(w)
+            for name in ("variances", None, "correlations")
         )
-        assert diagonal <= trace <= marginals <= np.sqrt(5) * trace * (1 + 1e-12)
+        assert variances <= plain <= correlations <= np.sqrt(5) * plain * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("budgets", [np.array([0.01, 0.02]), np.array([0.3, 0.5]), np.array([10.0, 20.0])])
@@ -88,55 +88,53 @@ def test_eased_polytopes_are_silent_and_finite_whatever_the_scales(bound):
             assert np.all(np.isfinite(eased.curvature(w, np.ones(2), np.ones(2))))
 
 
-def test_unknown_adversary_is_refused_with_the_known_ones():
-    for name in ("worst", 3, None):
-        with pytest.raises(ValueError, match="'trace', 'diagonal', 'marginals'"):
-            GaussianNoise(0.5, adversary=name).at(np.zeros((4, 2)), {})
+def test_what_may_be_unknown_is_one_of_few_things():
+    for name in ("worst", 3, "marginals"):
+        with pytest.raises(ValueError, match=r"GaussianNoise\(..., unknown=.*give None, 'variances' or 'correlations'"):
+            GaussianNoise(0.5, unknown=name).at(np.zeros((4, 2)), {})
 
 
-@pytest.mark.parametrize("name", ["diagonal", "marginals"])
-def test_adversary_leaves_no_place_for_a_known_covariance(name):
+@pytest.mark.parametrize("name", ["variances", "correlations"])
+def test_what_is_unknown_leaves_no_place_for_a_known_covariance(name):
     for known in ({"cov": np.eye(2)}, {"factor": np.eye(2)}):
-        with pytest.raises(ValueError, match=f"adversary='{name}'.*together with {next(iter(known))}.*Give std alone"):
-            GaussianNoise(adversary=name, **known).at(np.zeros((4, 2)), {})
+        with pytest.raises(ValueError, match=f"unknown='{name}'.*together with {next(iter(known))}.*Give std alone"):
+            GaussianNoise(unknown=name, **known).at(np.zeros((4, 2)), {})
     for key, own in (
         ("X_std", np.ones((4, 2))),
         ("X_std", sparse.csr_array(np.ones((4, 2)))),
         ("X_cov", np.ones((4, 2, 2))),
     ):
         with pytest.raises(ValueError, match=f"together with {key}"):
-            GaussianNoise(1.0, adversary=name).at(np.zeros((4, 2)), {key: own})
+            GaussianNoise(1.0, unknown=name).at(np.zeros((4, 2)), {key: own})
     with pytest.raises(ValueError, match="states no noise"):
-        GaussianNoise(adversary=name).at(np.zeros((4, 2)), {})
+        GaussianNoise(unknown=name).at(np.zeros((4, 2)), {})
 
 
-def test_diagonal_adversary_takes_one_number_and_says_where_more_belong():
-    with pytest.raises(ValueError, match=r"std=\[0.5, 1.0\].*'marginals'"):
-        GaussianNoise([0.5, 1.0], adversary="diagonal").at(np.zeros((4, 2)), {})
+def test_unknown_variances_take_one_number_and_say_where_more_belong():
+    with pytest.raises(ValueError, match=r"std=\[0.5, 1.0\].*unknown='correlations'"):
+        GaussianNoise([0.5, 1.0], unknown="variances").at(np.zeros((4, 2)), {})
 
 
-@pytest.mark.parametrize("name", ["diagonal", "marginals"])
-def test_std_of_an_adversary_is_checked_like_any_other(name):
+@pytest.mark.parametrize("name", ["variances", "correlations"])
+def test_std_is_checked_whatever_is_unknown(name):
     for wrong in (-1.0, np.nan):
         with pytest.raises(ValueError, match="std"):
-            GaussianNoise(wrong, adversary=name).at(np.zeros((4, 2)), {})
+            GaussianNoise(wrong, unknown=name).at(np.zeros((4, 2)), {})
     with pytest.raises(ValueError, match="shape"):
-        GaussianNoise([1.0, 2, 3], adversary="marginals").at(np.zeros((4, 2)), {})
+        GaussianNoise([1.0, 2, 3], unknown="correlations").at(np.zeros((4, 2)), {})
 
 
-def test_trace_adversary_is_the_default_and_changes_nothing(rng):
+def test_nothing_unknown_is_the_default(rng):
     w = rng.normal(size=3)
     for options in ({"std": 0.4}, {"std": [1.0, 2, 3]}, {"cov": np.eye(3)}):
-        plain, named = (
-            GaussianNoise(**options, **more).at(np.zeros((5, 3)), {}) for more in ({}, {"adversary": "trace"})
-        )
+        plain, named = (GaussianNoise(**options, **more).at(np.zeros((5, 3)), {}) for more in ({}, {"unknown": None}))
         assert plain.support(w) == named.support(w)
 
 
 def test_score_noise_and_flips_are_those_of_the_worst_covariance(two_classes):
     X, y = two_classes(60, 4)
     std = np.array([0.1, 0.3, 0.5, 0.2])
-    model = GaussianRobustClassifier(GaussianNoise(std, adversary="marginals")).fit(X, y)
+    model = GaussianRobustClassifier(GaussianNoise(std, unknown="correlations")).fit(X, y)
     signed = std * np.sign(model.coef_[0])
     worst = model.score_std(X, X_factor=np.broadcast_to(signed[:, None], (60, 4, 1)))
     assert_allclose(model.score_std(X), worst, rtol=1e-12)

@@ -58,8 +58,9 @@ class FeatureDeletionClassifier(MissingFeatures):
 
     ``adversary="relaxed"`` may delete shares of features too, which is a linear program of moderate size, (4) of the paper;
     its optimum is also that of "exact" if all values are the same, v, and N/v is an integer. In general it is larger, by C
-    times the largest entry at most. ``adversary="tightened"`` keeps it from deleting shares of what it cannot pay for as a
-    whole, :math:`v_j > N`, and from spending fractions of a budget on integer values; its optimum lies between the two.
+    times the largest entry at most. ``adversary="tightened"``, which is not in the paper, keeps it from deleting shares of what
+    it cannot pay for as a whole, :math:`v_j > N`, and from spending fractions of a budget on integer values; its optimum lies
+    between the two.
     ``adversary="exact"`` is the problem above, (3) of the paper, solved by generating its
     constraints where values are small integers, for data of moderate size.
 

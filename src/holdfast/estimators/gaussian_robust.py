@@ -112,7 +112,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         all rows, in the units of the features: a standard deviation, or ``GaussianNoise(std=...)``,
         ``GaussianNoise(cov=...)``, ``GaussianNoise(factor=...)``. With ``X_std``, ``X_cov`` or ``X_factor`` given
         to ``fit`` it is the number that multiplies them: 1.0 takes them as stated, as None does. Where the covariance is
-        known in part only, ``GaussianNoise(std, adversary="marginals")`` or ``"diagonal"`` trains for the worst one that
+        known in part only, ``GaussianNoise(std, unknown="correlations")`` or ``"variances"`` trains for the worst one that
         agrees with it; t, and all that is said of the noise later, is then that of the worst.
     loss : {"logistic", "hinge", "log2", "quadratic", "two_point"} or Loss, default="logistic"
     alpha : float, default=None
@@ -405,8 +405,8 @@ class GaussianRobustClassifier(IncrementalClassifier):
         Returns
         -------
         ndarray of shape (n_samples,)
-            With two classes between 0 and 0.5; 0 where there is no noise. With an adversary, the largest probability that any
-            of its covariances gives.
+            With two classes between 0 and 0.5; 0 where there is no noise. With `unknown` of the noise, the largest
+            probability that any covariance gives.
         """
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         check_columns(X, metadata, self)
@@ -416,7 +416,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
     def score_std(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         r"""Return the standard deviation :math:`t = \sqrt{w^\top C w}` that the noise gives to each row's score.
 
-        Takes noise as `flip_probability` does; with an adversary it is the largest that any of its covariances gives. A
+        Takes noise as `flip_probability` does; with `unknown` it is the largest that any covariance gives. A
         prediction with |score| > 2 * score_std is certain at two sigma.
 
         Returns

@@ -145,10 +145,10 @@ def noise_budget(
         t = np.broadcast_to(bound.support(view.coef[0]), leads.shape)
         expected, method = _by_formula(leads, t, signs), "linear: normal law of the scores"
     else:
-        if stated.adversary != "trace":
+        if stated.unknown is not None:
             raise ValueError(
-                f"{call}(noise={noise!r}): a covariance that an adversary chooses cannot be drawn from, and for this model no "
-                "formula is known. State a covariance, as GaussianNoise(std=...) with adversary='trace'."
+                f"{call}(noise={noise!r}): a covariance that is unknown cannot be drawn from, and for this model no "
+                "formula is known. State a covariance, as GaussianNoise(std=...)."
             )
         values = dense(rows)
 

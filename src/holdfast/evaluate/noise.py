@@ -92,10 +92,10 @@ def flip_probability(
             assumption="Gaussian noise as stated; "
             + ("exact" if view.decision.n_scores == 1 else "an upper bound, the sum over rivals"),
         )
-    if stated.adversary != "trace":
+    if stated.unknown is not None:
         raise ValueError(
-            f"{call}(noise={noise!r}): a covariance that an adversary chooses cannot be drawn from, and for this model no "
-            "formula is known. State a covariance, as GaussianNoise(std=...) with adversary='trace'."
+            f"{call}(noise={noise!r}): a covariance that is unknown cannot be drawn from, and for this model no "
+            "formula is known. State a covariance, as GaussianNoise(std=...)."
         )
     predicted, share = _by_draws(
         model, X, rows, bound, int(n_draws), np.random.default_rng(check_random_state(random_state).randint(1 << 31))

@@ -8,17 +8,19 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.allowed import Choice
 from holdfast._core.exceptions import UnstatedError
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.uncertainty.checks import at_most_one, nonnegative, numbers, root, row_clouds, stated
 from holdfast.uncertainty.clouds import CommonCloud
 from holdfast.uncertainty.polytopes import CommonBox, CommonDiamond
 
-ADVERSARIES: dict[str, Callable[[Array], BoundSet]] = {
-    "trace": CommonCloud,
-    "diagonal": CommonDiamond,
-    "marginals": CommonBox,
+UNKNOWN: dict[str | None, Callable[[Array], BoundSet]] = {
+    None: CommonCloud,
+    "variances": CommonDiamond,
+    "correlations": CommonBox,
 }
+"""What may be unknown of a covariance, and the shape that the worst of all covariances gives."""
 
 
 class GaussianNoise(UncertaintySet):
@@ -36,14 +38,15 @@ class GaussianNoise(UncertaintySet):
         Covariance of the noise; may be singular.
     factor : array-like of shape (n_features, r), default=None
         A factor F of the covariance F F', for noise that a few sources cause together.
-    adversary : {"trace", "diagonal", "marginals"}, default="trace"
-        What is known of the covariance C besides `std`; the worst C that agrees with it is assumed.
+    unknown : {None, "variances", "correlations"}, default=None
+        What is unknown of the covariance C besides `std`; the worst C that agrees with the rest is assumed.
 
-        - "trace": nothing but its trace, or largest eigenvalue, at most std**2, with the same
-          :math:`t = \mathrm{std}\,|w|_2` as independent errors; with one std a feature, independent errors.
-        - "diagonal": errors are independent, their variances add up to at most std**2, one number;
-          :math:`t = \mathrm{std}\,\max_j |w_j|`.
-        - "marginals": each feature's deviation is at most its std, one number or one a feature, and the errors may be
+        - None: nothing, errors are independent, or have the covariance that is stated. One number `std` holds as well for
+          all covariances of trace, or largest eigenvalue, at most std**2, which have the same
+          :math:`t = \mathrm{std}\,|w|_2` at the worst.
+        - "variances": errors are independent, and of their variances it is only known that they add up to at most std**2,
+          one number; :math:`t = \mathrm{std}\,\max_j |w_j|`.
+        - "correlations": each feature's deviation is at most its std, one number or one a feature, and the errors may be
           correlated in any way; :math:`t = \sum_j \mathrm{std}_j |w_j|`, which makes many coefficients exactly 0.
 
     Examples
@@ -51,7 +54,7 @@ class GaussianNoise(UncertaintySet):
     >>> noise = GaussianNoise(std=[0.5, 0.0]).at(np.zeros((4, 2)), metadata={})
     >>> noise.support(np.array([3.0, -1.0]))
     np.float64(1.5)
-    >>> noise = GaussianNoise(std=[0.5, 2.0], adversary="marginals").at(np.zeros((4, 2)), metadata={})
+    >>> noise = GaussianNoise(std=[0.5, 2.0], unknown="correlations").at(np.zeros((4, 2)), metadata={})
     >>> float(noise.support(np.array([3.0, -1.0])))
     3.5
     """
@@ -60,11 +63,11 @@ class GaussianNoise(UncertaintySet):
     size_name = "noise"
     is_expectation = True
 
-    def __init__(self, std: Any = None, cov: Any = None, factor: Any = None, adversary: str = "trace"):
+    def __init__(self, std: Any = None, cov: Any = None, factor: Any = None, unknown: str | None = None):
         self.std = std
         self.cov = cov
         self.factor = factor
-        self.adversary = adversary
+        self.unknown = unknown
 
     def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
         n_samples, n_features = X.shape
@@ -76,9 +79,9 @@ class GaussianNoise(UncertaintySet):
             raise UnstatedError(
                 "GaussianNoise(): states no noise. Give std, cov or factor, or pass X_std, X_cov or X_factor."
             )
-        self._check_adversary({**common, **own})
+        self._check_unknown({**common, **own})
         if not own:
-            return ADVERSARIES[self.adversary](self._common_factor(n_features))
+            return UNKNOWN[self.unknown](self._common_factor(n_features))
         home = f"noise=GaussianNoise({next(iter(own)).removeprefix('X_')}=...)"
         if not common:
             return row_clouds(1.0, n_samples, n_features, own, home)
@@ -91,10 +94,10 @@ class GaussianNoise(UncertaintySet):
 
     def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
         bound = self.at(X, metadata)
-        if self.adversary != "trace":
+        if self.unknown is not None:
             raise ValueError(
-                f"{self!r}: a covariance that an adversary chooses cannot be drawn from. State the one to draw from, as "
-                "GaussianNoise(std=...) with adversary='trace' or GaussianNoise(cov=...)."
+                f"{self!r}: a covariance that is unknown cannot be drawn from. State the one to draw from, as "
+                "GaussianNoise(std=...) or GaussianNoise(cov=...)."
             )
         return (bound.gaussian(rng, X.shape) for _ in range(n_draws))
 
@@ -127,20 +130,19 @@ class GaussianNoise(UncertaintySet):
         # where nothing is stated here, std multiplies what is stated by row
         return type(self)(**(self.get_params(deep=False) | (larger or {"std": factor})))
 
-    def _check_adversary(self, given: Mapping[str, Any]) -> None:
-        if not isinstance(self.adversary, str) or self.adversary not in ADVERSARIES:
-            raise ValueError(f"{self!r}: no such adversary. Choose one of {', '.join(map(repr, ADVERSARIES))}.")
-        if self.adversary == "trace":
+    def _check_unknown(self, given: Mapping[str, Any]) -> None:
+        Choice(*UNKNOWN).checked(self.unknown, "GaussianNoise(..., unknown")
+        if self.unknown is None:
             return
         if others := [name for name in given if name != "std"]:
             raise ValueError(
-                f"{self!r} together with {others[0]}: an adversary who chooses the covariance leaves no place for one that is "
-                "known. Give std alone, or leave adversary='trace'."
+                f"{self!r} together with {others[0]}: it says that a covariance is unknown that is given. Give std alone, or "
+                "leave unknown=None."
             )
-        if self.adversary == "diagonal" and np.ndim(self.std) > 0:
+        if self.unknown == "variances" and np.ndim(self.std) > 0:
             raise ValueError(
-                f"{self!r}: with adversary='diagonal' std is one number, the root of the sum of all variances. "
-                "Deviations known for each feature go with adversary='marginals'."
+                f"{self!r}: with unknown='variances' std is one number, the root of the sum of all variances. "
+                "Deviations known for each feature go with unknown='correlations'."
             )
 
     def _common_factor(self, n_features: int) -> Array:
@@ -181,9 +183,9 @@ class GaussianNoise(UncertaintySet):
             (cls(0.4), {"X_std": sparse.csr_array([[1.0, 0, 2], [0, 0.5, 0], [3, 0, 1], [0.2, 0.7, 0], [0, 0, 1]])}),
             (cls(0.5), {"X_cov": factors @ factors.transpose(0, 2, 1)}),
             (cls(2.0), {"X_factor": factors}),
-            (cls(0.7, adversary="diagonal"), {}),
-            (cls(0.7, adversary="marginals"), {}),
-            (cls([0.5, 0.1, 2.0], adversary="marginals"), {}),
+            (cls(0.7, unknown="variances"), {}),
+            (cls(0.7, unknown="correlations"), {}),
+            (cls([0.5, 0.1, 2.0], unknown="correlations"), {}),
         ]
 
 
