@@ -68,7 +68,7 @@ METADATA = dict.fromkeys(("X_std", "X_cov", "X_factor", "X_lower", "X_upper", "X
 ARRAYS = r"Expected 2D|Input|Found array|dtype|could not convert|float\(\) arg|inconsistent|must be real|[sS]parse|"
 ARRAYS += r"Complex data|inhomogeneous|1d array|label|class|not supported between instances"
 KNOWN = dict.fromkeys(("X", "y", "frame", "groups", "lower", "upper"), ARRAYS)
-KNOWN |= {"strategy": ARRAYS + "|scalar", "curve_kwargs": "keywords", "sample_weight": "dual_coef"}
+KNOWN |= {"strategy": ARRAYS + "|scalar", "curve_kwargs": "keywords", "sample_weight": "proof_weights"}
 KNOWN |= dict.fromkeys(("estimator", "estimators"), r"\bmodels?\b")
 """What scikit-learn and NumPy say of tables and labels, which users know from there, and other words for an argument."""
 
@@ -205,7 +205,7 @@ def calls():
         called(h.prune, model=LINEAR, delta=0.1),
         called(h.pruning_path, estimator=h.RobustLinearClassifier(box), **data, deltas=[0.1]),
         called(h.radius_path, **data, radii=[0.3, 0.1], uncertainty=h.Box(1.0)),
-        called(h.recover_from_dual, dual_coef=GAUSSIAN.dual_coef_, **data, noise=0.2),
+        called(h.recover_from_dual, proof_weights=GAUSSIAN.proof_weights_, **data, noise=0.2),
         called(h.robust_accuracy, **rows, y=y, uncertainty=box, n_starts=2, max_iter=3),
         called(
             h.robust_accuracy, "robust_accuracy of a tree", model=TREE, **data, uncertainty=box, n_starts=2, max_iter=3

@@ -128,7 +128,7 @@ def test_sparse_rows_with_dense_uncertainty_stay_sparse_in_every_solver(solver, 
     # primal and dual objective by the formulas, with the dense table
     X, S, w, is_hinge = X.toarray(), s + own.toarray(), model.coef_[0], model.loss == "hinge"
     u = 1 - y * (X @ w + model.intercept_[0]) + S @ np.abs(w)
-    lam = np.abs(model.dual_coef_[0])
+    lam = np.abs(model.proof_weights_[0])
     excess = np.maximum(np.abs(X.T @ (y * lam)) - S.T @ lam, 0.0)
     if model.penalty == "l2":
         price, paid = 0.5 * w @ w, 0.5 * excess @ excess

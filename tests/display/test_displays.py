@@ -221,7 +221,7 @@ def test_certified_accuracies_say_by_what_of_what_and_how_surely():
     assert shown.startswith("the smoothed classifier")
     assert "sigma=0.5 and 50 draws, each row with confidence 0.99" in shown
     several = CertifiedAccuracyDisplay(
-        display.radii, display.accuracy, models, norm=2, methods=["one way", "another"], unit="apples"
+        display.radii, display.accuracy, models=models, norm=2, methods=["one way", "another"], unit="apples"
     ).plot()
     assert [text.get_text() for text in several.ax_.get_legend().get_texts()] == ["line: one way", "tree: another"]
     assert display.ax_.get_ylabel() == "certified accuracy, a lower bound (%)"

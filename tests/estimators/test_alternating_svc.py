@@ -59,7 +59,7 @@ def test_ball_is_a_rescaled_ordinary_svm(draw_classes, separation, alpha, radius
 
     def plain(log_alpha):
         model = RobustLinearClassifier(alpha=np.exp(log_alpha), fit_intercept=fit_intercept, tol=1e-9).fit(X, y)
-        return model.coef_[0], model.intercept_[0], np.abs(model.dual_coef_).sum()
+        return model.coef_[0], model.intercept_[0], np.abs(model.proof_weights_).sum()
 
     def excess(log_alpha):
         w, _, dual = plain(log_alpha)
@@ -173,7 +173,7 @@ def test_optimists_never_lose_and_prove_nothing(draw_classes):
         assert np.all(fall >= -1e-6 * model.objectives_[0][0])
         assert model.gap_ == np.inf
         assert model.lower_bound_ == -np.inf
-        assert not hasattr(model, "dual_coef_")
+        assert not hasattr(model, "proof_weights_")
 
 
 def test_rounds_settle_at_the_optimum_or_say_that_they_have_not(draw_classes):

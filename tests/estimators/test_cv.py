@@ -459,7 +459,7 @@ def test_refit_is_the_classifier_at_what_was_chosen(loss, n_classes, draw):
         assert model.gap_ <= 1e-6
         assert model.solution_["status"] == "solved"
         assert_allclose(model.flip_probability(X, **metadata), plain.flip_probability(X, **metadata), atol=1e-6)
-        assert hasattr(model, "dual_coef_") == hasattr(plain, "dual_coef_")
+        assert hasattr(model, "proof_weights_") == hasattr(plain, "proof_weights_")
 
 
 @by_loss

@@ -33,20 +33,20 @@ def test_dual_weights_pull_along_the_weights_and_add_up_to_the_bound(loss, fit_i
     sigma = 0.6
     model = GaussianRobustClassifier(sigma, loss=loss, fit_intercept=fit_intercept).fit(X, y, sample_weight=c)
     w, t = model.coef_[0], sigma * np.linalg.norm(model.coef_)
-    assert model.dual_coef_.shape == (1, 60)
-    a = y * model.dual_coef_[0] / c
+    assert model.proof_weights_.shape == (1, 60)
+    a = y * model.proof_weights_[0] / c
     assert np.all((a >= 0) & (a <= 1))
     u = 1 - y * (X @ w + model.intercept_[0])
     _, slopes, scale_slopes = LOSSES[loss]().evaluate(u, np.full(60, t))
     assert_allclose(a, slopes, atol=1e-6)
     kappa = sigma * c @ scale_slopes / np.linalg.norm(w)
-    assert_allclose(model.dual_coef_ @ X, kappa * model.coef_, rtol=1e-5, atol=1e-6)
-    assert np.abs(model.dual_coef_).sum() == pytest.approx(model.lower_bound_, rel=1e-13)
+    assert_allclose(model.proof_weights_ @ X, kappa * model.coef_, rtol=1e-5, atol=1e-6)
+    assert np.abs(model.proof_weights_).sum() == pytest.approx(model.lower_bound_, rel=1e-13)
     if fit_intercept:
-        assert model.dual_coef_.sum() == pytest.approx(0, abs=1e-11)
+        assert model.proof_weights_.sum() == pytest.approx(0, abs=1e-11)
     # feasible: what is pulled is no more than the noise bears
     borne = sigma * c @ LOSSES[loss]().dual_scale(a)
-    assert np.linalg.norm(model.dual_coef_ @ X) <= borne * (1 + 1e-12)
+    assert np.linalg.norm(model.proof_weights_ @ X) <= borne * (1 + 1e-12)
 
 
 @perspective_losses
@@ -56,7 +56,7 @@ def test_dual_weights_prove_the_bound_for_every_model(loss, weighted, rng):
     S = rng.uniform(0.2, 1, size=X.shape)
     model = GaussianRobustClassifier(loss=loss).fit(X, y, sample_weight=c, X_std=S)
     member = LOSSES[loss]()
-    a = y * model.dual_coef_[0] / c
+    a = y * model.proof_weights_[0] / c
     for _ in range(50):
         w, b = rng.normal(size=4) * 10 ** rng.uniform(-2, 1), rng.normal()
         t, u = np.sqrt(np.square(S) @ np.square(w)), 1 - y * (X @ w + b)
@@ -70,7 +70,7 @@ def test_dual_weights_of_several_classes_pull_as_the_noise_holds(loss, fit_inter
     X, y = several_classes((25, 20, 15), 4)
     c, sigma = rng.uniform(0.5, 2, 60), 0.5
     model = GaussianRobustClassifier(sigma, loss=loss, fit_intercept=fit_intercept).fit(X, y, sample_weight=c)
-    D, W = model.dual_coef_, model.coef_
+    D, W = model.proof_weights_, model.coef_
     assert D.shape == (3, 60)
     own = y == np.arange(3)[:, None]
     a = np.where(own, 0.0, -D / c)
@@ -91,23 +91,23 @@ def test_dual_weights_at_a_collapse_prove_it(two_classes):
     X, y = two_classes(40, 3, positives=10)
     with pytest.warns(CollapseWarning):
         model = GaussianRobustClassifier(50.0, loss="hinge").fit(X, y)
-    assert np.abs(model.dual_coef_).sum() == pytest.approx(20, rel=1e-9)
-    assert_allclose(model.dual_coef_[0, y > 0], 1, rtol=1e-9)
+    assert np.abs(model.proof_weights_).sum() == pytest.approx(20, rel=1e-9)
+    assert_allclose(model.proof_weights_[0, y > 0], 1, rtol=1e-9)
 
 
 def test_dual_weights_of_wide_and_far_rows_are_those_of_their_own(rng):
     X, y = rng.normal(size=(20, 60)), np.arange(20) % 2
     wide = GaussianRobustClassifier(2.0, loss="hinge").fit(X, y)
-    pull = wide.dual_coef_ @ X
+    pull = wide.proof_weights_ @ X
     assert_allclose(pull / np.linalg.norm(pull), wide.coef_ / np.linalg.norm(wide.coef_), atol=1e-6)
     far = GaussianRobustClassifier(2.0, loss="hinge").fit(X + 1e5, y)
-    assert_allclose(far.dual_coef_, wide.dual_coef_, atol=1e-5)
+    assert_allclose(far.proof_weights_, wide.proof_weights_, atol=1e-5)
 
 
 def test_logistic_loss_has_no_dual_weights(weighted):
     X, y, _ = weighted
     model = GaussianRobustClassifier(0.5).fit(X, y)
-    assert not hasattr(model, "dual_coef_")
+    assert not hasattr(model, "proof_weights_")
     with pytest.raises(AttributeError, match="no dual weights"):
         model.carrying_rows()
 
@@ -119,7 +119,7 @@ def test_logistic_loss_has_no_dual_weights(weighted):
 def test_carrying_rows_are_the_smallest_such_set(n_classes, several_classes):
     X, y = several_classes((30, 20, 10)[:n_classes])
     model = GaussianRobustClassifier(0.4, loss="hinge").fit(X, y)
-    weight = np.abs(model.dual_coef_).sum(axis=0)
+    weight = np.abs(model.proof_weights_).sum(axis=0)
     for share in (0.1, 0.5, 0.9, 0.99):
         rows = model.carrying_rows(share)
         assert len(set(rows)) == len(rows)
@@ -135,7 +135,7 @@ def test_carrying_rows_are_the_smallest_such_set(n_classes, several_classes):
 def test_all_of_a_model_is_carried_by_all_rows_that_matter(several_classes):
     X, y = several_classes((30, 20))
     model = GaussianRobustClassifier(0.4, loss="hinge").fit(X, y)
-    assert len(model.carrying_rows(1.0)) >= np.count_nonzero(np.abs(model.dual_coef_) > 1e-12 * model.lower_bound_)
+    assert len(model.carrying_rows(1.0)) >= np.count_nonzero(np.abs(model.proof_weights_) > 1e-12 * model.lower_bound_)
 
 
 def test_a_share_that_is_none_is_named(weighted):
@@ -173,7 +173,9 @@ def test_model_is_recovered_from_its_dual_weights(fit_intercept, sigma, two_clas
             model.fit(X, y, sample_weight=c)
         if model.collapsed_:
             continue
-        coef, intercept = recover_from_dual(model.dual_coef_, X, y, sigma, fit_intercept, c)
+        coef, intercept = recover_from_dual(
+            model.proof_weights_, X, y, sigma, fit_intercept=fit_intercept, sample_weight=c
+        )
         assert_allclose(coef, model.coef_, atol=1e-6 * np.linalg.norm(model.coef_))
         assert_allclose(intercept, model.intercept_, atol=1e-6)
         assert coef.shape == (1, d)
@@ -186,7 +188,7 @@ def test_recovery_takes_names_lists_sparse_rows_and_class_weights(two_classes):
     model = GaussianRobustClassifier(0.5, loss="hinge", class_weight="balanced").fit(X, y)
     c = np.where(signs > 0, 60 / 40, 60 / 80)
     for rows in (X, X.tolist(), sparse.csr_array(X)):
-        coef, intercept = recover_from_dual(model.dual_coef_[0], rows, y.tolist(), 0.5, sample_weight=c)
+        coef, intercept = recover_from_dual(model.proof_weights_[0], rows, y.tolist(), 0.5, sample_weight=c)
         assert_allclose(coef, model.coef_, atol=1e-6)
         assert_allclose(intercept, model.intercept_, atol=1e-6)
 
@@ -194,7 +196,7 @@ def test_recovery_takes_names_lists_sparse_rows_and_class_weights(two_classes):
 def test_recovery_says_what_it_cannot_use(two_classes):
     X, y = two_classes(30, 3, separation=0.8)
     model = GaussianRobustClassifier(0.5, loss="hinge").fit(X, y)
-    D = model.dual_coef_
+    D = model.proof_weights_
     for noise in (0.0, -1.0, np.nan, "much", GaussianNoise(0.5), [0.5]):
         with pytest.raises(ValueError, match=r"recover_from_dual\(noise="):
             recover_from_dual(D, X, y, noise)

@@ -51,7 +51,7 @@ def best_in_hindsight(X, y, values, budget, margin, bound, adversary):
 
 @pytest.mark.parametrize("adversary", ["relaxed", "exact"])
 @pytest.mark.parametrize(("values", "budget"), [(np.ones(4), 1.0), (np.ones(4), 1.5), (VALUES, 3.0)])
-@pytest.mark.parametrize(("norm", "order"), [("l2", 2), ("inf", np.inf), ("l1", 1)])
+@pytest.mark.parametrize(("norm", "order"), [(2, 2), ("inf", np.inf), (1, 1)])
 def test_mean_loss_is_within_the_regret_bound_of_the_best_in_hindsight(adversary, values, budget, norm, order):
     settings = {"margin": 0.3, "bound": 2.0, "adversary": adversary}
     for m in (10, 150):
@@ -65,7 +65,7 @@ def test_mean_loss_is_within_the_regret_bound_of_the_best_in_hindsight(adversary
 def test_regret_bounds_are_those_of_the_theorem():
     X, y = stream(50, np.random.default_rng(0))
     X[0] /= np.abs(X[0]).sum()
-    published = {"l2": 3 * np.sqrt(2 * 5 / 50), "inf": 3 * 5 / np.sqrt(50), "l1": 3 * np.sqrt(2 * 5 / 50)}
+    published = {2: 3 * np.sqrt(2 * 5 / 50), "inf": 3 * 5 / np.sqrt(50), 1: 3 * np.sqrt(2 * 5 / 50)}
     for norm, expected in published.items():
         model = FeatureDeletionPerceptron(bound=3.0, norm=norm, radius=1.0).fit(X[:1].repeat(50, axis=0), y)
         assert_allclose(model.regret_bound_, expected)
@@ -147,7 +147,7 @@ def same(a, b):
     assert a.regret_bound_ == pytest.approx(b.regret_bound_)
 
 
-@pytest.mark.parametrize(("norm", "order"), [("l2", 2), ("inf", np.inf), ("l1", 1)])
+@pytest.mark.parametrize(("norm", "order"), [(2, 2), ("inf", np.inf), (1, 1)])
 def test_parts_and_sparse_rows_make_the_same_model(norm, order):
     X, y = stream(90, np.random.default_rng(5))
     X[np.abs(X) < 0.2] = 0.0
@@ -254,7 +254,7 @@ def test_radius_taken_from_the_rows_proves_no_risk():
 
 def test_online_bounds_are_those_of_the_corollary():
     X, y = stream(5000, np.random.default_rng(11), 1, noise=0.0)
-    model = FeatureDeletionPerceptron(1.0, margin=0.3, bound=1.5, norm="l1", radius=1.0).fit(X, y)
+    model = FeatureDeletionPerceptron(1.0, margin=0.3, bound=1.5, norm=1, radius=1.0).fit(X, y)
     psi, m = 0.3 * 4 / 3, 5000
     found = model.online_bound(0.1)
     risk = (model.mean_loss_[0] + (psi + 3.0) * np.sqrt(np.log(10) / (2 * m))) / 0.3
@@ -265,10 +265,10 @@ def test_online_bounds_are_those_of_the_corollary():
     assert sharper <= (4.5 + psi) * np.sqrt(2 * (5 + np.log(20)) / m)
 
 
-@pytest.mark.parametrize(("norm", "order"), [("l1", 1), ("l2", 2), ("inf", np.inf)])
+@pytest.mark.parametrize(("norm", "order"), [(1, 1), (2, 2), (np.inf, np.inf)])
 def test_losses_lie_in_the_range_that_the_bound_assumes(norm, order):
     """The largest loss: all weights at the bound, against a row of the largest l1 norm that its own norm allows."""
-    x = {"l1": [1.0, 0, 0, 0], "l2": [0.5] * 4, "inf": [1.0] * 4}[norm]
+    x = {1: [1.0, 0, 0, 0], 2: [0.5] * 4, np.inf: [1.0] * 4}[norm]
     X, y = stream(50, np.random.default_rng(12), order)
     model = FeatureDeletionPerceptron(1.0, norm=norm, radius=1.0, bound=2.0).fit(X, y)
     loss = DeletionLoss.of(None, 1.0, 0.1, "exact", 4, "f")
@@ -281,7 +281,7 @@ def test_losses_lie_in_the_range_that_the_bound_assumes(norm, order):
     ("settings", "message"),
     [
         ({"budget": 4.0}, r"budget=4.0\): must be below .* 4 \(n_features=4\)"),
-        ({"norm": "l3"}, r"norm='l3'\): give 'l1', 'l2' or 'inf'"),
+        ({"norm": "l3"}, r"norm='l3'\): give 1, 2 or 'inf'"),
         ({"radius": 0.0}, r"radius=0.0\): must be a finite number > 0"),
         ({"horizon": 0}, r"horizon=0\): must be an integer >= 1"),
         ({"bound": -1.0}, r"bound=-1.0\): must be"),
@@ -320,7 +320,7 @@ def test_online_bound_is_violated_no_more_often_than_promised():
 
     X_new, y_new = rows(4000)
     for _ in range(times):
-        model = FeatureDeletionPerceptron(1.0, margin=0.5, norm="l1", radius=1.0, shuffle=False).fit(*rows(60))
+        model = FeatureDeletionPerceptron(1.0, margin=0.5, norm=1, radius=1.0, shuffle=False).fit(*rows(60))
         psi = loss.largest_margin
         promised = model.mean_loss_[0] + (psi + 2.0) * np.sqrt(np.log(1 / delta) / 120)
         deficit, _ = loss.deficits(y_new[:, None] * model.coef_ * X_new, y_new * model.intercept_)
@@ -333,11 +333,11 @@ def test_online_bound_is_violated_no_more_often_than_promised():
 def test_settings_changed_after_the_fit_prove_nothing_else(several_classes):
     X, y = several_classes((60, 60), 4)
     X = X / (1.1 * np.abs(X).sum(axis=1).max())
-    model = FeatureDeletionPerceptron(1, radius=1.0, norm="l1", random_state=0).fit(X, y)
+    model = FeatureDeletionPerceptron(1, radius=1.0, norm=1, random_state=0).fit(X, y)
     proved = model.online_bound()
     assert model.set_params(margin=5.0, radius=0.1).online_bound() == proved
     with pytest.raises(ValueError, match=r"margin, radius changed since the first call"):
         model.partial_fit(X, y)
-    taken = FeatureDeletionPerceptron(1, norm="l1", random_state=0).fit(X, y).set_params(radius=1.0)
+    taken = FeatureDeletionPerceptron(1, norm=1, random_state=0).fit(X, y).set_params(radius=1.0)
     with pytest.warns(UserWarning, match="the radius was taken from the rows"):
         assert np.isinf(taken.online_bound().risk)

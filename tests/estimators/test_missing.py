@@ -60,22 +60,22 @@ def test_class_that_no_value_in_the_range_has_is_not_certain(case):
     ends = [(value, value + 1) for value in (-1e3, 1e3) if model.predict(np.nan_to_num(row, nan=value))[0] != rest[0]]
     assert ends
     for lower, upper in ends:
-        assert not model.is_certain(row, lower, upper)[0]
-        assert model.is_certain(row, 0.0, 0.0)[0]
+        assert not model.is_certain(row, lower=lower, upper=upper)[0]
+        assert model.is_certain(row, lower=0.0, upper=0.0)[0]
 
 
 def test_stated_ranges_replace_the_learned_ones(case):
     model, X, holes = case
-    zeros = [model.score_interval(holes, 0.0, 0.0)[side] for side in (0, 1)]
+    zeros = [model.score_interval(holes, lower=0.0, upper=0.0)[side] for side in (0, 1)]
     assert_array_equal(*zeros)
     with pytest.warns(UserWarning, match="rows miss features worth more"):
         assert_array_equal(zeros[0], model.decision_function(holes))
-    low, high = model.score_interval(holes, -np.inf, np.inf)
+    low, high = model.score_interval(holes, lower=-np.inf, upper=np.inf)
     missed = np.isnan(holes).any(axis=1)
     assert np.all(np.isinf(low[missed]))
     assert np.all(np.isinf(high[missed]))
-    assert_array_equal(model.is_certain(holes, -np.inf, np.inf), ~missed)
-    wide = model.score_interval(holes, X.min(axis=0) - 1, X.max(axis=0) + 1)
+    assert_array_equal(model.is_certain(holes, lower=-np.inf, upper=np.inf), ~missed)
+    wide = model.score_interval(holes, lower=X.min(axis=0) - 1, upper=X.max(axis=0) + 1)
     assert np.all(wide[0] <= model.score_interval(holes)[0])
 
 
@@ -218,4 +218,4 @@ def test_ranges_widen_with_parts_and_are_learned_anew_by_fit():
 def test_ranges_that_are_none_are_refused(case, ends, message):
     model, _, holes = case
     with pytest.raises(ValueError, match=message):
-        model.score_interval(holes, *ends)
+        model.score_interval(holes, **dict(zip(("lower", "upper"), ends, strict=False)))

@@ -144,7 +144,7 @@ def test_logistic_loss_is_one_fit_for_each_class(wine, wine_errors):
     assert model.lower_bound_ == pytest.approx(sum(part.lower_bound_ for part in parts))
     assert model.gap_ <= 1e-6
     assert model.norm_bound_ == max(part.norm_bound_ for part in parts)
-    assert not hasattr(model, "dual_coef_")
+    assert not hasattr(model, "proof_weights_")
 
 
 @every_loss
@@ -323,10 +323,10 @@ def test_warm_start_after_a_change_of_classes_starts_afresh(wine):
     model = GaussianRobustClassifier(0.5, loss="hinge", warm_start=True).fit(X, y)
     model.fit(X[y < 2], y[y < 2])
     assert model.coef_.shape == (1, 13)
-    assert model.dual_coef_.shape == (1, np.sum(y < 2))
+    assert model.proof_weights_.shape == (1, np.sum(y < 2))
     model.set_params(loss="logistic").fit(X, y)
     assert model.gap_ <= 1e-6
-    assert not hasattr(model, "dual_coef_")
+    assert not hasattr(model, "proof_weights_")
 
 
 # Prediction

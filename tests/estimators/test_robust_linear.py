@@ -122,7 +122,7 @@ def test_hinge_with_intervals_is_the_linear_program_and_its_dual(kappa, rho, int
     rows, room = np.vstack([pull - inside.T, -pull - inside.T]), np.concatenate([outside, outside])
     dual = linprog(-np.ones(n), A_ub=rows, b_ub=room, A_eq=y[None], b_eq=[0.0], bounds=[(0, 1)] * n)
     assert -dual.fun == pytest.approx(primal.fun, rel=1e-7)
-    lam = y * model.dual_coef_[0]
+    lam = y * model.proof_weights_[0]
     assert lam.sum() == pytest.approx(model.lower_bound_, rel=1e-9)
     assert np.all((lam >= -1e-12) & (lam <= 1 + 1e-12))
     assert abs(y @ lam) <= 1e-9
@@ -145,10 +145,10 @@ def test_logistic_and_its_quadratic_approximation_have_their_entropies_for_duals
         best = cp.Problem(cp.Maximize(value), feasible).solve(solver=cp.CLARABEL)
         assert model.objective_ == pytest.approx(best, rel=1e-6)
         # both duals are strictly concave, so their argmax is one: the slopes of the losses
-        assert_allclose(y * model.dual_coef_[0], lam.value, atol=2e-3)
+        assert_allclose(y * model.proof_weights_[0], lam.value, atol=2e-3)
         u = -y * (X @ model.coef_[0] + model.intercept_[0]) + kappa * rho * S @ np.abs(model.coef_[0])
         slopes = 1 / (1 + np.exp(-u)) if name == "logistic" else np.clip((u + c) / (2 * c), 0, 1)
-        assert_allclose(y * model.dual_coef_[0], slopes, atol=2e-3)
+        assert_allclose(y * model.proof_weights_[0], slopes, atol=2e-3)
 
 
 @pytest.mark.parametrize("kappa", [0.0, 0.4, 1.0])
@@ -184,11 +184,13 @@ def test_worst_case_rows_weighted_by_their_slopes_balance_where_weights_are_not_
     rho = 0.3
     model = RobustLinearClassifier(Box(rho), loss=name, penalty=None, tol=1e-9).fit(X, y, X_std=S)
     Z = model.worst_case_data(X, y, X_std=rho * S)
-    pull = Z.T @ model.dual_coef_[0]
+    pull = Z.T @ model.proof_weights_[0]
     used = model.coef_[0] != 0
     assert np.any(used)
     assert_allclose(pull[used], 0, atol=1e-3)
-    assert np.all(np.abs(X.T @ model.dual_coef_[0])[~used] <= (rho * S.T @ (y * model.dual_coef_[0]))[~used] + 1e-6)
+    assert np.all(
+        np.abs(X.T @ model.proof_weights_[0])[~used] <= (rho * S.T @ (y * model.proof_weights_[0]))[~used] + 1e-6
+    )
 
 
 @pytest.mark.parametrize("kappa", [0.0, 0.4, 1.0])
@@ -259,7 +261,7 @@ def test_a_ball_common_to_all_rows_is_an_ordinary_svm_at_another_strength(two_cl
     robust = RobustLinearClassifier(Ball(r), alpha=alpha, tol=1e-9).fit(X, y)
     length = np.linalg.norm(robust.coef_)
     v = robust.coef_[0] / (1 + r * length)
-    other = (alpha * length + r * np.abs(robust.dual_coef_).sum()) / np.linalg.norm(v)
+    other = (alpha * length + r * np.abs(robust.proof_weights_).sum()) / np.linalg.norm(v)
     plain = RobustLinearClassifier(None, alpha=other, tol=1e-9).fit(X, y)
     assert_allclose(plain.coef_[0], v, atol=1e-4)
     assert_allclose(SVC(kernel="linear", C=1 / other, tol=1e-8).fit(X, y).coef_[0], v, atol=1e-4)

@@ -99,7 +99,7 @@ def test_nothing_is_claimed(data):
     assert (model.gap_, model.lower_bound_) == (np.inf, -np.inf)
     assert np.isnan(model.objective_)
     assert not model.collapsed_
-    assert not hasattr(model, "dual_coef_")
+    assert not hasattr(model, "proof_weights_")
     assert model.solution_["status"] == "streamed"
     assert "proves nothing" in model.solution_["advice"]
     assert model.predict_proba(data[0]).shape == (90, 2)

@@ -78,7 +78,7 @@ def test_the_ends_of_the_scale(cancer):
 @pytest.mark.parametrize(("factor", "word"), [(0.2, "Little"), (2.0, "Something"), (6.0, "Much")])
 def test_what_is_to_gain_follows_the_flip_rate(cancer, factor, word):
     X, S, _, model = cancer
-    found = what_is_to_gain(model, X, factor * S)
+    found = what_is_to_gain(model, X, X_std=factor * S)
     rng = np.random.default_rng(0)
     flips = [np.mean(model.predict(X + factor * S * rng.normal(size=X.shape)) != model.predict(X)) for _ in range(200)]
     assert found.flip_rate == pytest.approx(np.mean(flips), abs=0.01)

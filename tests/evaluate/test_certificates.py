@@ -622,7 +622,7 @@ def test_errors_say_what_to_do(rows):
         certified_radius(model, X[:, :3])
     with pytest.raises(ValueError, match="NaN"):
         certified_radius(model, X * np.nan)
-    with pytest.raises(ValueError, match=r"certified_radius\(norm=3\): give 1, 2 or numpy.inf"):
+    with pytest.raises(ValueError, match=r"certified_radius\(norm=3\): give 1, 2 or 'inf'"):
         certified_radius(model, X, norm=3)
     with pytest.raises(ValueError, match=r"weights must be >= 0"):
         certified_radius(model, X, weights=[-1, 1, 1, 1, 1])

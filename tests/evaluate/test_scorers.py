@@ -204,7 +204,7 @@ def test_scorers_are_cloned_and_print_as_they_are_called():
     scorer = robust_accuracy_scorer(Box(0.1))
     assert repr(scorer) == "robust_accuracy_scorer(uncertainty=Box(radius=0.1))"
     assert clone(scorer).uncertainty.radius == 0.1
-    assert robust_accuracy_scorer(ChanceConstraint(0.1, "gaussian", 0.04)).set_params(uncertainty__epsilon=0.2)
+    assert robust_accuracy_scorer(ChanceConstraint(0.1, "gaussian", cov=0.04)).set_params(uncertainty__epsilon=0.2)
 
 
 @pytest.mark.parametrize(

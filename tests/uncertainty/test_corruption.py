@@ -22,9 +22,9 @@ def test_margin_keeps_its_promise_for_fair_signs():
 
 
 def test_printed_margin_breaks_its_promise():
-    assert flip_probability(1, corruption_margin(1.0, 1, 0.3, "published")) == 0.5
-    assert flip_probability(100, corruption_margin(1.0, 100, 0.01, "published")) > 0.01
-    assert_allclose(corruption_margin(3.0, 4, 0.2), 2 * corruption_margin(3.0, 4, 0.2, "published"))
+    assert flip_probability(1, corruption_margin(1.0, 1, 0.3, variant="published")) == 0.5
+    assert flip_probability(100, corruption_margin(1.0, 100, 0.01, variant="published")) > 0.01
+    assert_allclose(corruption_margin(3.0, 4, 0.2), 2 * corruption_margin(3.0, 4, 0.2, variant="published"))
 
 
 def test_margin_is_in_units_of_the_bound():
@@ -67,7 +67,7 @@ def test_random_sample_replaces_as_many_by_centred_noise():
     [
         (lambda: corruption_margin(1.0, 1, 1.5), r"eps=1.5\): must lie between 0 and 1"),
         (lambda: corruption_margin(0.0, 1, 0.5), r"bound=0.0\): must be > 0"),
-        (lambda: corruption_margin(1.0, 1, 0.5, "printed"), "variant='printed'"),
+        (lambda: corruption_margin(1.0, 1, 0.5, variant="printed"), "variant='printed'"),
         (lambda: CorruptedFeatures(1.5).margin(1.0, 0.1), "n_corrupted=.*must be an integer"),
         (lambda: CorruptedFeatures(3).sample(np.zeros((2, 2))), "X has only 2 features"),
         (lambda: CorruptedFeatures(1, noise="normal").sample(np.zeros((2, 2))), "noise='normal'"),

@@ -43,13 +43,14 @@ def test_radii_by_row_multiply_the_radius(rng):
 
 def test_infinite_ball_is_the_box_and_the_unit_ellipsoid_the_ball(rng):
     w = rng.normal(size=3)
-    assert_allclose(support(Ball(0.3, np.inf), w), support(Box(0.3), w), rtol=1e-14)
+    for largest in (np.inf, "inf"):
+        assert_allclose(support(Ball(0.3, largest), w), support(Box(0.3), w), rtol=1e-14)
     assert_allclose(support(Ball(0.3), w), support(Ellipsoid(0.3), w), rtol=1e-14)
 
 
 @pytest.mark.parametrize("norm", [0.5, 0, -1, np.nan, "2x", None, [2, 2]])
 def test_norm_below_one_is_refused(norm):
-    with pytest.raises(ValueError, match=r"Ball\(norm=.*norm must be a number >= 1 or np.inf"):
+    with pytest.raises(ValueError, match=r"Ball\(norm=.*give 1, 2 or 'inf', or another number >= 1"):
         Ball(norm=norm).at(X, {})
 
 
@@ -240,7 +241,7 @@ def test_assumptions_that_say_more_need_less_room():
 
 def test_chance_constraint_is_an_ellipsoid_of_its_radius(rng):
     w, cov = rng.normal(size=3), np.diag([1.0, 2.0, 0.5]) + 0.3
-    chance = ChanceConstraint(0.1, "gaussian", cov, radius=2.0)
+    chance = ChanceConstraint(0.1, "gaussian", cov=cov, radius=2.0)
     expected = Ellipsoid(2 * chance.gamma(), shape=cov)
     assert_allclose(support(chance, w), support(expected, w), rtol=1e-13)
     assert_allclose(support(ChanceConstraint(0.1, cov=4.0), w), 6 * np.linalg.norm(w), rtol=1e-13)
@@ -269,9 +270,9 @@ def test_chance_constraint_asks_for_what_it_needs():
     with pytest.raises(ValueError, match=r"states no covariance. Give cov, or pass X_std"):
         ChanceConstraint(0.1).at(X, {})
     with pytest.raises(ValueError, match=r"no such assumption. Choose one of 'none'"):
-        ChanceConstraint(0.1, "normal", 1.0).at(X, {})
+        ChanceConstraint(0.1, "normal", cov=1.0).at(X, {})
     with pytest.raises(ValueError, match="cov is diagonal"):
-        ChanceConstraint(0.1, "bounded", np.eye(3) + 0.1).at(X, {})
+        ChanceConstraint(0.1, "bounded", cov=np.eye(3) + 0.1).at(X, {})
     with pytest.raises(ValueError, match=r"together with X_cov.*passed as X_std"):
         ChanceConstraint(0.1, "bounded").at(X, {"X_cov": np.tile(np.eye(3), (4, 1, 1))})
 

@@ -174,6 +174,30 @@ class Count(Allowed):
 
 
 @dataclass(frozen=True)
+class Order(Allowed):
+    """The order of a norm, one of a few, or any number >= 1; ``"inf"`` and ``numpy.inf`` are the same."""
+
+    orders: tuple[float, ...] = ()
+
+    @property
+    def advice(self) -> str:
+        usual = "give 1, 2 or 'inf'"
+        return usual if self.orders else f"{usual}, or another number >= 1"
+
+    def __contains__(self, value: object) -> bool:
+        if isinstance(value, str | float) and value in ("inf", np.inf):
+            return True
+        return value in Number(1) and (not self.orders or value in self.orders)
+
+    def checked(self, value: Any, call: str) -> float:
+        """Return the order as a float."""
+        return float(super().checked(value, call))
+
+
+NORM = Order((1, 2, np.inf))
+
+
+@dataclass(frozen=True)
 class Instance(Allowed):
     """An object of some class, not the class itself."""
 

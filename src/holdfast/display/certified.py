@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from holdfast._core.allowed import NOTHING, TEXT, Instance, Listed, arguments
+from holdfast._core.allowed import NORM, NOTHING, TEXT, Instance, Listed, arguments
 from holdfast._core.rounding import Array
 from holdfast.display.style import axes_for, looks, needs_matplotlib, percent_axis
 from holdfast.evaluate.certificates import certified_radius
@@ -34,7 +34,7 @@ class CertifiedAccuracyDisplay:
     radii : ndarray of shape (n_radii,)
     accuracy : ndarray of shape (n_models, n_radii)
     models : sequence of str
-    norm : {1, 2, inf}
+    norm : {1, 2, "inf"}
     methods : sequence of str
         How each model was certified.
     unit : str
@@ -55,9 +55,9 @@ class CertifiedAccuracyDisplay:
     array([[1. , 0.5]])
     """
 
-    def __init__(self, radii: Array, accuracy: Array, models: Any, *, norm: float, methods: Any, unit: str):
+    def __init__(self, radii: Array, accuracy: Array, *, models: Any, norm: Any, methods: Any, unit: str):
         self.radii, self.accuracy, self.models = radii, accuracy, tuple(models)
-        self.norm, self.methods, self.unit = norm, tuple(methods), unit
+        self.norm, self.methods, self.unit = NORM.checked(norm, f"{type(self).__name__}(norm"), tuple(methods), unit
 
     @classmethod
     @arguments(name=TEXT)
@@ -74,7 +74,7 @@ class CertifiedAccuracyDisplay:
         y: Any,
         *,
         ax: Any = None,
-        norm: float = 2,
+        norm: Any = 2,
         weights: Any = None,
         radii: Any = None,
         unit: str | None = None,
@@ -105,13 +105,13 @@ class CertifiedAccuracyDisplay:
                     f"{call}(estimators, X, y): y must hold one of the classes {classes.tolist()!r:.200} of {name!r} for each "
                     f"of the {n} rows."
                 )
-        found = [certified_radius(model, X, norm, weights, **options) for model in models.values()]
+        found = [certified_radius(model, X, norm=norm, weights=weights, **options) for model in models.values()]
         # what is certain of a wrong prediction is no merit
         sizes = [np.where((each.predicted == labels) & (each.radius > 0), each.radius, -1.0) for each in found]
         grid = _grid(np.concatenate(sizes)) if radii is None else np.sort(_radii(radii, f"{call}(radii=...)"))
         accuracy = np.array([(size[:, None] >= grid).mean(axis=0) for size in sizes])
         unit = unit or ("units of X" if weights is None else "units of the weights")
-        display = cls(grid, accuracy, models, norm=norm, methods=[each.method for each in found], unit=unit)
+        display = cls(grid, accuracy, models=models, norm=norm, methods=[each.method for each in found], unit=unit)
         return display.plot(ax)
 
     @arguments(curve_kwargs=Instance(Mapping, "give a dict of arguments of matplotlib") | NOTHING)

@@ -77,6 +77,7 @@ class DecisionUncertaintyDisplay:
 
     def __init__(
         self,
+        *,
         xx0: Array,
         xx1: Array,
         response: NDArray[np.intp],
@@ -169,7 +170,19 @@ class DecisionUncertaintyDisplay:
         if len(names) != 2:
             raise ValueError(f"{call}(feature_names={names!r:.80}): name both features.")
         text = f"{shorten(sets, 70)}\n{fill(f'black rim: {rim}', WIDTH)}"
-        made = cls(xx0, xx1, response, leads, rows, codes, classes, outlines, may_change, names, text)
+        made = cls(
+            xx0=xx0,
+            xx1=xx1,
+            response=response,
+            leads=leads,
+            X=rows,
+            codes=codes,
+            classes=classes,
+            outlines=outlines,
+            may_change=may_change,
+            feature_names=names,
+            note=text,
+        )
         return made.plot(ax)
 
     def plot(self, ax: Any = None) -> Self:

@@ -50,7 +50,7 @@ class FeatureFragilityDisplay:
     array([[1., 0.]])
     """
 
-    def __init__(self, reach: Array, models: Any, feature_names: Any):
+    def __init__(self, reach: Array, *, models: Any, feature_names: Any):
         self.reach, self.models, self.feature_names = reach, tuple(models), tuple(feature_names)
         total = reach.sum(axis=1, keepdims=True)
         self.shares = np.divide(reach, total, out=np.zeros_like(reach), where=total > 0)
@@ -105,7 +105,7 @@ class FeatureFragilityDisplay:
             raise ValueError(
                 f"{call}(feature_names=...): {len(names)} names for {len(sizes)} features. Name each of them."
             )
-        return cls(np.array(reach), models, names).plot(ax, n_shown=n_shown)
+        return cls(np.array(reach), models=models, feature_names=names).plot(ax, n_shown=n_shown)
 
     @arguments(n_shown=Count())
     def plot(self, ax: Any = None, *, n_shown: int = 15) -> Self:

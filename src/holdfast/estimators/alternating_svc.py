@@ -94,7 +94,7 @@ class AlternatingSVC(LinearClassifier):
     gap_ : float
         (objective_ - lower_bound_) / max(objective_, 1e-9 * total weight), recomputed from the data for the problem itself, not
         for that of a round; inf if optimistic.
-    dual_coef_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
+    proof_weights_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
         The dual weights :math:`c_i a_i y_i` that prove `lower_bound_`; only if pessimistic.
     norm_bound_ : float
         A bound on the l2 norm of the optimal w; inf if optimistic.

@@ -21,7 +21,7 @@ WELL_CONDITIONED = 3.0
 
 @arguments(noise=Number(strictly=True), fit_intercept=Switch())
 def recover_from_dual(
-    dual_coef: Any, X: Any, y: Any, noise: float, fit_intercept: bool = True, sample_weight: Any = None
+    proof_weights: Any, X: Any, y: Any, noise: float, *, fit_intercept: bool = True, sample_weight: Any = None
 ) -> tuple[Array, Array]:
     r"""Return the coefficients and the intercept that dual weights stand for, without solving anything.
 
@@ -37,8 +37,8 @@ def recover_from_dual(
 
     Parameters
     ----------
-    dual_coef : array-like of shape (1, n_samples) or (n_samples,)
-        :math:`c_i a_i y_i`, as `dual_coef_` of a fit.
+    proof_weights : array-like of shape (1, n_samples) or (n_samples,)
+        :math:`c_i a_i y_i`, as `proof_weights_` of a fit.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
     y : array-like of shape (n_samples,)
         Two classes; the second in order is the positive one.
@@ -58,14 +58,15 @@ def recover_from_dual(
     >>> from holdfast import GaussianRobustClassifier
     >>> X, y = [[1.0, 2.0], [0.5, 1.0], [0.0, 0.0], [1.0, 0.0]], [1, 1, 0, 0]
     >>> model = GaussianRobustClassifier(0.5, loss="hinge").fit(X, y)
-    >>> coef, intercept = recover_from_dual(model.dual_coef_, X, y, noise=0.5)
+    >>> coef, intercept = recover_from_dual(model.proof_weights_, X, y, noise=0.5)
     >>> np.allclose(coef, model.coef_), np.allclose(intercept, model.intercept_)
     (True, True)
     """
     sigma, X = float(noise), check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
     if np.shape(y) != (X.shape[0],):
         raise ValueError(
-            f"{NAME}(dual_coef, X, y, ...): y has shape {np.shape(y)}; X has {X.shape[0]} rows. Give the rows that were fitted."
+            f"{NAME}(proof_weights, X, y, ...): y has shape {np.shape(y)}; X has {X.shape[0]} rows. Give the rows that were "
+            "fitted."
         )
     classes, codes = class_codes(np.asarray(y), NAME)
     if len(classes) > 2:
@@ -75,27 +76,28 @@ def recover_from_dual(
     signs = 2.0 * codes - 1.0
     weights = checked_weights(sample_weight, X, NAME)
     try:
-        pulls = as_numbers(dual_coef)
+        pulls = as_numbers(proof_weights)
     except TypeError:
         raise ValueError(
-            f"{NAME}(dual_coef={short(dual_coef):.80}, ...): give the numbers dual_coef_ of a fit."
+            f"{NAME}(proof_weights={short(proof_weights):.80}, ...): give the numbers proof_weights_ of a fit."
         ) from None
     if pulls.shape not in ((len(signs),), (1, len(signs))) or weights.shape != signs.shape or X.shape[0] != len(signs):
         raise ValueError(
-            f"{NAME}(dual_coef, X, y, ...): dual_coef has shape {pulls.shape}, X {X.shape}, y ({len(signs)},), sample_weight "
-            f"{weights.shape}. Give the rows that were fitted."
+            f"{NAME}(proof_weights, X, y, ...): proof_weights has shape {pulls.shape}, X {X.shape}, y ({len(signs)},), "
+            f"sample_weight {weights.shape}. Give the rows that were fitted."
         )
     pulls = pulls.ravel()
     used = weights > 0
     a = np.divide(signs * pulls, weights, out=np.zeros(len(signs)), where=used)
     if not np.all((a >= 0) & (a <= 1)) or np.any(pulls[~used]):
         raise ValueError(
-            f"{NAME}(dual_coef, ...): dual_coef is not c a y with 0 <= a <= 1, y = -1 for {classes.tolist()[0]!r} and +1 "
-            f"for {classes.tolist()[1]!r}. Give dual_coef_ of a binary fit, with its y and its weights (class weights too)."
+            f"{NAME}(proof_weights, ...): proof_weights is not c a y with 0 <= a <= 1, y = -1 for {classes.tolist()[0]!r} and "
+            f"+1 for {classes.tolist()[1]!r}. Give proof_weights_ of a binary fit, with its y and its weights (class weights "
+            "too)."
         )
     pull = np.asarray(X.T @ pulls, dtype=np.float64)
     if not np.any(pull):
-        raise ValueError(f"{NAME}(dual_coef, ...): dual_coef @ X = 0. The model has collapsed: coef_ = 0.")
+        raise ValueError(f"{NAME}(proof_weights, ...): proof_weights @ X = 0. The model has collapsed: coef_ = 0.")
     unit = pull / norm(pull)
     z = ndtri(a)
     trust = weights * np.square(density(z))
@@ -104,7 +106,7 @@ def recover_from_dual(
     groups = [legible & (signs < 0), legible & (signs > 0)] if fit_intercept else [legible]
     if not all(np.any(group) for group in groups):
         raise ValueError(
-            f"{NAME}(dual_coef, ...): all rows of some class have dual weights too near 0 or 1 (|ndtri(a)| >= "
+            f"{NAME}(proof_weights, ...): all rows of some class have dual weights too near 0 or 1 (|ndtri(a)| >= "
             f"{WELL_CONDITIONED:g}) to read the length of w from them. Fit the model instead."
         )
     below, above = (float(np.average(q[group], weights=trust[group])) for group in (groups[0], groups[-1]))

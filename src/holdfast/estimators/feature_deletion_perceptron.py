@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core import compiled
-from holdfast._core.allowed import NOTHING, Choice, Count, Number, Switch
+from holdfast._core.allowed import NORM, NOTHING, Count, Number, Switch
 from holdfast._core.caller import warn_caller
 from holdfast._core.deletion_steps import deletion_steps
 from holdfast._core.labels import check_features
@@ -54,7 +54,7 @@ class Norm:
         return np.asarray(norm(X, ord=self.order, axis=1))
 
 
-NORMS = {"l1": Norm(1, 0, 0), "l2": Norm(2, 0, 0.5), "inf": Norm(np.inf, 1, 1)}
+NORMS = {1: Norm(1, 0, 0), 2: Norm(2, 0, 0.5), np.inf: Norm(np.inf, 1, 1)}
 
 
 @dataclass
@@ -172,8 +172,8 @@ class FeatureDeletionPerceptron(MissingFeatures):
         "relaxed" may delete fractions of features; its loss is never smaller, and the same for values of 1 and a whole budget.
         "tightened" may not where a feature is worth more than the budget, nor spend fractions of it on integer values. "exact"
         deletes whole features, for values that are multiples of a common unit, O(n_features N) a row unless all are equal.
-    norm : {"l2", "inf", "l1"}, default="l2"
-        The norm in which rows are bounded. "l1" has the step of "l2" and a better `online_bound`.
+    norm : {1, 2, "inf"}, default=2
+        The norm in which rows are bounded. 1 has the step of 2 and a better `online_bound`.
     radius : float, default=None
         r, the bound. None: the largest norm of the rows of `fit`, or of the first `partial_fit`. `online_bound` needs one that
         was stated before the rows were seen. Rows beyond are used all the same, but then nothing is proved: `regret_bound_`
@@ -226,14 +226,14 @@ class FeatureDeletionPerceptron(MissingFeatures):
     >>> rng = np.random.default_rng(0)
     >>> y = rng.choice([-1, 1], size=4000)
     >>> X = np.clip(y[:, None] * 0.5 + rng.uniform(-0.6, 0.6, size=(4000, 4)), -1, 1) / 4
-    >>> model = FeatureDeletionPerceptron(budget=1, norm="l1", radius=1.0, random_state=0).fit(X, y)
+    >>> model = FeatureDeletionPerceptron(budget=1, norm=1, radius=1.0, random_state=0).fit(X, y)
     >>> model.mean_loss_.round(3), round(model.regret_bound_, 3), round(model.online_bound(0.05).risk, 2)
     (array([0.011]), 0.05, 0.53)
     """
 
     parameter_table = {
         "bound": Number(strictly=True),
-        "norm": Choice(*NORMS),
+        "norm": NORM,
         "radius": Number(strictly=True) | NOTHING,
         "horizon": Count() | NOTHING,
         "shuffle": Switch(),
@@ -247,7 +247,7 @@ class FeatureDeletionPerceptron(MissingFeatures):
         margin: float = 0.1,
         bound: float = 1.0,
         adversary: str = "relaxed",
-        norm: str = "l2",
+        norm: Any = 2,
         radius: float | None = None,
         horizon: int | None = None,
         shuffle: bool = True,
@@ -354,13 +354,13 @@ class FeatureDeletionPerceptron(MissingFeatures):
             warn_caller(
                 f"{NAME}(radius={radius!r}).online_bound: nothing is proved, for "
                 + ("the radius was taken from the rows" if radius is None else f"rows reach {self.largest_norm_:g}")
-                + f". Scale the rows and state a radius that all of them, new ones too, are within in the {norm} norm.",
+                + f". Scale the rows and state a radius that all of them, new ones too, are within (norm={norm!r}).",
                 UserWarning,
             )
             return OnlineBound(np.inf, np.inf)
         (n_vectors, n), m = self.coef_.shape, self.n_seen_
         loss, bound = type(self)(**self.settings_)._settings(n)
-        spread = loss.largest_margin + bound * (1.0 + self.radius_ * NORMS[norm].sum(n))
+        spread = loss.largest_margin + bound * (1.0 + self.radius_ * NORMS[float(norm)].sum(n))
         share = delta / n_vectors
         doubt = spread * np.sqrt(np.log(1 / share) / (2 * m))
         risk = float(np.sum(self.mean_loss_ + doubt)) / loss.margin
@@ -379,14 +379,16 @@ class FeatureDeletionPerceptron(MissingFeatures):
         n_vectors = 1 if len(classes) == 2 else len(classes)
         horizon = X.shape[0] if self.horizon is None else int(self.horizon)
         self.stream_ = asdict(Stream.start(n_vectors, X.shape[1], horizon))
-        self.radius_ = float(NORMS[self.norm].of(without_missing(X)).max() if self.radius is None else self.radius)
+        self.radius_ = float(
+            NORMS[float(self.norm)].of(without_missing(X)).max() if self.radius is None else self.radius
+        )
 
     def _advance(self, X: Any, codes: NDArray[np.intp], loss: DeletionLoss, bound: float) -> None:
         """Learn from rows, and set the fitted attributes."""
         self._note_ranges(X)
         X, n = without_missing(X), X.shape[1]
-        square = self.radius_**2 * NORMS[self.norm].square(n) + 1.0
-        largest = max(self.largest_norm_, float(NORMS[self.norm].of(X).max()))
+        square = self.radius_**2 * NORMS[float(self.norm)].square(n) + 1.0
+        largest = max(self.largest_norm_, float(NORMS[float(self.norm)].of(X).max()))
         stream = Stream(**deepcopy(self.stream_))  # its arrays are changed in place
         signs = np.where(codes[:, None] == (np.arange(len(stream.W)) if len(stream.W) > 1 else 1), 1.0, -1.0)
         stream.advance(X, signs, loss, bound, bound * np.sqrt((n + 1) / square))

@@ -153,8 +153,8 @@ class GaussianRobustClassifier(IncrementalClassifier):
         Whether w = 0 has been certified as optimal.
     collapsed_pairs_ : ndarray of shape (n_pairs, 2)
         Pairs of classes that the certified optimum does not tell apart: their weights are the same.
-    dual_coef_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
-        The dual weights that prove `lower_bound_`: ``dual_coef_ @ X`` is the pull of the rows on the weights,
+    proof_weights_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
+        The dual weights that prove `lower_bound_`: ``proof_weights_ @ X`` is the pull of the rows on the weights,
         :math:`\sum_i c_i a_i y_i x_i`, and without a ridge its absolute values add up to `lower_bound_` (with several classes
         to twice that). Rows with an entry near 0 do not carry the model; see `carrying_rows`. Only for the perspective losses.
     norm_bound_ : float
@@ -222,7 +222,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
 
     @with_callbacks
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, X_std: Any = None, X_cov: Any = None, X_factor: Any = None
+        self, X: Any, y: Any, sample_weight: Any = None, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None
     ) -> Self:
         """Fit the classifier.
 
@@ -250,7 +250,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         return self
 
     @available_if(is_incremental)
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, X_std: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, X_std: Any = None) -> Self:
         """Take one stochastic step for each of these rows, in their order, going on where the last call ended.
 
         The coefficients are the average over the steps so far. With ``solver=SGD(eta0=..., bound=...)``, alpha = 0 and weights
@@ -387,7 +387,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
             )
         self._warn_uncertified()
 
-    def flip_probability(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    def flip_probability(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         r"""Return the probability that the noise changes each prediction.
 
         Two classes: exact, :math:`\Phi(-|w^\top x + b| / t)`. More: the *upper bound*
@@ -413,7 +413,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         scores = self.decision_function(X)
         return flip_probabilities(scores, self._known_score_std(scores, metadata))
 
-    def score_std(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    def score_std(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         r"""Return the standard deviation :math:`t = \sqrt{w^\top C w}` that the noise gives to each row's score.
 
         Takes noise as `flip_probability` does; with `unknown` it is the largest that any covariance gives. A
@@ -429,7 +429,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         return self._known_score_std(self.decision_function(X), metadata)
 
     @available_if(_is_proper)
-    def predict_proba(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    def predict_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         r"""Return class probabilities :math:`\mathbb E\,\mathrm{sigmoid}(w^\top x + b + tZ)`, moderated by each row's noise.
 
         Only with ``loss="logistic"``. Takes noise as `flip_probability` does; a model fitted with the noise of each row and
@@ -457,24 +457,24 @@ class GaussianRobustClassifier(IncrementalClassifier):
         return against_the_rest(scores, self.coef_, noise, lambda score, t: loss.evaluate(1.0 + score, t)[1])
 
     @available_if(_is_proper)
-    def predict_log_proba(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    def predict_log_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         """Return the logarithm of `predict_proba`."""
         return np.log(self.predict_proba(X, X_std=X_std, X_cov=X_cov, X_factor=X_factor))
 
     def carrying_rows(self, share: float = 0.9) -> NDArray[np.intp]:
         """Return the fewest training rows that carry `share` of the model, heaviest first.
 
-        A row's weight is the sum of its entries in \\|`dual_coef_`\\|; only for the perspective losses. 0 < share <= 1.
+        A row's weight is the sum of its entries in \\|`proof_weights_`\\|; only for the perspective losses. 0 < share <= 1.
         """
         check_is_fitted(self)
-        if not hasattr(self, "dual_coef_"):
+        if not hasattr(self, "proof_weights_"):
             raise AttributeError(
                 f"{NAME}(loss={self.loss!r}).carrying_rows: there are no dual weights. They come with fit, not partial_fit, "
                 "and with the losses 'hinge', 'two_point', 'log2' and 'quadratic'."
             )
         if number(share, f"{NAME}.carrying_rows(share", strictly=True) > 1:
             raise ValueError(f"{NAME}.carrying_rows(share={share!r}): a share is at most 1.")
-        weight = np.abs(self.dual_coef_).sum(axis=0)
+        weight = np.abs(self.proof_weights_).sum(axis=0)
         order = np.argsort(-weight, kind="stable")
         carried = np.cumsum(weight[order])
         return order[: int(np.searchsorted(carried, share * carried[-1])) + 1] if np.any(weight) else order[:0]

@@ -261,6 +261,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
         X: Any,
         y: Any,
         sample_weight: Any = None,
+        *,
         X_std: Any = None,
         X_cov: Any = None,
         X_factor: Any = None,

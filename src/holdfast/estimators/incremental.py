@@ -88,5 +88,5 @@ class IncrementalClassifier(LinearClassifier):
         self.objective_, self.lower_bound_, self.gap_, self.norm_bound_ = np.nan, -np.inf, np.inf, np.inf
         self.collapsed_, self.n_iter_ = False, 1
         self.solution_ = Solution(coef.ravel(), Status.STREAMED, np.nan, 1, solver.name).summary()
-        self.__dict__.pop("dual_coef_", None)
+        self.__dict__.pop("proof_weights_", None)
         self.holdfast_version_ = __version__

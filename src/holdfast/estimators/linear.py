@@ -104,9 +104,9 @@ class LinearClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, BaseEst
         worst = min((found for found, _ in fits), key=lambda found: found.status is Status.SOLVED)
         self.n_iter_ = max(1, *(found.n_iter for found, _ in fits))
         self.solution_ = worst.summary() | {"objective": self.objective_, "lower_bound": self.lower_bound_}
-        self.__dict__.pop("dual_coef_", None)
+        self.__dict__.pop("proof_weights_", None)
         if all(proof.dual is not None for _, proof in fits):
-            self.dual_coef_ = np.concatenate(
+            self.proof_weights_ = np.concatenate(
                 [
                     np.atleast_2d(problem.signed(proof.dual).T)
                     for problem, (_, proof) in zip(problems, fits, strict=True)

@@ -233,6 +233,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         X: Any,
         y: Any,
         sample_weight: Any = None,
+        *,
         X_std: Any = None,
         X_cov: Any = None,
         X_factor: Any = None,

@@ -123,7 +123,7 @@ class MissingFeatures(LinearClassifier):
             )
         return without_missing(X)
 
-    def score_interval(self, X: Any, lower: Any = None, upper: Any = None) -> tuple[Array, Array]:
+    def score_interval(self, X: Any, *, lower: Any = None, upper: Any = None) -> tuple[Array, Array]:
         r"""Return the least and the largest score over all values that the missing entries may have.
 
         .. math:: b + \sum_{j\ \text{known}} w_j x_j + \sum_{j\ \text{missing}} \min(w_j l_j, w_j u_j) \quad\text{and}\quad
@@ -145,7 +145,7 @@ class MissingFeatures(LinearClassifier):
         X, ends = self._with_missing(X), self._ends(lower, upper)
         return self._interval(self._scores(without_missing(X)), missing_entries(X), ends)
 
-    def is_certain(self, X: Any, lower: Any = None, upper: Any = None) -> NDArray[np.bool_]:
+    def is_certain(self, X: Any, *, lower: Any = None, upper: Any = None) -> NDArray[np.bool_]:
         """Return whether a row's class without the missing entries is its class for all values that they may have.
 
         Parameters
@@ -176,7 +176,7 @@ class MissingFeatures(LinearClassifier):
             certain[rows] = np.all(known[rows] @ ahead.T + lead + gone[rows] @ low.T > 0, axis=1)
         return certain
 
-    def missing_report(self, X: Any, lower: Any = None, upper: Any = None) -> MissingReport:
+    def missing_report(self, X: Any, *, lower: Any = None, upper: Any = None) -> MissingReport:
         """Return what is missing where, in value, and which predictions do not depend on it.
 
         Parameters
@@ -184,7 +184,7 @@ class MissingFeatures(LinearClassifier):
         X, lower, upper
             As for `score_interval`.
         """
-        certain = self.is_certain(X, lower, upper)
+        certain = self.is_certain(X, lower=lower, upper=upper)
         gone = missing_entries(self._with_missing(X))
         lost = gone @ self.values_
         return MissingReport(gone.mean(axis=0), lost, lost > self.budget_, certain)

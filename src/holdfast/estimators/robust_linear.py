@@ -197,7 +197,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         (objective_ - lower_bound_) / max(objective_, 1e-9 * total weight), recomputed from the data in float64.
     collapsed_ : bool
         Whether w = 0 has been certified as optimal (for every class).
-    dual_coef_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
+    proof_weights_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
         The dual weights :math:`c_i a_i y_i` that prove `lower_bound_`; rows with an entry of 0 do not carry the model. Those of
         a joint fit say how strongly each row pulls at each class's weights; the columns add up to 0.
     norm_bound_ : float
@@ -294,6 +294,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         X: Any,
         y: Any,
         sample_weight: Any = None,
+        *,
         X_std: Any = None,
         X_cov: Any = None,
         X_factor: Any = None,
@@ -339,6 +340,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         y: Any,
         classes: Any = None,
         sample_weight: Any = None,
+        *,
         X_std: Any = None,
         X_cov: Any = None,
         X_factor: Any = None,

@@ -257,6 +257,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         X: Any,
         y: Any,
         sample_weight: Any = None,
+        *,
         X_std: Any = None,
         X_cov: Any = None,
         X_factor: Any = None,

@@ -263,7 +263,7 @@ def pruning_path(
     model.row_uncertainty_ = any(value is not None for value in own.values())
 
     def fit(delta: float) -> WeightError:
-        error = WeightError(delta, shape.relative, shape.joint)
+        error = WeightError(delta, shape.relative, joint=shape.joint)
         problems = model.set_params(weight_error=error)._problems(X, y, sample_weight, own)
         fits, _ = model._trained(problems, X, y)
         model._refuse_unattained(problems, fits)

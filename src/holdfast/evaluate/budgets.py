@@ -174,9 +174,9 @@ def noise_budget(
 def what_is_to_gain(
     model: Any,
     X: Any,
-    X_std: Any = None,
-    *,
     noise: Any = None,
+    *,
+    X_std: Any = None,
     X_cov: Any = None,
     X_factor: Any = None,
     n_draws: int = 200,
@@ -193,10 +193,8 @@ def what_is_to_gain(
     model : classifier
         Fitted without knowing the noise.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
-    X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-        The noise that rows will have when the model is used.
-    noise, X_cov, X_factor
-        In its place, as for :func:`flip_probability`.
+    noise, X_std, X_cov, X_factor
+        The noise that rows will have when the model is used, as for :func:`flip_probability`.
     n_draws : int, default=200
     random_state : int, default=0
 

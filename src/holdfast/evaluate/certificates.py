@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
-from holdfast._core.allowed import Choice, Switch, arguments, is_array
+from holdfast._core.allowed import NORM, Choice, Switch, arguments
 from holdfast._core.labels import check_columns, check_features
 from holdfast.evaluate.decisions import Leads
 from holdfast.evaluate.exact import exact_radius
 from holdfast.evaluate.fitted import classes_of, model_of, rows_for, scale_of
-from holdfast.evaluate.models import NORMS, LinearModel, Model
+from holdfast.evaluate.models import LinearModel, Model
 from holdfast.evaluate.results import CertifiedDeletions, CertifiedInterval, CertifiedRadius
 from holdfast.evaluate.smoothing import smoothed
 from holdfast.evaluate.steps import NoCertificateError
@@ -37,7 +37,7 @@ SAME = "of the model as computed, on rows of the same type as X; all rounding is
 def certified_radius(
     model: Any,
     X: Any,
-    norm: float = 2,
+    norm: Any = 2,
     weights: Any = None,
     *,
     method: str = "auto",
@@ -70,7 +70,7 @@ def certified_radius(
         Pipeline after affine steps (scalers, PCA, TruncatedSVD, selectors); linear ones also after RBFSampler or Nystroem.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         In the units that the model, or the pipeline, takes.
-    norm : {1, 2, numpy.inf}, default=2
+    norm : {1, 2, "inf"}, default=2
     weights : array-like of shape (n_features,), default=None
         Units of the perturbations, >= 0: with the features' standard errors the radius is a number of them. 0 for features that
         stay as they are. 1 each by default.
@@ -94,12 +94,11 @@ def certified_radius(
     >>> from sklearn.preprocessing import StandardScaler
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
-    >>> certified_radius(model, X[:3], norm=np.inf, weights=X.std(axis=0)).radius.round(2)
+    >>> certified_radius(model, X[:3], norm="inf", weights=X.std(axis=0)).radius.round(2)
     array([1.13, 0.57, 0.86])
     """
     call = "certified_radius"
-    if is_array(norm) or isinstance(norm, bool) or norm not in NORMS:
-        raise ValueError(f"{call}(norm={norm!r}): give 1, 2 or numpy.inf.")
+    norm = NORM.checked(norm, f"{call}(norm")
     if method == "smoothing":
         if norm != 2 or exact:
             raise ValueError(

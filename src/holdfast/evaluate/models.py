@@ -16,7 +16,6 @@ from holdfast.evaluate.steps import AffineMap, Operation
 from holdfast.uncertainty.clouds import dense, ratio
 from holdfast.uncertainty.clouds import norm as euclidean
 
-NORMS = (1, 2, np.inf)
 LAST_BITS = 1e-14
 """Share by which a quotient or a root is made smaller, more than its last roundings."""
 TINY = float(np.finfo(np.float64).tiny)

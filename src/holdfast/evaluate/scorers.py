@@ -43,6 +43,7 @@ class RowScorer(BaseEstimator, ABC):
         X: Any,
         y: Any,
         sample_weight: Any = None,
+        *,
         X_std: Any = None,
         X_cov: Any = None,
         X_factor: Any = None,

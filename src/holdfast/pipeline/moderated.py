@@ -128,7 +128,7 @@ class ModeratedClassifier(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return _scores_and_coefficients(self.estimator_, X)[0]
 
-    def predict_proba(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    def predict_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         """Return class probabilities averaged over the noise of each row, shape (n_samples, n_classes).
 
         Parameters
@@ -147,7 +147,7 @@ class ModeratedClassifier(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         noise = GaussianNoise().at(np.broadcast_to(0.0, (len(scores), coef.shape[1])), metadata)
         return LINKS[self.link_](scores, coef, noise, _expected_sigmoid)
 
-    def predict_log_proba(self, X: Any, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    def predict_log_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         """Return the logarithm of `predict_proba`."""
         return np.log(self.predict_proba(X, X_std=X_std, X_cov=X_cov, X_factor=X_factor))
 

@@ -116,6 +116,7 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         X: Any,
         y: Any,
         sample_weight: Any = None,
+        *,
         X_std: Any = None,
         X_cov: Any = None,
         X_factor: Any = None,

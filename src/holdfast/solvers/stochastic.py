@@ -86,6 +86,7 @@ class SGD(Solver):
     def __init__(
         self,
         eta0: float | None = None,
+        *,
         epochs: int = 20,
         average: bool = True,
         one_class_per_step: bool = False,

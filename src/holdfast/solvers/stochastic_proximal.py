@@ -91,6 +91,7 @@ class StochasticProximal(Solver):
     def __init__(
         self,
         epochs: int = 20,
+        *,
         batch_size: int = 32,
         eta0: float | None = None,
         average: bool = True,

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from holdfast._core.allowed import Number
+from holdfast._core.allowed import Order
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.uncertainty.checks import nonnegative, numbers, stated
 from holdfast.uncertainty.clouds import CommonCloud
@@ -30,14 +30,14 @@ class Ball(SizedSet):
     radius : float, default=None
         In the units of the features, which should be alike. Where ``fit`` is given ``X_radius``, one number >= 0 a row, it
         multiplies that; None takes it as stated, and is an error without it.
-    norm : float, default=2
-        p >= 1: 2 for the usual length, ``np.inf`` for features that each move by up to the radius, 1 for a budget that they
-        share.
+    norm : float or "inf", default=2
+        p >= 1: 2 for the usual length, ``"inf"`` (or ``numpy.inf``) for features that each move by up to the radius, 1 for a
+        budget that they share.
 
     Examples
     --------
     >>> X, w = np.zeros((2, 2)), np.array([3.0, -4.0])
-    >>> [round(float(Ball(0.5, norm=p).at(X, {}).support(w)), 6) for p in (1, 2, np.inf)]
+    >>> [round(float(Ball(0.5, norm=p).at(X, {}).support(w)), 6) for p in (1, 2, "inf")]
     [2.0, 2.5, 3.5]
     >>> Ball(0.5).at(X, {"X_radius": [1.0, 0.0]}).support(w)
     array([2.5, 0. ])
@@ -65,16 +65,13 @@ class Ball(SizedSet):
         return super().image(map, metadata)
 
     def _norm(self) -> float:
-        is_largest = isinstance(self.norm, float) and self.norm == np.inf
-        if not is_largest and self.norm not in Number(1):
-            raise ValueError(f"{self!r}: norm must be a number >= 1 or np.inf; 1, 2 and np.inf are the usual ones.")
-        return float(self.norm)
+        return Order().checked(self.norm, "Ball(norm")
 
     @classmethod
     def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
         radii = np.array([0.3, 1.0, 0.5, 0.8, 0.7])
         return [
-            *((cls(0.4, p), {}) for p in (1, 1.5, 2, 3.0, np.inf)),
+            *((cls(0.4, p), {}) for p in (1, 1.5, 2, 3.0, "inf")),
             *((cls(0.5, p), {"X_radius": radii}) for p in (1, 2, 3.0, np.inf)),
         ]
 

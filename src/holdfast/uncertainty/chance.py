@@ -73,7 +73,7 @@ class ChanceConstraint(SizedSet):
     metadata = ("X_std", "X_cov", "X_factor")
     is_of_scores = True
 
-    def __init__(self, epsilon: Any, assumption: str = "none", cov: Any = None, *, radius: Any = 1.0):
+    def __init__(self, epsilon: Any, assumption: str = "none", *, cov: Any = None, radius: Any = 1.0):
         self.epsilon = epsilon
         self.assumption = assumption
         self.cov = cov
@@ -129,7 +129,7 @@ class ChanceConstraint(SizedSet):
         rng = np.random.default_rng(0)
         return [
             (cls(0.2, cov=0.3), {}),
-            (cls(0.1, "gaussian", np.array([[2.0, 0.5, 0.0], [0.5, 1.0, -0.3], [0.0, -0.3, 0.2]])), {}),
+            (cls(0.1, "gaussian", cov=np.array([[2.0, 0.5, 0.0], [0.5, 1.0, -0.3], [0.0, -0.3, 0.2]])), {}),
             (cls(0.1, "unimodal", radius=0.5), {"X_factor": rng.normal(size=(5, 3, 2))}),
             (cls(0.3, "bounded"), {"X_std": rng.uniform(0.1, 2.0, size=(5, 3))}),
         ]

@@ -19,7 +19,7 @@ NOISES = {
 }
 
 
-def corruption_margin(bound: float, n_corrupted: float, eps: float, variant: str = "corrected") -> float:
+def corruption_margin(bound: float, n_corrupted: float, eps: float, *, variant: str = "corrected") -> float:
     r"""Return the margin at which noise in N features flips a decision with probability at most eps.
 
     .. math:: \gamma = C \sqrt{2 N \ln(1/\varepsilon)}

@@ -77,7 +77,7 @@ class FeatureDeletion(UncertaintySet):
 
     is_of_rows = True
 
-    def __init__(self, budget: Any, values: Any = None, share: Any = 1.0, exactly: bool = False, *, filler: Any = 0.0):
+    def __init__(self, budget: Any, values: Any = None, *, share: Any = 1.0, exactly: bool = False, filler: Any = 0.0):
         self.budget = budget
         self.values = values
         self.share = share
@@ -134,11 +134,11 @@ class FeatureDeletion(UncertaintySet):
         there = map(np.broadcast_to(filler, (1, n_features)))[0]
         is_same = self.values is None and np.array_equal(kept, values)
         prices, zero = None if is_same else kept, there if np.any(there) else 0.0
-        made = FeatureDeletion(self.budget, prices, self.share, self.exactly, filler=zero)
+        made = FeatureDeletion(self.budget, prices, share=self.share, exactly=self.exactly, filler=zero)
         return made, {}
 
     def times(self, factor: float) -> FeatureDeletion:
-        return FeatureDeletion(self.budget, self.values, factor * self.share, self.exactly, filler=self.filler)
+        return FeatureDeletion(**(self.get_params(deep=False) | {"share": factor * self.share}))
 
     @classmethod
     def example_rows(cls) -> Array:
@@ -149,7 +149,7 @@ class FeatureDeletion(UncertaintySet):
     def examples(cls) -> Sequence[tuple[Self, Mapping[str, Any]]]:
         return [
             (cls(1), {}),
-            (cls(1.5, [1.0, 0.7, 2.0], 0.8), {}),
+            (cls(1.5, [1.0, 0.7, 2.0], share=0.8), {}),
             (cls(1.2, [0.0, 3.0, 1.0], filler=[0.2, 0.0, -0.1]), {}),
         ]
 

@@ -63,7 +63,7 @@ class GaussianNoise(UncertaintySet):
     size_name = "noise"
     is_expectation = True
 
-    def __init__(self, std: Any = None, cov: Any = None, factor: Any = None, unknown: str | None = None):
+    def __init__(self, std: Any = None, *, cov: Any = None, factor: Any = None, unknown: str | None = None):
         self.std = std
         self.cov = cov
         self.factor = factor

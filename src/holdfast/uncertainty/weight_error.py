@@ -81,7 +81,7 @@ class WeightError(Parameters):
         "joint": Choice("exact", "bound"),
     }
 
-    def __init__(self, delta: Any, relative: Any = False, joint: str = "exact"):
+    def __init__(self, delta: Any, relative: Any = False, *, joint: str = "exact"):
         self.delta = delta
         self.relative = relative
         self.joint = joint
