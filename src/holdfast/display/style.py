@@ -34,8 +34,8 @@ def those_certified(models: Mapping[str, Any], of: Callable[[Any], Any], call: s
             refused[name] = error
     if not found:
         raise next(iter(refused.values()))
-    for name, error in refused.items():
-        warn_caller(f"{call}: {name!r} is left out. {error}", UserWarning)
+    for name, why in refused.items():
+        warn_caller(f"{call}: {name!r} is left out. {why}", UserWarning)
     return found
 
 
