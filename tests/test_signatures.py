@@ -33,7 +33,12 @@ FUNCTIONS = {name: value for name, value in PUBLIC.items() if inspect.isfunction
 RECORDS = {name for name, value in PUBLIC.items() if is_dataclass(value) or hasattr(value, "_fields")}
 CLASSES = {name: value for name, value in PUBLIC.items() if inspect.isclass(value) and name not in RECORDS}
 ESTIMATORS = {name: value for name, value in CLASSES.items() if hasattr(value, "fit")}
-BY_PLACE = {"fit": ["X", "y", "sample_weight"], "partial_fit": ["X", "y", "classes", "sample_weight"]}
+BY_PLACE = {
+    "fit": ["X", "y", "sample_weight"],
+    "partial_fit": ["X", "y", "classes", "sample_weight"],
+    "certify": ["X", "uncertainty"],
+    "certified_margin": ["X", "uncertainty"],
+}
 METADATA = {"X_std", "X_cov", "X_factor", "X_lower", "X_upper", "X_radius"}
 WHAT = {"model", "models", "estimator", "estimators", "X", "y", "frame", "path", "curve", "groups", "steps"}
 """What functions are about."""

@@ -405,11 +405,11 @@ NOISE, NO_NAN = h.GaussianNoise(1.0), "Input X contains NaN, around which nothin
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: h.flip_probability(IMPUTED, LOST, 1.0), NO_NAN),
-        (lambda: h.robust_accuracy(IMPUTED, LOST, y, h.Box(0.1)), NO_NAN),
-        (lambda: h.noise_budget(IMPUTED, LOST, y, 0.8, 1.0), NO_NAN),
-        (lambda: h.smoothed(IMPUTED, LOST, 0.1, n_draws=2), NO_NAN),
-        (lambda: h.robustness_curve(IMPUTED, LOST, y, NOISE, [0, 1]), NO_NAN),
+        (lambda: h.flip_probability(LINEAR, LOST, 1.0), NO_NAN),
+        (lambda: h.robust_accuracy(LINEAR, LOST, y, h.Box(0.1)), NO_NAN),
+        (lambda: h.noise_budget(LINEAR, LOST, y, 0.8, 1.0), NO_NAN),
+        (lambda: h.smoothed(LINEAR, LOST, 0.1, n_draws=2), NO_NAN),
+        (lambda: h.robustness_curve(LINEAR, LOST, y, NOISE, [0, 1]), NO_NAN),
         (
             lambda: h.RobustLinearClassifier().fit(X, y).certify(X, X_std=S),
             r"uncertainty=None\), X_std=.*Box\(\)",

@@ -30,7 +30,7 @@ from holdfast.features.carrying import carry, effects_of, refuse_inexact, togeth
 from holdfast.features.composed import InSequence
 from holdfast.features.curved import RbfValues, Waves
 from holdfast.features.effects import Effect
-from holdfast.features.rows import coarsest_dtype, is_numeric, known_numbers, numbers_of
+from holdfast.features.rows import coarsest_dtype, is_flat, is_numeric, known_numbers, numbers_of
 from holdfast.features.steps import TextStepError, UnknownStepError
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
@@ -416,7 +416,7 @@ def linear_in_x(model: Any, call: str) -> LinearModel:
 def numbers_for(model: Any, X: Any) -> Any:
     """Return rows as an array or CSR matrix of finite floats, 0 for what is no number or missing and a step fills in."""
     taker, is_pipeline = _taker(model)
-    if is_pipeline and np.ndim(X) == 1:
+    if is_pipeline and is_flat(X):
         _effects(_unfolded(model)[0], X, {})  # which says what takes texts
     elif is_pipeline and not is_numeric(X):
         return known_numbers(X)

@@ -37,6 +37,13 @@ def numbers_of(X: Any) -> Any:
         return np.column_stack([_column(column) for column in columns])
 
 
+def is_flat(X: Any) -> bool:
+    """Return whether X is one column, such as texts, not a table."""
+    if hasattr(X, "shape"):
+        return len(X.shape) == 1
+    return isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], str | bytes | Mapping)
+
+
 def is_numeric(X: Any) -> bool:
     """Return whether rows hold nothing but numbers, missing ones included."""
     if sparse.issparse(X):

@@ -557,7 +557,7 @@ class UncertainPipeline(Pipeline):
         if uncertainty is not None:
             check_features(X, {"uncertainty": uncertainty}, self)
             chosen = uncertainty
-        elif own := self._own_as_stated(known_numbers(X), stated) or self._exact(method, X):
+        elif own := self._own_as_stated(known_numbers(X), stated):
             chosen = own[0].uncertainty
         else:  # of a last step without a set, which was told of errors in training at most
             plain = copy(final)
