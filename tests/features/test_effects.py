@@ -91,17 +91,18 @@ def test_coarse_arithmetic_anywhere_counts(rng):
 )
 class TestCurved:
     def test_intervals_are_as_wide_as_what_a_grid_finds(self, effect, rng):
-        X = rng.normal(size=(N, 2))
-        lower, upper = X - rng.uniform(0, 2, size=X.shape), X + rng.uniform(0, 2, size=X.shape)
+        X = rng.normal(size=(3 * N, 2))
+        widest = np.repeat([0.1, 0.5, 2.0], N)[:, None]  # from none to both of a crest and a trough
+        lower, upper = X - widest * rng.uniform(size=X.shape), X + widest * rng.uniform(size=X.shape)
         low, high = effect.bounds(X, lower, upper)
-        t = np.linspace(0, 1, 201)
+        t = np.linspace(0, 1, 101)
         grid = np.stack(np.meshgrid(t, t), axis=-1).reshape(-1, 2)
-        for i in range(N):
+        for i in range(3 * N):
             found = effect.transform(lower[i] + grid * (upper[i] - lower[i]))
             assert np.all(found >= low[i] - 1e-12)
             assert np.all(found <= high[i] + 1e-12)
-            assert_allclose(found.min(axis=0), low[i], atol=2e-3)
-            assert_allclose(found.max(axis=0), high[i], atol=2e-3)
+            assert_allclose(found.min(axis=0), low[i], atol=5e-3)
+            assert_allclose(found.max(axis=0), high[i], atol=5e-3)
 
     def test_first_orders_are_derivatives(self, effect, rng):
         X, F = rng.normal(size=(N, 2)), rng.normal(size=(N, 2, 3))
