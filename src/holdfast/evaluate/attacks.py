@@ -14,6 +14,7 @@ from scipy import sparse
 from holdfast._core.allowed import ANY_SEED, Choice, Count, arguments
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.rounding import Array, gamma
+from holdfast._core.summary import Summary, percent, share, spread
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.evaluate.certificates import BLOCK, BOTH_ENDS, certified_interval, certified_radius, check_view
 from holdfast.evaluate.fitted import as_given, classes_of, model_of, rows_for
@@ -43,7 +44,7 @@ SEARCHES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorstCase:
+class WorstCase(Summary):
     """Admissible rows that hurt a model."""
 
     X: Any
@@ -62,9 +63,16 @@ class WorstCase:
     method: str
     """How the rows were found."""
 
+    def _title(self) -> str:
+        return f"WorstCase of {len(self.predicted)} rows"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        how = "exact: nothing in the sets is worse" if self.is_exact else "the worst that was found"
+        return [("wrong", share(self.is_wrong)), ("lead", spread(self.lead)), ("it is", how), ("method", self.method)]
+
 
 @dataclass(frozen=True, kw_only=True)
-class RobustAccuracy:
+class RobustAccuracy(Summary):
     """The share of rows that are right wherever they are in their sets."""
 
     accuracy: float
@@ -79,6 +87,15 @@ class RobustAccuracy:
 
     def __float__(self) -> float:
         return self.accuracy
+
+    def _lines(self) -> list[tuple[str, str]]:
+        kind = "exact" if self.is_exact else "an upper bound"
+        return [
+            ("right as they are", percent(self.plain)),
+            ("right wherever in their sets", f"{percent(self.accuracy)}, {kind}"),
+            ("of which proved", percent(self.certified)),
+            ("method", self.method),
+        ]
 
 
 @arguments(**SEARCH)
