@@ -10,10 +10,10 @@ demo: .venv/demo
 	$(BIN)/python examples/plot_certified_intervals.py build/demo
 	$(BIN)/python examples/plot_how_it_degrades.py build/demo
 
-test: .venv/dev
+test: .venv/test
 	$(BIN)/python -m pytest -n 2 -q
 
-test-slow: .venv/dev
+test-slow: .venv/test
 	$(BIN)/python -m pytest -n 2 -q -m slow
 
 check: lint test
@@ -24,13 +24,13 @@ lint: .venv/dev
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-mutants: .venv/dev
+mutants: .venv/test
 	$(BIN)/python tests/mutants.py
 
-certify-check: .venv/dev
+certify-check: .venv/test
 	$(BIN)/python tests/certify_check.py 1000000
 
-bench: .venv/dev
+bench: .venv/test
 	for name in gaussian_dense gaussian_sparse gaussian_multiclass gaussian_path gaussian_sgd robust_sets label_flips minimax_probability feature_deletion missing_features certify; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
 
@@ -50,6 +50,10 @@ clean:
 	$(BIN)/python -m pip install -q -e . --group demo
 	@touch $@
 
+.venv/test: .venv/pip pyproject.toml
+	$(BIN)/python -m pip install -q -e . --group test
+	@touch $@ .venv/demo
+
 .venv/dev: .venv/pip pyproject.toml
 	$(BIN)/python -m pip install -q -e . --group dev
-	@touch $@ .venv/demo
+	@touch $@ .venv/test .venv/demo

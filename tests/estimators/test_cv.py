@@ -647,7 +647,7 @@ def test_there_is_no_partial_fit_and_the_reason_is_given():
     assert not hasattr(model, "partial_fit")
     with pytest.raises(AttributeError) as caught:
         model.partial_fit  # noqa: B018
-    reason = f"{caught.value} {caught.value.__cause__}"
+    reason = str(caught.value)
     assert "cross-validation needs all rows at once" in reason
 
 

@@ -411,7 +411,7 @@ def test_probabilities_are_those_of_the_logistic_loss_only(several_classes):
     assert not hasattr(hinge, "predict_proba")
     with pytest.raises(AttributeError, match="predict_proba") as refused:
         hinge.predict_proba(X)
-    assert "only loss='logistic'" in str(refused.value.__cause__)
+    assert "Use loss='logistic'" in str(refused.value)
 
 
 def test_models_survive_clone_pickle_and_skops_and_are_searched_over_their_radius(intervals):

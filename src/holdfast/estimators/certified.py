@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast._certificates.models import Model
@@ -15,6 +14,7 @@ from holdfast._certificates.views import View, linear_model
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
 from holdfast._core.metadata import known_metadata
+from holdfast._core.offers import offered_if
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 
 
@@ -38,7 +38,7 @@ class CertifiedPredictions:
         """Return what certificates see of the fitted classifier."""
         return linear_model(self.coef_, self.intercept_)
 
-    @available_if(_is_linear)
+    @offered_if(_is_linear)
     def certify(self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> NDArray[np.bool_]:
         """Return for each row whether no admissible input can change its prediction.
 
@@ -58,7 +58,7 @@ class CertifiedPredictions:
         """
         return self.certified_margin(X, uncertainty, **metadata) > 0
 
-    @available_if(_is_linear)
+    @offered_if(_is_linear)
     def certified_margin(self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> Array:
         r"""Return by how much each prediction leads at the worst admissible input; negative where it can be changed.
 

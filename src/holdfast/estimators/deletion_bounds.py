@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_array
 from holdfast._core.allowed import Choice, arguments, as_numbers, short
 from holdfast._core.labels import check_features
 from holdfast._core.loss import Array
+from holdfast._core.summary import Summary, digits, percent
 from holdfast._core.tolerances import ROUNDING
 from holdfast.estimators.inputs import number
 from holdfast.uncertainty.checks import nonnegative, per_feature
@@ -25,7 +26,7 @@ ENTRIES = 1 << 20
 
 
 @dataclass(frozen=True)
-class GeneralizationBound:
+class GeneralizationBound(Summary):
     """A bound on the probability of an error under deletion.
 
     Attributes
@@ -44,6 +45,19 @@ class GeneralizationBound:
     complexity: float
     bound: float
     relaxed: float
+
+    def _lines(self) -> list[tuple[str, str]]:
+        return [
+            ("rows with a loss", percent(self.empirical)),
+            ("wrong at most", percent(self.bound)),
+            ("by the simpler formula", percent(self.relaxed)),
+            ("complexity", digits(self.complexity)),
+        ]
+
+    def _notes(self) -> list[str]:
+        return [
+            "Of new rows, whatever is deleted of them within the budget, with probability 1 - delta over the rows given."
+        ]
 
 
 def kl_inverse(q: float, B: float) -> float:

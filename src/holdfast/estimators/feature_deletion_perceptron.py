@@ -20,6 +20,7 @@ from holdfast._core.deletion_steps import deletion_steps
 from holdfast._core.labels import check_features
 from holdfast._core.loss import Array
 from holdfast._core.solver import silent
+from holdfast._core.summary import Summary, digits, percent
 from holdfast._core.tolerances import ROUNDING
 from holdfast._core.version import __version__
 from holdfast.estimators.callbacks import announced, with_callbacks
@@ -122,7 +123,7 @@ def _csr(X: Any) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
 
 
 @dataclass(frozen=True)
-class OnlineBound:
+class OnlineBound(Summary):
     """What the online losses prove about new rows, each statement with probability 1 - delta.
 
     Attributes
@@ -136,6 +137,17 @@ class OnlineBound:
 
     risk: float
     excess: float
+
+    def _lines(self) -> list[tuple[str, str]]:
+        if np.isinf(self.risk):
+            return [("wrong at most", "nothing is proved")]
+        return [
+            ("wrong at most", percent(self.risk)),
+            ("expected loss above the best", f"{digits(self.excess)} at most"),
+        ]
+
+    def _notes(self) -> list[str]:
+        return ["Of new rows, whatever is deleted of them within the budget, each line with probability 1 - delta."]
 
 
 class FeatureDeletionPerceptron(MissingFeatures):

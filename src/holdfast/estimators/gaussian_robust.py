@@ -8,7 +8,6 @@ from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast._core.allowed import NOTHING, Number, arguments, is_array
@@ -16,6 +15,7 @@ from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array, Loss
+from holdfast._core.offers import offered_if
 from holdfast._core.parameters import resolve
 from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
@@ -60,8 +60,8 @@ def _is_proper(estimator: GaussianRobustClassifier) -> bool:
     loss = estimator._loss()
     if not loss.is_proper:
         raise AttributeError(
-            f"{NAME}(loss={estimator.loss!r}) has no predict_proba: only loss='logistic' models a probability. "
-            "flip_probability says how likely the noise is to change a prediction."
+            f"{type(estimator).__name__} has no predict_proba with loss={estimator.loss!r}, which models no probability. Use "
+            "loss='logistic'; flip_probability says how likely the noise is to change a prediction."
         )
     return True
 
@@ -249,7 +249,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         finished()
         return self
 
-    @available_if(is_incremental)
+    @offered_if(is_incremental)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, X_std: Any = None) -> Self:
         """Take one stochastic step for each of these rows, in their order, going on where the last call ended.
 
@@ -428,7 +428,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         check_columns(X, metadata, self)
         return self._known_score_std(self.decision_function(X), metadata)
 
-    @available_if(_is_proper)
+    @offered_if(_is_proper)
     def predict_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         r"""Return class probabilities :math:`\mathbb E\,\mathrm{sigmoid}(w^\top x + b + tZ)`, moderated by each row's noise.
 
@@ -456,7 +456,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         loss = self._loss()
         return against_the_rest(scores, self.coef_, noise, lambda score, t: loss.evaluate(1.0 + score, t)[1])
 
-    @available_if(_is_proper)
+    @offered_if(_is_proper)
     def predict_log_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         """Return the logarithm of `predict_proba`."""
         return np.log(self.predict_proba(X, X_std=X_std, X_cov=X_cov, X_factor=X_factor))

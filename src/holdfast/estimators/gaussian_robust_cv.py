@@ -21,7 +21,17 @@ from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
 from holdfast.estimators.inputs import one_blas_thread, shape_of
 from holdfast.estimators.linear import predicted_codes
-from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
+from holdfast.estimators.paths import (
+    DEFAULT_SIZES,
+    FitPath,
+    PathSearch,
+    Step,
+    followed,
+    grid,
+    scored,
+    warn_of_gaps,
+    wide,
+)
 from holdfast.estimators.scores import in_deviations, pushes
 from holdfast.estimators.units import warn_of_units
 from holdfast.solvers.selection import pick
@@ -32,7 +42,7 @@ SEARCHED = ("noise", "alpha")
 
 
 @dataclass
-class NoisePath:
+class NoisePath(FitPath):
     """Fits along a path of noises.
 
     Attributes
@@ -51,6 +61,9 @@ class NoisePath:
     objectives: Array
     lower_bounds: Array
     gaps: Array
+
+    def _sizes(self) -> tuple[str, Array]:
+        return "noise", self.noises
 
 
 @arguments()

@@ -23,15 +23,17 @@ def is_incremental(estimator: IncrementalClassifier) -> bool:
     """Return whether its settings allow `partial_fit`; raise AttributeError with the reason where they do not."""
     name, steps = type(estimator).__name__, estimator._steps
     if not estimator._takes_streams:
-        raise AttributeError(f"{name} has no partial_fit: cross-validation needs all rows at once.")
+        raise AttributeError(
+            f"{name} has no partial_fit: cross-validation needs all rows at once. Use {name.removesuffix('CV')}."
+        )
     if isinstance(estimator.class_weight, str):
         raise AttributeError(
-            f"{name}(class_weight={estimator.class_weight!r}) has no partial_fit: it does not know the weights of classes "
+            f"{name} has no partial_fit with class_weight={estimator.class_weight!r}: it does not know the weights of classes "
             "in rows to come. Give a dict from class to weight, or sample_weight."
         )
     if not (estimator.solver in (None, steps.name) or isinstance(estimator.solver, steps)):
         raise AttributeError(
-            f"{name}(solver={estimator.solver!r}) has no partial_fit: a batch solver needs all rows at once. "
+            f"{name} has no partial_fit with solver={estimator.solver!r}: a batch solver needs all rows at once. "
             f"Give solver=None, {steps.name!r} or {steps.__name__}(...), or call fit."
         )
     return True

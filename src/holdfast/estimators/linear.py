@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from inspect import getattr_static
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,23 @@ ROUTING = (
 """What errors and warnings say where metadata are lacking, as they do in scorers that they do not reach."""
 
 
+ELSEWHERE = {
+    "carrying_rows": "GaussianRobustClassifier has it, with loss='hinge' say",
+    "flip_probability": "GaussianRobustClassifier has it, holdfast.flip_probability(model, X, noise) asks any classifier",
+    "is_certain": "FeatureDeletionClassifier(missing='delete') has it",
+    "missing_report": "FeatureDeletionClassifier(missing='delete') has it",
+    "online_bound": "FeatureDeletionPerceptron has it",
+    "partial_fit": "GaussianRobustClassifier, RobustLinearClassifier and FeatureDeletionPerceptron have it",
+    "predict_log_proba": "RobustLinearClassifier and GaussianRobustClassifier have it with loss='logistic'",
+    "predict_proba": "RobustLinearClassifier and GaussianRobustClassifier have it with loss='logistic'",
+    "proof_weights_": "RobustLinearClassifier has it after fit, GaussianRobustClassifier with loss='hinge' and its kin",
+    "score_interval": "FeatureDeletionClassifier(missing='delete') has it",
+    "score_std": "GaussianRobustClassifier has it",
+    "worst_case_data": "RobustLinearClassifier(uncertainty) has it, holdfast.evaluate.worst_case asks any classifier",
+}
+"""Who has what a classifier may be asked for in vain."""
+
+
 class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """A classifier by linear scores, made of one problem, or of one for each class."""
 
@@ -56,6 +74,16 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
     verbose: Any
     random_state: Any
     warm_start: Any = False
+
+    if not TYPE_CHECKING:  # else every name would pass for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if (withheld := getattr_static(type(self), name, None)) is not None:
+                return withheld.__get__(self, type(self))  # raises the reason again
+            kind = type(self).__name__
+            if name in ELSEWHERE:
+                raise AttributeError(f"{kind} has no {name}. {ELSEWHERE[name]}.")
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

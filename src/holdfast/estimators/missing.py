@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from holdfast._core.allowed import Choice
 from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Array
+from holdfast._core.summary import Summary, percent, share, spread
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.estimators.linear import LinearClassifier, predicted_codes
 from holdfast.uncertainty import FeatureDeletion
@@ -25,7 +26,7 @@ SHOWN = 5
 
 
 @dataclass
-class MissingReport:
+class MissingReport(Summary):
     """What is missing in some rows, and what can be said of them all the same.
 
     Attributes
@@ -51,6 +52,18 @@ class MissingReport:
     def share_certain(self) -> float:
         """The share of rows that are certain."""
         return float(np.mean(self.certain))
+
+    def _title(self) -> str:
+        return f"MissingReport of {len(self.rows)} rows and {len(self.features)} features"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        most = int(np.argmax(self.features))
+        return [
+            ("missing most often", f"feature {most}, in {percent(self.features[most])} of the rows"),
+            ("missing in a row", f"{spread(self.rows)}, by the values of the features"),
+            ("beyond the budget", share(self.over_budget)),
+            ("certain all the same", share(self.certain)),
+        ]
 
 
 class MissingFeatures(LinearClassifier):

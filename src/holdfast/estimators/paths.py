@@ -21,6 +21,7 @@ from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Array
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, silent
+from holdfast._core.summary import Summary, digits, some
 from holdfast.counterpart import Certificate, certificate, train
 from holdfast.estimators.inputs import checked_weights
 from holdfast.estimators.linear import LinearClassifier
@@ -33,6 +34,31 @@ DEFAULT_SIZES = 30
 
 Step = tuple[float, ...]
 """What is tried: the size of the uncertainty, then whatever else is."""
+
+
+class FitPath(Summary):
+    """Fits along a path: what they have in common when they are printed."""
+
+    coefs: Array
+    objectives: Array
+    gaps: Array
+
+    def _sizes(self) -> tuple[str, Array]:
+        """Return what the fits differ in, and by how much."""
+        raise NotImplementedError
+
+    def _title(self) -> str:
+        return f"{type(self).__name__} of {len(self.gaps)} fits"
+
+    def _columns(self) -> list[str]:
+        return [self._sizes()[0], "features used", "objective", "certified gap"]
+
+    def _lines(self) -> list[list[str]]:
+        sizes, used = self._sizes()[1], np.any(self.coefs != 0, axis=1).sum(axis=1)
+        return [
+            [digits(sizes[k]), f"{used[k]} of {self.coefs.shape[2]}", digits(self.objectives[k]), f"{self.gaps[k]:.1e}"]
+            for k in some(len(sizes))
+        ]
 
 
 def warn_of_gaps(gaps: Array, tol: float) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, softmax
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from holdfast._core.allowed import NOTHING, Choice, Instance, Number
@@ -19,6 +18,7 @@ from holdfast._core.joint_loss import JointLoss
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array, Loss
 from holdfast._core.metadata import METADATA
+from holdfast._core.offers import offered_if
 from holdfast._core.parameters import resolve
 from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
@@ -62,7 +62,8 @@ MANY_FLIPS = 0.4
 def _is_proper(estimator: RobustLinearClassifier) -> bool:
     if not estimator._loss().is_proper:
         raise AttributeError(
-            f"{NAME}(loss={estimator.loss!r}) has no predict_proba: only loss='logistic' models a probability."
+            f"{type(estimator).__name__} has no predict_proba with loss={estimator.loss!r}, which models no probability. Use "
+            "loss='logistic'."
         )
     return True
 
@@ -70,12 +71,13 @@ def _is_proper(estimator: RobustLinearClassifier) -> bool:
 def _is_streamed(estimator: RobustLinearClassifier) -> bool:
     if estimator.multiclass == "joint":
         raise AttributeError(
-            f"{NAME}(multiclass='joint') has no partial_fit: stochastic steps take one class against the rest."
+            f"{NAME} has no partial_fit with multiclass='joint': stochastic steps take one class against the rest. Use "
+            "multiclass='ovr'."
         )
     if estimator.ambiguity is not None:
         raise AttributeError(
-            f"{NAME}(ambiguity={estimator.ambiguity!r}) has no partial_fit: which labels hurt the most depends on all rows, so "
-            "none can be visited on its own. Use fit, or ambiguity=None."
+            f"{NAME} has no partial_fit with ambiguity={estimator.ambiguity!r}: which labels hurt the most depends on all "
+            "rows, so none can be visited on its own. Use fit, or ambiguity=None."
         )
     return is_incremental(estimator)
 
@@ -332,7 +334,7 @@ class RobustLinearClassifier(IncrementalClassifier):
         finished()
         return self
 
-    @available_if(_is_streamed)
+    @offered_if(_is_streamed)
     def partial_fit(
         self,
         X: Any,
@@ -589,7 +591,7 @@ class RobustLinearClassifier(IncrementalClassifier):
             )
         self._warn_uncertified()
 
-    @available_if(_is_proper)
+    @offered_if(_is_proper)
     def predict_proba(self, X: Any) -> Array:
         r"""Return class probabilities :math:`\mathrm{sigmoid}(w^\top x + b)`; only with ``loss="logistic"``.
 
@@ -607,7 +609,7 @@ class RobustLinearClassifier(IncrementalClassifier):
             return np.asarray(softmax(scores, axis=1))
         return shares_of_classes(expit(scores))
 
-    @available_if(_is_proper)
+    @offered_if(_is_proper)
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithm of `predict_proba`."""
         return np.log(self.predict_proba(X))

@@ -17,7 +17,17 @@ from holdfast.ambiguity import LabelFlips
 from holdfast.counterpart import collapse_bound
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import one_blas_thread, shape_of
-from holdfast.estimators.paths import DEFAULT_SIZES, PathSearch, Step, followed, grid, scored, warn_of_gaps, wide
+from holdfast.estimators.paths import (
+    DEFAULT_SIZES,
+    FitPath,
+    PathSearch,
+    Step,
+    followed,
+    grid,
+    scored,
+    warn_of_gaps,
+    wide,
+)
 from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.estimators.units import warn_of_units
 from holdfast.solvers.selection import pick
@@ -29,7 +39,7 @@ CERTIFIED = "certified"
 
 
 @dataclass
-class RadiusPath:
+class RadiusPath(FitPath):
     """Fits along a path of sizes of the sets.
 
     Attributes
@@ -48,6 +58,9 @@ class RadiusPath:
     objectives: Array
     lower_bounds: Array
     gaps: Array
+
+    def _sizes(self) -> tuple[str, Array]:
+        return "radius", self.radii
 
 
 @arguments()

@@ -17,6 +17,7 @@ from holdfast._core.allowed import Choice, arguments, short
 from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
 from holdfast._core.metadata import METADATA, known_metadata
+from holdfast._core.summary import Summary, digits, percent, some
 from holdfast.estimators.inputs import one_blas_thread, row_weights
 from holdfast.estimators.paths import grid, warn_of_gaps
 from holdfast.estimators.robust_linear import RobustLinearClassifier
@@ -177,7 +178,7 @@ def prune(model: Any, delta: float | WeightError | None = None) -> Any:
 
 
 @dataclass
-class PruningPath:
+class PruningPath(Summary):
     """Fits for ever smaller errors of the weights, each pruned by what it was trained for.
 
     Attributes
@@ -209,6 +210,27 @@ class PruningPath:
     certified_losses: Array
     losses: Array
     scores: Array
+
+    def _title(self) -> str:
+        return f"PruningPath of {len(self.deltas)} fits"
+
+    def _columns(self) -> list[str]:
+        return ["error of the weights", "weights left", "loss", "certified loss", "accuracy"]
+
+    def _lines(self) -> list[list[str]]:
+        return [
+            [
+                digits(self.deltas[k]),
+                digits(self.n_nonzero[k]),
+                digits(self.losses[k]),
+                digits(self.certified_losses[k]),
+                percent(self.scores[k]),
+            ]
+            for k in some(len(self.deltas))
+        ]
+
+    def _notes(self) -> list[str]:
+        return [f"Certified to a gap of {digits(np.max(self.gaps))} at most."]
 
 
 @arguments()

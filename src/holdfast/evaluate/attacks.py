@@ -17,6 +17,7 @@ from holdfast._certificates.views import View
 from holdfast._core.allowed import ANY_SEED, Choice, Count, arguments
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array
+from holdfast._core.summary import Summary, percent, share, spread
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.evaluate.certificates import certified_radius
 from holdfast.evaluate.fitted import asked, classes_of, rows_for, stated_of
@@ -45,7 +46,7 @@ SEARCHES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorstCase:
+class WorstCase(Summary):
     """Admissible rows that hurt a model."""
 
     X: Any
@@ -64,9 +65,16 @@ class WorstCase:
     method: str
     """How the rows were found."""
 
+    def _title(self) -> str:
+        return f"WorstCase of {len(self.predicted)} rows"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        how = "exact: nothing in the sets is worse" if self.is_exact else "the worst that was found"
+        return [("wrong", share(self.is_wrong)), ("lead", spread(self.lead)), ("it is", how), ("method", self.method)]
+
 
 @dataclass(frozen=True, kw_only=True)
-class RobustAccuracy:
+class RobustAccuracy(Summary):
     """The share of rows that are right wherever they are in their sets."""
 
     accuracy: float
@@ -81,6 +89,15 @@ class RobustAccuracy:
 
     def __float__(self) -> float:
         return self.accuracy
+
+    def _lines(self) -> list[tuple[str, str]]:
+        kind = "exact" if self.is_exact else "an upper bound"
+        return [
+            ("right as they are", percent(self.plain)),
+            ("right wherever in their sets", f"{percent(self.accuracy)}, {kind}"),
+            ("of which proved", percent(self.certified)),
+            ("method", self.method),
+        ]
 
 
 @arguments(**SEARCH)

@@ -11,6 +11,7 @@ from scipy.special import ndtr
 
 from holdfast._core.allowed import SEED, Count, Number, arguments
 from holdfast._core.rounding import Array
+from holdfast._core.summary import Summary, digits, percent
 from holdfast.evaluate.fitted import classes_of, rows_for, stated_of
 from holdfast.evaluate.noise import NOISE, flip_probability, linear_or_none, score_deviations
 from holdfast.features.rows import as_given
@@ -39,7 +40,7 @@ VERDICTS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoiseBudget:
+class NoiseBudget(Summary):
     """How much noise a model stands."""
 
     multiple: float
@@ -55,9 +56,17 @@ class NoiseBudget:
     def __float__(self) -> float:
         return self.multiple
 
+    def _lines(self) -> list[tuple[str, str]]:
+        return [
+            ("the model stands", f"{digits(self.multiple)} times the stated noise"),
+            ("target accuracy", percent(self.target_accuracy)),
+            ("accuracy without noise", percent(self.plain_accuracy)),
+            ("method", self.method),
+        ]
+
 
 @dataclass(frozen=True, kw_only=True)
-class Gain:
+class Gain(Summary):
     """What there is to gain from knowing the errors of the features."""
 
     flip_rate: float
@@ -69,6 +78,13 @@ class Gain:
 
     def __str__(self) -> str:
         return self.verdict
+
+    def _lines(self) -> list[tuple[str, str]]:
+        error = f", standard error {percent(self.standard_error)}" if self.standard_error > 0 else ""
+        return [("predictions that noise changes", f"{percent(self.flip_rate)}{error}")]
+
+    def _notes(self) -> list[str]:
+        return [self.verdict]
 
 
 @arguments(noise=NOISE, n_draws=Count(), random_state=Count(0))

@@ -13,6 +13,7 @@ from scipy.stats import t as student
 
 from holdfast._core.allowed import Count, arguments
 from holdfast._core.rounding import Array
+from holdfast._core.summary import Summary, digits, percent
 from holdfast.evaluate.curves import Trial, checked_levels, checked_seed
 
 TESTS = {
@@ -26,7 +27,7 @@ ALIKE = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class Comparison(Summary):
     """Differences of accuracies between all pairs of models."""
 
     models: tuple[str, ...]
@@ -45,12 +46,19 @@ class Comparison:
     """Which test it is."""
     level: float
 
-    def __str__(self) -> str:
-        lines = [
-            f"{a} - {b}: {100 * d:+.2f} ({100 * e:.2f}) points, p = {p:.2g} (Holm)"
-            for (a, b), d, e, p in zip(self.pairs, self.difference, self.standard_error, self.p_holm, strict=True)
-        ]
-        return "\n".join([*lines, f"{self.test}; level {self.level:g}"])
+    def _title(self) -> str:
+        accuracies = (f"{name} {percent(share)}" for name, share in zip(self.models, self.accuracy, strict=True))
+        return f"Accuracy at level {digits(self.level)}: {', '.join(accuracies)}"
+
+    def _columns(self) -> list[str]:
+        return ["pair", "difference in points", "standard error", "p (Holm)"]
+
+    def _lines(self) -> list[list[str]]:
+        rows = zip(self.pairs, self.difference, self.standard_error, self.p_holm, strict=True)
+        return [[f"{a} - {b}", f"{100 * d:+.2f}", f"{100 * e:.2f}", f"{p:.2g}"] for (a, b), d, e, p in rows]
+
+    def _notes(self) -> list[str]:
+        return [f"By {self.test}."]
 
 
 @arguments(n_repeats=Count())
@@ -93,8 +101,10 @@ def compare(
     >>> y = (X[:, 0] > 0).astype(int)
     >>> models = {"logistic": LogisticRegression().fit(X, y), "always 0": DummyClassifier().fit(X, y)}
     >>> print(compare(models, X, y, GaussianNoise(1.0), 0.1))
-    logistic - always 0: +47.50 (8.44) points, p = 1.7e-06 (Holm)
-    paired t test over the rows, of each row's share of draws that are right; level 0.1
+    Accuracy at level 0.1: logistic 97.5 %, always 0 50.0 %
+      pair                 difference in points  standard error  p (Holm)
+      logistic - always 0                +47.50            8.44   1.7e-06
+    By paired t test over the rows, of each row's share of draws that are right.
     """
     call = "compare"
     trial = Trial(models, X, y, uncertainty, adversary, metadata, call)

@@ -14,6 +14,7 @@ from holdfast._core.allowed import JOBS, LARGEST, Count, Switch, arguments, as_n
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.progress import reporter
 from holdfast._core.rounding import Array
+from holdfast._core.summary import Summary, digits, percent, some
 from holdfast.evaluate.attacks import certified_accuracy
 from holdfast.evaluate.cells import Cells, digest, fingerprint
 from holdfast.evaluate.fitted import classes_of, rows_for
@@ -22,7 +23,7 @@ from holdfast.features.rows import as_given
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustnessCurve:
+class RobustnessCurve(Summary):
     """Accuracies of models on perturbed rows."""
 
     models: tuple[str, ...]
@@ -52,6 +53,26 @@ class RobustnessCurve:
         if n == 1:
             return np.full(self.accuracy.shape[:2], np.nan)
         return np.asarray(self.accuracy.std(axis=2, ddof=1) / np.sqrt(n))
+
+    def _title(self) -> str:
+        return f"Accuracy on {self.n_samples} rows"
+
+    def _columns(self) -> list[str]:
+        return [self.unit, *(digits(self.levels[k]) for k in some(len(self.levels)))]
+
+    def _lines(self) -> list[list[str]]:
+        shown, lines = some(len(self.levels)), []
+        for name, mean, certified in zip(self.models, self.mean, self.certified, strict=True):
+            lines.append([name, *(percent(mean[k]) for k in shown)])
+            if not np.all(np.isnan(certified)):
+                lines.append([f"{name}, certified", *(percent(certified[k]) for k in shown)])
+        return lines
+
+    def _notes(self) -> list[str]:
+        repeats = self.accuracy.shape[2]
+        errors = "" if repeats == 1 else f", standard errors up to {percent(np.max(self.standard_error))}"
+        draws = "1 draw" if repeats == 1 else f"{repeats} draws"
+        return [f"{self.uncertainty}, adversary {self.adversary!r}, {draws} at each level{errors}."]
 
     def to_frame(self) -> Any:
         """Return a pandas frame with one line for each model and level: model, level, accuracy, standard_error, certified."""

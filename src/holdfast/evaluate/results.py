@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.rounding import Array
+from holdfast._core.summary import Summary, digits, percent, share, spread
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certified:
+class Certified(Summary):
     """What is said of predictions. ``numpy.asarray`` makes the array of it that was asked for."""
 
     predicted: NDArray[Any]
@@ -29,6 +30,19 @@ class Certified:
     def __len__(self) -> int:
         return len(self.predicted)
 
+    def _title(self) -> str:
+        return f"{type(self).__name__} of {len(self)} rows"
+
+    def _found(self) -> list[tuple[str, str]]:
+        """Return the lines that tell what was asked for."""
+        raise NotImplementedError
+
+    def _lines(self) -> list[tuple[str, str]]:
+        return [*self._found(), ("method", self.method)]
+
+    def _notes(self) -> list[str]:
+        return [f"That is: {self.assumption}."]
+
 
 @dataclass(frozen=True, kw_only=True)
 class CertifiedRadius(Certified):
@@ -40,6 +54,9 @@ class CertifiedRadius(Certified):
     """The columns of X that may move, by name or number: those of a weight above 0. Categories stay as they are."""
     asked = "radius"
 
+    def _found(self) -> list[tuple[str, str]]:
+        return [("certified", share(self.radius > 0)), ("radius", spread(self.radius))]
+
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothedRadius(CertifiedRadius):
@@ -49,6 +66,9 @@ class SmoothedRadius(CertifiedRadius):
     """Rows of which nothing is said, shape (n_samples,); their class is the one that was drawn most often."""
     probability: Array
     """Lower confidence bounds on how often the noise leaves the class as it is, shape (n_samples,)."""
+
+    def _found(self) -> list[tuple[str, str]]:
+        return [*super()._found(), ("abstained", share(self.abstained))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +81,9 @@ class CertifiedInterval(Certified):
     """What is certainly left of the smallest lead anywhere in the intervals; <= 0 where the class may change."""
     asked = "certified"
 
+    def _found(self) -> list[tuple[str, str]]:
+        return [("certified", share(self.certified)), ("lead that is left", spread(self.margin))]
+
 
 @dataclass(frozen=True, kw_only=True)
 class CertifiedDeletions(Certified):
@@ -69,6 +92,9 @@ class CertifiedDeletions(Certified):
     survived: Array
     """Shape (n_samples,), in units of the values; inf where no deletion changes the class."""
     asked = "survived"
+
+    def _found(self) -> list[tuple[str, str]]:
+        return [("certified", share(self.survived > 0)), ("deletions survived", spread(self.survived))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +107,13 @@ class FlipProbability(Certified):
     """Of an estimate by draws, shape (n_samples,); 0 for a formula."""
     asked = "probability"
 
+    def _found(self) -> list[tuple[str, str]]:
+        if not len(self):
+            return [("predictions that change", "no rows")]
+        error = float(np.sqrt(np.sum(np.square(self.standard_error))) / len(self))
+        mean = percent(np.mean(self.probability)) + (f", standard error {percent(error)}" if error > 0 else "")
+        return [("predictions that change", mean), ("probability", spread(self.probability))]
+
 
 @dataclass(frozen=True, kw_only=True)
 class SafeBits(Certified):
@@ -89,6 +122,9 @@ class SafeBits(Certified):
     bits: Array
     """For each row, shape (n_samples,); inf where no number of bits is enough, as for a tie."""
     asked = "bits"
+
+    def _found(self) -> list[tuple[str, str]]:
+        return [("enough for all rows", digits(self.all_rows)), ("bits", spread(self.bits))]
 
     @property
     def all_rows(self) -> float:

@@ -9,13 +9,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter, validate_data
 
 from holdfast._core.allowed import SEED, Count
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
 from holdfast._core.metadata import METADATA
+from holdfast._core.offers import offered_if
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._core.whole_fits import WholeFits
 from holdfast.estimators.inputs import class_codes, row_weights
@@ -28,7 +28,10 @@ NAME = "NoiseCopies"
 
 def _has(method: str) -> Callable[[NoiseCopies], bool]:
     def check(meta: NoiseCopies) -> bool:
-        getattr(getattr(meta, "estimator_", meta.estimator), method)
+        try:
+            getattr(getattr(meta, "estimator_", meta.estimator), method)
+        except AttributeError as error:
+            raise AttributeError(f"NoiseCopies has no {method}, as its estimator has none: {error}") from error
         return True
 
     return check
@@ -224,17 +227,17 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         """Return the predicted class of each row, shape (n_samples,)."""
         return self._asked("predict", X)
 
-    @available_if(_has("predict_proba"))
+    @offered_if(_has("predict_proba"))
     def predict_proba(self, X: Any) -> Array:
         """Return the estimator's class probabilities, shape (n_samples, n_classes)."""
         return self._asked("predict_proba", X)
 
-    @available_if(_has("predict_log_proba"))
+    @offered_if(_has("predict_log_proba"))
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithm of `predict_proba`."""
         return self._asked("predict_log_proba", X)
 
-    @available_if(_has("decision_function"))
+    @offered_if(_has("decision_function"))
     def decision_function(self, X: Any) -> Array:
         """Return the estimator's scores, shape (n_samples,) or (n_samples, n_classes)."""
         return self._asked("decision_function", X)

@@ -18,6 +18,7 @@ from holdfast._core.allowed import NOTHING, Choice, Instance, Switch, arguments,
 from holdfast._core.caller import warn_caller
 from holdfast._core.labels import check_features
 from holdfast._core.metadata import METADATA, known_metadata
+from holdfast._core.offers import offered_if
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.estimators.units import units_looked_at, warn_of_units
 from holdfast.features.carrying import NONLINEAR, Carried, added, carry, effects_of
@@ -516,7 +517,7 @@ class UncertainPipeline(Pipeline):
             holder.uncertainty.split(values, stated)  # refuses what makes no sense
         return own
 
-    @available_if(_offered("certify"))
+    @offered_if(_offered("certify"))
     def certify(self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> Any:
         """Return for each row whether no admissible input, in the units of X, can change its prediction.
 
@@ -534,7 +535,7 @@ class UncertainPipeline(Pipeline):
         """
         return self.certified_margin(X, uncertainty, **metadata) > 0
 
-    @available_if(_offered("certified_margin"))
+    @offered_if(_offered("certified_margin"))
     def certified_margin(self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> Any:
         """Return by how much each prediction leads at the worst admissible input, in the units of X.
 
@@ -571,7 +572,7 @@ class UncertainPipeline(Pipeline):
             )
         return view, worst
 
-    @available_if(_offered("worst_case_data"))
+    @offered_if(_offered("worst_case_data"))
     def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Any:
         """Return the admissible rows, in the units of X, that hurt the model the most, as the last step's method does.
 
@@ -627,7 +628,7 @@ def _question(method: str) -> Any:
         X_std, X_cov, X_factor, X_lower, X_upper, X_radius : array-like, default=None
             As in `fit`, and as the last step takes them. Without them the sets of its constructor are meant.
         """
-    return available_if(_offered(method))(ask)
+    return offered_if(_offered(method))(ask)
 
 
 for _method in ("predict_proba", "predict_log_proba", "flip_probability", "score_std"):

@@ -1,0 +1,85 @@
+"""Records that print as a few lines, and as a small table in notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+
+WIDTH = 100
+"""Characters in a line of a note."""
+SHOWN = 8
+"""Entries of a path or curve that are shown."""
+
+
+class Summary:
+    """A record with a title, lines of cells below it, and notes.
+
+    ``print`` shows them as text, a notebook as a table; subclasses say what is in them.
+    """
+
+    def _title(self) -> str:
+        return type(self).__name__
+
+    def _columns(self) -> Sequence[str]:
+        """Return what the cells of a line are; nothing where the first cell of a line says it."""
+        return ()
+
+    def _lines(self) -> Sequence[Sequence[str]]:
+        raise NotImplementedError
+
+    def _notes(self) -> Sequence[str]:
+        return ()
+
+    def __str__(self) -> str:
+        head, lines = self._columns(), self._lines()
+        table = [head, *lines] if head else lines
+        widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
+        # numbers below each other where columns have names
+        sides = ["<", *(">" if head else "<" for _ in widths[1:])]
+        rows = [
+            "  " + "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(cells, sides, widths, strict=True))
+            for cells in table
+        ]
+        notes = [fill(note, WIDTH) for note in self._notes() if note]
+        return "\n".join([self._title(), *(row.rstrip() for row in rows), *notes])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{escape(name)}</th>" for name in self._columns())
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>" for cells in self._lines()
+        )
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self._notes() if note)
+        head = f"<thead><tr>{head}</tr></thead>" if head else ""
+        return f"<table><caption>{escape(self._title())}</caption>{head}<tbody>{body}</tbody></table>{notes}"
+
+
+def digits(value: Any) -> str:
+    """Return a number with four digits, "unknown" for NaN."""
+    return "unknown" if np.isnan(value) else f"{float(value):.4g}"
+
+
+def percent(share: Any) -> str:
+    """Return a share in percent, "unknown" for NaN."""
+    return "unknown" if np.isnan(share) else f"{100 * float(share):.1f} %"
+
+
+def share(chosen: Any) -> str:
+    """Return the share of True in percent, with the count."""
+    return f"{percent(np.mean(chosen))} ({int(np.sum(chosen))} of {len(chosen)})" if len(chosen) else "no rows"
+
+
+def spread(values: Any) -> str:
+    """Return the median of numbers, the smallest and the largest."""
+    known = np.sort(np.asarray(values, dtype=np.float64).ravel())
+    if not len(known):
+        return "no rows"
+    return f"median {digits(known[(len(known) - 1) // 2])}, from {digits(known[0])} to {digits(known[-1])}"
+
+
+def some(n: int) -> list[int]:
+    """Return up to a few positions of n, evenly apart, the first and the last among them."""
+    return sorted({round(k) for k in np.linspace(0, n - 1, min(n, SHOWN))}) if n else []
