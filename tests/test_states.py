@@ -154,8 +154,9 @@ def test_an_interrupted_fit_changes_nothing(model, data, other):
     X, y = data
     model, rng = clone(model).fit(X, y), np.random.default_rng(0)
     for kind in fits(model):
+        whole = deepcopy(model)
         with Interrupt() as counted:
-            call(deepcopy(model), kind, *other)
+            call(whole, kind, *other)
         for k in sorted({1, 2, counted.n_calls - 1, *rng.integers(1, counted.n_calls, size=5)}):
             trial = deepcopy(model)
             before, said = fitted(trial), answers(trial, X)

@@ -48,7 +48,7 @@ def bounded():
 
 RECORDS = {
     "CertifiedRadius": lambda: certified_radius(LINE, X),
-    "CertifiedInterval": lambda: certified_interval(LINE, X, X - S, X + S),
+    "CertifiedInterval": lambda: certified_interval(LINE, X, X_lower=X - S, X_upper=X + S),
     "CertifiedDeletions": lambda: certified_deletions(LINE, X),
     "FlipProbability": lambda: flip_probability(TREE, X, X_std=S, n_draws=20),
     "SafeBits": lambda: safe_bits(LINE, X),

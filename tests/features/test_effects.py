@@ -84,33 +84,37 @@ def test_coarse_arithmetic_anywhere_counts(rng):
     assert np.all(coarse > 1e6 * fine)
 
 
-@pytest.mark.parametrize(
+curved = pytest.mark.parametrize(
     "effect",
     [Waves(np.array([[2.0, -1.0], [0.3, 4.0], [0.0, 0.1]]), np.array([0.1, 3.0, -2.0])), RbfValues(np.eye(2), 0.7)],
     ids=["waves", "kernel"],
 )
-class TestCurved:
-    def test_intervals_are_as_wide_as_what_a_grid_finds(self, effect, rng):
-        X = rng.normal(size=(3 * N, 2))
-        widest = np.repeat([0.1, 0.5, 2.0], N)[:, None]  # from none to both of a crest and a trough
-        lower, upper = X - widest * rng.uniform(size=X.shape), X + widest * rng.uniform(size=X.shape)
-        low, high = effect.bounds(X, lower, upper)
-        t = np.linspace(0, 1, 101)
-        grid = np.stack(np.meshgrid(t, t), axis=-1).reshape(-1, 2)
-        for i in range(3 * N):
-            found = effect.transform(lower[i] + grid * (upper[i] - lower[i]))
-            assert np.all(found >= low[i] - 1e-12)
-            assert np.all(found <= high[i] + 1e-12)
-            assert_allclose(found.min(axis=0), low[i], atol=5e-3)
-            assert_allclose(found.max(axis=0), high[i], atol=5e-3)
 
-    def test_first_orders_are_derivatives(self, effect, rng):
-        X, F = rng.normal(size=(N, 2)), rng.normal(size=(N, 2, 3))
-        found = effect.linearised(X, RowNoise(np.zeros((N, 2)), F)).causes
-        for k in range(3):
-            h = 1e-6 * F[:, :, k]
-            slope = (effect.transform(X + h) - effect.transform(X - h)) / 2e-6
-            assert_allclose(np.abs(found[:, :, k]), np.abs(slope), atol=1e-6)
+
+@curved
+def test_intervals_are_as_wide_as_what_a_grid_finds(effect, rng):
+    X = rng.normal(size=(3 * N, 2))
+    widest = np.repeat([0.1, 0.5, 2.0], N)[:, None]  # from none to both of a crest and a trough
+    lower, upper = X - widest * rng.uniform(size=X.shape), X + widest * rng.uniform(size=X.shape)
+    low, high = effect.bounds(X, lower, upper)
+    t = np.linspace(0, 1, 101)
+    grid = np.stack(np.meshgrid(t, t), axis=-1).reshape(-1, 2)
+    for i in range(3 * N):
+        found = effect.transform(lower[i] + grid * (upper[i] - lower[i]))
+        assert np.all(found >= low[i] - 1e-12)
+        assert np.all(found <= high[i] + 1e-12)
+        assert_allclose(found.min(axis=0), low[i], atol=5e-3)
+        assert_allclose(found.max(axis=0), high[i], atol=5e-3)
+
+
+@curved
+def test_first_orders_are_derivatives(effect, rng):
+    X, F = rng.normal(size=(N, 2)), rng.normal(size=(N, 2, 3))
+    found = effect.linearised(X, RowNoise(np.zeros((N, 2)), F)).causes
+    for k in range(3):
+        h = 1e-6 * F[:, :, k]
+        slope = (effect.transform(X + h) - effect.transform(X - h)) / 2e-6
+        assert_allclose(np.abs(found[:, :, k]), np.abs(slope), atol=1e-6)
 
 
 def test_moments_of_waves_are_those_of_draws(rng):

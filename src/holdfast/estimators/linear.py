@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from inspect import getattr_static
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,9 +77,10 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
     if not TYPE_CHECKING:  # else every name would pass for an attribute
 
         def __getattr__(self, name: str) -> Any:
-            if (withheld := getattr_static(type(self), name, None)) is not None:
-                return withheld.__get__(self, type(self))  # raises the reason again
             kind = type(self).__name__
+            for cls in type(self).__mro__:
+                if hasattr(vars(cls).get(name), "__get__"):
+                    return vars(cls)[name].__get__(self, type(self))  # raises the reason again
             if name in ELSEWHERE:
                 raise AttributeError(f"{kind} has no {name}. {ELSEWHERE[name]}.")
             raise AttributeError(f"{kind!r} object has no attribute {name!r}")
