@@ -136,7 +136,7 @@ def main():
         lines.append(f"| {name} | {truth} | {' | '.join(cells)} | {what} |")
         print(lines[-1])
     printed, right = np.sqrt(0.05 / 0.95), np.sqrt(0.95 / 0.05)
-    margins = [corruption_margin(1.0, 1, 0.3, variant) for variant in ("published", "corrected")]
+    margins = [corruption_margin(1.0, 1, 0.3, variant=variant) for variant in ("published", "corrected")]
     whole, parts = np.transpose([halves(np.random.default_rng(seed)) for seed in range(20)])
     text = f"""# Formulas as printed, measured
 
