@@ -30,7 +30,7 @@ from holdfast.features.carrying import carry, effects_of, refuse_inexact, togeth
 from holdfast.features.composed import InSequence
 from holdfast.features.curved import RbfValues, Waves
 from holdfast.features.effects import Effect
-from holdfast.features.rows import coarsest_dtype, is_flat, is_numeric, known_numbers, numbers_of
+from holdfast.features.rows import coarsest_dtype, is_flat, is_numeric, known_numbers, n_columns, numbers_of
 from holdfast.features.steps import TextStepError, UnknownStepError
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
@@ -214,7 +214,8 @@ class View:
     @property
     def has_missing(self) -> bool:
         """Whether entries of X are missing, which steps fill in."""
-        return not sparse.issparse(self.X) and bool(np.any(np.isnan(dense(numbers_of(self.X))[:, ~self.fixed])))
+        is_filled = any(effect.adds_errors for effect in self.passage.effects)
+        return is_filled and not sparse.issparse(self.X) and bool(np.any(np.isnan(numbers_of(self.X)[:, ~self.fixed])))
 
     def sets(self, uncertainty: UncertaintySet, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
         """Return the sets to maximise over, and those to average over, of the first `n_features` numbers of `rows`."""

@@ -16,7 +16,6 @@ from holdfast.evaluate.fitted import asked, linear_only, scale_of, settled, stat
 from holdfast.evaluate.results import CertifiedDeletions, CertifiedInterval, CertifiedRadius
 from holdfast.evaluate.smoothing import smoothed
 from holdfast.uncertainty import IntervalBox
-from holdfast.uncertainty.checks import numbers
 from holdfast.uncertainty.clouds import rescaled
 from holdfast.uncertainty.deletions import DELETION_ROUNDINGS, lead_survives
 from holdfast.uncertainty.knapsack import feature_costs
@@ -183,8 +182,6 @@ def certified_interval(model: Any, X: Any, *, X_lower: Any, X_upper: Any) -> Cer
     call = "certified_interval"
     view, classes = asked(model, X)
     ends = stated_of(model, X, {"X_lower": X_lower, "X_upper": X_upper}, call)
-    shape = (view.rows.shape[0], len(view.X.columns) if hasattr(view.X, "columns") else np.shape(view.X)[1])
-    ends = {name: _end(value, shape, name) for name, value in ends.items()}
     sets, _ = view.sets(IntervalBox(), ends)
     assert sets is not None
     codes, margin = view.margins(sets)
@@ -195,15 +192,6 @@ def certified_interval(model: Any, X: Any, *, X_lower: Any, X_upper: Any) -> Cer
         method=view.model.method,
         assumption=f"no row within X_lower and X_upper has another class, {CARRIED if view.is_curved else SAME}",
     )
-
-
-def _end(value: Any, shape: tuple[int, int], name: str) -> Any:
-    """Return one end of the intervals, a number for each entry of X."""
-    call = f"certified_interval(..., {name}=...)"
-    end = numbers(value, call, name)
-    if end.shape != shape:
-        raise ValueError(f"{call}: {name} has shape {end.shape}; give one number for each entry of X, {shape}.")
-    return end
 
 
 @arguments()

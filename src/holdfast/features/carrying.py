@@ -13,7 +13,7 @@ from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.features.composed import InSequence
 from holdfast.features.effects import FILLED_TWICE, Effect, OutOfDomainError
 from holdfast.features.row_noise import RowNoise
-from holdfast.features.rows import is_flat, known_numbers, numbers_of
+from holdfast.features.rows import known_numbers, n_columns, numbers_of
 from holdfast.features.steps import StepContext, after, effect_of
 from holdfast.uncertainty import Ellipsoid, GaussianNoise, IntervalBox, SetSum
 from holdfast.uncertainty.clouds import dense
@@ -34,8 +34,7 @@ class Carried(NamedTuple):
 
 def effects_of(steps: Sequence[tuple[str, Any]], X: Any, stated: Mapping[str, str]) -> list[Effect]:
     """Return the effects of fitted steps, the first of which takes the rows X."""
-    # texts are one column, whatever it is that takes them
-    found, n_features, rows = [], 1 if is_flat(X) else known_numbers(X).shape[1], lambda: X
+    found, n_features, rows = [], n_columns(X), lambda: X
     for name, step in steps:
         effect = effect_of(step, StepContext(n_features, stated, name, rows))
         n_features = effect.width(n_features)

@@ -44,6 +44,13 @@ def is_flat(X: Any) -> bool:
     return isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], str | bytes | Mapping)
 
 
+def n_columns(X: Any) -> int:
+    """Return how many columns a table has; texts are one."""
+    if is_flat(X):
+        return 1
+    return int(X.shape[1] if len(getattr(X, "shape", ())) == 2 else numbers_of(X).shape[1])
+
+
 def is_numeric(X: Any) -> bool:
     """Return whether rows hold nothing but numbers, missing ones included."""
     if sparse.issparse(X):

@@ -113,8 +113,8 @@ class IntervalBox(SizedSet):
         ]
 
 
-def row_offsets(X: Any, own: Mapping[str, Any], first: int = 0) -> tuple[Any, Any]:
-    """Return how far the ends of the intervals are from X, all sparse or all arrays; rows are numbered from `first` on."""
+def row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return how far the ends of the intervals are from X, all sparse or all arrays."""
     home = "IntervalBox(lower=..., upper=...)"
     ends = [per_entry(own[name], X.shape, name, home) for name in ("X_lower", "X_upper")]
     values = numbers(X, "X=...", "X")
@@ -126,7 +126,7 @@ def row_offsets(X: Any, own: Mapping[str, Any], first: int = 0) -> tuple[Any, An
         rows, columns = is_wrong.nonzero()
         if len(rows):
             i, j = int(rows[0]), int(columns[0])
-            side, entry = "above" if name == "X_lower" else "below", f"[{first + i}, {j}]"
+            side, entry = "above" if name == "X_lower" else "below", f"[{i}, {j}]"
             raise ValueError(
                 f"{name}{entry} is {side} X{entry} by {abs(offset[i, j]):g}. An interval contains its "
                 "value: widen it, or move X into it with np.clip(X, X_lower, X_upper)."
