@@ -337,7 +337,7 @@ def view_of(model: Any, X: Any) -> View:
     while True:
         first = 1 + max((i for i in range(stop) if effects[i].map is None), default=-1)
         passage = Passage(steps, effects, first, nonlinear)
-        inner = together(steps[first:stop], effects[first:stop], _width(effects[:first], numbers_of(X).shape[1]))
+        inner = together(steps[first:stop], effects[first:stop], _width(effects[:first], n_columns(X)))
         Z = passage.rows(X)
         form = inner.affine_form(Z)
         assert form is not None
