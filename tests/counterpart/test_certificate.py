@@ -43,6 +43,7 @@ def _value(problem, w, b):
     return problem.value_and_gradient(problem.join(w, b))[0]
 
 
+@pytest.mark.thin(3)
 @settings
 def test_optimum_lies_between_bound_and_objective_from_any_point(
     dual_loss, noise, alpha, fit_intercept, make_problem, two_classes, rng

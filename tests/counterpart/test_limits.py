@@ -175,6 +175,7 @@ def _assert_certified(X, y, sigma, loss, fit_intercept):
         assert np.linalg.norm(model.coef_) <= model.norm_bound_ * (1 + 1e-3)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("seed", range(8))
 def test_extreme_noise_and_scales_end_certified(perspective, seed, fit_intercept, draw_classes):
@@ -194,6 +195,7 @@ def test_a_thousand_problems_at_extreme_noise_and_scales_end_certified(perspecti
     assert not failed
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("seed", range(25))
 def test_norm_bound_without_intercept_holds(perspective, seed, draw_classes):
     rng = np.random.default_rng(seed)
@@ -250,6 +252,7 @@ def test_looser_closed_form_of_the_norm_bound_lies_above(rng):
         assert GaussianHinge().largest_norm(q * sigma, sigma, None) <= loose * (1 + 1e-9)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("seed", range(25))
 def test_norm_bound_with_intercept_holds(perspective, seed, draw_classes):
     rng = np.random.default_rng(seed)

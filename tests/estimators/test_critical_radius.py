@@ -51,6 +51,7 @@ def _sets(X, S, F):
     ]
 
 
+@pytest.mark.thin(5)
 @pytest.mark.filterwarnings("ignore::holdfast.CollapseWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("positives", [13, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", [pytest.param(i, marks=pytest.mark.slow) if i in SLOW else i for i in range(10)])

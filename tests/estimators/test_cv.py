@@ -128,6 +128,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("loss", "way"), [*product(["hinge", "logistic"], WAYS), ("two_point", "number"), ("two_point", "X_std")]
 )

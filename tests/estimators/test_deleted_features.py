@@ -109,7 +109,7 @@ def test_bounds_of_rows_that_have_to_change_are_none_above_what_others_reach(los
         w, b = model.coef_[0], float(model.intercept_[0])
         cost = RobustLinearClassifier(loss=loss)._loss()
         for scale in (1e-3, 1e-2, 0.1, 1.0):
-            for _ in range(100):
+            for _ in range(25):
                 v, c = w + scale * rng.normal(size=len(w)), b + scale * rng.normal()
                 if penalty == "box":
                     v = np.clip(v, -1 / 0.7, 1 / 0.7)

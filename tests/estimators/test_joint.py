@@ -67,6 +67,7 @@ def _optimum(X, y, weights, support, alpha, fit_intercept, loss="hinge"):
     return problem.value, W.value
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("sizes", [(8, 7, 6), (6, 5, 7, 4)])

@@ -125,12 +125,14 @@ conic = pytest.mark.parametrize("name", ["two_point", "quadratic", "log2"])
 general = pytest.mark.parametrize("name", ["hinge", "logistic"])
 
 
+@pytest.mark.thin(4)
 @conic
 @pytest.mark.parametrize("seed", range(20))
 def test_fit_agrees_with_a_conic_solver(name, seed, draw_classes):
     _check(draw_classes, seed, name, _conic_optimum)
 
 
+@pytest.mark.thin(3)
 @general
 @pytest.mark.parametrize("seed", range(20))
 def test_fit_agrees_with_a_general_optimiser(name, seed, draw_classes):
