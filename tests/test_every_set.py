@@ -155,7 +155,7 @@ def test_maximizer_is_a_subgradient_also_at_ties_and_zeros(smooth_bounds, direct
 def test_smooth_sets_alone_have_a_continuous_maximizer(smooth_bounds, rng):
     for smooth_bound in smooth_bounds:
         jumps = []
-        for w in np.array([[1.0, 1, 1], [1, -1, 0], [2, 0, 1], [2, 2, -1]]):
+        for w in np.array([[1.0, 1, 1], [1, -1, 0], [2, 0, 1], [2, 2, -1], [0, 1, -1], [0, 0, 2]]):
             small = 1e-9 * rng.normal(size=3)
             noisy = _supports(smooth_bound, w) > 1e-6
             jump = _by_row(smooth_bound.maximizer(w + small)) - _by_row(smooth_bound.maximizer(w - small))
