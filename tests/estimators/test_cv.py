@@ -295,6 +295,7 @@ def test_scores_are_accuracies_of_cold_fits_on_the_other_folds(loss, n_classes, 
     _assert_results(model, _by_hand(X, y, NOISES, alphas, hits, weights=weights, **options))
 
 
+@pytest.mark.thin(4)
 @by_loss
 @by_classes
 def test_noise_known_by_row_is_taken_and_the_ridge_chosen_by_the_accuracy_it_leaves(loss, n_classes, draw):
@@ -450,6 +451,7 @@ def test_random_state_decides_what_stochastic_steps_find(draw):
 # The model that is kept
 
 
+@pytest.mark.thin(4)
 @by_loss
 @by_classes
 def test_refit_is_the_classifier_at_what_was_chosen(loss, n_classes, draw):

@@ -67,10 +67,9 @@ def _optimum(X, y, weights, support, alpha, fit_intercept, loss="hinge"):
     return problem.value, W.value
 
 
-@pytest.mark.thin(5)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("sizes", [(8, 7, 6), (6, 5, 7, 4)])
+@pytest.mark.parametrize("sizes", [(8, 7, 6), pytest.param((6, 5, 7, 4), marks=pytest.mark.slow)])
 def test_optimum_is_that_of_a_conic_solver(several_classes, rng, name, sizes, fit_intercept):
     X, y = several_classes(sizes, 3)
     uncertainty, metadata, support = _sets(name, rng, X)

@@ -41,6 +41,7 @@ def _assert_same(one, other):
     assert_allclose(one.intercept_, other.intercept_, rtol=0, atol=ROUNDING)
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("worthwhile", [0, np.inf], ids=["compiled", "plain"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array, sparse.csr_matrix])
