@@ -157,7 +157,6 @@ def name(request):
     return request.param
 
 
-@pytest.mark.thin(3)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_no_guess_proves_more_than_the_optimum_and_a_fit_proves_all_but_a_millionth(name, loss, draw_classes):
     # two of the four penalties for each, every pair of a set and a penalty with two of the losses
