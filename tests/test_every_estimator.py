@@ -82,14 +82,21 @@ OF_THE_FIT = {
     "check_sample_weight_equivalence_on_dense_data",
 }
 """Checks whose outcome depends on how a model is fitted; the others see the same code in every setting of a class."""
-AGAIN = "check_estimator_sparse_matrix"
-"""Dozens of fits to matrices, as check_estimator_sparse_array does to arrays."""
+MADE_OF_OTHERS = (AlternatingSVC, GaussianRobustClassifierCV, RobustLinearClassifierCV)
+"""Classes whose fits are those of another class, many of them."""
+
+
+def _is_slow(setting, name):
+    """Return whether a check fits the same rows dozens of times, in all the ways of holding them."""
+    return name == "check_estimator_sparse_matrix" or (
+        name == "check_estimator_sparse_array" and isinstance(setting, MADE_OF_OTHERS)
+    )
 
 
 def _cases(setting):
     for estimator, check in estimator_checks_generator(setting):
         name, options = check.func.__name__, [f"{key}={value}" for key, value in check.keywords.items()]
-        marks = [pytest.mark.slow] if name == AGAIN else []
+        marks = [pytest.mark.slow] if _is_slow(setting, name) else []
         yield pytest.param(estimator, check, marks=marks, id="-".join([type(setting).__name__, name, *options]))
 
 
@@ -106,9 +113,8 @@ def test_scikit_learn_checks(estimator, check):
 
 
 def _is_of_the_fit(check):
-    return check.func.__name__ in OF_THE_FIT and not check.keywords.get(
-        "readonly_memmap"
-    )  # which has a check of its own
+    is_again = check.keywords.get("readonly_memmap", False)  # which has a check of its own
+    return check.func.__name__ in OF_THE_FIT and not is_again
 
 
 def _pass_checks(setting, is_wanted):
