@@ -69,11 +69,8 @@ OTHERS = [setting for setting in SETTINGS if setting not in FIRST]
 OF_THE_FIT = {
     "check_classifiers_classes",
     "check_classifiers_train",
-    "check_dict_unchanged",
-    "check_dont_overwrite_parameters",
     "check_estimators_dtypes",
     "check_estimators_nan_inf",
-    "check_estimators_pickle",
     "check_fit2d_1feature",
     "check_fit2d_1sample",
     "check_fit_idempotent",
@@ -86,17 +83,16 @@ MADE_OF_OTHERS = (AlternatingSVC, GaussianRobustClassifierCV, RobustLinearClassi
 """Classes whose fits are those of another class, many of them."""
 
 
-def _is_slow(setting, name):
-    """Return whether a check fits the same rows dozens of times, in all the ways of holding them."""
-    return name == "check_estimator_sparse_matrix" or (
-        name == "check_estimator_sparse_array" and isinstance(setting, MADE_OF_OTHERS)
-    )
+def _is_slow(setting, name, options):
+    """Return whether a check makes dozens of fits to the same rows, or the same fits again to rows held in another way."""
+    is_again = options or name in ("check_estimator_sparse_array", "check_sample_weight_equivalence_on_sparse_data")
+    return name == "check_estimator_sparse_matrix" or (is_again and isinstance(setting, MADE_OF_OTHERS))
 
 
 def _cases(setting):
     for estimator, check in estimator_checks_generator(setting):
         name, options = check.func.__name__, [f"{key}={value}" for key, value in check.keywords.items()]
-        marks = [pytest.mark.slow] if _is_slow(setting, name) else []
+        marks = [pytest.mark.slow] if _is_slow(setting, name, options) else []
         yield pytest.param(estimator, check, marks=marks, id="-".join([type(setting).__name__, name, *options]))
 
 

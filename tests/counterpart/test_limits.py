@@ -110,6 +110,7 @@ def test_fit_reaches_the_small_noise_limit_while_it_can_be_seen(two_classes):
     assert model.coef_[0] @ svm * margin / np.linalg.norm(model.coef_) > 0.99
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("ratio", [10, 30, 38, 60, 100])
 def test_margin_of_many_deviations_is_fitted_to_machine_precision(perspective, ratio, fit_intercept, two_classes):

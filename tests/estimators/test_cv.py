@@ -147,6 +147,7 @@ def test_every_fit_on_the_path_is_a_cold_fit(loss, n_classes, way, draw):
         assert_allclose(path.lower_bounds[k], path.objectives[k] * (1 - path.gaps[k]), rtol=1e-12)
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 @by_classes
 @pytest.mark.parametrize(

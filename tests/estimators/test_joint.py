@@ -212,6 +212,7 @@ def test_warm_start_ends_where_a_cold_one_does(several_classes):
     assert_allclose(again.objective_, cold.objective_, rtol=1e-8)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("load", [load_iris, load_wine])
 def test_real_data_are_certified(load, fit_intercept):

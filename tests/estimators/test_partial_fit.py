@@ -53,6 +53,7 @@ def test_parts_give_what_one_pass_gives(cuts, make, dtype, worthwhile, monkeypat
     _assert_same(_stream(model, X, y, cuts), _one_pass(model, X, y))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("noise", [0.5, GaussianNoise(std=[0.1, 0.5, 1.0, 0.0])], ids=repr)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_parts_give_what_one_pass_gives_under_any_noise_of_features(noise, fit_intercept, loss, data):

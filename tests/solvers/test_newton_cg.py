@@ -39,6 +39,7 @@ def test_wide_sparse_rows_are_left_to_newton_cg(make_problem, rng, loss):
     assert not isinstance(pick(make_problem(X[:, :100], y, loss)), NewtonCG)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("noise", NOISES)
 def test_fits_of_texts_are_certified(loss, noise, rng):
     X, y = texts(rng)
@@ -54,6 +55,7 @@ def test_fits_of_real_counts_are_certified(loss, noise, load_data):
     assert fitted(X, data["y"], noise, loss=loss).gap_ <= 1e-6
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("noise", NOISES)
 def test_ridge_and_noise_by_feature_are_certified(dual_loss, noise, rng):
     X, y = texts(rng, 300, 800)
