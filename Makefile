@@ -10,6 +10,8 @@ demo: .venv/demo
 	$(BIN)/python examples/plot_certified_intervals.py build/demo
 	$(BIN)/python examples/plot_how_it_degrades.py build/demo
 
+test test-slow: export OMP_NUM_THREADS = 1
+
 test: .venv/test
 	$(BIN)/python -m pytest -n 2 -q
 

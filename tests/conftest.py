@@ -57,6 +57,12 @@ def loss(request):
     return request.param
 
 
+@pytest.fixture
+def losses():
+    """All of them, for a test that goes through them itself."""
+    return LOSSES
+
+
 @pytest.fixture(params=ALL_LOSSES, ids=repr)
 def any_loss(request):
     """Every loss there is."""
@@ -94,10 +100,28 @@ def bound(uncertainty):
     return chosen.at(chosen.example_rows(), metadata)
 
 
-@pytest.fixture(params=["itself", "eased"])
-def smooth_bound(request, bound):
-    """Every bound set, and the same one with noise on the score added."""
-    return bound if request.param == "itself" else bound.eased(0.6)
+@pytest.fixture(params=concrete_subclasses(UncertaintySet), ids=lambda cls: cls.__name__)
+def uncertainties(request):
+    """Every class of sets: its examples one after the other, as `uncertainty` gives them to one test each."""
+
+    def examples():
+        for chosen, metadata in request.param.examples():
+            print(_name_of_set((chosen, metadata)))  # a test that fails shows this, the last line being the culprit
+            yield chosen, metadata
+
+    return examples()
+
+
+@pytest.fixture
+def bounds(uncertainties):
+    """Every class of sets: its examples one after the other, each bound to 5 rows of 3 features."""
+    return (chosen.at(chosen.example_rows(), metadata) for chosen, metadata in uncertainties)
+
+
+@pytest.fixture
+def smooth_bounds(bounds):
+    """The same, and after each of them the same set with noise on the score added."""
+    return (each for bound in bounds for each in (bound, bound.eased(0.6)))
 
 
 @pytest.fixture(params=SOLVERS, ids=repr)

@@ -1,8 +1,10 @@
 """Every estimator: scikit-learn's own checks, none expected to fail."""
 
+from unittest import SkipTest
+
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from holdfast import (
     Ball,
@@ -25,8 +27,8 @@ from holdfast.estimators import AlternatingSVC
 from holdfast.solvers import StochasticProximal
 
 SETTINGS = [
-    AlternatingSVC(0.1, max_iter=5),
-    AlternatingSVC(0.1, "optimistic", max_iter=5),
+    AlternatingSVC(0.1, max_iter=2),
+    AlternatingSVC(0.1, "optimistic", max_iter=2),
     FeatureDeletionClassifier(0.5),
     FeatureDeletionClassifier(0.5, margin=1.0, adversary="exact"),
     FeatureDeletionPerceptron(),
@@ -40,8 +42,8 @@ SETTINGS = [
     GaussianRobustClassifier(0.5, solver="quasi_newton"),
     GaussianRobustClassifierCV(noises=3, cv=2),
     GaussianRobustClassifierCV(noises=[0.3, 0.1], alphas=[0.1, 1e-3], loss="hinge", cv=2),
-    RobustLinearClassifier(Ball(0.1), solver=StochasticProximal(5)),
     RobustLinearClassifier(),
+    RobustLinearClassifier(Ball(0.1), solver=StochasticProximal(5)),
     RobustLinearClassifier(Ball(0.1), loss="squared_hinge"),
     RobustLinearClassifier(Box(0.1), loss="logistic", penalty="l1", kappa=0.5),
     RobustLinearClassifier(Box(0.1), loss="huberized_hinge"),
@@ -61,11 +63,72 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.filterwarnings(
+FIRST = list({type(setting): setting for setting in reversed(SETTINGS)}.values())[::-1]
+"""One setting of every class."""
+OTHERS = [setting for setting in SETTINGS if setting not in FIRST]
+OF_THE_FIT = {
+    "check_classifiers_classes",
+    "check_classifiers_train",
+    "check_estimators_dtypes",
+    "check_estimators_nan_inf",
+    "check_fit2d_1feature",
+    "check_fit2d_1sample",
+    "check_fit_idempotent",
+    "check_methods_subset_invariance",
+    "check_non_transformer_estimators_n_iter",
+    "check_sample_weight_equivalence_on_dense_data",
+}
+"""Checks whose outcome depends on how a model is fitted; the others see the same code in every setting of a class."""
+MADE_OF_OTHERS = (AlternatingSVC, GaussianRobustClassifierCV, RobustLinearClassifierCV)
+"""Classes whose fits are those of another class, many of them."""
+
+
+def _is_slow(setting, name, options):
+    """Return whether a check makes dozens of fits to the same rows, or the same fits again to rows held in another way."""
+    is_again = options or name in ("check_estimator_sparse_array", "check_sample_weight_equivalence_on_sparse_data")
+    return name == "check_estimator_sparse_matrix" or (is_again and isinstance(setting, MADE_OF_OTHERS))
+
+
+def _cases(setting):
+    for estimator, check in estimator_checks_generator(setting):
+        name, options = check.func.__name__, [f"{key}={value}" for key, value in check.keywords.items()]
+        marks = [pytest.mark.slow] if _is_slow(setting, name, options) else []
+        yield pytest.param(estimator, check, marks=marks, id="-".join([type(setting).__name__, name, *options]))
+
+
+pytestmark = pytest.mark.filterwarnings(
     "ignore::holdfast.exceptions.CollapseWarning",  # tiny, unbalanced or random data: w = 0 is the right answer there
     "ignore::sklearn.exceptions.ConvergenceWarning",
     "ignore::scipy.linalg.LinAlgWarning",  # more features than rows
 )
-@parametrize_with_checks(SETTINGS)
+
+
+@pytest.mark.parametrize(("estimator", "check"), [case for setting in FIRST for case in _cases(setting)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+def _is_of_the_fit(check):
+    is_again = check.keywords.get("readonly_memmap", False)  # which has a check of its own
+    return check.func.__name__ in OF_THE_FIT and not is_again
+
+
+def _pass_checks(setting, is_wanted):
+    for estimator, check in estimator_checks_generator(setting):
+        if is_wanted(check):
+            print(check)
+            try:
+                check(estimator)
+            except SkipTest as reason:
+                print(reason)
+
+
+@pytest.mark.parametrize("setting", OTHERS, ids=repr)
+def test_other_settings_pass_the_checks_that_depend_on_the_fit(setting):
+    _pass_checks(setting, _is_of_the_fit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", OTHERS, ids=repr)
+def test_other_settings_pass_the_other_checks_too(setting):
+    _pass_checks(setting, lambda check: not _is_of_the_fit(check))

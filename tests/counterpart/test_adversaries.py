@@ -42,6 +42,7 @@ def _fitted_at_random(draw_classes, rng, name, loss):
         return model.fit(scale * X, y)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", KINKS)
 @pytest.mark.parametrize("loss", PERSPECTIVES)
 def test_random_fits_are_certified(name, loss, draw_classes, rng):
@@ -140,6 +141,7 @@ def test_optimum_is_that_of_smooth_problems_with_bounds(alpha, draw_classes, rng
             assert model.lower_bound_ <= referee * (1 + 1e-12)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("alpha", [0.0, 0.7])
 def test_optimum_is_that_of_a_conic_solver(fit_intercept, alpha, two_classes):

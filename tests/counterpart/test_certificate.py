@@ -43,6 +43,7 @@ def _value(problem, w, b):
     return problem.value_and_gradient(problem.join(w, b))[0]
 
 
+@pytest.mark.thin(3)
 @settings
 def test_optimum_lies_between_bound_and_objective_from_any_point(
     dual_loss, noise, alpha, fit_intercept, make_problem, two_classes, rng
@@ -65,6 +66,7 @@ def test_optimum_lies_between_bound_and_objective_from_any_point(
         assert proof.gap == pytest.approx((proof.objective - proof.lower_bound) / proof.objective, abs=1e-12)
 
 
+@pytest.mark.thin(3)
 @settings
 def test_any_dual_guess_gives_a_valid_bound(dual_loss, noise, alpha, fit_intercept, make_problem, two_classes, rng):
     kind, metadata = noise

@@ -160,6 +160,7 @@ def test_constant_column_in_place_of_the_intercept_does_not_collapse(perspective
     assert model.gap_ <= 1e-6
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_fit_is_not_trapped_at_the_kink_just_below_the_critical_noise(seed, draw_classes):
     rng = np.random.default_rng(seed)
@@ -178,6 +179,7 @@ def test_collapse_does_not_depend_on_the_ridge(perspective, draw_classes):
         _assert_standing(X, y, 0.9 * critical, perspective, alpha=alpha, tol=1e-9)
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("alpha", [0.0, 0.1])
 @pytest.mark.parametrize("form", ["std", "cov", "X_std", "X_cov"])
 def test_collapse_is_certified_under_large_noise_of_every_form(perspective, form, alpha, two_classes, rng):
@@ -212,6 +214,7 @@ def test_logistic_loss_does_not_collapse(two_classes):
     assert np.linalg.norm(model.coef_) > 1e-6
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_ambiguous_problems_end_certified(perspective, seed, draw_classes):
     """Poor separation and unequal classes: collapsed or not, the proof decides."""

@@ -111,6 +111,7 @@ def test_fit_reaches_the_small_noise_limit_while_it_can_be_seen(two_classes):
     assert model.coef_[0] @ svm * margin / np.linalg.norm(model.coef_) > 0.99
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("ratio", [10, 30, 38, 60, 100])
 def test_margin_of_many_deviations_is_fitted_to_machine_precision(perspective, ratio, fit_intercept, two_classes):
@@ -176,6 +177,7 @@ def _assert_certified(X, y, sigma, loss, fit_intercept):
         assert np.linalg.norm(model.coef_) <= model.norm_bound_ * (1 + 1e-3)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("seed", range(8))
 def test_extreme_noise_and_scales_end_certified(perspective, seed, fit_intercept, draw_classes):
@@ -195,6 +197,7 @@ def test_a_thousand_problems_at_extreme_noise_and_scales_end_certified(perspecti
     assert not failed
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("seed", range(25))
 def test_norm_bound_without_intercept_holds(perspective, seed, draw_classes):
     rng = np.random.default_rng(seed)
@@ -251,6 +254,7 @@ def test_looser_closed_form_of_the_norm_bound_lies_above(rng):
         assert GaussianHinge().largest_norm(q * sigma, sigma, None) <= loose * (1 + 1e-9)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("seed", range(25))
 def test_norm_bound_with_intercept_holds(perspective, seed, draw_classes):
     rng = np.random.default_rng(seed)

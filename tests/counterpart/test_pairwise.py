@@ -257,6 +257,7 @@ def test_no_covariance_of_smaller_eigenvalues_is_worse_than_the_ball(make_pairwi
 # Two classes
 
 
+@pytest.mark.thin(2)
 @settings
 def test_two_classes_are_the_binary_problem(case, alpha, fit_intercept, make_pairwise, make_problem, two_classes, rng):
     loss, kind, metadata = case
@@ -285,6 +286,7 @@ def test_two_classes_are_the_binary_problem(case, alpha, fit_intercept, make_pai
 # The certificate
 
 
+@pytest.mark.thin(2)
 @settings
 def test_optimum_lies_between_bound_and_objective_from_any_point(
     case, alpha, fit_intercept, make_pairwise, several_classes, rng
@@ -340,17 +342,20 @@ def _check_bounds(make_pairwise, seed):
         assert best.lower_bound <= proof.objective * (1 + 1e-9) + 1e-9 * problem.floor
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_no_bound_exceeds_an_objective(seed, make_pairwise):
     _check_bounds(make_pairwise, seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 400))
-def test_no_bound_exceeds_an_objective_on_many_problems(seed, make_pairwise):
-    _check_bounds(make_pairwise, seed)
+@pytest.mark.parametrize("first", range(100, 400, 30))
+def test_no_bound_exceeds_an_objective_on_many_problems(first, make_pairwise):
+    for seed in range(first, first + 30):
+        _check_bounds(make_pairwise, seed)
 
 
+@pytest.mark.thin(2)
 @settings
 def test_any_dual_guess_gives_a_valid_bound(case, alpha, fit_intercept, make_pairwise, several_classes, rng):
     loss, kind, metadata = case

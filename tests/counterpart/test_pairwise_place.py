@@ -70,6 +70,7 @@ def test_search_over_scale_and_step_has_the_derivatives_it_claims(place, rng):
     assert_allclose(plane.hessian(x), [slope / (2 * STEP) for _, slope in changes], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.thin(2)
 def test_best_place_along_a_step_is_the_best_and_keeps_its_scores(place):
     step = -place.preconditioner()(place.gradient)
     best = place.best_along(step, 1e-14)
@@ -82,6 +83,7 @@ def test_best_place_along_a_step_is_the_best_and_keeps_its_scores(place):
         assert abs(best.gradient @ change) <= 1e-5 * abs(place.gradient @ change) + 1e-8
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("loss", ["hinge", "two_point"])
 def test_wide_sparse_rows_of_several_classes_are_certified(loss, rng):
     n, d, classes = 700, 3000, 4

@@ -81,6 +81,7 @@ def _best_by_a_general_optimiser(problem, theta, step):
     return min(minimize(along, start, method="Nelder-Mead", options=options).fun for start in starts)
 
 
+@pytest.mark.thin(5)
 def test_best_place_along_a_step_is_the_minimum_over_scale_step_and_intercept(problem, theta, rng):
     step = rng.normal(size=problem.n_parameters)
     place = problem.at(theta).best_along(step, 0.0)

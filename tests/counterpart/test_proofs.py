@@ -209,6 +209,7 @@ def test_deleted_margins_that_come_out_too_small_are_noticed_at_fit(adversary, d
         FeatureDeletionClassifier(1, adversary=adversary).fit(*data)
 
 
+@pytest.mark.thin(3)
 def test_support_that_is_too_small_is_noticed_at_fit(uncertainty, rng, monkeypatch):
     chosen, metadata = uncertainty
     y = np.array([0, 1, 0, 1, 1])

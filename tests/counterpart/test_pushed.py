@@ -123,6 +123,7 @@ def test_gradient_and_hessian_are_finite_differences(plain, kind, fit_intercept,
 PENALTIES = [{"alpha": 0.5}, {"alpha": 0.0, "penalty": Lasso(1.0)}, {"alpha": 0.0, "penalty": Limits(0.4)}]
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("options", PENALTIES, ids=["ridge", "lasso", "limits"])
 def test_no_guess_proves_more_than_the_optimum_and_a_fit_proves_all_but_a_millionth(plain, kind, options, draw_classes):

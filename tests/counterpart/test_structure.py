@@ -69,6 +69,7 @@ def _report_program(X, y, S, rho, kappa, s=None):
     return found.fun, found.x[:n], found.x[n : 2 * n]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("kappa", [1.0, 0.4])
 @pytest.mark.parametrize("rho", [1.0, 0.5])
 def test_program_with_one_more_variable_is_the_dense_program(rho, kappa, regular, make_problem):

@@ -1,5 +1,7 @@
 """Passes over rows: every way of holding them gives the plain formula, and holding them costs nothing."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -110,15 +112,13 @@ def _assert_pass(found, plain, t, rtol):
     assert_allclose(found.scale_slopes, expected, rtol=rtol, atol=rtol)
 
 
-@pytest.mark.parametrize("is_common", [True, False], ids=["common t", "t by row"])
-@pytest.mark.parametrize("target", [1.0, 0.0, TARGETS], ids=["1", "0", "target by row"])
-def test_margin_pass_is_the_plain_formula(rows, exact, loss, is_common, target, row_numbers, rng):
-    signs = np.where(rng.uniform(size=700) > 0.4, 1.0, -1.0)
-    t = np.array(0.8) if is_common else row_numbers
+def test_margin_pass_is_the_plain_formula(rows, exact, loss, row_numbers, rng):
+    signs, weights = np.where(rng.uniform(size=700) > 0.4, 1.0, -1.0), rng.uniform(0, 2, 700)
     w = 0.3 * rng.normal(size=5)
-    arguments = (loss, signs, rng.uniform(0, 2, 700), w, 0.3, t, target)
     rtol = 1e-5 if rows.X.dtype == np.float32 else 1e-9
-    _assert_pass(rows.margin_pass(*arguments), _plain_pass(loss, exact, *arguments[1:]), t, rtol)
+    for t, target in product((np.array(0.8), row_numbers), (1.0, 0.0, TARGETS)):
+        arguments = (loss, signs, weights, w, 0.3, t, target)
+        _assert_pass(rows.margin_pass(*arguments), _plain_pass(loss, exact, *arguments[1:]), t, rtol)
 
 
 @pytest.mark.parametrize("is_common", [True, False], ids=["common t", "t by row"])

@@ -42,6 +42,7 @@ def _sets(X, S, F):
     ]
 
 
+@pytest.mark.thin(5)
 @pytest.mark.filterwarnings(
     "ignore::holdfast.exceptions.CollapseWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
 )
@@ -153,6 +154,7 @@ def test_filling_keeps_the_sum_and_the_limit(rng):
     assert np.allclose(filled(np.ones(3), np.array([0.5, 0.1, 0.4]), 1.0), [0.5, 0.1, 0.4])
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("number", [pytest.param(i, marks=pytest.mark.slow) if i in SLOW else i for i in range(10)])
 @pytest.mark.filterwarnings(
     "ignore::holdfast.exceptions.CollapseWarning", "ignore::sklearn.exceptions.ConvergenceWarning"

@@ -123,6 +123,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("loss", "way"), [*product(["hinge", "logistic"], WAYS), ("two_point", "number"), ("two_point", "X_std")]
 )
@@ -141,6 +142,7 @@ def test_every_fit_on_the_path_is_a_cold_fit(loss, n_classes, way, draw):
         assert_allclose(path.lower_bounds[k], path.objectives[k] * (1 - path.gaps[k]), rtol=1e-12)
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 @by_classes
 @pytest.mark.parametrize(
@@ -289,6 +291,7 @@ def test_scores_are_accuracies_of_cold_fits_on_the_other_folds(loss, n_classes, 
     _assert_results(model, _by_hand(X, y, NOISES, alphas, hits, weights=weights, **options))
 
 
+@pytest.mark.thin(4)
 @by_loss
 @by_classes
 def test_noise_known_by_row_is_taken_and_the_ridge_chosen_by_the_accuracy_it_leaves(loss, n_classes, draw):
@@ -444,6 +447,7 @@ def test_random_state_decides_what_stochastic_steps_find(draw):
 # The model that is kept
 
 
+@pytest.mark.thin(4)
 @by_loss
 @by_classes
 def test_refit_is_the_classifier_at_what_was_chosen(loss, n_classes, draw):

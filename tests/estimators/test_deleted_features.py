@@ -75,6 +75,7 @@ def test_fit_is_the_compact_program(loss, penalty_free, data, rng):
         assert_allclose(model.objective_, _compact(X, y, N, v, 0.5, penalty_free), rtol=3e-6)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 @pytest.mark.parametrize("rows", [np.asarray, sparse.csr_array])
 def test_exactly_so_many_deletions_are_the_compact_program_with_free_prices(loss, rows):
@@ -92,10 +93,12 @@ def test_exactly_so_many_deletions_are_the_compact_program_with_free_prices(loss
         assert best < _compact(X, y, N, v, 0.05, of_loss) - 1e-3
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("penalty", ["l2", "l1", "box"])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic", "huberized_hinge"])
-def test_bounds_of_rows_that_have_to_change_are_none_above_what_others_reach(loss, penalty, rng):
-    for trial in range(6):
+@pytest.mark.parametrize("trials", [3, pytest.param(6, marks=pytest.mark.slow)])
+def test_bounds_of_rows_that_have_to_change_are_none_above_what_others_reach(loss, penalty, trials, rng):
+    for trial in range(trials):
         y = rng.permutation(np.repeat([-1.0, 1.0], 8))
         X = rng.normal(size=(16, 1 + trial % 3)) + 0.5 * y[:, None]
         N, share = rng.uniform(0.05, 0.9) * X.shape[1], rng.choice([0.3, 1.0, 2.0])
@@ -109,7 +112,7 @@ def test_bounds_of_rows_that_have_to_change_are_none_above_what_others_reach(los
         w, b = model.coef_[0], float(model.intercept_[0])
         cost = RobustLinearClassifier(loss=loss)._loss()
         for scale in (1e-3, 1e-2, 0.1, 1.0):
-            for _ in range(100):
+            for _ in range(25):
                 v, c = w + scale * rng.normal(size=len(w)), b + scale * rng.normal()
                 if penalty == "box":
                     v = np.clip(v, -1 / 0.7, 1 / 0.7)
@@ -251,6 +254,7 @@ def test_sums_with_other_sets_are_certified_and_cost_more(other, few):
     assert both.objective_ > alone.objective_
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("loss", [Hinge(), SquaredHinge(), Logistic()], ids=repr)
 @pytest.mark.parametrize(("alpha", "exactly"), [(0.0, False), (0.5, False), (0.5, True)])
 def test_nonsense_guesses_prove_nothing_false(loss, alpha, exactly, few, make_problem, rng):

@@ -313,6 +313,7 @@ def test_a_model_that_gives_all_rows_one_class_says_so(adversary, rng):
     assert not told.collapsed_
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("margin", [0.1, 0.001])
 @pytest.mark.parametrize("scale", [True, False])
 def test_real_rows_are_certified(scale, margin):

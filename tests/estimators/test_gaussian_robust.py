@@ -63,6 +63,7 @@ def _assert_certified(X, y, loss):
             assert model.solution_["status"] == "solved"
 
 
+@pytest.mark.thin(3)
 @every_loss
 @pytest.mark.parametrize("name", ["breast cancer", "wine", "digits"])
 def test_bundled_data_end_certified_at_every_noise(name, loss):
@@ -181,6 +182,7 @@ def test_rotating_the_features_rotates_the_weights(loss, cells, rng):
     assert_allclose(turned.coef_ @ Q.T, plain.coef_, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.thin(4)
 @every_loss
 @pytest.mark.parametrize(
     "make", [sparse.csr_matrix, sparse.csr_array, np.asfortranarray, lambda X: X.astype(np.float32)]
@@ -336,6 +338,7 @@ def test_collapse_is_proved_said_and_cured(cells):
         assert np.any(GaussianRobustClassifier(**({"noise": noise, "loss": "hinge"} | cure)).fit(X, y).coef_)
 
 
+@pytest.mark.thin(4)
 @every_loss
 @pytest.mark.parametrize("alpha", [0.0, 0.1])
 @pytest.mark.parametrize("exact", ["features", "rows", "features and rows", "features for all rows alike"])

@@ -61,7 +61,7 @@ def _optimum(X, y, weights, support, alpha, fit_intercept, loss="hinge"):
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("sizes", [(8, 7, 6), (6, 5, 7, 4)])
+@pytest.mark.parametrize("sizes", [(8, 7, 6), pytest.param((6, 5, 7, 4), marks=pytest.mark.slow)])
 def test_optimum_is_that_of_a_conic_solver(several_classes, rng, name, sizes, fit_intercept):
     X, y = several_classes(sizes, 3)
     uncertainty, metadata, support = _sets(name, rng, X)
@@ -204,6 +204,7 @@ def test_warm_start_ends_where_a_cold_one_does(several_classes):
     assert_allclose(again.objective_, cold.objective_, rtol=1e-8)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("load", [load_iris, load_wine])
 def test_real_data_are_certified(load, fit_intercept):

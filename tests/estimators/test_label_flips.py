@@ -58,6 +58,7 @@ def _fit(model, *args, **metadata):
         return model.fit(*args, **metadata)
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("k", [1, 4, 0.15])
 def test_it_is_the_optimum_of_the_published_problem(loss, k, two_classes):
@@ -107,6 +108,7 @@ def test_sparse_rows_with_lopsided_boxes_are_the_same_as_dense_ones(two_classes)
     assert fits[0].objective_ == pytest.approx(fits[1].objective_, rel=1e-7)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 @pytest.mark.parametrize("k", [0, 1, 2, 3, 4])
 def test_training_is_minimax_over_all_subsets(loss, k, two_classes):
@@ -214,6 +216,7 @@ def test_several_classes_one_against_the_rest(several_classes):
     assert model.gap_ <= 1e-6
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("penalty", ["l1", "box", None])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_penalty_is_certified(penalty, loss, two_classes):

@@ -386,6 +386,7 @@ def test_a_promise_that_rests_on_a_small_ridge_is_called_so(rng):
     assert MinimaxProbabilityClassifier(Box(0.3), covariance_ridge=0.0).fit(X, y).gap_ <= 1e-6
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("sets", [None, Box(half_widths=[0.1, 0.1, 0.1, 0.1, 0.0])], ids=repr)
 @pytest.mark.parametrize("constant", [7.0, 0.1, -0.7, 1e-3, 1e200])

@@ -282,6 +282,7 @@ def test_wide_rows_are_solved_in_their_span(make, rng):
     assert_allclose(inside.T, model.coef_, atol=1e-8 * np.abs(model.coef_).max())
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(("loss", "alpha"), [("hinge", 0.0), ("two_point", 0.0), ("hinge", 0.1)])
 @pytest.mark.parametrize("exact", ["features", "rows", "features and rows", "features for all rows alike"])
 def test_exact_features_and_exact_rows_are_certified_too(loss, alpha, exact, wine, wine_errors):

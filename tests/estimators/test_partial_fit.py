@@ -41,6 +41,7 @@ def _assert_same(one, other):
     assert_allclose(one.intercept_, other.intercept_, rtol=0, atol=ROUNDING)
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("worthwhile", [0, np.inf], ids=["compiled", "plain"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array, sparse.csr_matrix])
@@ -52,6 +53,7 @@ def test_parts_give_what_one_pass_gives(cuts, make, dtype, worthwhile, monkeypat
     _assert_same(_stream(model, X, y, cuts), _one_pass(model, X, y))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("noise", [0.5, GaussianNoise(std=[0.1, 0.5, 1.0, 0.0])], ids=repr)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_parts_give_what_one_pass_gives_under_any_noise_of_features(noise, fit_intercept, loss, data):

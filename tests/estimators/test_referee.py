@@ -126,12 +126,14 @@ conic = pytest.mark.parametrize("name", ["two_point", "quadratic", "log2"])
 general = pytest.mark.parametrize("name", ["hinge", "logistic"])
 
 
+@pytest.mark.thin(4)
 @conic
 @pytest.mark.parametrize("seed", range(20))
 def test_fit_agrees_with_a_conic_solver(name, seed, draw_classes):
     _check(draw_classes, seed, name, _conic_optimum)
 
 
+@pytest.mark.thin(3)
 @general
 @pytest.mark.parametrize("seed", range(20))
 def test_fit_agrees_with_a_general_optimiser(name, seed, draw_classes):
@@ -140,13 +142,15 @@ def test_fit_agrees_with_a_general_optimiser(name, seed, draw_classes):
 
 @pytest.mark.slow
 @conic
-@pytest.mark.parametrize("seed", range(100, 300))
-def test_fit_agrees_with_a_conic_solver_on_many_problems(name, seed, draw_classes):
-    _check(draw_classes, seed, name, _conic_optimum)
+@pytest.mark.parametrize("first", range(100, 300, 20))
+def test_fit_agrees_with_a_conic_solver_on_many_problems(name, first, draw_classes):
+    for seed in range(first, first + 20):
+        _check(draw_classes, seed, name, _conic_optimum)
 
 
 @pytest.mark.slow
 @general
-@pytest.mark.parametrize("seed", range(100, 300))
-def test_fit_agrees_with_a_general_optimiser_on_many_problems(name, seed, draw_classes):
-    _check(draw_classes, seed, name, _general_optimum)
+@pytest.mark.parametrize("first", range(100, 300, 20))
+def test_fit_agrees_with_a_general_optimiser_on_many_problems(name, first, draw_classes):
+    for seed in range(first, first + 20):
+        _check(draw_classes, seed, name, _general_optimum)

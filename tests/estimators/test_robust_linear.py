@@ -461,6 +461,7 @@ def _real(name, load_data):
     return StandardScaler().fit_transform(X[::stride]), y[::stride]
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("name", ["breast_cancer", "ionosphere", "pima", "spambase", "usps"])
 def test_real_data_are_certified(name, loss, load_data):
     X, y = _real(name, load_data)

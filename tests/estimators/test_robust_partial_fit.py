@@ -59,6 +59,7 @@ def test_parts_of_whole_batches_give_what_one_call_gives(penalty, stated, data):
     _assert_same(_stream(clone(model), *data, [8, 40, 80], **stated[1]), whole)
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array, sparse.csr_matrix])
 def test_without_a_penalty_it_is_an_epoch_of_fit(make, dtype, stated, data):
@@ -80,6 +81,7 @@ def test_a_stream_goes_on_after_pickling_and_is_made_of_plain_values(data):
     _assert_same(pickle.loads(pickle.dumps(half)).partial_fit(data[0][45:], data[1][45:]), whole)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("penalty", "alpha"), [("l2", 300.0), ("l1", 60.0)])
 @pytest.mark.parametrize("unit", [1.0, 40.0])
 def test_a_stream_comes_close_to_the_optimum_without_tuning(unit, penalty, alpha, draw_classes, rng):

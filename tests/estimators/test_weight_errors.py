@@ -92,6 +92,7 @@ def _referee(X, y, lower, upper, delta, loss, penalty, alpha, kappa):
     return cp.Problem(objective, above + limits).solve(solver=cp.CLARABEL, **tight)
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_fit_is_the_linear_program_with_a_variable_for_each_entry(loss, penalty, intervals):
@@ -116,6 +117,7 @@ def test_fit_to_intervals_on_one_side_is_that_program_too(loss, intervals):
     assert model.objective_ == pytest.approx(_referee(X, y, lower, upper, 0.3, loss, "l2", 1.0, 1.0), rel=AGREEMENT)
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_fit_to_exact_rows_asks_for_larger_margins(loss, penalty, intervals):
@@ -261,6 +263,7 @@ def test_real_data_are_certified_and_rows_in_boxes_to_the_same_gap(breast_cancer
     assert model.gap_ <= 1e-6
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("sets", [None, Box(0.1)], ids=repr)
 @pytest.mark.parametrize("relative", [False, True])

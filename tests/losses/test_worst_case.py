@@ -19,6 +19,7 @@ from holdfast.losses import (
     SquaredHinge,
 )
 from holdfast.losses.hyperbolic_hinge import HyperbolicHinge
+from holdfast.losses.worst_case import WorstCaseLoss
 
 STEP = 1e-5
 PLAIN = {
@@ -29,6 +30,7 @@ PLAIN = {
     "another_huber": (HuberizedHinge(0.3, 0.2), lambda x: _huber(x - 0.2, 0.3)),
     "hyperbolic": (HyperbolicHinge(0.7), lambda x: 0.5 * (x + np.sqrt(x * x + 0.49))),
 }
+WORST_CASES = [loss for cls in WorstCaseLoss.__subclasses__() for loss in cls.examples()]
 AVERAGED = [name for name in PLAIN if name != "hyperbolic"]
 
 
@@ -49,9 +51,9 @@ def averaged(request):
     return loss.averaged(), formula, [-0.1, 0.0, 0.5, 1 - 4 * np.log(2), 1 + 4 * np.log(2)]
 
 
-@pytest.fixture(params=[Hinge(), SquaredHinge(), Logistic(), HuberizedHinge(), HuberizedHinge(0.3, 0.2)], ids=repr)
+@pytest.fixture(params=[*WORST_CASES, HuberizedHinge(0.3, 0.2)], ids=repr)
 def mixed(request):
-    """Every loss that is offered to users, for mixtures of any kappa."""
+    """Every loss that is no mixture itself, for mixtures of any kappa."""
     return request.param
 
 
@@ -69,6 +71,11 @@ def test_worst_case_is_the_plain_loss_of_deficit_and_support_together(plain, rng
     u, t = 4 * rng.normal(size=500), rng.uniform(0, 3, size=500)
     assert_allclose(loss.value(u, t), formula(u + t), rtol=1e-12, atol=1e-15)
     assert_allclose(Mixture(loss, 0.3).value(u, t), formula(u + 0.3 * t) + 0.7 * t, rtol=1e-12, atol=1e-15)
+
+
+def test_worst_case_is_that_of_the_deficit_enlarged_by_the_support(mixed, rng):
+    u, t = 4 * rng.normal(size=500), rng.uniform(0, 3, size=500)
+    assert_allclose(mixed.value(u, t), mixed.value(u + t, np.zeros(500)), rtol=1e-12, atol=1e-15)
 
 
 def test_no_point_of_an_interval_costs_more_than_the_worst_case_and_its_end_costs_as_much(plain, rng):
@@ -139,18 +146,19 @@ def test_homogeneity_and_smoothness_are_what_the_loss_says(worst_case, rng):
     u, t = rng.normal(size=200), rng.uniform(0.1, 3, size=200)
     difference = worst_case.value(7 * u, 7 * t) - 7 * worst_case.value(u, t)
     assert (np.abs(difference).max() < 1e-12) == worst_case.is_homogeneous
-    x = np.linspace(-6, 6, 120001)
-    jump = np.max(np.diff(worst_case.evaluate(x, np.zeros_like(x))[1]))
-    assert (jump < 1e-3) == worst_case.is_smooth
+    grids = [np.linspace(-6, 6, n + 1) for n in (12_000, 120_000)]
+    coarse, fine = (np.max(np.diff(worst_case.evaluate(x, np.zeros_like(x))[1])) for x in grids)
+    assert (fine < 0.2 * coarse) == worst_case.is_smooth  # a jump does not shrink with the steps
 
 
-def _dual_grid(loss):
-    limit = min(loss.dual_limit, 60.0)
+def _dual_grid(loss, largest):
+    """Return slopes up to that at the largest u + t asked for."""
+    limit = min(loss.dual_limit, 1.1 * float(loss.evaluate(np.array(largest), np.zeros(()))[1]))
     return limit * np.concatenate([np.sin(np.linspace(0, np.pi / 2, 40001)) ** 2, 10.0 ** np.arange(-300, -8, 4)])
 
 
 def test_worst_case_is_the_maximum_of_its_dual_form(worst_case):
-    a = _dual_grid(worst_case)
+    a = _dual_grid(worst_case, 9.0)
     for u in (-3.0, -0.4, 0.0, 0.7, 1.0, 5.0):
         for t in (0.0, 0.05, 0.8, 4.0):
             lines = a * (u - 1) + worst_case.dual_value(a) + worst_case.dual_scale(a) * t
@@ -209,8 +217,7 @@ def test_slopes_of_an_eased_loss_are_slopes_of_the_loss_nearby(worst_case, delta
 
 def test_minimum_over_the_epigraph_is_the_worst_case(worst_case, rng):
     epigraph = worst_case.epigraph()
-    if epigraph is None:
-        assert isinstance(worst_case, HyperbolicHinge)
+    if epigraph is None:  # no cone is known, and no conic solver will be offered the problem
         return
     u, t = 3 * rng.normal(size=60), rng.uniform(0.0, 3, size=60)
     assert_allclose(_conic_minimum(epigraph, u, t), worst_case.value(u, t), rtol=1e-6, atol=1e-6)
@@ -323,7 +330,6 @@ def test_huberized_hinge_lies_below_the_logistic_loss_and_touches_it_at_the_boun
 def test_mixture_falls_in_kappa_so_every_share_bounds_the_worst_case(mixed, rng):
     """A3, for losses of slope at most 1; kappa = 1 is the loss itself."""
     if mixed.dual_limit > 1:
-        assert isinstance(mixed, SquaredHinge)
         return
     u, t = 3 * rng.normal(size=1000), rng.uniform(0, 3, size=1000)
     values = np.array([Mixture(mixed, kappa).value(u, t) for kappa in np.linspace(0, 1, 21)])
@@ -349,9 +355,8 @@ def test_mixture_says_of_itself_what_its_loss_says(mixed, rng):
         "dual_limit",
     ):
         assert getattr(mixture, claim) == getattr(mixed, claim)
-    t = rng.uniform(0.1, 3, 50)
-    far = np.full(50, -100.0)
-    assert_allclose(mixture.value(far, t), 0.6 * t, rtol=1e-12)
+    u, t = rng.normal(size=50), rng.uniform(0.1, 3, 50)
+    assert_allclose(mixture.value(u, t), mixed.value(u, 0.4 * t) + 0.6 * t, rtol=1e-12)
 
 
 def test_mixture_bends_as_its_loss_does_with_the_share_of_the_scale(mixed, points):

@@ -185,7 +185,7 @@ def test_sparse_and_float32_say_the_same(two_classes):
         (LinearSVC(), r"no predict_proba, so its scores are no log-odds. Calibrate it first"),
         (GaussianNB(), r"it has no decision_function"),
         (SVC(kernel="rbf"), r"no predict_proba"),
-        (HistGradientBoostingClassifier(), r"has no coef_ and intercept_"),
+        (HistGradientBoostingClassifier(max_iter=1), r"has no coef_ and intercept_"),
         (make_pipeline(StandardScaler(), LogisticRegression()), r"goes into an UncertainPipeline"),
         (SGDClassifier(loss="modified_huber", random_state=0), r"neither the sigmoid nor the softmax"),
         (GaussianRobustClassifier(0.5), r"neither the sigmoid nor the softmax"),

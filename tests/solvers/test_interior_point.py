@@ -173,6 +173,7 @@ def _random_program(rng, loss, kind, penalty, shape, *, intercept, weighted):
 CASES = [case for kinds in (WIDTHS[:3], WIDTHS[3:]) for case in itertools.product(LOSSES, kinds, PENALTIES, SHAPES)]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("loss", "kind", "penalty", "shape"), CASES, ids=map(" - ".join, CASES))
 def test_optimum_is_that_of_a_conic_solver_and_is_proved(loss, kind, penalty, shape):
     turn = CASES.index((loss, kind, penalty, shape))

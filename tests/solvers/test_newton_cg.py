@@ -42,6 +42,7 @@ def test_wide_sparse_rows_are_left_to_newton_cg(make_problem, rng, loss):
     assert not isinstance(pick(make_problem(X[:, :100], y, loss)), NewtonCG)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("noise", NOISES)
 def test_fits_of_texts_are_certified(loss, noise, rng):
     X, y = texts(rng)
@@ -57,9 +58,10 @@ def test_fits_of_real_counts_are_certified(loss, noise, load_data):
     assert fitted(X, data["y"], noise, loss=loss).gap_ <= 1e-6
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("noise", NOISES)
 def test_ridge_and_noise_by_feature_are_certified(dual_loss, noise, rng):
-    X, y = texts(rng)
+    X, y = texts(rng, 300, 800)
     for std in (noise, GaussianNoise(std=noise * rng.uniform(0.5, 2, size=X.shape[1]))):
         assert fitted(X, y, std, loss=dual_loss, alpha=0.1).gap_ <= 1e-6
     assert fitted(X, y, std, loss=dual_loss).gap_ <= 1e-6
@@ -96,7 +98,7 @@ def test_compiled_products_give_the_same_coefficients(rng, monkeypatch):
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_imbalanced_classes_collapse_from_the_critical_noise_on_and_not_before(perspective, seed):
-    X, y = texts(np.random.default_rng(seed), positive=0.15)
+    X, y = texts(np.random.default_rng(seed), 300, 800, positive=0.15)
     critical = critical_noise(X, y, loss=perspective)
     for factor in (0.05, 0.3, 0.97, 0.99):
         model = fitted(X, y, factor * critical, loss=perspective)
@@ -136,8 +138,8 @@ def test_repeated_constant_and_empty_columns_and_empty_rows_do_no_harm(loss, rng
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_far_more_features_than_rows(loss, fit_intercept, rng):
-    X, y = texts(rng, 200, 20_000, 30)
-    noise = GaussianNoise(std=np.full(20_000, 0.05))  # the same as one number, but not reduced to the rows' span
+    X, y = texts(rng, 100, 5_000, 30)
+    noise = GaussianNoise(std=np.full(5_000, 0.05))  # the same as one number, but not reduced to the rows' span
     plain = fitted(X, y, 0.05, loss=loss, fit_intercept=fit_intercept)
     model = fitted(X, y, noise, loss=loss, fit_intercept=fit_intercept)
     assert model.gap_ <= 1e-6

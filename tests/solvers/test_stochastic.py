@@ -265,6 +265,7 @@ def test_three_classes_come_close_to_the_optimum_of_the_published_objective(one_
     assert optimum * (1 - 1e-6) <= found.objective <= optimum * (1 + (1e-2 if one_class else 1e-3))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 def test_sparse_rows_give_what_dense_ones_give(dtype, alpha, way, rng):

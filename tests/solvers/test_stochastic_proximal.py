@@ -144,6 +144,7 @@ def test_hinge_comes_within_a_percent_of_the_certified_optimum(penalty, robust, 
     assert rough.solution_["status"] == "rough"
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("options", [{"alpha": 5.0}, {"alpha": 1e-4}, {"penalty": Limits(0.5)}], ids=repr)
 def test_every_worst_case_loss_comes_close(options, worst_case, make_problem, two_classes):
     problem = make_problem(*two_classes(60, 3, separation=0.7), worst_case, Ball(0.2), **options)
