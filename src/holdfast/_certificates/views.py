@@ -185,8 +185,9 @@ class View:
         """Return the same at some of the rows."""
         slack = None if self.slack is None else (self.slack[0][which], self.slack[1][which])
         std = None if self.std is None else self.std[which]
-        X = self.rows if sparse.issparse(self.X) else _safe_indexing(self.X, which)
-        return replace(self, X=X, rows=self.rows[which], slack=slack, std=std)
+        rows = self.rows[which]
+        X = rows if sparse.issparse(self.X) else _safe_indexing(self.X, which)
+        return replace(self, X=X, rows=rows, slack=slack, std=std)
 
     def whole(self, Z: Any, which: Any = slice(None)) -> Any:
         """Return numbers Z of rows `which`, moved or not, with what steps put beside them."""
