@@ -36,6 +36,7 @@ ESTIMATORS = {name: value for name, value in CLASSES.items() if hasattr(value, "
 BY_PLACE = {
     "fit": ["X", "y", "sample_weight"],
     "partial_fit": ["X", "y", "classes", "sample_weight"],
+    "carried": ["X", "uncertainty"],
     "certify": ["X", "uncertainty"],
     "certified_margin": ["X", "uncertainty"],
 }
@@ -79,7 +80,7 @@ def test_functions_take_by_place_what_they_are_about_and_what_is_stated_of_it(na
     assert set(found) <= WHAT | STATED | MAIN.get(name, set())
 
 
-@pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - {"UncertainPipeline"}))
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
 def test_methods_take_by_place_rows_labels_and_weights_alone(name):
     for method, function in own_methods(ESTIMATORS[name]):
         found = by_place(function)

@@ -156,9 +156,8 @@ class RobustLinearClassifier(IncrementalClassifier):
     filter_threshold : float, default=None
         Set entries :math:`|x_{ij}| \le \epsilon s_{ij}` to 0 before training, so that X becomes sparse;
         :math:`s_{ij}` is the entry's half-width at radius 1 (in an interval around something else the distance of its nearer
-        end; for a sum of boxes that of the sum as it is). Needs boxes. It saves memory, and time in few cases: on
-        20 000 x 300 rows with 5 % of the entries left, half-widths by row, a fit took 8 s in place of 15 with the hinge but 5.4
-        in place of 3.9 with the logistic loss, and with common half-widths more than without. The guarantee is kept: an entry
+        end; for a sum of boxes that of the sum as it is). Needs boxes. It saves memory, but seldom
+        time. The guarantee is kept: an entry
         that is set to 0 has the half-width :math:`r s_{ij} + |x_{ij}|` in place of :math:`r s_{ij}`, r being the radius, so
         that its new interval contains the old one; where nine in ten entries are set to 0 and as many half-widths are those of
         one row, :math:`(r + \epsilon) s_{ij}`, which keeps that so. `objective_`, `lower_bound_`

@@ -200,6 +200,7 @@ class UncertainPipeline(Pipeline):
         self,
         X: Any,
         y: Any = None,
+        *,
         X_std: Any = None,
         X_cov: Any = None,
         X_factor: Any = None,
@@ -608,6 +609,7 @@ def _question(method: str) -> Any:
     def ask(
         self: UncertainPipeline,
         X: Any,
+        *,
         X_std: Any = None,
         X_cov: Any = None,
         X_factor: Any = None,
