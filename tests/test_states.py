@@ -154,8 +154,9 @@ def test_an_interrupted_fit_changes_nothing(model, data, other):
     X, y = data
     model, rng = clone(model).fit(X, y), np.random.default_rng(0)
     for kind in fits(model):
+        trial = deepcopy(model)
         with Interrupt() as counted:
-            call(deepcopy(model), kind, *other)
+            call(trial, kind, *other)
         for k in sorted({1, 2, counted.n_calls - 1, *rng.integers(1, counted.n_calls, size=5)}):
             trial = deepcopy(model)
             before, said = fitted(trial), answers(trial, X)
@@ -187,8 +188,9 @@ def test_going_on_after_an_interruption_is_going_on_from_where_it_was(data):
     ):
         whole = clone(model).partial_fit(X[:12], y[:12], classes=["a", "b"]).partial_fit(X[12:], y[12:])
         model.partial_fit(X[:12], y[:12], classes=["a", "b"])
+        trial = deepcopy(model)
         with Interrupt() as counted:
-            deepcopy(model).partial_fit(X[12:], y[12:])
+            trial.partial_fit(X[12:], y[12:])
         for k in range(1, counted.n_calls, 5):
             with pytest.raises(KeyboardInterrupt), Interrupt(k):
                 model.partial_fit(X[12:], y[12:])

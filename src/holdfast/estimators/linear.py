@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from inspect import getattr_static
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,9 +78,10 @@ class LinearClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, BaseEst
     if not TYPE_CHECKING:  # else every name would pass for an attribute
 
         def __getattr__(self, name: str) -> Any:
-            if (withheld := getattr_static(type(self), name, None)) is not None:
-                return withheld.__get__(self, type(self))  # raises the reason again
             kind = type(self).__name__
+            withheld = [vars(base)[name] for base in type(self).__mro__ if name in vars(base)]
+            if withheld:
+                return withheld[0].__get__(self, type(self))  # raises the reason again
             if name in ELSEWHERE:
                 raise AttributeError(f"{kind} has no {name}. {ELSEWHERE[name]}.")
             raise AttributeError(f"{kind!r} object has no attribute {name!r}")
