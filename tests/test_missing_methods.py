@@ -84,6 +84,7 @@ def test_settings_decide_anew_after_they_are_changed():
 def test_other_names_are_missing_as_usual():
     with pytest.raises(AttributeError, match="'RobustLinearClassifier' object has no attribute 'predikt'"):
         _ = RobustLinearClassifier().predikt
+    assert not hasattr(RobustLinearClassifier(), "__name__")
 
 
 def test_whoever_is_named_has_it():

@@ -188,8 +188,9 @@ def test_going_on_after_an_interruption_is_going_on_from_where_it_was(data):
     ):
         whole = clone(model).partial_fit(X[:12], y[:12], classes=["a", "b"]).partial_fit(X[12:], y[12:])
         model.partial_fit(X[:12], y[:12], classes=["a", "b"])
+        trial = deepcopy(model)
         with Interrupt() as counted:
-            deepcopy(model).partial_fit(X[12:], y[12:])
+            trial.partial_fit(X[12:], y[12:])
         for k in range(1, counted.n_calls, 5):
             with pytest.raises(KeyboardInterrupt), Interrupt(k):
                 model.partial_fit(X[12:], y[12:])

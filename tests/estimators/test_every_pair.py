@@ -62,7 +62,7 @@ def sets(X):
         (ChanceConstraint(0.1, "gaussian"), by_row),
         (FeatureDeletion(1), {}),
         (FeatureDeletion(2), {}),
-        (FeatureDeletion(1.5, [1.0, 0.7, 2.0, 1.0], 0.8), {}),
+        (FeatureDeletion(1.5, [1.0, 0.7, 2.0, 1.0], share=0.8), {}),
         (FeatureDeletion(1.2, [0.0, 3.0, 1.0, 1.0], filler=[0.2, 0.0, -0.1, 0.3]), {}),
         (FeatureDeletion(1, exactly=True), {}),
         (LinearImage(Box(0.2), A), {}),

@@ -184,7 +184,7 @@ def test_a_larger_error_costs_more_and_the_bound_no_less_than_what_is_exact(inte
     for loss, relative in product(("hinge", "logistic"), (False, "componentwise")):
         costs = {
             joint: [
-                RobustLinearClassifier(Box(0.5), loss=loss, weight_error=WeightError(delta, relative, joint))
+                RobustLinearClassifier(Box(0.5), loss=loss, weight_error=WeightError(delta, relative, joint=joint))
                 .fit(X, y, X_std=S)
                 .objective_
                 for delta in (0.0, 0.1, 0.3)
@@ -269,7 +269,7 @@ def test_real_data_are_certified_and_rows_in_boxes_to_the_same_gap(breast_cancer
 @pytest.mark.parametrize("relative", [False, True])
 def test_pruned_models_keep_what_was_certified(relative, sets, loss, breast_cancer):
     X, y, S = breast_cancer
-    error = WeightError(0.02 if relative else 0.1, relative, "bound" if relative else "exact")
+    error = WeightError(0.02 if relative else 0.1, relative, joint="bound" if relative else "exact")
     metadata = {} if sets is None else {"X_std": S}
     model = RobustLinearClassifier(sets, loss=loss, weight_error=error).fit(X, y, **metadata)
     for shares in ([0.0, 0.0, 0.0], [0.5, -0.5, 0.2]):
@@ -335,7 +335,7 @@ def test_pruning_needs_a_fitted_linear_model(intervals):
 @pytest.mark.parametrize("relative", [False, True])
 def test_path_is_made_of_fits_and_their_pruned_models(relative, intervals):
     X, y, S = intervals
-    plain = RobustLinearClassifier(Box(0.2), loss="logistic", weight_error=WeightError(9.0, relative, "bound"))
+    plain = RobustLinearClassifier(Box(0.2), loss="logistic", weight_error=WeightError(9.0, relative, joint="bound"))
     path = pruning_path(plain, X[5:], y[5:], [0.01, 0.2], X_val=X[:5], y_val=y[:5], X_std=S[5:])
     assert plain.weight_error.delta == 9.0
     assert_array_equal(path.deltas, [0.2, 0.01])

@@ -226,7 +226,7 @@ class Corruptions(Perturbation):
         if self.needs_model:
             choose = lambda gains: worst_deletions(gains, count, adversary="greedy").astype(np.float64)
             chosen = _worst(self, rows, rows, y, model, choose)
-        drawn = CorruptedFeatures(**stated.get_params() | {"n_corrupted": int(count)})
+        drawn = CorruptedFeatures(**stated.get_params(deep=False) | {"n_corrupted": int(count)})
         return drawn.sample(rows, gains=chosen, random_state=rng), y
 
 

@@ -45,8 +45,9 @@ class ModeratedClassifier(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
     .. math:: p_k \propto \Bigl(1 + \sum_{l \ne k} \frac{1 - p_{kl}}{p_{kl}}\Bigr)^{-1}, \qquad
               p_{kl} = \mathbb E\,\mathrm{sigmoid}(f_k - f_l + t_{kl}Z),
 
-    an approximation made of exact probabilities of pairs; where they are those of each class against the rest made to sum to 1, each is averaged, with the
-    root mean square of the classes' deviations for t, which is rougher. Training and predictions are those of the estimator.
+    an approximation made of exact probabilities of pairs; where they are those of each class against the rest made to sum to 1,
+    each is averaged, with the root mean square of the classes' deviations for t, which is rougher. Training and predictions are
+    those of the estimator.
 
     Parameters
     ----------

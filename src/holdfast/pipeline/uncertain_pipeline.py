@@ -556,6 +556,10 @@ class UncertainPipeline(Pipeline):
         if uncertainty is None and self.row_uncertainty_ and not stated:
             getattr(final, method)(_transformed(self.steps[:-1], X))  # which says what it lacks
         view = view_of(self, X)
+        if any(effect.adds_errors for effect in view.passage.effects):
+            added(
+                X, self.steps[:-1], view.passage.effects
+            )  # refuses what is filled in without saying how uncertain it is
         if uncertainty is not None:
             check_features(X, {"uncertainty": uncertainty}, self)
             chosen = uncertainty
