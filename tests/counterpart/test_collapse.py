@@ -214,7 +214,7 @@ def test_logistic_loss_does_not_collapse(two_classes):
     assert np.linalg.norm(model.coef_) > 1e-6
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(9)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_ambiguous_problems_end_certified(perspective, seed, draw_classes):
     """Poor separation and unequal classes: collapsed or not, the proof decides."""

@@ -72,6 +72,7 @@ def turn(uncertainty):
     return sum(map(ord, repr(uncertainty[0])))
 
 
+@pytest.mark.thin(2)
 def test_conic_solvers_find_our_optimum(worst_cases, turn):
     _check_conic_solvers(worst_cases(*COMBINATIONS[turn % len(COMBINATIONS)]))
 
@@ -104,6 +105,7 @@ def test_multipliers_prove_the_hinge_with_every_penalty(solver, worst_cases):
         _check_multipliers(solver, worst_cases(Hinge(), penalty, kappa))
 
 
+@pytest.mark.thin(2)
 def test_linear_program_exists_exactly_where_everything_is_linear(worst_cases, bound):
     supports = bound.support_program(3)
     is_polyhedral = supports is not None and all(kind == "nonnegative" for kind, _, _ in supports.cones)

@@ -158,7 +158,7 @@ def test_joint_loss_that_solvers_see_too_small_is_noticed_at_fit(cls, three, mon
         RobustLinearClassifier(Ball(0.2), loss=loss, multiclass="joint").fit(*three)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+@pytest.mark.parametrize("loss", ["hinge", pytest.param("logistic", marks=pytest.mark.slow)])
 def test_joint_fit_and_flips_notice_losses_that_are_too_small_everywhere(loss, data, three, monkeypatch):
     """Once shown as a gap of 0: the objective was taken from the solver."""
     for cls in (WorstCaseLoss, MaxHinge, EasedMaxHinge, CrossEntropy):

@@ -111,9 +111,9 @@ def _thin(N, n, seed=3):
     ("solver", "shape", "options"),
     [
         ("interior_point", (8000, 150), {}),
-        ("semismooth", (8000, 150), {}),
+        pytest.param("semismooth", (8000, 150), {}, marks=pytest.mark.slow),
         ("newton_cg", (800, 1000), {"loss": "logistic"}),
-        ("clarabel", (800, 1000), {}),
+        pytest.param("clarabel", (800, 1000), {}, marks=pytest.mark.slow),
         pytest.param(Highs("highs-ipm"), (1500, 1500), {"penalty": "l1", "alpha": 5.0}, marks=pytest.mark.slow),
     ],
 )

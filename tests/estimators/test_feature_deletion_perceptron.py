@@ -164,7 +164,7 @@ def test_parts_and_sparse_rows_make_the_same_model(norm, order):
     assert_allclose(largest, 1.0)
 
 
-@pytest.mark.parametrize("adversary", ["relaxed", "exact"])
+@pytest.mark.parametrize("adversary", ["relaxed", pytest.param("exact", marks=pytest.mark.slow)])
 def test_compiled_steps_are_the_same(adversary, monkeypatch, several_classes):
     X, y = several_classes((40, 30, 50), 6)
     X[np.abs(X) < 0.3] = 0.0

@@ -41,7 +41,7 @@ def _assert_same(one, other):
     assert_allclose(one.intercept_, other.intercept_, rtol=0, atol=ROUNDING)
 
 
-@pytest.mark.thin(5)
+@pytest.mark.thin(11)
 @pytest.mark.parametrize("worthwhile", [0, np.inf], ids=["compiled", "plain"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array, sparse.csr_matrix])
@@ -97,6 +97,7 @@ def test_the_ridge_has_its_share_of_the_rows_so_far(data):
     assert_allclose(model.coef_[0], mean, rtol=0, atol=ROUNDING)
 
 
+@pytest.mark.thin(2)
 def test_a_stream_comes_close_to_the_optimum_without_tuning(draw_classes, rng, loss):
     X, y = draw_classes(rng, 4000, 3, separation=0.6)
     model = GaussianRobustClassifier(0.6, loss=loss, alpha=1e-3)

@@ -149,7 +149,7 @@ def test_all_that_happens_stays_in_the_bounds(perturbation, model):
     assert (bounds is None) == isinstance(getattr(chosen, "first", chosen), noises)
     if bounds is not None:
         sets = bounds.uncertainty.at(X, bounds.metadata)
-        for seed in range(20):
+        for seed in range(5):
             assert sets.contains(applied(perturbation, X, y, 1.0, model, seed)[0] - X).all()
 
 
@@ -162,7 +162,7 @@ def test_bounds_hold_what_rounding_adds_to_large_values(perturbation, dtype):
     X = (X * 1e7 + 3.3).astype(dtype)
     bounds = perturbation.bounds(X, 1.0)
     sets = bounds.uncertainty.at(X, bounds.metadata)
-    for seed in range(20):
+    for seed in range(8):
         Z = applied(perturbation, X, y, 1.0, None, seed)[0]
         assert sets.contains(Z.astype(np.float64) - X.astype(np.float64), slack=1e-12).all()
 

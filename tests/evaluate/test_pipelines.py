@@ -134,6 +134,7 @@ def fitted(table):
 # Radii
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("norm", [1, 2, np.inf])
 @pytest.mark.parametrize("name", PIPELINES)
 def test_no_move_within_a_radius_changes_a_prediction(name, norm, fitted, table, rng):
