@@ -123,6 +123,7 @@ def _pass_checks(setting, is_wanted):
                 print(reason)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("setting", OTHERS, ids=repr)
 def test_other_settings_pass_the_checks_that_depend_on_the_fit(setting):
     _pass_checks(setting, _is_of_the_fit)

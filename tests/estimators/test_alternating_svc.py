@@ -95,7 +95,7 @@ def test_ball_has_the_optimum_of_its_dual(draw_classes, separation, alpha, radiu
     assert_allclose(_exact(X, y, alpha, radius, False).objective_, -found.fun, rtol=2e-6)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize(("separation", "alpha", "radius"), CASES)
 def test_ball_is_a_cone_program(draw_classes, separation, alpha, radius, fit_intercept):

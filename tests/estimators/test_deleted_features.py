@@ -240,6 +240,7 @@ def test_worst_rows_have_deleted_features_and_the_smallest_margins(n_classes, se
         assert_allclose(loss, model.objective_, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_joint_fit_of_several_classes_is_certified(several_classes):
     X, y = several_classes((6, 5, 4), separation=3.0)
     model = RobustLinearClassifier(FeatureDeletion(1), multiclass="joint").fit(X, y)

@@ -48,6 +48,7 @@ def _assert_certified(X, y, loss="hinge"):
             assert_allclose(model.intercept_.sum(), 0, atol=1e-10)
 
 
+@pytest.mark.thin(2)
 @perspective_losses
 def test_wine_is_certified_at_every_noise(loss, wine):
     _assert_certified(*wine, loss)

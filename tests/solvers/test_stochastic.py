@@ -216,6 +216,7 @@ def test_exact_norms_survive_cancelling_classes(rng):
 # The solver
 
 
+@pytest.mark.thin(3)
 def test_every_loss_comes_close_to_the_optimum_without_tuning(loss, two_classes):
     X, y = two_classes(100, 3, separation=0.6)
     best = GaussianRobustClassifier(0.8, loss=loss).fit(X, y)
@@ -242,6 +243,7 @@ def test_published_step_reaches_the_published_accuracy(fit_intercept, make_probl
     assert found.objective <= best.objective_ * (1 + 2e-4)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("one_class", [False, True], ids=["M-GURU", "M-GURU-S2"])
 def test_three_classes_come_close_to_the_optimum_of_the_published_objective(one_class, rng):
     X = rng.normal(size=(90, 2)) + np.repeat([[1.5, 0], [-1, 1.2], [-1, -1.2]], 30, axis=0)
