@@ -125,6 +125,9 @@ def tried(fault: Fault, original: Path) -> Outcome:
 def main(words: list[str]) -> int:
     """Try the faults whose file or reason contains one of the words, all without any; return 1 if one survives."""
     chosen = [fault for fault in faults() if not words or any(word in fault.file + fault.reason for word in words)]
+    if not chosen:
+        print(f"No fault has {' or '.join(map(repr, words))} in its file or reason.")
+        return 1
     if misfits := [problem for fault in chosen if (problem := fault.misfit(ROOT / "src"))]:
         print(*misfits, "Adapt them in tests/mutants.toml. Nothing was tried.", sep="\n")
         return 1
