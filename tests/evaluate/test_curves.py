@@ -4,6 +4,7 @@ import sys
 import textwrap
 import threading
 import time
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.stats import binomtest, ttest_rel
-from sklearn.linear_model import LogisticRegression
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -456,3 +459,32 @@ def test_comparisons_are_refused_with_advice(models):
         compare({"a": models["tree"]}, X, y, GaussianNoise(1.0), 1.0)
     with pytest.raises(ValueError, match="levels"):
         compare(models, X, y, GaussianNoise(1.0), -1.0)
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0, 2.0])
+def test_exact_deletions_of_a_share_aim_at_the_rival_that_gains_the_most(share):
+    X, y = load_iris(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    model = LogisticRegression().fit(X, y)
+    right = model.predict(X) == y
+    for count in (1, 2):
+        for gone in combinations(range(4), count):
+            moved = X.copy()
+            moved[:, gone] *= 1 - share
+            right &= model.predict(moved) == y
+    curve = robustness_curve(model, X, y, FeatureDeletion(2, share=share), [1.0], adversary="exact")
+    assert curve.mean[0, 0] == pytest.approx(right.mean())
+
+
+def test_labels_that_no_model_knows_and_models_that_are_no_classifiers_are_refused():
+    X, y = load_iris(return_X_y=True)
+    model = LogisticRegression(max_iter=1000).fit(X, y)
+    for labels in (y.astype(str), y + 7, np.where(y == 0, np.nan, y)):
+        with pytest.raises(ValueError, match=r"robustness_curve\(model, X, y\): y must hold one of the classes"):
+            robustness_curve(model, X, labels, Box(0.1), [0, 1])
+    with pytest.raises(TypeError, match=r"LinearRegression\(\): is no classifier"):
+        robustness_curve(LinearRegression().fit(X, y), X, y, Box(0.1), [0, 1])
+    with pytest.raises(TypeError, match="compare: no such argument: advesary"):
+        compare([model, model], X, y, Box(0.1), 1.0, advesary="exact")
+    with pytest.raises(ValueError, match=r"compare\(level=-1\)"):
+        compare([model, model], X, y, Box(0.1), -1)

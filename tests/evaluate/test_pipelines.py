@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA, FastICA
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import Nystroem, RBFSampler
@@ -29,6 +29,8 @@ from sklearn.svm import SVC
 from holdfast import (
     Ball,
     Box,
+    CorruptedFeatures,
+    FeatureDeletion,
     GaussianNoise,
     GaussianRobustClassifier,
     IntervalBox,
@@ -36,13 +38,16 @@ from holdfast import (
     SpreadImputer,
     UncertainPipeline,
     certified_radius,
+    compare,
     flip_probability,
     make_uncertain_pipeline,
     robust_accuracy,
+    robustness_curve,
 )
 from holdfast._certificates.views import view_of
 from holdfast.display import CertifiedAccuracyDisplay, FeatureFragilityDisplay
 from holdfast.evaluate import (
+    Quantize,
     certified_deletions,
     certified_interval,
     noise_budget,
@@ -162,6 +167,24 @@ def test_radii_of_linear_models_are_tight(name, fitted, table):
     assert np.all(model.predict(moved(X, D)) != found.predicted)
 
 
+@pytest.mark.parametrize("name", ["imputer", "imputer and flags", "imputer last", "projected"])
+@pytest.mark.parametrize("norm", [1, 2, np.inf])
+def test_radii_of_rows_with_holes_are_tight_in_what_is_there(name, norm, fitted, table):
+    X, _ = table
+    model, holed = fitted[name], with_holes(X)
+    found, w = certified_radius(model, holed, norm=norm), view_of(model, holed).coef[0][[1, 3, 4]]
+    w = np.where(holed[NUMBERS].isna(), 0.0, w)
+    D = {
+        1: np.where(np.abs(w) == np.abs(w).max(axis=1, keepdims=True), np.sign(w), 0.0),
+        2: w / np.linalg.norm(w, axis=1, keepdims=True),
+        np.inf: np.sign(w),
+    }[norm]
+    signs = np.where(model.decision_function(holed) > 0, -1.0, 1.0)
+    finite = np.isfinite(found.radius)
+    Z = moved(holed, np.where(finite, 1.0001 * found.radius, 0.0)[:, None] * signs[:, None] * D)
+    assert np.all((model.predict(Z) != found.predicted)[finite])
+
+
 def test_a_radius_says_of_which_columns_it_speaks(fitted, table):
     X, _ = table
     found = certified_radius(fitted["mixed"], X)
@@ -185,7 +208,7 @@ def test_mixed_columns_are_certified_by_fractions_too(fitted, table):
     some = X.iloc[:10]
     exact = certified_radius(fitted["mixed"], some, exact=True).radius
     assert_allclose(exact, certified_radius(fitted["mixed"], some).radius, rtol=1e-9)
-    with pytest.raises(NoCertificateError, match="have errors"):
+    with pytest.raises(NoCertificateError, match="missing entries"):
         certified_radius(fitted["spread"], with_holes(X), exact=True)
 
 
@@ -267,7 +290,7 @@ def test_attacks_on_mixed_columns_stay_in_the_sets_and_below_the_certified_share
     found = robust_accuracy(model, rows, y, Box(), X_std=S)
     assert found.certified <= found.accuracy <= found.plain
     assert found.certified <= np.mean(~worst.is_wrong)
-    assert found.is_exact == (name == "mixed")
+    assert found.is_exact == (name in ("mixed", "imputer"))
     with pytest.raises(ValueError, match=r"column 'city' goes into categories.*State 0"):
         robust_accuracy(model, rows, y, Box(0.1))
 
@@ -407,7 +430,38 @@ def test_pictures_of_several_models_leave_out_those_without_a_certificate(table)
         CertifiedAccuracyDisplay.from_estimators({"trees": models["trees"]}, rows, y)
 
 
-def test_noise_that_categories_would_have_is_refused(fitted, table):
-    X, _ = table
-    with pytest.raises(ValueError, match="column 'city' goes into categories"):
-        flip_probability(fitted["mixed"], X, GaussianNoise(0.1))
+@pytest.mark.parametrize(
+    "kind", [LogisticRegression(), RandomForestClassifier(n_estimators=3, random_state=0)], ids=str
+)
+def test_errors_that_categories_would_have_are_refused_by_all(kind, table):
+    X, y = table
+    model, noise = make_pipeline(columns(), kind).fit(X, y), GaussianNoise(std=[0, 0, 5.0, 0, 0])
+    for ask in (
+        lambda: flip_probability(model, X, noise),
+        lambda: flip_probability(model, X, GaussianNoise(0.1), method="draws", n_draws=2),
+        lambda: noise_budget(model, X, y, 0.8, noise),
+        lambda: robust_accuracy(model, X, y, Box(half_widths=[0, 0, 5.0, 0, 0])),
+        lambda: robustness_curve(model, X, y, noise, [1.0]),
+        lambda: compare({"a": model, "b": model}, X, y, noise, 1.0),
+        lambda: robustness_curve(model, X, y, FeatureDeletion(1), [1.0]),
+    ):
+        with pytest.raises(ValueError, match="column '(key|city)' goes into categories"):
+            ask()
+    with pytest.raises(ValueError, match="'key' is no number that noise could replace"):
+        robustness_curve(model, X, y, CorruptedFeatures(1), [1.0])
+    with pytest.raises(ValueError, match="'key' is no number that could be rounded"):
+        robustness_curve(model, X, y, Quantize(1.0), [1.0])
+
+
+def test_curves_of_mixed_columns_are_those_of_attacks(fitted, table):
+    X, y = table
+    model, chosen = fitted["mixed"], Box(half_widths=[0, 4.0, 0, 100.0, 50.0])
+    curve = robustness_curve(model, X, y, chosen, [0.0, 1.0], adversary="exact")
+    assert_allclose(curve.mean[0], [model.score(X, y), robust_accuracy(model, X, y, chosen).accuracy])
+    assert curve.certified[0, 1] <= curve.mean[0, 1]
+    deleted = robustness_curve(
+        model, X, y, FeatureDeletion(1, values=[np.inf, 1, np.inf, 1, 1]), [1.0], adversary="exact"
+    )
+    stays = np.all([model.predict(X.assign(**{name: 0.0})) == y for name in NUMBERS], axis=0)
+    assert_allclose(deleted.mean[0, 0], np.mean(stays & (model.predict(X) == y)))
+    assert certified_deletions(model, X).columns == tuple(NUMBERS)

@@ -102,14 +102,15 @@ class Model(ABC):
     def falls(self, below: Any, above: Any, C: Array, dtype: Any) -> Array:
         """Return by how much combinations C f can fall where entries go down by up to `below` and up by `above`, >= 0."""
 
-    def falls_in(self, sets: BoundSet, n_samples: int, n_features: int, C: Array, dtype: Any) -> Array:
+    def falls_in(self, sets: BoundSet, n_samples: int, weights: Array, C: Array, dtype: Any) -> Array:
         """Return by how much combinations C f can fall, (n_samples, n_combinations), where the first features move in sets.
 
-        Rounding included. By default in the smallest boxes around the sets.
+        `weights` are 1 for those that do, and 0 for those that stay. Rounding included. By default in the smallest boxes around
+        the sets.
         """
-        ends = extents(sets, (n_samples, n_features))
-        rest = np.zeros((n_samples, self.n_features - n_features))
-        below, above = (np.hstack([end, rest]) for end in ends)
+        ends = extents(sets, (n_samples, len(weights)))
+        rest = np.zeros((n_samples, self.n_features - len(weights)))
+        below, above = (np.hstack([weights * end, rest]) for end in ends)
         return self.falls(below, above, C, dtype)
 
     @abstractmethod
@@ -180,13 +181,15 @@ class LinearModel(Model):
         fall = below @ np.maximum(V, 0.0).T + above @ np.maximum(-V, 0.0).T + blur
         return np.where(blur < share * self.map.largest(dtype), fall * (1 + gamma(self.n_features + 4)), np.inf)
 
-    def pushed(self, sets: BoundSet, n_samples: int, n_features: int, C: Array, dtype: Any) -> tuple[Array, Array]:
+    def pushed(self, sets: BoundSet, n_samples: int, weights: Array, C: Array, dtype: Any) -> tuple[Array, Array]:
         r"""Return by how much combinations C f fall at the worst points of sets of the first features, and the doubt about it.
 
-        Moves may cancel in a score that is computed term by term, as a common drift of all features does, so rounding counts
-        by :math:`\max_{d \in S} |d|_1`. Shapes (n_samples, n_combinations), or (1, n_combinations) of the doubts.
+        `weights` are 1 for features that move, 0 for those that stay. Moves may cancel in a score that is computed term by
+        term, as a common drift of all features does, so rounding counts by :math:`\max_{d \in S} |d|_1`. Shapes
+        (n_samples, n_combinations), or (1, n_combinations) of the doubts.
         """
-        V = (C @ self.coef)[:, :n_features]
+        n_features = len(weights)
+        V = weights * (C @ self.coef)[:, :n_features]
         sizes = np.abs(C) @ self.map.sizes[:, :n_features].max(axis=1, initial=0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             falls = np.column_stack([np.broadcast_to(sets.support(-v), n_samples) for v in V])
@@ -194,8 +197,8 @@ class LinearModel(Model):
         share = 2 * self.map.gamma(dtype) + gamma(2 * n_features + SUPPORT_ROUNDINGS)
         return falls, np.where(moved < self.map.largest(dtype), share * moved, np.inf)
 
-    def falls_in(self, sets: BoundSet, n_samples: int, n_features: int, C: Array, dtype: Any) -> Array:
-        falls, doubts = self.pushed(sets, n_samples, n_features, C, dtype)
+    def falls_in(self, sets: BoundSet, n_samples: int, weights: Array, C: Array, dtype: Any) -> Array:
+        falls, doubts = self.pushed(sets, n_samples, weights, C, dtype)
         return falls + doubts
 
     def gradients(self, X: Any, C: Array) -> Array:

@@ -29,8 +29,16 @@ from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.features.carrying import carry, effects_of, refuse_inexact, together
 from holdfast.features.composed import InSequence
 from holdfast.features.curved import RbfValues, Waves
-from holdfast.features.effects import Effect
-from holdfast.features.rows import coarsest_dtype, is_flat, is_numeric, known_numbers, n_columns, numbers_of
+from holdfast.features.effects import AffineForm, Effect
+from holdfast.features.rows import (
+    coarsest_dtype,
+    is_flat,
+    is_numeric,
+    known_numbers,
+    n_columns,
+    numbers_of,
+    others_than_numbers,
+)
 from holdfast.features.steps import TextStepError, UnknownStepError
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
@@ -169,6 +177,8 @@ class View:
     """How far below and above what steps put there the true numbers may lie; None where they are exact."""
     std: Array | None = None
     """Their standard deviations, where errors are averaged over."""
+    missing: NDArray[np.bool_] | None = None
+    """Entries of X that are missing and filled in by numbers without errors, (n_samples, n_features): they do not move."""
     passage: Passage = Passage((), (), 0)
 
     @property
@@ -187,7 +197,8 @@ class View:
         std = None if self.std is None else self.std[which]
         rows = self.rows[which]
         X = rows if sparse.issparse(self.X) else _safe_indexing(self.X, which)
-        return replace(self, X=X, rows=rows, slack=slack, std=std)
+        missing = None if self.missing is None else self.missing[which]
+        return replace(self, X=X, rows=rows, slack=slack, std=std, missing=missing)
 
     def whole(self, Z: Any, which: Any = slice(None)) -> Any:
         """Return numbers Z of rows `which`, moved or not, with what steps put beside them."""
@@ -208,23 +219,28 @@ class View:
         n = self.n_features
         fixed = np.zeros(n, dtype=bool)
         fixed[self.passage.exact(n)] = True
-        if not is_numeric(self.X):
-            fixed |= np.all(np.isnan(dense(numbers_of(self.X))), axis=0)
-        return fixed
+        return fixed if self.is_curved else fixed | others_than_numbers(self.X)
 
     @property
     def has_missing(self) -> bool:
         """Whether entries of X are missing, which steps fill in."""
-        is_filled = any(effect.adds_errors for effect in self.passage.effects)
-        return is_filled and not sparse.issparse(self.X) and bool(np.any(np.isnan(numbers_of(self.X)[:, ~self.fixed])))
+        return self.missing is not None or self.slack is not None
+
+    def patterns(self, which: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], Array]]:
+        """Yield places in `which` whose rows lack the same entries, and 0 for these features, 1 for the others."""
+        if self.missing is None:
+            yield np.arange(len(which)), np.ones(self.n_features)
+            return
+        found, inverse = np.unique(self.missing[which], axis=0, return_inverse=True)
+        for k, lost in enumerate(found):
+            yield np.flatnonzero(inverse.ravel() == k), 1.0 - lost
 
     def sets(self, uncertainty: UncertaintySet, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
         """Return the sets to maximise over, and those to average over, of the first `n_features` numbers of `rows`."""
         passage = self.passage
         if not passage.is_curved:
-            found = uncertainty.split(self.numbers, metadata)
-            refuse_inexact(passage.exact(self.n_features), uncertainty, found, self.X)
-            return found
+            refuse_inexact(passage.exact(self.n_features), uncertainty, metadata, self.X)
+            return uncertainty.split(self.numbers, metadata)
         n = passage.n_curved
         steps, effects = passage.steps[:n], passage.effects[:n]
         made = carry(uncertainty, metadata, self.X, passage.rows(self.X), steps, effects, passage.nonlinear)
@@ -265,29 +281,33 @@ class View:
         Less what rounding may account for, here and wherever the row goes: a margin > 0 is proof.
         """
         codes, margin = np.zeros(self.rows.shape[0], dtype=np.intp), np.zeros(self.rows.shape[0])
-        for part, block, found in self.lead_blocks():
-            own = sets.take(part)
-
-            def fall(some: NDArray[np.intp], C: Array, own: BoundSet = own, dtype: Any = block.dtype) -> Array:
-                return self.model.falls_in(own.take(some), len(some), self.n_features, C, dtype)
-
-            falls = self.falls(found, fall)
+        for part, _, found in self.lead_blocks():
+            falls = self.falls(found, partial(self._falls_in, sets, part.start))
             codes[part], margin[part] = found.codes, (found.leads - falls).min(axis=1)
         return codes, margin
+
+    def _falls_in(self, sets: BoundSet, start: int, some: NDArray[np.intp], C: Array) -> Array:
+        """Return by how much combinations C of scores can fall where rows `some`, from `start` on, move in their sets."""
+        out, which = np.zeros((len(some), len(C))), start + some
+        for few, weights in self.patterns(which):
+            out[few] = self.model.falls_in(sets.take(which[few]), len(few), weights, C, self.rows.dtype)
+        return out
 
     def worst_duels(
         self, sets: BoundSet, codes: NDArray[np.intp]
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_], Array, Array]]:
         """Yield rows of one class, which duels it wins at 0, its worst leads by linear scores, and how far off these may be."""
-        linear, n = self.linear, self.n_features
+        linear = self.linear
         size = max(1, BLOCK // max(linear.n_entries(self.rows), 1))
         for code in np.unique(codes):
             own = np.flatnonzero(codes == code)
             C, wins = linear.decision.duels(int(code))
             for start in range(0, len(own), size):
                 some = own[start : start + size]
-                (scores, errors), moved = linear.scores(self.rows[some]), sets.take(some)
-                falls, doubts = linear.pushed(moved, len(some), n, C, self.rows.dtype)
+                scores, errors = linear.scores(self.rows[some])
+                falls, doubts = np.zeros((2, len(some), len(C)))
+                for few, weights in self.patterns(some):
+                    falls[few], doubts[few] = linear.pushed(sets.take(some[few]), len(few), weights, C, self.rows.dtype)
                 doubts = doubts + BOTH_ENDS * errors @ np.abs(C).T + self._own_falls(some, C)
                 yield some, wins, scores @ C.T - falls, doubts
 
@@ -310,8 +330,10 @@ class View:
             found[some] = leads.min(axis=1)
             directions = self.linear.decision.duels(int(codes[some[0]]))[0] @ self.coef
             for rival in np.unique(rivals):
-                few = some[rivals == rival]
-                moves[few] = sets.take(few).maximizer(-directions[rival])
+                own = some[rivals == rival]
+                for part, weights in self.patterns(own):
+                    few = own[part]
+                    moves[few] = weights * sets.take(few).maximizer(-weights * directions[rival])
         return moves, found
 
     @property
@@ -349,8 +371,10 @@ def view_of(model: Any, X: Any) -> View:
             break
         found, stop = made, first - 1
     numbers = numbers_for(model, X) if first == 0 else known_numbers(Z)
-    slack = None if form.below is None else (form.below, form.above)
-    view = View(found, X, numbers, numbers.shape[1], slack, form.std, passage)
+    is_exact = form.below is None or not (np.any(form.below) or np.any(form.above) or np.any(form.std))
+    slack, std = (None, None) if is_exact else ((form.below, form.above), form.std)
+    missing = _not_moving(form, X) if first == 0 else None
+    view = View(found, X, numbers, numbers.shape[1], slack, std, missing, passage)
     return view if form.given is None else _with_given(view, form.given)
 
 
@@ -368,7 +392,30 @@ def _with_given(view: View, given: Any) -> View:
     numbers = view.rows
     is_sparse = sparse.issparse(numbers) or sparse.issparse(given)
     rows = sparse.csr_array(sparse.hstack([numbers, given])) if is_sparse else np.hstack([numbers, given])
-    return View(view.model, view.X, rows.astype(numbers.dtype), view.n_features, view.slack, view.std, view.passage)
+    return replace(view, rows=rows.astype(numbers.dtype))
+
+
+def _not_moving(form: AffineForm, X: Any) -> NDArray[np.bool_] | None:
+    """Return which entries of X are missing and filled in without errors; None where there are none."""
+    if form.lost is None:
+        return None
+    missing = np.isnan(dense(numbers_of(X))) & ~others_than_numbers(X)
+    for column, is_filled, errors in zip(
+        form.lost.columns, form.lost.mask.T, (form.below + form.above + form.std).T, strict=True
+    ):
+        missing[:, column] &= ~(is_filled & (errors > 0))
+    return missing if np.any(missing) else None
+
+
+def exact_columns(model: Any, X: Any) -> NDArray[np.intp]:
+    """Return the columns of X that a model takes as categories, or as anything but numbers."""
+    steps, _, claims, _ = _unfolded(model)
+    others = np.flatnonzero(others_than_numbers(X)) if steps else np.zeros(0, dtype=np.intp)
+    try:
+        found = together(steps, effects_of(steps, X, claims), n_columns(X)).exact
+    except UnknownStepError:
+        return others
+    return np.union1d(found, others)
 
 
 def _in_arithmetic_of(X: Any, map: AffineMap) -> AffineMap:

@@ -106,13 +106,16 @@ class RobustnessCurveDisplay:
         rows = zip(
             curve.models, curve.mean, curve.standard_error, curve.certified, looks(len(curve.models)), strict=True
         )
-        for name, mean, error, certified, look in rows:
+        order = np.argsort(curve.levels, kind="stable")
+        levels = curve.levels[order]
+        for name, *found, look in rows:
+            mean, error, certified = (each[order] for each in found)
             known = None if np.any(np.isnan(error)) else error
             options = {"label": name, "capsize": 2, "markersize": 4, **look, **(curve_kwargs or {})}
-            self.lines_.append(ax.errorbar(curve.levels, mean, known, **options))
+            self.lines_.append(ax.errorbar(levels, mean, known, **options))
             if show_certified and not np.all(np.isnan(certified)):
                 dashes = {"color": options["color"], "linestyle": "--", "linewidth": 1.2}
-                self.certified_lines_ += ax.plot(curve.levels, certified, label=f"_{name}, certified", **dashes)
+                self.certified_lines_ += ax.plot(levels, certified, label=f"_{name}, certified", **dashes)
         percent_axis(ax, "accuracy")
         ax.set_xlabel(curve.unit)
         key = Line2D([], [], color="0.4", linestyle="--", linewidth=1.2, label=CERTIFIED)

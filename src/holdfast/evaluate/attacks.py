@@ -20,7 +20,14 @@ from holdfast._core.rounding import Array
 from holdfast._core.summary import Summary, percent, share, spread
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.evaluate.certificates import certified_radius
-from holdfast.evaluate.fitted import asked, classes_of, rows_for, stated_of
+from holdfast.evaluate.fitted import (
+    asked,
+    classes_of,
+    labels_of,
+    refuse_errors_of_categories,
+    rows_for,
+    stated_of,
+)
 from holdfast.features.rows import as_given
 from holdfast.uncertainty.clouds import dense, ratio
 
@@ -294,8 +301,8 @@ class _Question:
 
     @property
     def is_exact(self) -> bool:
-        """Whether nothing is worse: not where entries are missing, which count as if they could move."""
-        return self.is_closed and self.view is not None and not self.view.has_missing
+        """Whether nothing is worse: not where entries are filled in by numbers that have errors."""
+        return self.is_closed and self.view is not None and self.view.slack is None
 
     def duels(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_], Array, Array]]:
         """Yield rows of one class, which duels it wins at 0, its worst leads by linear scores, and how far off these may be."""
@@ -315,12 +322,8 @@ def _asked(
         )
     classes, rows = classes_of(model), rows_for(model, X)
     stated = stated_of(model, X, metadata, call, {"uncertainty": uncertainty})
-    labels = np.asarray(y).ravel()
-    if labels.shape != (rows.shape[0],) or not np.all(np.isin(labels, classes)):
-        raise ValueError(
-            f"{call}(model, X, y): y must hold one of the classes {classes.tolist()!r:.200} for each of the "
-            f"{rows.shape[0]} rows."
-        )
+    labels = labels_of(model, y, rows.shape[0], call)
+    refuse_errors_of_categories(model, X, uncertainty, stated)
     sets, cloud = uncertainty.split(rows, stated)
     if cloud is not None or sets is None:
         raise ValueError(

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from holdfast._core.allowed import SEED, Count, Number, arguments
 from holdfast._core.rounding import Array
 from holdfast._core.summary import Summary, digits, percent
-from holdfast.evaluate.fitted import classes_of, rows_for, stated_of
+from holdfast.evaluate.fitted import classes_of, labels_of, refuse_errors_of_categories, rows_for, stated_of
 from holdfast.evaluate.noise import NOISE, flip_probability, linear_or_none, score_deviations
 from holdfast.features.rows import as_given
 from holdfast.uncertainty import GaussianNoise
@@ -139,13 +139,9 @@ def noise_budget(
     own = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
     classes, rows = classes_of(model), rows_for(model, X)
     own = stated_of(model, X, own, call, {"noise": noise})
-    labels = np.asarray(y).ravel()
-    if labels.shape != (rows.shape[0],) or not np.all(np.isin(labels, classes)):
-        raise ValueError(
-            f"{call}(model, X, y): y must hold one of the classes {classes.tolist()!r:.200} for each of the "
-            f"{rows.shape[0]} rows."
-        )
+    labels = labels_of(model, y, rows.shape[0], call)
     stated = noise if isinstance(noise, GaussianNoise) else GaussianNoise(std=noise)
+    refuse_errors_of_categories(model, X, stated, own)
     bound = stated.at(rows, own)
     plain = float(np.mean(np.asarray(model.predict(X)) == labels))
     view = linear_or_none(model, X)
@@ -154,7 +150,7 @@ def noise_budget(
     if view is not None and is_exact:
         signs = np.where(labels == classes[1], 1.0, -1.0)
         leads = signs * view.model.scores(view.rows)[0][:, 0]
-        t = np.broadcast_to(score_deviations(view, bound, view.linear.coef[0]), leads.shape)
+        t = score_deviations(view, bound, view.linear.coef[0], np.arange(len(leads)))
         expected, method = _by_formula(leads, t, signs), "linear: normal law of the scores"
     else:
         if stated.unknown is not None:

@@ -112,8 +112,8 @@ def certified_radius(
     if view.has_missing:
         moved += ", missing entries staying missing"
     if exact:
-        if view.slack is not None:
-            raise NoCertificateError(f"{call}(exact=True): not where steps fill in entries that have errors.")
+        if view.has_missing:
+            raise NoCertificateError(f"{call}(exact=True): not where steps fill in missing entries.")
         codes, radius = exact_radius(linear_only(view, f"{call}(exact=True)"), view.rows, norm, units)
         return CertifiedRadius(
             predicted=settled(model, view, classes, codes, radius > 0),
@@ -123,12 +123,18 @@ def certified_radius(
             assumption=f"{moved} without rounding",
         )
     seen, rows = view.model, view.rows
-    reach, limit = seen.reach(norm, units, rows.dtype), seen.limit(norm, units, rows.dtype)
+    reaches: dict[bytes, tuple[Array, float]] = {}
     codes, radius = np.zeros(rows.shape[0], dtype=np.intp), np.zeros(rows.shape[0])
     for part, _, (own, leads, _) in view.lead_blocks():
-        is_sure = np.all(leads > 0, axis=1)
-        found = seen.radii(np.maximum(leads, 0.0), seen.decision.of_rows(reach, own)).min(axis=1)
-        codes[part], radius[part] = own, np.where(is_sure, np.minimum(found, limit), 0.0)
+        codes[part], is_sure = own, np.all(leads > 0, axis=1)
+        which = np.arange(part.start, part.start + len(own))
+        for few, weights in view.patterns(which):
+            if (key := weights.tobytes()) not in reaches:
+                moving = units * view.spread(weights, 0.0)
+                reaches[key] = seen.reach(norm, moving, rows.dtype), seen.limit(norm, moving, rows.dtype)
+            reach, limit = reaches[key]
+            found = seen.radii(np.maximum(leads[few], 0.0), seen.decision.of_rows(reach, own[few])).min(axis=1)
+            radius[which[few]] = np.where(is_sure[few], np.minimum(found, limit), 0.0)
     return CertifiedRadius(
         predicted=settled(model, view, classes, codes, radius > 0),
         radius=radius,
@@ -138,10 +144,15 @@ def certified_radius(
     )
 
 
+def _names(view: View) -> list[Any]:
+    """Return the names of the columns of X, or their numbers."""
+    return list(view.X.columns) if hasattr(view.X, "columns") else list(range(view.n_features))
+
+
 def _units(view: View, weights: Any, call: str) -> tuple[Array, tuple[Any, ...]]:
     """Return the units of perturbations of all numbers in the rows of a view, and the columns of X that they are of."""
     units = np.array(scale_of(weights, view.n_features, call))
-    names = list(view.X.columns) if hasattr(view.X, "columns") else list(range(view.n_features))
+    names = _names(view)
     wrong = np.flatnonzero((units > 0) & view.fixed)
     if weights is not None and len(wrong):
         raise ValueError(
@@ -244,5 +255,6 @@ def certified_deletions(model: Any, X: Any, *, values: Any = None) -> CertifiedD
         predicted=settled(model, view, classes, codes, survived > 0),
         survived=survived,
         method="linear: the largest gains of deletions against the lead",
-        assumption=f"no deletion of features worth up to `survived` changes the class, {SAME}",
+        columns=tuple(np.array(_names(view), dtype=object)[np.isfinite(costs[: view.n_features])]),
+        assumption=f"no deletion, setting to 0, of features in `columns` worth up to `survived` changes the class, {SAME}",
     )

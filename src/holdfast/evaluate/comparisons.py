@@ -110,7 +110,7 @@ def compare(
     trial = Trial(models, X, y, uncertainty, adversary, metadata, call)
     if len(trial.models) < 2:
         raise ValueError(f"{call}(models=...): give two models at least.")
-    size = float(checked_levels([level], call)[0])
+    size = float(checked_levels([level], call, "level")[0])
     counts, seed = trial.repeats(n_repeats), checked_seed(random_state, call)
     names = list(trial.models)
     draws = [trial.hits(names, size, repeat, seed) for repeat in range(counts)]

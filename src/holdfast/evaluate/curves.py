@@ -10,14 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
+from holdfast._certificates.views import exact_columns
 from holdfast._core.allowed import JOBS, LARGEST, Count, Switch, arguments, as_numbers
-from holdfast._core.labels import check_columns, check_features
+from holdfast._core.labels import check_features
+from holdfast._core.metadata import known_metadata
 from holdfast._core.progress import reporter
 from holdfast._core.rounding import Array
 from holdfast._core.summary import Summary, digits, percent, some
+from holdfast._core.version import __version__
 from holdfast.evaluate.attacks import certified_accuracy
 from holdfast.evaluate.cells import Cells, digest, fingerprint
-from holdfast.evaluate.fitted import classes_of, rows_for
+from holdfast.evaluate.fitted import labels_of, rows_for, stated_of
 from holdfast.evaluate.perturbations import checked_perturbation
 from holdfast.features.rows import as_given
 
@@ -175,7 +178,7 @@ def robustness_curve(
     sizes = checked_levels(levels, call)
     counts = trial.repeats(n_repeats)
     seed = checked_seed(random_state, call)
-    facts = {"holdfast": call, "data": digest(trial.rows, trial.labels), "random_state": seed}
+    facts = {"holdfast": call, "version": __version__, "data": digest(trial.rows, trial.labels), "random_state": seed}
     facts |= {"uncertainty": digest(type(uncertainty).__name__, uncertainty.get_params()), "adversary": adversary}
     facts["metadata"] = digest(trial.metadata)
     cells = Cells(resume, facts, call)
@@ -217,9 +220,8 @@ class Trial:
     def __init__(
         self, models: Any, X: Any, y: Any, uncertainty: Any, adversary: Any, metadata: Mapping[str, Any], call: str
     ):
-        stated = {name: value for name, value in metadata.items() if value is not None}
-        check_columns(X, stated)
         check_features(X, {"uncertainty": uncertainty})
+        stated = stated_of(None, X, known_metadata(metadata, call), call)
         # labels have been looked at, and rows that come from draws have none
         self.metadata = {
             name: np.asarray(value) if hasattr(value, "columns") else value for name, value in stated.items()
@@ -229,10 +231,9 @@ class Trial:
         # every model looks at the rows before any work is done
         rows = [rows_for(model, X) for model in self.models.values()]
         self.rows, self.labels = rows[0], np.asarray(y).ravel()
-        if self.labels.shape != (self.rows.shape[0],):
-            raise ValueError(
-                f"{call}(models, X, y): y has shape {np.shape(y)}; give one label for each of {self.rows.shape[0]} rows."
-            )
+        for model in self.models.values():
+            labels_of(model, y, self.rows.shape[0], call)
+            self.perturbation.refuse_categories(exact_columns(model, X), X)
 
     def repeats(self, n_repeats: int) -> int:
         """Return how often to draw."""
@@ -253,7 +254,7 @@ class Trial:
     def certified(self, name: str, level: float) -> float:
         """Return an accuracy that no such perturbation goes below, NaN where none is known."""
         bounds = self.perturbation.bounds(self.rows, level)
-        if bounds is None or not np.all(np.isin(self.labels, classes_of(self.models[name]))):
+        if bounds is None:
             return np.nan
         return certified_accuracy(self.models[name], self.X, self.labels, bounds.uncertainty, **bounds.metadata)
 
@@ -276,14 +277,15 @@ def named(models: Any, call: str) -> dict[str, Any]:
     return found
 
 
-def checked_levels(levels: Any, call: str) -> Array:
+def checked_levels(levels: Any, call: str, name: str = "levels") -> Array:
     """Return levels as an array."""
     try:
         found = as_numbers(levels)
     except TypeError:
         found = np.zeros(0)
     if found.ndim != 1 or not found.size or not np.all((found >= 0) & (found <= LARGEST)):
-        raise ValueError(f"{call}(levels={levels!r:.80}): give numbers >= 0, and at least one.")
+        given = levels if name == "levels" else levels[0]
+        raise ValueError(f"{call}({name}={given!r:.80}): give numbers from 0 to {LARGEST:g}, and at least one.")
     return found
 
 

@@ -11,11 +11,13 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast._certificates.models import LinearModel
-from holdfast._certificates.views import View, numbers_for, view_of
+from holdfast._certificates.views import View, exact_columns, numbers_for, view_of
 from holdfast._core.allowed import short
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.rounding import Array
+from holdfast._core.uncertainty import UncertaintySet
+from holdfast.features.carrying import refuse_inexact
 from holdfast.features.rows import checked_metadata, is_numeric
 from holdfast.uncertainty.checks import nonnegative, per_feature
 
@@ -32,7 +34,19 @@ def _check_model(model: Any) -> None:
 def classes_of(model: Any) -> NDArray[Any]:
     """Return the classes of a fitted classifier."""
     _check_model(model)
+    if not hasattr(model, "classes_"):
+        raise TypeError(f"model={short(model):.80}: is no classifier, as it has no classes_. Give a fitted classifier.")
     return np.asarray(model.classes_)
+
+
+def labels_of(model: Any, y: Any, n_samples: int, call: str) -> NDArray[Any]:
+    """Return labels, one of the model's classes for each row."""
+    classes, labels = classes_of(model), np.asarray(y).ravel()
+    if labels.shape != (n_samples,) or not np.all(np.isin(labels, classes)):
+        raise ValueError(
+            f"{call}(model, X, y): y must hold one of the classes {classes.tolist()!r:.200} for each of the {n_samples} rows."
+        )
+    return labels
 
 
 def rows_for(model: Any, X: Any) -> Any:
@@ -50,6 +64,11 @@ def stated_of(
     if is_numeric(X):
         check_columns(X, stated, model)
     return checked_metadata(X, stated, call, model)
+
+
+def refuse_errors_of_categories(model: Any, X: Any, uncertainty: UncertaintySet, stated: Mapping[str, Any]) -> None:
+    """Raise where a set gives errors to columns that a model takes as categories."""
+    refuse_inexact(exact_columns(model, X), uncertainty, stated, X)
 
 
 def scale_of(weights: Any, n_features: int, call: str) -> Array:

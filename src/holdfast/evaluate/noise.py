@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtr
 from sklearn.utils import check_random_state
@@ -15,7 +16,7 @@ from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import BoundSet
 from holdfast.estimators.scores import in_deviations
-from holdfast.evaluate.fitted import asked, classes_of, rows_for, stated_of
+from holdfast.evaluate.fitted import asked, classes_of, refuse_errors_of_categories, rows_for, stated_of
 from holdfast.evaluate.results import FlipProbability
 from holdfast.features.rows import as_given
 from holdfast.uncertainty import GaussianNoise
@@ -78,18 +79,17 @@ def flip_probability(
     classes, rows = classes_of(model), rows_for(model, X)
     own = stated_of(model, X, own, call, {"noise": noise})
     stated = noise if isinstance(noise, GaussianNoise) else GaussianNoise(std=noise)
+    refuse_errors_of_categories(model, X, stated, own)
     bound = stated.at(rows, own)
     view = linear_or_none(model, X) if method == "auto" else None
     if view is not None:
-        view.sets(stated, own)  # refuses noise of what must be exact
         codes, probability = _by_formula(view, bound)
         return FlipProbability(
             predicted=classes[codes],
             probability=probability,
             standard_error=np.zeros(len(codes)),
             method="linear: normal law of the scores",
-            assumption="Gaussian noise as stated; "
-            + ("exact" if view.model.decision.n_scores == 1 else "an upper bound, the sum over rivals"),
+            assumption=_assumption(stated, view),
         )
     if stated.unknown is not None:
         raise ValueError(
@@ -117,12 +117,24 @@ def linear_or_none(model: Any, X: Any) -> View | None:
     return None if view.model.as_linear() is None or view.is_curved else view
 
 
-def score_deviations(view: View, noise: BoundSet, v: Array, part: Any = slice(None)) -> Array:
-    """Return the deviations of scores with weights v of all numbers in rows `part`, whose features have this noise."""
-    t = noise.support(v[: view.n_features])
+def _assumption(stated: GaussianNoise, view: View) -> str:
+    """Return what a probability by formula is."""
+    law = (
+        "Gaussian noise as stated"
+        if stated.unknown is None
+        else "the worst Gaussian noise that agrees with what is stated"
+    )
+    return f"{law}; " + ("exact" if view.model.decision.n_scores == 1 else "an upper bound, the sum over rivals")
+
+
+def score_deviations(view: View, noise: BoundSet, v: Array, which: NDArray[np.intp]) -> Array:
+    """Return the deviations of scores with weights v of all numbers in rows `which`, whose features have this noise."""
+    t = np.zeros(len(which))
+    for few, weights in view.patterns(which):
+        t[few] = noise.take(which[few]).support(weights * v[: view.n_features])
     if view.std is None:
         return t
-    return np.hypot(t, np.sqrt(np.square(view.std[part]) @ np.square(v[view.n_features :])))
+    return np.hypot(t, np.sqrt(np.square(view.std[which]) @ np.square(v[view.n_features :])))
 
 
 def _by_formula(view: View, bound: BoundSet) -> tuple[Any, Array]:
@@ -131,10 +143,9 @@ def _by_formula(view: View, bound: BoundSet) -> tuple[Any, Array]:
     for part, _, (own, leads, _) in view.lead_blocks(0):
         flips, which = np.zeros(leads.shape), np.arange(n)[part]
         for some, C in view.model.decision.groups(own):
-            few = bound.take(which[some])
             for rival, v in enumerate(C @ view.linear.coef):
                 lead = leads[some, rival]
-                t = np.broadcast_to(score_deviations(view, few, v, which[some]), lead.shape)
+                t = score_deviations(view, bound, v, which[some])
                 flips[some, rival] = np.where(lead < np.inf, ndtr(-in_deviations(lead, t)), 0.0)
         codes[part], probability[part] = own, np.minimum(flips.sum(axis=1), 1.0)
     return codes, probability

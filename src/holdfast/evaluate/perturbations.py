@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from holdfast._certificates.models import LAST_BITS
+from holdfast._certificates.models import LAST_BITS, extents
 from holdfast._certificates.views import linear_in_x
 from holdfast._core.allowed import Choice, Count, Switch, short
 from holdfast._core.exceptions import NoCertificateError
@@ -22,6 +22,7 @@ from holdfast._core.uncertainty import UncertaintySet
 from holdfast.ambiguity import LabelFlips
 from holdfast.evaluate.attacks import worst_case
 from holdfast.evaluate.fitted import classes_of
+from holdfast.features.carrying import refuse_inexact
 from holdfast.features.rows import as_given
 from holdfast.uncertainty import Box, CorruptedFeatures, FeatureDeletion
 from holdfast.uncertainty.checks import nonnegative, one_number, per_feature
@@ -82,6 +83,10 @@ class Perturbation(ABC):
         """Return a set that holds all that can happen to rows at a level; None where there is none, or it is of no use."""
         return None
 
+    def refuse_categories(self, exact: NDArray[np.intp], X: Any) -> None:
+        """Raise where it would change columns of X, numbered in `exact`, that are no numbers."""
+        return
+
     def _level(self, level: Any) -> float:
         return one_number(level, f"{self!r}.apply(..., level={level!r:.40})", "level")
 
@@ -133,7 +138,13 @@ class Errors(Perturbation):
         if self.uncertainty.split(X, self.metadata)[1] is not None:
             return None
         moved = self.uncertainty.times(level)
-        return Bounds(moved + Box(half_widths=_rounding(X)) if level > 0 else moved, self.metadata)
+        if level == 0:
+            return Bounds(moved, self.metadata)
+        reach = np.max(extents(self.uncertainty.at(X, self.metadata), X.shape), axis=(0, 1))
+        return Bounds(moved + Box(half_widths=(reach > 0) * _rounding(X)), self.metadata)
+
+    def refuse_categories(self, exact: NDArray[np.intp], X: Any) -> None:
+        refuse_inexact(exact, self.uncertainty, self.metadata, X)
 
 
 @perturbation_of.register
@@ -173,12 +184,13 @@ class Deletions(Perturbation):
             raise ValueError(f"{stated!r}: at a level up to so much is deleted. Use exactly=False.")
         filler = per_feature(stated.filler, X.shape[1], "FeatureDeletion(filler=...)", "filler")
         lost = dense(X) - filler if np.any(filler) else X
+        share = stated_number(stated.share, "FeatureDeletion", "share")
         if self.is_random:
             chosen = random_deletions(lost, budget, stated.values, random_state=rng)
         else:
             choose = lambda gains: worst_deletions(gains, budget, stated.values, adversary=self.adversary)
-            chosen = _worst(self, X, lost, y, model, choose)
-        gone: Any = stated_number(stated.share, "FeatureDeletion", "share") * lost
+            chosen = _worst(self, X, share * lost, y, model, choose)
+        gone: Any = share * lost
         if not (sparse.issparse(X) and sparse.issparse(gone)):
             return dense(X) - np.where(chosen, chosen * dense(gone), 0), y
         kept = sparse.csr_matrix(X - gone.multiply(chosen)) if chosen.nnz else X.copy()
@@ -190,6 +202,9 @@ class Deletions(Perturbation):
         budget = level * self._budget
         stated = self.uncertainty.get_params(deep=False) | {"budget": budget}
         return Bounds(FeatureDeletion(**stated), {}) if budget < costs.sum() else None
+
+    def refuse_categories(self, exact: NDArray[np.intp], X: Any) -> None:
+        refuse_inexact(exact, self.uncertainty, {}, X)
 
 
 @perturbation_of.register
@@ -228,6 +243,12 @@ class Corruptions(Perturbation):
             chosen = _worst(self, rows, rows, y, model, choose)
         drawn = CorruptedFeatures(**stated.get_params(deep=False) | {"n_corrupted": int(count)})
         return drawn.sample(rows, gains=chosen, random_state=rng), y
+
+    def refuse_categories(self, exact: NDArray[np.intp], X: Any) -> None:
+        if len(exact):
+            raise ValueError(
+                f"{self.uncertainty!r}: column {_name(exact[0], X)!r} is no number that noise could replace."
+            )
 
 
 @perturbation_of.register
@@ -321,6 +342,13 @@ class Quantize(Parameters, Perturbation):
         steps = self._steps(X.shape[1], level)
         return Bounds(Box(half_widths=0.5 * steps + (steps > 0) * (_rounding(X) + LAST_BITS * steps)), {})
 
+    def refuse_categories(self, exact: NDArray[np.intp], X: Any) -> None:
+        wrong = [j for j in exact if self._steps(np.shape(X)[1], 1.0)[j] > 0]
+        if wrong:
+            raise ValueError(
+                f"{self!r}: column {_name(wrong[0], X)!r} is no number that could be rounded. State 0 for it: Quantize([...])."
+            )
+
 
 @perturbation_of.register
 def _(uncertainty: Quantize, adversary: str, metadata: Mapping[str, Any], X: Any, call: str) -> Perturbation:
@@ -352,6 +380,10 @@ def _rounded(values: Any, steps: Array) -> Any:
 def _kind(values: Any) -> Any:
     """Return the type of values in floating point: float64 for integers."""
     return values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
+
+
+def _name(column: int, X: Any) -> Any:
+    return list(X.columns)[column] if hasattr(X, "columns") else int(column)
 
 
 def _rounding(X: Any) -> Array:

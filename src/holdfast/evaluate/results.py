@@ -91,6 +91,8 @@ class CertifiedDeletions(Certified):
 
     survived: Array
     """Shape (n_samples,), in units of the values; inf where no deletion changes the class."""
+    columns: tuple[Any, ...] | None = None
+    """The columns of X that may be deleted, by name or number; categories may not."""
     asked = "survived"
 
     def _found(self) -> list[tuple[str, str]]:

@@ -154,23 +154,29 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> 
 
 def _refuse_inexact(effect: Effect, state: Stated, X: Any) -> None:
     uncertainty, metadata = state
+    refuse_inexact(effect.exact, uncertainty, uncertainty.placed(known_numbers(X), metadata), X)
+
+
+def refuse_inexact(exact: NDArray[np.intp], uncertainty: UncertaintySet, metadata: Mapping[str, Any], X: Any) -> None:
+    """Raise where a set gives errors to columns of X, numbered in `exact`, that can have none."""
+    if not len(exact):
+        return
     values = known_numbers(X)
-    found = uncertainty.split(values, uncertainty.placed(values, metadata)) if len(effect.exact) else ()
-    refuse_inexact(effect.exact, uncertainty, found, X)
-
-
-def refuse_inexact(
-    exact: NDArray[np.intp], uncertainty: UncertaintySet, found: Sequence[BoundSet | None], X: Any
-) -> None:
-    """Raise where sets give errors to columns of X, numbered in `exact`, that can have none."""
+    # what depends on the values of a row would not see a category, which has none
+    is_seen = not uncertainty.is_of_rows or "X_lower" in metadata
+    found = uncertainty.split(values if is_seen else np.ones(values.shape), metadata)
     for j in exact:
-        direction = np.zeros(X.shape[1])
+        direction = np.zeros(values.shape[1])
         direction[j] = 1.0
         if any(np.any(one.support(sign * direction)) for one in found if one is not None for sign in (-1.0, 1.0)):
             column = list(X.columns)[j] if hasattr(X, "columns") else int(j)
+            cure = (
+                "State inf for it: FeatureDeletion(budget, values=[...])."
+                if uncertainty.is_of_rows
+                else "State 0 for it: Box(half_widths=[...]), GaussianNoise(std=[...]), X_std."
+            )
             raise ValueError(
-                f"column {column!r} goes into categories, so it can have no error, but {uncertainty!r} gives it one. State 0 "
-                "for it: Box(half_widths=[...]), GaussianNoise(std=[...]), X_std."
+                f"column {column!r} goes into categories, so it can have no error, but {uncertainty!r} gives it one. {cure}"
             )
 
 

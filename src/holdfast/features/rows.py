@@ -53,10 +53,19 @@ def n_columns(X: Any) -> int:
 
 def is_numeric(X: Any) -> bool:
     """Return whether rows hold nothing but numbers, missing ones included."""
+    return not np.any(others_than_numbers(X))
+
+
+def others_than_numbers(X: Any) -> NDArray[np.bool_]:
+    """Return which columns of a table hold something else than numbers, missing ones included."""
     if sparse.issparse(X):
-        return True
-    columns = [X[name] for name in X.columns] if hasattr(X, "columns") else [X]
-    return all(_holds_numbers(np.asarray(column)) for column in columns)
+        return np.zeros(X.shape[1], dtype=bool)
+    if hasattr(X, "columns"):
+        return np.array([not _holds_numbers(np.asarray(X[name])) for name in X.columns], dtype=bool)
+    values = np.asarray(X)
+    if values.ndim != 2 or values.dtype.kind != "O":
+        return np.full(values.shape[1] if values.ndim == 2 else 1, not _holds_numbers(values))
+    return np.array([not _holds_numbers(column) for column in values.T], dtype=bool)
 
 
 def _holds_numbers(values: NDArray[Any]) -> bool:

@@ -20,6 +20,7 @@ from holdfast._core.labels import check_features
 from holdfast._core.metadata import METADATA, known_metadata
 from holdfast._core.offers import offered_if
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast.estimators.linear import ELSEWHERE
 from holdfast.estimators.units import units_looked_at, warn_of_units
 from holdfast.features.carrying import NONLINEAR, Carried, added, carry, effects_of
 from holdfast.features.rows import check_params, checked_metadata, known_numbers, numbers_of, with_numbers
@@ -54,7 +55,11 @@ def _offered(method: str) -> Callable[[UncertainPipeline], bool]:
     """Return a check of whether the last step has a method; it raises the step's own error where it has not."""
 
     def check(pipeline: UncertainPipeline) -> bool:
-        getattr(pipeline._final_estimator, method)
+        try:
+            getattr(pipeline._final_estimator, method)
+        except AttributeError as error:
+            hint = f" {ELSEWHERE[method]}." if method in ELSEWHERE else ""
+            raise AttributeError(f"{NAME} has no {method}, as its last step has none: {error}.{hint}") from error
         return True
 
     return check
