@@ -364,11 +364,11 @@ def test_a_file_that_cannot_be_written_is_refused_before_any_work(models, tmp_pa
         ({"models": {"a": 3}}, "give a dict"),
         ({"uncertainty": 0.5}, "give a set, such as"),
         ({"levels": []}, "at least one"),
-        ({"levels": [-1.0]}, ">= 0"),
+        ({"levels": [-1.0]}, "from 0 to"),
         ({"levels": 1.0}, r"levels=1.0"),
         ({"n_repeats": 0}, "n_repeats=0"),
         ({"random_state": None}, "random_state=None.*made again"),
-        ({"y": [0, 1]}, "one label for each of 60 rows"),
+        ({"y": [0, 1]}, "for each of the 60 rows"),
         ({"X": np.zeros((60, 2))}, "2 features"),
         ({"models": LogisticRegression()}, "not fitted"),
     ],
@@ -457,7 +457,7 @@ def test_comparisons_are_refused_with_advice(models):
     X, y = data()
     with pytest.raises(ValueError, match="two models at least"):
         compare({"a": models["tree"]}, X, y, GaussianNoise(1.0), 1.0)
-    with pytest.raises(ValueError, match="levels"):
+    with pytest.raises(ValueError, match=r"compare\(level=-1.0\)"):
         compare(models, X, y, GaussianNoise(1.0), -1.0)
 
 

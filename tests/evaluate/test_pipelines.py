@@ -174,9 +174,10 @@ def test_radii_of_rows_with_holes_are_tight_in_what_is_there(name, norm, fitted,
     model, holed = fitted[name], with_holes(X)
     found, w = certified_radius(model, holed, norm=norm), view_of(model, holed).coef[0][[1, 3, 4]]
     w = np.where(holed[NUMBERS].isna(), 0.0, w)
+    largest, length = np.abs(w).max(axis=1, keepdims=True), np.linalg.norm(w, axis=1, keepdims=True)
     D = {
-        1: np.where(np.abs(w) == np.abs(w).max(axis=1, keepdims=True), np.sign(w), 0.0),
-        2: w / np.linalg.norm(w, axis=1, keepdims=True),
+        1: np.where(np.abs(w) == largest, np.sign(w), 0.0),
+        2: w / np.where(length > 0, length, 1.0),
         np.inf: np.sign(w),
     }[norm]
     signs = np.where(model.decision_function(holed) > 0, -1.0, 1.0)
@@ -291,7 +292,7 @@ def test_attacks_on_mixed_columns_stay_in_the_sets_and_below_the_certified_share
     assert found.certified <= found.accuracy <= found.plain
     assert found.certified <= np.mean(~worst.is_wrong)
     assert found.is_exact == (name in ("mixed", "imputer"))
-    with pytest.raises(ValueError, match=r"column 'city' goes into categories.*State 0"):
+    with pytest.raises(ValueError, match=r"column 'key' goes into categories.*State 0"):
         robust_accuracy(model, rows, y, Box(0.1))
 
 
@@ -445,12 +446,130 @@ def test_errors_that_categories_would_have_are_refused_by_all(kind, table):
         lambda: compare({"a": model, "b": model}, X, y, noise, 1.0),
         lambda: robustness_curve(model, X, y, FeatureDeletion(1), [1.0]),
     ):
-        with pytest.raises(ValueError, match="column '(key|city)' goes into categories"):
+        with pytest.raises(ValueError, match=r"column '(key|city)' goes into categories"):
             ask()
     with pytest.raises(ValueError, match="'key' is no number that noise could replace"):
         robustness_curve(model, X, y, CorruptedFeatures(1), [1.0])
     with pytest.raises(ValueError, match="'key' is no number that could be rounded"):
         robustness_curve(model, X, y, Quantize(1.0), [1.0])
+
+
+def test_what_is_stated_of_categories_must_be_what_they_are(fitted, table):
+    X, y = table
+    model, numbers = fitted["mixed"], X[NUMBERS]
+    with pytest.raises(
+        ValueError, match="X_upper says of column 'city', which holds categories, something else than X"
+    ):
+        certified_interval(model, X, X_lower=X, X_upper=X.assign(city="oslo"))
+    with pytest.raises(ValueError, match="X_std says of column 'city'"):
+        robust_accuracy(model, X, y, Box(), X_std=numbers.assign(city=1.0) * 0 + 1)
+    found = certified_interval(model, X, X_lower=X, X_upper=X)
+    assert_array_equal(found.certified, certified_interval(model, X, X_lower=numbers, X_upper=numbers).certified)
+
+
+def test_categories_that_look_like_numbers_stay_what_they_are(rng):
+    X = pd.DataFrame({"x": rng.normal(size=100), "zip": rng.choice(["007", "12", "3"], 100)})
+    y = (0.2 * X["x"] + 2 * (X["zip"] == "007") > 1).astype(int)
+    category = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
+    both = ColumnTransformer([("x", StandardScaler(), ["x"]), ("zip", category, ["zip"])])
+    S = np.tile([1e-9, 0.0], (100, 1))
+    for last in (RandomForestClassifier(n_estimators=5, random_state=0), LogisticRegression()):
+        model = make_pipeline(both, last).fit(X, y)
+        assert flip_probability(model, X, X_std=S, n_draws=5, method="draws", random_state=0).probability.max() == 0
+        assert_array_equal(robustness_curve(model, X, model.predict(X), Box(), [0.0], X_std=S).mean, [[1.0]])
+        assert list(worst_case(model, X[:3], y[:3], Box(), X_std=S[:3], n_starts=1).X["zip"]) == list(X["zip"][:3])
+    assert certified_radius(model, X).columns == ("x",)
+
+
+def test_classes_that_predict_in_their_own_way_are_not_certified_by_their_weights(rng):
+    class Cautious(LogisticRegression):
+        def predict(self, X):
+            return (self.predict_proba(X)[:, 1] > 0.2).astype(int)
+
+    class Opposite(Pipeline):
+        def predict(self, X):
+            return 1 - super().predict(X)
+
+    class Robust(RobustLinearClassifier):
+        def predict(self, X):
+            return np.zeros(len(X), dtype=int)
+
+    class Same(LogisticRegression):
+        pass
+
+    X = rng.normal(size=(60, 2))
+    y = (X.sum(axis=1) > 0).astype(int)
+    far = X[[np.argmin(X.sum(axis=1))]]
+    for model in (
+        Cautious(),
+        make_pipeline(StandardScaler(), Cautious()),
+        Opposite([("clf", LogisticRegression())]),
+        Robust(),
+    ):
+        with pytest.raises(NoCertificateError, match="has a predict of its own"):
+            certified_radius(model.fit(X, y), far)
+    with pytest.raises(NoCertificateError, match="has a predict of its own"):
+        Robust().fit(X, y).certify(far, Box(0.1))
+    assert certified_radius(Same().fit(X, y), far).radius > 0
+    assert flip_probability(Cautious().fit(X, y), far, 0.1, n_draws=5).method == "5 draws"
+
+
+def test_noise_budgets_leave_the_spread_of_what_is_filled_in_as_it_is(rng):
+    X = rng.normal(size=(200, 2))
+    y = (X.sum(axis=1) > 0).astype(int)
+    X[:80, 0] = np.nan
+    model = make_pipeline(SpreadImputer(), StandardScaler(), LogisticRegression()).fit(X, y)
+    rows, S = X[:80], np.full((80, 2), 0.1)
+    labels = model.predict(rows)
+    right = 1 - flip_probability(model, rows, X_std=1e-9 * S).probability.mean()
+    assert noise_budget(model, rows, labels, right + 0.01, X_std=S).multiple == 0
+    found = noise_budget(model, rows, labels, right - 0.02, X_std=S).multiple
+    assert_allclose(noise_budget(model, rows, labels, right - 0.02, X_std=S / 100).multiple, 100 * found, rtol=1e-6)
+    with pytest.raises(ValueError, match="Draws of the rows do not follow"):
+        flip_probability(model, rows, X_std=S, method="draws")
+    with pytest.raises(ValueError, match="not for rows with missing entries"):
+        safe_bits(model, rows)
+    assert "staying missing" in certified_deletions(model, rows).assumption
+
+
+def test_flags_before_branches_are_followed(rng):
+    X = rng.normal(size=(60, 3))
+    y = (X[:, 0] > 0).astype(int)
+    X[::5, 1] = np.nan
+    branches = FeatureUnion([("p", PCA(2)), ("s", StandardScaler())])
+    model = make_pipeline(SimpleImputer(add_indicator=True), branches, LogisticRegression()).fit(X, y)
+    found = certified_radius(model, X)
+    D = sphere(rng, 60, 2, np.ones(3)) * found.radius[:, None]
+    assert_array_equal(model.predict(X + D), found.predicted)
+
+
+def test_fills_without_a_spread_are_exact_beside_curved_steps_too(table, rng):
+    X, y = table
+    holed = X[["income", "age"]].assign(age=with_holes(X)["age"])
+    both = ColumnTransformer([("log", FunctionTransformer(np.log), ["income"]), ("n", SimpleImputer(), ["age"])])
+    model = make_pipeline(both, StandardScaler(), LogisticRegression()).fit(holed, y)
+    lower, upper = holed * [0.9, 0.95], holed * [1.1, 1.05]
+    found = certified_interval(model, holed, X_lower=lower, X_upper=upper)
+    assert 0 < np.mean(found.certified) < 1
+    for _ in range(20):
+        Z = lower + rng.choice([0.0, 1.0], size=holed.shape) * (upper - lower)
+        assert_array_equal(model.predict(Z)[found.certified], found.predicted[found.certified])
+
+
+def test_frames_with_other_columns_than_in_fit_are_refused_in_words(fitted, table):
+    X, _ = table
+    with pytest.raises(ValueError, match=r"X lacks the column 'debt'\. Give X\[\["):
+        certified_radius(fitted["mixed"], X.drop(columns="debt"))
+    with pytest.raises(ValueError, match="in another order"):
+        flip_probability(fitted["mixed"], X[X.columns[::-1]], 0.1)
+
+
+def test_attacks_stay_where_the_steps_have_values(table):
+    X, y = table
+    rows = X[["income"]]
+    model = make_pipeline(FunctionTransformer(np.sqrt), StandardScaler(), LogisticRegression()).fit(rows, y)
+    found = robust_accuracy(model, rows, y, IntervalBox(), X_lower=0 * rows, X_upper=rows, n_starts=1, max_iter=3)
+    assert found.certified <= found.accuracy
 
 
 def test_curves_of_mixed_columns_are_those_of_attacks(fitted, table):

@@ -232,6 +232,23 @@ def test_a_taught_step_is_known_everywhere(rng):
     assert UncertainPipeline(model.steps).carried(X, Box(0.1))[0] is not None
 
 
+def test_effects_that_are_none_or_of_another_function_are_refused(rng):
+    class Cubes(Squares):
+        def transform(self, X):
+            return np.asarray(X) ** 3
+
+    X = rng.normal(size=(8, 2))
+    pipe = UncertainPipeline([("cubes", Cubes())]).fit(X)
+    for effect, error, text in (
+        (lambda step, n: None, TypeError, "Return an Effect"),
+        (lambda step, n: Affine(np.ones((2, 3))), ValueError, "its effect takes 3 features, the step 2"),
+        (lambda step, n: Monotone(np.exp), ValueError, "gives intervals that do not hold"),
+    ):
+        teach_step(Cubes, effect)
+        with pytest.raises(error, match=text):
+            pipe.carried(X, Box(0.1))
+
+
 @pytest.mark.parametrize("imputer", [SimpleImputer(), SimpleImputer(add_indicator=True), SpreadImputer()], ids=str)
 @pytest.mark.parametrize("before", [[], [StandardScaler()], [FunctionTransformer(), StandardScaler()]], ids=str)
 def test_rows_with_holes_are_affine_in_what_is_there_and_in_what_is_filled_in(imputer, before, rng):

@@ -26,7 +26,7 @@ from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.operations import Cast
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
-from holdfast.features.carrying import carry, effects_of, refuse_inexact, together
+from holdfast.features.carrying import added, carry, effects_of, refuse_inexact, together
 from holdfast.features.composed import InSequence
 from holdfast.features.curved import RbfValues, Waves
 from holdfast.features.effects import AffineForm, Effect
@@ -39,7 +39,7 @@ from holdfast.features.rows import (
     numbers_of,
     others_than_numbers,
 )
-from holdfast.features.steps import TextStepError, UnknownStepError
+from holdfast.features.steps import TextStepError, UnknownStepError, may_add_errors
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
 
@@ -103,6 +103,42 @@ def _(model: Any) -> Model:
     raise NoCertificateError(
         f"{model!r:.80}: of kernels only 'linear' and 'rbf' are certified. Supported are {SUPPORTED}."
     )
+
+
+def refuse_own_predicts(model: Any) -> None:
+    """Raise NoCertificateError where a class derived from a known one, or the last step in it, predicts in a way of its own."""
+    inner = getattr(model, "best_estimator_", None) if isinstance(model, BaseSearchCV) else None
+    inner = model.steps[-1][1] if isinstance(model, Pipeline) else inner
+    if inner is not None:
+        refuse_own_predicts(inner)
+    if any("certificate_model" in vars(one) and not _is_known(one) for one in type(model).__mro__):
+        return
+    known = model_of.dispatch(type(model))
+    for method in ("predict", "decision_function"):
+        home = next((one for one in type(model).__mro__ if method in vars(one)), None)
+        if home is not None and not _is_known(home) and known not in _own_registrations(home):
+            raise NoCertificateError(
+                f"{type(model).__name__}: has a {method} of its own, of which its weights say nothing. Give it a method "
+                f"certificate_model(), or smooth it. {SMOOTHED}"
+            )
+
+
+def _is_known(cls: type) -> bool:
+    return cls.__module__.split(".")[0] in ("sklearn", "holdfast")
+
+
+def _own_registrations(home: type) -> list[Any]:
+    """Return what is registered for a class itself, or for those derived from it."""
+    return [found for kind, found in model_of.registry.items() if kind is not object and issubclass(kind, home)]
+
+
+def _check_names(model: Any, X: Any) -> None:
+    """Raise where a frame has other columns than that of fit, or in another order."""
+    known = getattr(model, "feature_names_in_", None)
+    if known is not None and hasattr(X, "columns") and list(X.columns) != list(known):
+        lacking = [name for name in known if name not in list(X.columns)]
+        what = f"lacks the column {lacking[0]!r}" if lacking else "has other columns than in fit, or in another order"
+        raise ValueError(f"X {what}. Give X[{list(known)!r:.120}], the columns of fit in their order.")
 
 
 @singledispatch
@@ -352,6 +388,8 @@ class View:
 def view_of(model: Any, X: Any) -> View:
     """Return what certificates see of a fitted classifier at rows X; NoCertificateError for those not known."""
     steps, last, claims, nonlinear = _unfolded(model)
+    _check_names(model, X)
+    refuse_own_predicts(model)
     found = model_of(last)
     if not steps:
         return View(found, X, rows := numbers_for(model, X), rows.shape[1])
@@ -381,7 +419,7 @@ def view_of(model: Any, X: Any) -> View:
 def _effects(steps: Sequence[tuple[str, Any]], X: Any, claims: Mapping[str, str]) -> list[Effect]:
     """Return the effects of steps; NoCertificateError where one is not known."""
     try:
-        return effects_of(steps, X, claims)
+        return effects_of(steps, X, claims, fills_are_exact=True)
     except TextStepError as error:
         raise NoCertificateError(str(error)) from error
     except UnknownStepError as error:
@@ -403,8 +441,20 @@ def _not_moving(form: AffineForm, X: Any) -> NDArray[np.bool_] | None:
     for column, is_filled, errors in zip(
         form.lost.columns, form.lost.mask.T, (form.below + form.above + form.std).T, strict=True
     ):
-        missing[:, column] &= ~(is_filled & (errors > 0))
+        if column < missing.shape[1]:
+            missing[:, column] &= ~(is_filled & (errors > 0))
     return missing if np.any(missing) else None
+
+
+def fills_with_errors(model: Any, X: Any) -> bool:
+    """Return whether steps of a model fill in entries of X that have errors."""
+    steps, _, claims, _ = _unfolded(model)
+    if not may_add_errors(step for _, step in steps):
+        return False
+    try:
+        return added(X, steps, effects_of(steps, X, claims, fills_are_exact=True))
+    except UnknownStepError:
+        return bool(np.any(np.isnan(dense(numbers_of(X))[:, ~others_than_numbers(X)])))
 
 
 def exact_columns(model: Any, X: Any) -> NDArray[np.intp]:
@@ -450,6 +500,7 @@ def _unfolded(model: Any) -> tuple[list[tuple[str, Any]], Any, dict[str, str], s
 def linear_in_x(model: Any, call: str) -> LinearModel:
     """Return what is seen of a linear model, after affine steps or alone, without any rows; NoCertificateError for others."""
     steps, last, claims, _ = _unfolded(model)
+    refuse_own_predicts(model)
     found, n = model_of(last), int(_taker(model)[0].n_features_in_)
     if steps:
         map = together(steps, _effects(steps, np.zeros((1, n)), claims), n).map
@@ -464,6 +515,7 @@ def linear_in_x(model: Any, call: str) -> LinearModel:
 
 def numbers_for(model: Any, X: Any) -> Any:
     """Return rows as an array or CSR matrix of finite floats, 0 for what is no number or missing and a step fills in."""
+    _check_names(model, X)
     taker, is_pipeline = _taker(model)
     if is_pipeline and is_flat(X):
         _effects(_unfolded(model)[0], X, {})  # which says what takes texts

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast._certificates.models import Model
-from holdfast._certificates.views import View, linear_model
+from holdfast._certificates.views import View, linear_model, refuse_own_predicts
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
 from holdfast._core.metadata import known_metadata
@@ -74,6 +74,7 @@ class CertifiedPredictions:
     ) -> tuple[View, BoundSet]:
         """Return what is seen of the model at rows X, and their sets, after checking that the question makes sense."""
         check_is_fitted(self)
+        refuse_own_predicts(self)
         call = f"{type(self).__name__}.{method}"
         stated = known_metadata(metadata, call)
         check_columns(X, stated, self)

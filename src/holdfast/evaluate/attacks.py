@@ -435,6 +435,7 @@ class _Queried(_Prey):
 
     def __init__(self, question: _Question):
         self.question, self.ask = question, lead_of(question.model, question.X, question.classes)
+        self.rows = dense(question.rows).astype(np.float64, copy=False)
         self.below, self.above = extents(question.sets, question.rows.shape)
 
     def lead(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
@@ -445,13 +446,20 @@ class _Queried(_Prey):
         out, size = np.zeros((n, d)), max(1, PROBES // (2 * d * d))
         for start in range(0, n, size):
             part = slice(start, start + size)
-            sides = [
-                (Z[part, None] + sign * extent[which[part], None] * np.eye(d)).reshape(-1, d)
-                for sign, extent in ((1.0, self.above), (-1.0, self.below))
-            ]
-            each = np.repeat(which[part], d)
-            up, down = (self.ask(side, self.question.codes[each], each).reshape(-1, d) for side in sides)
-            out[part] = ratio(up - down, (self.above + self.below)[which[part]])
+            own, here = which[part], Z[part]
+            # no farther than the sets reach, where a step may have no value
+            ups = np.minimum(here + self.above[own], self.rows[own] + self.above[own])
+            downs = np.maximum(here - self.below[own], self.rows[own] - self.below[own])
+            each = np.repeat(own, d)
+            up, down = (
+                self.ask(
+                    (here[:, None] + (ends - here)[:, :, None] * np.eye(d)).reshape(-1, d),
+                    self.question.codes[each],
+                    each,
+                ).reshape(-1, d)
+                for ends in (ups, downs)
+            )
+            out[part] = ratio(up - down, ups - downs)
         return out
 
 

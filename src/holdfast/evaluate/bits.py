@@ -47,6 +47,10 @@ def safe_bits(model: Any, X: Any, *, intercept: bool = False) -> SafeBits:
     view, classes = asked(model, X)
     straight_only(view, "safe_bits", "Ask about the weights after it: safe_bits(pipe[-1], pipe[:-1].transform(X)).")
     linear, rows = linear_only(view, "safe_bits"), view.rows
+    if view.has_missing:
+        raise ValueError(
+            "safe_bits(model, X): not for rows with missing entries. Leave them out, or fill them in before."
+        )
     stored = [linear.coef, linear.intercept] if intercept else [linear.coef]
     largest = max(float(np.abs(part).max(initial=0.0)) for part in stored)
     n, codes = rows.shape[0], np.zeros(rows.shape[0], dtype=np.intp)

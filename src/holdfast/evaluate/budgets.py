@@ -13,7 +13,7 @@ from holdfast._core.allowed import SEED, Count, Number, arguments
 from holdfast._core.rounding import Array
 from holdfast._core.summary import Summary, digits, percent
 from holdfast.evaluate.fitted import classes_of, labels_of, refuse_errors_of_categories, rows_for, stated_of
-from holdfast.evaluate.noise import NOISE, flip_probability, linear_or_none, score_deviations
+from holdfast.evaluate.noise import NOISE, flip_probability, linear_or_none, refuse_spread, score_deviations
 from holdfast.features.rows import as_given
 from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.clouds import dense
@@ -143,16 +143,18 @@ def noise_budget(
     stated = noise if isinstance(noise, GaussianNoise) else GaussianNoise(std=noise)
     refuse_errors_of_categories(model, X, stated, own)
     bound = stated.at(rows, own)
-    plain = float(np.mean(np.asarray(model.predict(X)) == labels))
     view = linear_or_none(model, X)
     is_exact = view is not None and view.model.decision.n_scores == 1
     expected: Callable[[float], float]
     if view is not None and is_exact:
         signs = np.where(labels == classes[1], 1.0, -1.0)
         leads = signs * view.model.scores(view.rows)[0][:, 0]
-        t = score_deviations(view, bound, view.linear.coef[0], np.arange(len(leads)))
-        expected, method = _by_formula(leads, t, signs), "linear: normal law of the scores"
+        t, filled = score_deviations(view, bound, view.linear.coef[0], np.arange(len(leads)))
+        expected, method = _by_formula(leads, t, filled, signs), "linear: normal law of the scores"
+        plain = expected(0.0)
     else:
+        refuse_spread(model, X, call)
+        plain = float(np.mean(np.asarray(model.predict(X)) == labels))
         if stated.unknown is not None:
             raise ValueError(
                 f"{call}(noise={noise!r}): a covariance that is unknown cannot be drawn from, and for this model no "
@@ -243,12 +245,16 @@ def what_is_to_gain(
     return Gain(flip_rate=rate, standard_error=error, verdict=verdict)
 
 
-def _by_formula(leads: Array, t: Array, signs: Array) -> Callable[[float], float]:
-    """Return expected accuracy as a function of the multiple of the noise."""
+def _by_formula(leads: Array, t: Array, own: Array, signs: Array) -> Callable[[float], float]:
+    """Return expected accuracy as a function of the multiple of the noise, beside what entries that are filled in have."""
     # a score of 0 is the first class
     still = np.where((leads > 0) | ((leads == 0) & (signs < 0)), np.inf, -np.inf)
-    ratios = np.divide(leads, t, out=still, where=t > 0)
-    return lambda m: float(np.mean(ndtr(ratios / m)))
+
+    def expected(m: float) -> float:
+        total = np.hypot(m * t, own)
+        return float(np.mean(ndtr(np.divide(leads, total, out=still.copy(), where=total > 0))))
+
+    return expected
 
 
 def _first_fall(expected: Callable[[float], float], plain: float, target: float, halvings: int) -> float:

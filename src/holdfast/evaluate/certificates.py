@@ -256,5 +256,7 @@ def certified_deletions(model: Any, X: Any, *, values: Any = None) -> CertifiedD
         survived=survived,
         method="linear: the largest gains of deletions against the lead",
         columns=tuple(np.array(_names(view), dtype=object)[np.isfinite(costs[: view.n_features])]),
-        assumption=f"no deletion, setting to 0, of features in `columns` worth up to `survived` changes the class, {SAME}",
+        assumption="no deletion, setting to 0, of features in `columns` worth up to `survived` changes the class"
+        + (", missing entries staying missing" if view.has_missing else "")
+        + f", {SAME}",
     )

@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.special import ndtr
 from sklearn.utils import check_random_state
 
-from holdfast._certificates.views import View
+from holdfast._certificates.views import View, fills_with_errors
 from holdfast._core.allowed import NOTHING, SEED, Choice, Count, Instance, Number, arguments
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array
@@ -91,6 +91,7 @@ def flip_probability(
             method="linear: normal law of the scores",
             assumption=_assumption(stated, view),
         )
+    refuse_spread(model, X, call)
     if stated.unknown is not None:
         raise ValueError(
             f"{call}(noise={noise!r}): a covariance that is unknown cannot be drawn from, and for this model no "
@@ -106,6 +107,16 @@ def flip_probability(
         method=f"{n_draws} draws",
         assumption="Gaussian noise as stated; an estimate",
     )
+
+
+def refuse_spread(model: Any, X: Any, call: str) -> None:
+    """Raise where steps fill in entries that have errors, which draws of the rows do not follow."""
+    if fills_with_errors(model, X):
+        raise ValueError(
+            f"{call}: steps of this model fill in entries that have errors, as SpreadImputer says. Draws of the rows do not "
+            "follow them. Linear models of two classes are asked by formula; an UncertainPipeline has flip_probability; after "
+            "a SimpleImputer what is filled in counts as exact."
+        )
 
 
 def linear_or_none(model: Any, X: Any) -> View | None:
@@ -127,14 +138,14 @@ def _assumption(stated: GaussianNoise, view: View) -> str:
     return f"{law}; " + ("exact" if view.model.decision.n_scores == 1 else "an upper bound, the sum over rivals")
 
 
-def score_deviations(view: View, noise: BoundSet, v: Array, which: NDArray[np.intp]) -> Array:
-    """Return the deviations of scores with weights v of all numbers in rows `which`, whose features have this noise."""
+def score_deviations(view: View, noise: BoundSet, v: Array, which: NDArray[np.intp]) -> tuple[Array, Array]:
+    """Return deviations of scores with weights v of all numbers in rows `which`: by noise, and by what steps fill in."""
     t = np.zeros(len(which))
     for few, weights in view.patterns(which):
         t[few] = noise.take(which[few]).support(weights * v[: view.n_features])
     if view.std is None:
-        return t
-    return np.hypot(t, np.sqrt(np.square(view.std[which]) @ np.square(v[view.n_features :])))
+        return t, np.zeros(len(which))
+    return t, np.sqrt(np.square(view.std[which]) @ np.square(v[view.n_features :]))
 
 
 def _by_formula(view: View, bound: BoundSet) -> tuple[Any, Array]:
@@ -145,7 +156,7 @@ def _by_formula(view: View, bound: BoundSet) -> tuple[Any, Array]:
         for some, C in view.model.decision.groups(own):
             for rival, v in enumerate(C @ view.linear.coef):
                 lead = leads[some, rival]
-                t = score_deviations(view, bound, v, which[some])
+                t = np.hypot(*score_deviations(view, bound, v, which[some]))
                 flips[some, rival] = np.where(lead < np.inf, ndtr(-in_deviations(lead, t)), 0.0)
         codes[part], probability[part] = own, np.minimum(flips.sum(axis=1), 1.0)
     return codes, probability

@@ -18,6 +18,8 @@ from holdfast.features.steps import StepContext, after, effect_of
 from holdfast.uncertainty import Ellipsoid, GaussianNoise, IntervalBox, SetSum
 from holdfast.uncertainty.clouds import dense
 
+WRONG = 1e-6
+"""How far off from the interval that its effect gives what a step makes of a row may be."""
 NONLINEAR = ("auto", "interval", "linearise", "raise")
 
 Stated = tuple[UncertaintySet, dict[str, Any]]
@@ -32,11 +34,13 @@ class Carried(NamedTuple):
     """The rows that errors are around: as transformed, or where steps that average over noise move them."""
 
 
-def effects_of(steps: Sequence[tuple[str, Any]], X: Any, stated: Mapping[str, str]) -> list[Effect]:
+def effects_of(
+    steps: Sequence[tuple[str, Any]], X: Any, stated: Mapping[str, str], *, fills_are_exact: bool = False
+) -> list[Effect]:
     """Return the effects of fitted steps, the first of which takes the rows X."""
     found, n_features, rows = [], n_columns(X), lambda: X
     for name, step in steps:
-        effect = effect_of(step, StepContext(n_features, stated, name, rows))
+        effect = effect_of(step, StepContext(n_features, stated, name, rows, fills_are_exact))
         n_features = effect.width(n_features)
         rows = after(step.transform, rows) if hasattr(step, "transform") else rows
         found.append(effect)
@@ -235,6 +239,12 @@ def _set_after(
     if known is None or "X_lower" not in known:
         known = _around(worst, values.shape)
     lower, upper = effect.bounds(X, values + known["X_lower"], values + known["X_upper"])
+    slack = WRONG * (1 + np.abs(dense(Z)))
+    if np.any(lower > dense(Z) + slack) or np.any(upper < dense(Z) - slack):
+        raise ValueError(
+            f"its effect, {type(effect).__name__}, gives intervals that do not hold what the step makes of the rows. Teach it "
+            "the step's own function."
+        )
     return IntervalBox(), {"X_lower": np.minimum(lower - Z, 0.0), "X_upper": np.maximum(upper - Z, 0.0)}
 
 

@@ -59,7 +59,7 @@ class InSequence(Effect):
     def affine_form(self, X: Any) -> AffineForm | None:
         total = AffineForm(AffineMap.identity(self.n_features))
         # the last step that looks at its rows
-        last = max((i for i, (part, _) in enumerate(self.parts) if part.adds_errors or len(part.exact)), default=-1)
+        last = max((i for i, (part, _) in enumerate(self.parts) if part.looks_at_rows), default=-1)
         for number, (part, transform) in enumerate(self.parts):
             own = part.affine_form(X)
             if own is None:
@@ -119,7 +119,10 @@ class SideBySide(Effect):
         return sum(part.width(len(chosen)) for part, chosen in self.parts)
 
     def affine_form(self, X: Any) -> AffineForm | None:
-        forms = self._each(X, lambda part, rows, chosen: part.affine_form(rows))
+        forms = [
+            part.affine_form(_safe_indexing(X, chosen, axis=1) if part.looks_at_rows else X)
+            for part, chosen in self.parts
+        ]
         known = [form for form in forms if form is not None]
         if len(known) < len(forms):
             return None

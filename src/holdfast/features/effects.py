@@ -112,6 +112,11 @@ class Effect(ABC):
     adds_errors = False
     """Whether its outputs have errors even where its inputs have none, besides those that `map` makes of the inputs'."""
 
+    @property
+    def looks_at_rows(self) -> bool:
+        """Whether its `affine_form` depends on the rows."""
+        return self.adds_errors or len(self.exact) > 0
+
     def width(self, n_features: int) -> int:
         """Return how many outputs there are for so many inputs."""
         return n_features if self.map is None else self.map.shape[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,10 @@ def numbers_of(X: Any) -> Any:
         raise ValueError(
             f"X has shape {values.shape}, not (n_samples, n_features). Reshape your data: X.reshape(-1, 1), say."
         )
-    try:
+    if values.dtype.kind in "biuf":
         return values.astype(np.float64, copy=False)
-    except (TypeError, ValueError, OverflowError):
-        columns = [X[name] for name in X.columns] if hasattr(X, "columns") else values.T
-        return np.column_stack([_column(column) for column in columns])
+    columns = [np.asarray(X[name]) for name in X.columns] if hasattr(X, "columns") else values.T
+    return np.column_stack([_column(column) for column in columns]) if len(columns) else np.zeros(values.shape)
 
 
 def is_flat(X: Any) -> bool:
@@ -80,11 +80,17 @@ def coarsest_dtype(X: Any) -> np.dtype[Any]:
     return np.dtype(coarsest(dtypes).dtype)
 
 
-def _column(values: Any) -> Array:
+def _column(values: NDArray[Any]) -> Array:
+    """Return a column of numbers; a text that looks like one is none, as "007" is not 7."""
+    if not _holds_numbers(values):
+        return np.full(len(values), np.nan)
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        return np.full(len(values), np.nan)
+        try:
+            return np.array([float(value) if isinstance(value, Real) else np.nan for value in values])
+        except OverflowError:
+            return np.full(len(values), np.nan)
 
 
 def known_numbers(X: Any) -> Any:
@@ -201,8 +207,11 @@ def _aligned(X: Any, value: Any, name: str, call: str, model: Any) -> Any:
     """Return what a frame states in the order of the columns of X, whose rows it has."""
     check_index(X, value, name)
     ours, _ = known_columns(X, model)
+    if name in BY_ENTRY and not sparse.issparse(value):
+        _refuse_other_categories(X, value, name, call)
     if name not in BY_ENTRY or ours is None or not hasattr(value, "columns"):
-        return value if sparse.issparse(value) else np.asarray(value)
+        is_plain = sparse.issparse(value) or np.asarray(value).dtype.kind != "O" or np.ndim(value) != 2
+        return (value if sparse.issparse(value) else np.asarray(value)) if is_plain else numbers_of(value)
     theirs = list(value.columns)
     if unknown := [column for column in theirs if column not in ours]:
         raise ValueError(f"{call}: {name} has the column {unknown[0]!r}, X has not. Name its columns as those of X.")
@@ -215,6 +224,31 @@ def _aligned(X: Any, value: Any, name: str, call: str, model: Any) -> Any:
             "its values themselves in X_lower and X_upper."
         )
     return np.column_stack([exact if column in lacking else numbers_of(value[[column]])[:, 0] for column in ours])
+
+
+def _refuse_other_categories(X: Any, value: Any, name: str, call: str) -> None:
+    """Raise where something else is stated of a category than that it is what it is."""
+    names = list(X.columns) if hasattr(X, "columns") else None
+    for j in np.flatnonzero(others_than_numbers(X)):
+        column = int(j) if names is None else names[j]
+        if hasattr(value, "columns"):
+            if column not in list(value.columns):
+                continue
+            said = np.asarray(value[column], dtype=object)
+        elif np.shape(value) == np.shape(X):
+            said = np.asarray(value, dtype=object)[:, j]
+        else:
+            continue
+        here = np.asarray(X[column] if names is not None else np.asarray(X, dtype=object)[:, j], dtype=object)
+        is_nothing = [isinstance(one, Real) and not abs(float(one)) > 0 for one in said]  # 0 or NaN
+        if not all(
+            nothing or (name != "X_std" and one == own)
+            for nothing, one, own in zip(is_nothing, said, here, strict=True)
+        ):
+            raise ValueError(
+                f"{call}: {name} says of column {column!r}, which holds categories, something else than X. Categories have no "
+                "errors: leave the column out, or give it as in X (0 in X_std)."
+            )
 
 
 def check_params(X: Any, params: Mapping[str, Any]) -> None:

@@ -73,10 +73,12 @@ class StepContext(NamedTuple):
     """The name of the step, ``outer__inner`` where it is nested."""
     rows: Callable[[], Any]
     """Returns rows as the step takes them, at which claims are tried."""
+    fills_are_exact: bool = False
+    """Whether what an imputer fills in without saying how uncertain it is counts as exact."""
 
     def inside(self, name: str, n_features: int, rows: Callable[[], Any]) -> StepContext:
         """Return the place of a step inside this one."""
-        return StepContext(n_features, self.stated, f"{self.path}__{name}", rows)
+        return self._replace(n_features=n_features, path=f"{self.path}__{name}", rows=rows)
 
 
 def effect_of(step: Any, at: StepContext) -> Effect:
@@ -91,11 +93,24 @@ def effect_of(step: Any, at: StepContext) -> Effect:
     at : StepContext
     """
     if hasattr(step, "uncertainty_effect"):
-        found: Effect = step.uncertainty_effect(at.n_features)
-        return found
+        return _checked(step.uncertainty_effect(at.n_features), step, at)
     if at.path in at.stated and hasattr(step, "transform"):
         return CLAIMS[at.stated[at.path]](step, at)
-    return _known(step, at)
+    return _checked(_known(step, at), step, at)
+
+
+def _checked(effect: Any, step: Any, at: StepContext) -> Effect:
+    """Return an effect that was taught, if it is one and takes as many features as the step."""
+    if not isinstance(effect, Effect):
+        raise TypeError(
+            f"step {at.path!r}, {type(step).__name__}: its effect is {effect!r:.80}. Return an Effect, such as Affine(matrix)."
+        )
+    if effect.map is not None and effect.map.n_features != at.n_features:
+        raise ValueError(
+            f"step {at.path!r}, {type(step).__name__}: its effect takes {effect.map.n_features} features, the step "
+            f"{at.n_features}."
+        )
+    return effect
 
 
 @singledispatch
@@ -370,7 +385,11 @@ def _imputer(step: Any, at: StepContext) -> Effect:
     map = AffineMap.selection(kept, at.n_features)
     if n_flags:
         map = AffineMap(sparse.vstack([map.matrix, sparse.csr_array((n_flags, at.n_features))]))
-    spread = getattr(step, "spread_", np.full((3, at.n_features), np.nan))
+    unknown = np.full((3, at.n_features), np.nan)
+    if at.fills_are_exact:
+        fills = np.array([np.nan if fill is None else fill for fill in step.statistics_], dtype=np.float64)
+        unknown = np.stack([fills, fills, np.zeros(at.n_features)])
+    spread = getattr(step, "spread_", unknown)
     lower, upper, std = (np.append(part[kept], np.zeros(n_flags)) for part in spread)
     return Imputed(map, step.transform, lower, upper, std)
 

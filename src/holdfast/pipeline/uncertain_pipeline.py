@@ -562,9 +562,8 @@ class UncertainPipeline(Pipeline):
             getattr(final, method)(_transformed(self.steps[:-1], X))  # which says what it lacks
         view = view_of(self, X)
         if any(effect.adds_errors for effect in view.passage.effects):
-            added(
-                X, self.steps[:-1], view.passage.effects
-            )  # refuses what is filled in without saying how uncertain it is
+            # refuses what is filled in without saying how uncertain it is
+            added(X, self.steps[:-1], self._effects(X))
         if uncertainty is not None:
             check_features(X, {"uncertainty": uncertainty}, self)
             chosen = uncertainty
