@@ -140,8 +140,9 @@ def main():
     whole, parts = np.transpose([halves(np.random.default_rng(seed)) for seed in range(20)])
     text = f"""# Formulas as printed, measured
 
-The first seven are of El Ghaoui, Lanckriet, Natsoulis, "Robust classification with interval data" (2003). Each is compared with
-the quantity that it is said to equal or to bound, found by enumeration, on {DRAWS} random problems of {N} rows, {D} features.
+The formulas in the table are from El Ghaoui, Lanckriet, Natsoulis, "Robust classification with interval data" (2003). Each is
+compared with the quantity that it is said to equal or to bound, found by enumeration, on {DRAWS} random problems of {N} rows
+and {D} features.
 *Too small* is the share of problems in which a would-be upper bound lies below the truth; *ratio* is its value over the truth,
 smallest and largest. `python benchmarks/printed_bounds.py` writes this page.
 
@@ -152,7 +153,10 @@ Not in the table, as they are wrong rather than loose:
 * The optimum that the printed ROBMPM program reports is not attained at its own weights, and the printed intercept has the
   spreads of the classes swapped: both classes reach the promised probability only with the intercept of
   `MinimaxProbabilityClassifier`.
-* (13) lacks e >= 0 and is unbounded, (14) and (29) have min for max, (19) gives the best case for the worst, (38) lacks rho.
+* Five more slips in the same report, by its equation numbers. (13), a linear program with an l1 penalty, lacks the
+  constraint e >= 0 on the slacks, so it is unbounded. (14), the dual of ROBLP, and (29), an approximate dual of ROBLR,
+  minimise where they should maximise. (19), meant to give the worst rows for given weights, gives the best ones.
+  (38), ROBLP and SPLP mixed by kappa, leaves out the size rho of the intervals in one term.
 * Couellan & Jan (2020) print the chance constraint's radius as sqrt(eps / (1 - eps)), which is inverted: at eps = 0.05 it is
   {printed:.2f}, not {right:.2f}, and is exceeded with probability {norm.sf(printed):.2f} under Gaussian noise,
   {1 / (1 + printed**2):.2f} in the worst case.

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
+
 ROOT = Path(__file__).parents[1]
 README, INDEX = ROOT / "README.md", ROOT / "docs" / "index.md"
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -77,6 +79,17 @@ def test_the_front_page_is_short_and_shows_one_picture():
 def test_every_guide_is_a_page_long_and_has_an_example_that_runs(page):
     assert 60 <= len(text_of(page).splitlines()) <= 150
     assert ">>> " in text_of(page)
+
+
+def test_the_index_names_the_classifiers_that_lack_what_the_others_have():
+    kinds = {name for name in holdfast.__all__ if name.endswith(("Classifier", "ClassifierCV", "Perceptron"))}
+    own = kinds - {"ModeratedClassifier"}  # which has the parameters of its classifier
+    no_rows = {name for name in own if "sample_weight" not in inspect.signature(PUBLIC[name].fit).parameters}
+    no_classes = {name for name in own if "class_weight" not in inspect.signature(PUBLIC[name]).parameters}
+    [told] = re.findall(
+        r"`sample_weight`, except in (.*?); `class_weight`, except in (.*?)\.", text_of(INDEX), re.DOTALL
+    )
+    assert [set(re.findall(r"`(\w+)`", names)) for names in told] == [no_rows, no_classes]
 
 
 @every_guide

@@ -9,8 +9,17 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast import Box, FeatureDeletionClassifier, FeatureDeletionPerceptron, GaussianNoise, RobustLinearClassifier
-from holdfast._core.summary import Summary, digits, percent, share, some, spread
+from holdfast import (
+    Box,
+    CorruptedFeatures,
+    FeatureDeletion,
+    FeatureDeletionClassifier,
+    FeatureDeletionPerceptron,
+    GaussianNoise,
+    RobustLinearClassifier,
+)
+from holdfast._core.summary import Summary, counted, digits, percent, share, some, spread
+from holdfast.datasets import intervals_from_replicates, load_breast_cancer_errors
 from holdfast.estimators import generalization_bound, noise_path, pruning_path, radius_path
 from holdfast.evaluate import (
     RobustnessCurve,
@@ -27,6 +36,7 @@ from holdfast.evaluate import (
     what_is_to_gain,
     worst_case,
 )
+from holdfast.pipeline import noise_from_intervals, noise_from_quantization, noise_from_replicates
 
 rng = np.random.default_rng(0)
 y = np.arange(40) % 2
@@ -164,6 +174,63 @@ def test_a_curve_of_one_draw_has_no_standard_errors():
         str(curve)
         == "Accuracy on 4 rows\n  multiple       1\n  m         50.0 %\nBox(), adversary 'exact', 1 draw at each level."
     )
+
+
+def test_one_row_is_not_rows():
+    assert str(certified_radius(LINE, X[:1])).startswith("CertifiedRadius of 1 row\n")
+    assert str(worst_case(LINE, X[:1], y[:1], Box(0.1))).startswith("WorstCase of 1 row\n")
+    assert str(robustness_curve(LINE, X[:1], y[:1], Box(0.1), [1.0])).startswith("Accuracy on 1 row\n")
+    assert [counted(n, "fit") for n in (0, 1, 2)] == ["0 fits", "1 fit", "2 fits"]
+
+
+@pytest.mark.parametrize(
+    ("uncertainty", "unit"),
+    [
+        (FeatureDeletion(1), "deleted features in each row"),
+        (FeatureDeletion(1, [1, 2, 0.5]), "value of the deleted features in each row"),
+        (FeatureDeletion(2), "multiple of the stated budget"),
+        (FeatureDeletion(0), "multiple of the stated budget"),
+        (CorruptedFeatures(1), "corrupted features in each row"),
+        (CorruptedFeatures(2), "multiple of the stated number of corrupted features"),
+    ],
+    ids=repr,
+)
+def test_curves_say_what_a_level_counts(uncertainty, unit):
+    curve = robustness_curve(LINE, X, y, uncertainty, [1.0], n_repeats=1)
+    assert curve.unit == unit
+    assert unit in str(curve)
+
+
+HOLES = np.where(X > 1.5, np.nan, X)
+TUPLES = {
+    "ErrorBars": load_breast_cancer_errors,
+    "Intervals": lambda: intervals_from_replicates(X, np.arange(40) // 2),
+    "IntervalNoise": lambda: noise_from_intervals(HOLES - S, HOLES + S, values_missing="keep"),
+    "ReplicateNoise": lambda: noise_from_replicates(X, np.arange(40) // 4),
+    "RoundingErrors": lambda: noise_from_quantization(0.5),
+}
+
+
+@pytest.mark.parametrize("name", TUPLES)
+def test_tables_of_errors_print_a_line_for_each_field_and_no_arrays(name):
+    found = TUPLES[name]()
+    lines = str(found).splitlines()
+    assert lines[0] == type(found).__name__ == name
+    assert [line.split()[0] for line in lines[1:]] == list(found._fields)
+    assert max(map(len, lines)) < 100
+    assert not any(word in str(found) for word in ("array(", "nan", "np.", "[", "unknown"))
+    assert all(field in Table(found._repr_html_()).cells for field in found._fields)
+    assert tuple(found) == tuple(getattr(found, field) for field in found._fields)
+
+
+def test_tables_of_errors_say_what_is_true():
+    assert str(noise_from_quantization(0.5)) == "RoundingErrors\n  std          0.1443\n  half_widths  0.25"
+    data = load_breast_cancer_errors()
+    shown = dict(line.split(maxsplit=1) for line in str(data).splitlines()[1:])
+    assert shown["X"].startswith("569 x 10: median ")
+    assert f"from {data.X.min():.4g} to {data.X.max():.4g}" in shown["X"]
+    assert [shown["y"], shown["feature_names"]] == ["569 values", "10 values"]
+    assert "  y        none" in str(intervals_from_replicates(X, np.arange(40) // 2))
 
 
 def test_numbers_have_sensible_digits():

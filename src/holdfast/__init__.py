@@ -11,7 +11,8 @@ What may be wrong with your data? Choose, then ``fit(X, y)`` as usual, with what
       with a given probability                RobustLinearClassifier(ChanceConstraint(0.05, "gaussian", cov=...))
       of unknown size                         RobustLinearClassifierCV(uncertainty=Box())
     values were missing and are filled in     make_uncertain_pipeline(SpreadImputer(), ..., classifier)
-    features may be missing when it is used   FeatureDeletionClassifier(budget=2), any sets: FeatureDeletion(2)
+    features may be missing when it is used   FeatureDeletionClassifier(budget=2)
+      besides another set                     RobustLinearClassifier(FeatureDeletion(2) + Box(0.1))
       and rows come one by one                FeatureDeletionPerceptron(budget=2)
     features may be replaced by noise         CorruptedFeatures(2), for robustness_curve
     some labels are wrong                     RobustLinearClassifier(ambiguity=LabelFlips(0.05))
@@ -25,8 +26,8 @@ Several at once: sets add up, ``Box(0.1) + Ball(0.5)``, and `ambiguity`, `weight
 What to ask of any fitted classifier, ours or scikit-learn's::
 
     how far may a row move?                   certified_radius(model, X)
-    how often is it right at the worst?       robust_accuracy(model, X, y, Box(0.1))
-    how likely does noise change it?          flip_probability(model, X, X_std=errors)
+    how accurate is it in the worst case?     robust_accuracy(model, X, y, Box(0.1))
+    how likely is noise to change a class?    flip_probability(model, X, X_std=errors)
     how does it degrade?                      robustness_curve(models, X, y, GaussianNoise(0.3), levels)
     which model degrades less?                compare(models, X, y, GaussianNoise(0.3), level)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from textwrap import fill
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -55,6 +55,34 @@ class Summary:
         notes = "".join(f"<p>{escape(note)}</p>" for note in self._notes() if note)
         head = f"<thead><tr>{head}</tr></thead>" if head else ""
         return f"<table><caption>{escape(self._title())}</caption>{head}<tbody>{body}</tbody></table>{notes}"
+
+
+Kind = TypeVar("Kind", bound=type)
+
+
+def summarized(kind: Kind) -> Kind:
+    """Let a named tuple print itself as a summary: a line for each field, with the sizes of arrays and tables."""
+    lines = {"_lines": lambda record: [(name, _told(getattr(record, name))) for name in record._fields]}
+    shared = ("_title", "_columns", "_notes", "__str__", "_repr_html_")
+    for name, method in ({name: getattr(Summary, name) for name in shared} | lines).items():
+        setattr(kind, name, method)
+    return kind
+
+
+def _told(value: Any) -> str:
+    """Return a number or a word as it is; of an array, table or list its size, and where its numbers lie."""
+    if value is None or isinstance(value, str):
+        return value or "none"
+    values = np.asarray(value)
+    size = counted(len(values), "value") if values.ndim == 1 else " x ".join(map(str, values.shape))
+    if values.dtype.kind != "f":
+        return size or str(value)
+    return f"{size}: {spread(values[~np.isnan(values)])}" if size else digits(values)
+
+
+def counted(n: int, what: str) -> str:
+    """Return "1 row", "2 rows"."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def digits(value: Any) -> str:

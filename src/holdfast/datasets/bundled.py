@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
+from holdfast._core.summary import summarized
 
+
+@summarized
 class ErrorBars(NamedTuple):
     """Measurements with their standard errors."""
 

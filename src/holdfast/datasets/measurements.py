@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from holdfast._core.allowed import NOTHING, Choice, Instance, Listed, Number, arguments
 from holdfast._core.labels import check_index
+from holdfast._core.summary import summarized
 
 Array = NDArray[np.float64]
 FILLS: dict[str, Callable[[Array], Any]] = {"median": np.median, "column maximum": np.max}
@@ -29,6 +30,7 @@ UNKNOWN = (
 KEPT = "Pass values_missing='keep' to let a SpreadImputer fill it in. "
 
 
+@summarized
 class Intervals(NamedTuple):
     """Samples with intervals: one row for each group of replicates, tables of shape (n_groups, n_features)."""
 

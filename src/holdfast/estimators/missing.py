@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from holdfast._core.allowed import Choice
 from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Array
-from holdfast._core.summary import Summary, percent, share, spread
+from holdfast._core.summary import Summary, counted, percent, share, spread
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.estimators.linear import LinearClassifier, predicted_codes
 from holdfast.uncertainty import FeatureDeletion
@@ -54,7 +54,7 @@ class MissingReport(Summary):
         return float(np.mean(self.certain))
 
     def _title(self) -> str:
-        return f"MissingReport of {len(self.rows)} rows and {len(self.features)} features"
+        return f"MissingReport of {counted(len(self.rows), 'row')} and {counted(len(self.features), 'feature')}"
 
     def _lines(self) -> list[tuple[str, str]]:
         most = int(np.argmax(self.features))

@@ -21,7 +21,7 @@ from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Array
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, silent
-from holdfast._core.summary import Summary, digits, some
+from holdfast._core.summary import Summary, counted, digits, some
 from holdfast.counterpart import Certificate, certificate, train
 from holdfast.estimators.inputs import checked_weights
 from holdfast.estimators.linear import LinearClassifier
@@ -48,7 +48,7 @@ class FitPath(Summary):
         raise NotImplementedError
 
     def _title(self) -> str:
-        return f"{type(self).__name__} of {len(self.gaps)} fits"
+        return f"{type(self).__name__} of {counted(len(self.gaps), 'fit')}"
 
     def _columns(self) -> list[str]:
         return [self._sizes()[0], "features used", "objective", "certified gap"]

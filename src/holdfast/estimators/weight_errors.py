@@ -17,7 +17,7 @@ from holdfast._core.allowed import Choice, arguments, short
 from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
 from holdfast._core.metadata import METADATA, known_metadata
-from holdfast._core.summary import Summary, digits, percent, some
+from holdfast._core.summary import Summary, counted, digits, percent, some
 from holdfast.estimators.inputs import one_blas_thread, row_weights
 from holdfast.estimators.paths import grid, warn_of_gaps
 from holdfast.estimators.robust_linear import RobustLinearClassifier
@@ -212,7 +212,7 @@ class PruningPath(Summary):
     scores: Array
 
     def _title(self) -> str:
-        return f"PruningPath of {len(self.deltas)} fits"
+        return f"PruningPath of {counted(len(self.deltas), 'fit')}"
 
     def _columns(self) -> list[str]:
         return ["error of the weights", "weights left", "loss", "certified loss", "accuracy"]

@@ -1,7 +1,8 @@
 """Questions to any fitted classifier, ours or scikit-learn's, and the records that answer them.
 
 What is proved: `certified_radius`, `certified_interval`, `certified_deletions`, `certified_accuracy`, `safe_bits`, `smoothed`.
-What an attack finds: `worst_case`, `robust_accuracy`. What noise does: `flip_probability`, `noise_budget`, `what_is_to_gain`.
+In the worst case: `worst_case`, `robust_accuracy`; exact for linear models, the worst that a search finds for others.
+What noise does: `flip_probability`, `noise_budget`, `what_is_to_gain`.
 How models degrade: `robustness_curve`, `compare`, with sets, or `Quantize` for rounded values. For searches: the scorers.
 """
 

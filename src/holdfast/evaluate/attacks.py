@@ -17,7 +17,7 @@ from holdfast._certificates.views import View
 from holdfast._core.allowed import ANY_SEED, Choice, Count, arguments
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array
-from holdfast._core.summary import Summary, percent, share, spread
+from holdfast._core.summary import Summary, counted, percent, share, spread
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.evaluate.certificates import certified_radius
 from holdfast.evaluate.fitted import (
@@ -73,7 +73,7 @@ class WorstCase(Summary):
     """How the rows were found."""
 
     def _title(self) -> str:
-        return f"WorstCase of {len(self.predicted)} rows"
+        return f"WorstCase of {counted(len(self.predicted), 'row')}"
 
     def _lines(self) -> list[tuple[str, str]]:
         how = "exact: nothing in the sets is worse" if self.is_exact else "the worst that was found"
@@ -137,7 +137,7 @@ def worst_case(
 
     All points are made of the set's own maximizers and random points, so that none leaves it. A search leaves rows alone once
     they are wrong, so that their leads are not the smallest; and it may miss what hurts: whoever needs certainty uses a
-    certificate.
+    certificate. `FeatureDeletion` also allows parts of features to be deleted, and the worst row may be of that kind.
 
     Parameters
     ----------
@@ -215,8 +215,11 @@ def robust_accuracy(
     Linear models: exactly, but for rounding, and without forming a row. Others: an upper bound by the attack of
     :func:`worst_case`, and, for RBF kernels and random Fourier features, a lower bound that is proved: for l2 balls, and
     ellipsoids along the features, by :func:`certified_radius`, for other sets by :func:`certified_interval` of the smallest
-    boxes around them. Of `FeatureDeletion` a search sees the hull, so that it deletes parts of features too: for models that
-    are not linear the accuracy may be below what whole deletions leave.
+    boxes around them.
+
+    `FeatureDeletion` also allows parts of features to be deleted, so the accuracy may be lower than whole deletions would
+    leave it; for linear models with equal values and a whole budget it is the same. To delete whole features only, use
+    :func:`robustness_curve` with ``adversary="exact"``.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from holdfast._core.labels import check_features
 from holdfast._core.metadata import known_metadata
 from holdfast._core.progress import reporter
 from holdfast._core.rounding import Array
-from holdfast._core.summary import Summary, digits, percent, some
+from holdfast._core.summary import Summary, counted, digits, percent, some
 from holdfast._core.version import __version__
 from holdfast.evaluate.attacks import certified_accuracy
 from holdfast.evaluate.cells import Cells, digest, fingerprint
@@ -58,7 +58,7 @@ class RobustnessCurve(Summary):
         return np.asarray(self.accuracy.std(axis=2, ddof=1) / np.sqrt(n))
 
     def _title(self) -> str:
-        return f"Accuracy on {self.n_samples} rows"
+        return f"Accuracy on {counted(self.n_samples, 'row')}"
 
     def _columns(self) -> list[str]:
         return [self.unit, *(digits(self.levels[k]) for k in some(len(self.levels)))]
@@ -74,8 +74,7 @@ class RobustnessCurve(Summary):
     def _notes(self) -> list[str]:
         repeats = self.accuracy.shape[2]
         errors = "" if repeats == 1 else f", standard errors up to {percent(np.max(self.standard_error))}"
-        draws = "1 draw" if repeats == 1 else f"{repeats} draws"
-        return [f"{self.uncertainty}, adversary {self.adversary!r}, {draws} at each level{errors}."]
+        return [f"{self.uncertainty}, adversary {self.adversary!r}, {counted(repeats, 'draw')} at each level{errors}."]
 
     def to_frame(self) -> Any:
         """Return a pandas frame with one line for each model and level: model, level, accuracy, standard_error, certified."""
@@ -130,8 +129,8 @@ def robustness_curve(
     `Quantize`            values are rounded, always alike        not known
     ====================  ======================================  =======================================================
 
-    All models see the same rows, except those of an adversary that aims at each. Draws depend on `random_state`, level and
-    repeat alone: not on the models, the other levels, or `n_jobs`.
+    With ``adversary="random"`` all models see the same rows; other adversaries attack each model with rows of its own. Draws
+    depend on `random_state`, level and repeat alone: not on the models, the other levels, or `n_jobs`.
 
     Parameters
     ----------
@@ -144,7 +143,7 @@ def robustness_curve(
         What may be wrong with the rows; its size is 1 where it is stated nowhere, so that levels are sizes.
     levels : array-like of shape (n_levels,)
         >= 0, multiples of the set: of noise, radii and half-widths, of the number of features or labels; 0 leaves the rows as
-        they are.
+        they are, except that features of value 0 in ``FeatureDeletion(values=...)`` cost nothing and may still be deleted.
     adversary : {"random", "greedy", "exact", "relaxed"}, default="random"
     n_repeats : int, default=10
         Draws at each level; one is enough, and made, where nothing is random.

@@ -168,9 +168,9 @@ class Deletions(Perturbation):
     @property
     def unit(self) -> str:  # type: ignore[override]
         """Features, their values, or multiples of a budget."""
-        what = "deleted features of each row"
+        what = "deleted features in each row"
         what = what if self.uncertainty.values is None else f"value of the {what}"
-        return what if self._budget == 1 else f"multiple of {self._budget:g}, the {what}"
+        return what if self._budget == 1 else "multiple of the stated budget"
 
     @property
     def _budget(self) -> float:
@@ -225,8 +225,8 @@ class Corruptions(Perturbation):
     @property
     def unit(self) -> str:  # type: ignore[override]
         """Features, or multiples of their number."""
-        count, what = self.uncertainty.n_corrupted, "corrupted features of each row"
-        return what if count == 1 else f"multiple of {count} {what}"
+        is_one = self.uncertainty.n_corrupted == 1
+        return "corrupted features in each row" if is_one else "multiple of the stated number of corrupted features"
 
     def apply(
         self, X: Any, y: NDArray[Any], level: float, rng: np.random.Generator, model: Any = None

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.rounding import Array
-from holdfast._core.summary import Summary, digits, percent, share, spread
+from holdfast._core.summary import Summary, counted, digits, percent, share, spread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Certified(Summary):
         return len(self.predicted)
 
     def _title(self) -> str:
-        return f"{type(self).__name__} of {len(self)} rows"
+        return f"{type(self).__name__} of {counted(len(self), 'row')}"
 
     def _found(self) -> list[tuple[str, str]]:
         """Return the lines that tell what was asked for."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from holdfast._core.allowed import Number, arguments, as_numbers, short
 from holdfast._core.caller import warn_caller
 from holdfast._core.labels import check_index
+from holdfast._core.summary import summarized
 from holdfast.datasets.measurements import (
     ERRORS_MISSING,
     KEPT,
@@ -35,6 +36,7 @@ RESOLVED = 4
 """Degrees of freedom a feature from which on a covariance is known well enough to train with."""
 
 
+@summarized
 class ReplicateNoise(NamedTuple):
     """What replicates tell of the errors of measurements, in the units of the features.
 
@@ -220,6 +222,7 @@ def _disagreement(factor: Array, std: Array, means: Array) -> float:
     return float(max(found))
 
 
+@summarized
 class RoundingErrors(NamedTuple):
     """The errors of rounded values, in the units of the features; numbers or arrays of shape (n_features,)."""
 
@@ -256,6 +259,7 @@ def noise_from_quantization(step: Any) -> RoundingErrors:
     return RoundingErrors(steps / np.sqrt(12), steps / 2)
 
 
+@summarized
 class IntervalNoise(NamedTuple):
     """Middles of intervals and the deviation of values that are uniform in them, tables of shape (n_rows, n_features)."""
 

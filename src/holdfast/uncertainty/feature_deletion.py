@@ -44,6 +44,10 @@ class FeatureDeletion(UncertaintySet):
     :func:`holdfast.uncertainty.deletions.worst_deletions`); features with :math:`v_j > N`, which cannot be deleted as a whole,
     may be given the value inf, and integer values an integer budget, to make it tighter.
 
+    The set always holds these partial deletions. For linear models :func:`holdfast.evaluate.robust_accuracy` and
+    :func:`holdfast.evaluate.worst_case` are exact for the set, so the accuracy may be lower than whole deletions would leave
+    it; :func:`holdfast.evaluate.robustness_curve` with ``adversary="exact"`` deletes whole features only.
+
     ``RobustLinearClassifier(FeatureDeletion(K), alpha=1/C)`` is FDROP of Globerson and Roweis, with at most K deletions in
     place of exactly K; with K = 0 the plain SVM. With ``exactly=True`` it is FDROP as published:
     :math:`\sum_j d_j v_j = N`, and :math:`\lambda` may be negative.
