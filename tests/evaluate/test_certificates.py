@@ -362,14 +362,16 @@ def test_a_model_that_does_not_predict_by_its_weights_is_refused(rng, rows):
     )
     for model in (Contrary().fit(X, y), make_pipeline(StandardScaler(), Contrary()).fit(X, y), several):
         for call in calls:
-            with pytest.raises(NoCertificateError, match="predict says something else than its weights"):
+            with pytest.raises(
+                NoCertificateError, match=r"predict of its own|predict says something else than its weights"
+            ):
                 call(model, X[:5])
     model = Contrary().fit(X, y)
     assert np.isnan(certified_accuracy(model, X, y, Ball(0.1)))
     assert flip_probability(model, X, 0.1, n_draws=10, random_state=0).method == "10 draws"
     attack = worst_case(model, X[:9], model.predict(X[:9]), Ball(0.1), n_starts=1)
     assert not attack.is_exact
-    with pytest.raises(NoCertificateError, match="predict says something else"):
+    with pytest.raises(NoCertificateError, match=r"has a predict of its own|predict says something else"):
         worst_case(model, X, y, Ball(0.1), method="closed_form")
 
 
@@ -575,7 +577,7 @@ def test_frames_sparse_rows_and_lists_give_what_arrays_give(rows):
         certified_interval(array_model, X, X_lower=0.9 * X, X_upper=1.1 * X).margin,
         rtol=1e-9,
     )
-    with pytest.raises(ValueError, match="feature names"):
+    with pytest.raises(ValueError, match="X has other columns than in fit"):
         certified_radius(model, frame[names[::-1]])
 
 

@@ -114,6 +114,9 @@ def refuse_own_predicts(model: Any) -> None:
     if any("certificate_model" in vars(one) and not _is_known(one) for one in type(model).__mro__):
         return
     known = model_of.dispatch(type(model))
+    is_ours = hasattr(model, "certificate_model") or isinstance(model, Pipeline | BaseSearchCV)
+    if known is model_of.registry[object] and not is_ours:
+        return  # of which nothing is known at all
     for method in ("predict", "decision_function"):
         home = next((one for one in type(model).__mro__ if method in vars(one)), None)
         if home is not None and not _is_known(home) and known not in _own_registrations(home):

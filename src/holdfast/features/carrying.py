@@ -158,7 +158,8 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> 
 
 def _refuse_inexact(effect: Effect, state: Stated, X: Any) -> None:
     uncertainty, metadata = state
-    refuse_inexact(effect.exact, uncertainty, uncertainty.placed(known_numbers(X), metadata), X)
+    if len(effect.exact):
+        refuse_inexact(effect.exact, uncertainty, uncertainty.placed(known_numbers(X), metadata), X)
 
 
 def refuse_inexact(exact: NDArray[np.intp], uncertainty: UncertaintySet, metadata: Mapping[str, Any], X: Any) -> None:
