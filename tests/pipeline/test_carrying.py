@@ -710,3 +710,15 @@ def test_errors_that_reach_categories_through_other_steps_are_refused(rows):
         with pytest.raises(ValueError, match="step 'both', ColumnTransformer: column 2 goes into categories"):
             pipe.carried(bins, Box(0.1))
         pipe.carried(bins, Box(half_widths=[0.1, 0.1, 0.0, 0.1]))
+
+
+def test_certificates_refuse_errors_of_categories(rows):
+    bins, y = np.round(rows), np.arange(N) % 2
+    both = ColumnTransformer(
+        [("coded", OneHotEncoder(handle_unknown="ignore"), [2]), ("rest", StandardScaler(), [0, 1, 3])]
+    )
+    last = RobustLinearClassifier(Box(half_widths=[0.1, 0.1, 0.0, 0.1]), alpha=0.01)
+    pipe = UncertainPipeline([("both", both), ("clf", last)]).fit(bins, y)
+    assert len(pipe.certify(bins)) == N
+    with pytest.raises(ValueError, match="column 2 goes into categories"):
+        pipe.certify(bins, Box(0.1))
