@@ -36,8 +36,8 @@ ROUTING = (
 
 ELSEWHERE = {
     "carrying_rows": "GaussianRobustClassifier has it, with loss='hinge' say",
-    "certified_margin": "Classifiers of holdfast with linear scores have it",
-    "certify": "Classifiers of holdfast with linear scores have it, holdfast.certified_radius(model, X) asks any classifier",
+    "certified_margin": "RobustLinearClassifier and other linear classifiers of holdfast have it",
+    "certify": "RobustLinearClassifier and other linear classifiers of holdfast have it; certified_radius asks any",
     "flip_probability": "GaussianRobustClassifier has it, holdfast.flip_probability(model, X, noise) asks any classifier",
     "is_certain": "FeatureDeletionClassifier(missing='delete') has it",
     "missing_report": "FeatureDeletionClassifier(missing='delete') has it",
