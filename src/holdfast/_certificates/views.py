@@ -230,7 +230,7 @@ class View:
         """The numbers of the rows, without what steps put beside them."""
         return self.rows if self.rows.shape[1] == self.n_features else self.rows[:, : self.n_features]
 
-    def take(self, which: NDArray[np.intp]) -> View:
+    def take(self, which: NDArray[np.intp] | slice) -> View:
         """Return the same at some of the rows."""
         slack = None if self.slack is None else (self.slack[0][which], self.slack[1][which])
         std = None if self.std is None else self.std[which]
@@ -285,14 +285,18 @@ class View:
         made = carry(uncertainty, metadata, self.X, passage.rows(self.X), steps, effects, passage.nonlinear)
         return made.uncertainty.split(self.numbers, made.metadata)
 
+    def parts(self) -> Iterator[slice]:
+        """Yield parts of the rows that stay in cache with what is made of them."""
+        size = max(1, BLOCK // max(self.model.n_entries(self.rows), 1))
+        for start in range(0, self.rows.shape[0], size):
+            yield slice(start, start + size)
+
     def lead_blocks(self, errors: int = BOTH_ENDS) -> Iterator[tuple[slice, Any, Leads]]:
         """Yield parts of the rows, which they are, and their leads less so many errors; what is no number is no lead.
 
         Leads are the smallest over what steps put there, wherever that may truly be.
         """
-        size = max(1, BLOCK // max(self.model.n_entries(self.rows), 1))
-        for start in range(0, self.rows.shape[0], size):
-            part = slice(start, start + size)
+        for part in self.parts():
             block = self.rows[part]
             with np.errstate(over="ignore", invalid="ignore"):
                 scores, error = self.model.scores(block)

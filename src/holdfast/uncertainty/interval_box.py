@@ -123,13 +123,14 @@ def row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
     # values rounded to float32 may lie outside of ends that are not
     slack = np.finfo(X.dtype).eps * abs(values if is_sparse else dense(values)) if X.dtype.kind == "f" else 0.0 * below
     for name, offset, is_wrong in (("X_lower", below, below > slack), ("X_upper", above, above < -slack)):
-        rows, columns = is_wrong.nonzero()
-        if len(rows):
-            i, j = int(rows[0]), int(columns[0])
+        if is_wrong.nnz if is_sparse else np.any(is_wrong):
+            i, j = (int(index[0]) for index in is_wrong.nonzero())
             side, entry = "above" if name == "X_lower" else "below", f"[{i}, {j}]"
             raise ValueError(
                 f"{name}{entry} is {side} X{entry} by {abs(offset[i, j]):g}. An interval contains its "
                 "value: widen it, or move X into it with np.clip(X, X_lower, X_upper)."
             )
-    # multiplied by their signs' truth rather than clipped: sparse ones stay sparse
+    if not is_sparse:
+        return np.minimum(below, 0.0), np.maximum(above, 0.0)
+    # multiplied by their signs' truth rather than clipped, so that they stay sparse
     return (below < 0) * below, (above > 0) * above
