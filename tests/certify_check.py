@@ -15,7 +15,8 @@ from sklearn.svm import SVC, LinearSVC, NuSVC
 
 from holdfast import Ball, GaussianRobustClassifier, MinimaxProbabilityClassifier, RobustLinearClassifier
 from holdfast._certificates.models import LinearModel
-from holdfast._certificates.views import View, view_of
+from holdfast._certificates.pipelines import view_of
+from holdfast._certificates.views import View
 from holdfast.evaluate import certified_deletions, certified_interval, certified_radius, safe_bits
 
 NORMS = (1, 2, np.inf)

@@ -26,7 +26,7 @@ from holdfast import (
     IntervalBox,
     RobustLinearClassifier,
 )
-from holdfast._certificates.views import view_of
+from holdfast._certificates.pipelines import view_of
 from holdfast.evaluate import certified_accuracy, certified_interval, certified_radius, robust_accuracy, worst_case
 
 

@@ -26,9 +26,10 @@ from sklearn.svm import SVC
 
 from holdfast import Ball, RobustLinearClassifier
 from holdfast._certificates.decisions import one_score
+from holdfast._certificates.fitted import model_of
 from holdfast._certificates.models import LinearModel
+from holdfast._certificates.pipelines import view_of
 from holdfast._certificates.rounded_map import RoundedMap
-from holdfast._certificates.views import model_of, view_of
 from holdfast.evaluate import (
     certified_accuracy,
     certified_deletions,

@@ -12,7 +12,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
-from holdfast._certificates.views import view_of
+from holdfast._certificates.pipelines import view_of
 from holdfast.evaluate import certified_radius, flip_probability, safe_bits, smoothed
 from holdfast.evaluate.smoothing import lower_confidence
 

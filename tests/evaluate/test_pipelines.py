@@ -44,7 +44,7 @@ from holdfast import (
     robust_accuracy,
     robustness_curve,
 )
-from holdfast._certificates.views import view_of
+from holdfast._certificates.pipelines import view_of
 from holdfast.display import CertifiedAccuracyDisplay, FeatureFragilityDisplay
 from holdfast.evaluate import (
     Quantize,

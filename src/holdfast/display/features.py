@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
-from holdfast._certificates.views import linear_in_x
+from holdfast._certificates.pipelines import linear_in_x
 from holdfast._core.allowed import NAMES, TEXT, Count, arguments
 from holdfast._core.labels import check_columns, check_features, known_columns
 from holdfast._core.rounding import Array

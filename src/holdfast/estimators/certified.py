@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from holdfast._certificates.fitted import linear_model, refuse_own_predicts
 from holdfast._certificates.models import Model
-from holdfast._certificates.views import View, linear_model, refuse_own_predicts
+from holdfast._certificates.views import View
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
 from holdfast._core.metadata import known_metadata

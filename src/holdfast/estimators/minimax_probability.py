@@ -13,8 +13,8 @@ from scipy import linalg, sparse
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from holdfast._certificates.fitted import kernel_model
 from holdfast._certificates.models import Model
-from holdfast._certificates.views import kernel_model
 from holdfast._core.allowed import Choice, Count, Having, Number
 from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import NoCertificateError

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
-from holdfast._certificates.views import exact_columns
+from holdfast._certificates.pipelines import exact_columns
 from holdfast._core.allowed import JOBS, LARGEST, Count, Switch, arguments, as_numbers
 from holdfast._core.labels import check_features
 from holdfast._core.metadata import known_metadata

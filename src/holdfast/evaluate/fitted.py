@@ -11,7 +11,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast._certificates.models import LinearModel
-from holdfast._certificates.views import View, exact_columns, numbers_for, view_of
+from holdfast._certificates.pipelines import exact_columns, numbers_for, view_of
+from holdfast._certificates.views import View
 from holdfast._core.allowed import short
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.labels import check_columns, check_features

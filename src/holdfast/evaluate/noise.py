@@ -10,7 +10,8 @@ from scipy import sparse
 from scipy.special import ndtr
 from sklearn.utils import check_random_state
 
-from holdfast._certificates.views import View, fills_with_errors
+from holdfast._certificates.pipelines import fills_with_errors
+from holdfast._certificates.views import View
 from holdfast._core.allowed import NOTHING, SEED, Choice, Count, Instance, Number, arguments
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._certificates.models import LAST_BITS, extents
-from holdfast._certificates.views import linear_in_x
+from holdfast._certificates.pipelines import linear_in_x
 from holdfast._core.allowed import Choice, Count, Switch, short
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.parameters import Parameters

@@ -13,7 +13,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast._certificates.views import View, view_of
+from holdfast._certificates.pipelines import view_of
+from holdfast._certificates.views import View
 from holdfast._core.allowed import NOTHING, Choice, Instance, Switch, arguments, refuse_wrong, short
 from holdfast._core.caller import warn_caller
 from holdfast._core.labels import check_features

@@ -123,7 +123,7 @@ def row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
     # values rounded to float32 may lie outside of ends that are not
     slack = np.finfo(X.dtype).eps * abs(values if is_sparse else dense(values)) if X.dtype.kind == "f" else 0.0 * below
     for name, offset, is_wrong in (("X_lower", below, below > slack), ("X_upper", above, above < -slack)):
-        if is_wrong.nnz if is_sparse else np.any(is_wrong):
+        if np.any(is_wrong.data if sparse.issparse(is_wrong) else is_wrong):
             i, j = (int(index[0]) for index in is_wrong.nonzero())
             side, entry = "above" if name == "X_lower" else "below", f"[{i}, {j}]"
             raise ValueError(

@@ -1,0 +1,107 @@
+"""Fitted classifiers, ours and scikit-learn's, as certificates see them by themselves."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model._base import LinearClassifierMixin
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.svm import SVC, NuSVC
+
+from holdfast._certificates.decisions import LargestScore, Votes, one_score
+from holdfast._certificates.models import KernelModel, LinearModel, Model
+from holdfast._certificates.rounded_map import RoundedMap
+from holdfast._core.exceptions import NoCertificateError
+from holdfast.uncertainty.affine_map import AffineMap
+from holdfast.uncertainty.clouds import dense
+
+SUPPORTED = (
+    "holdfast's classifiers; scikit-learn's linear classifiers (LogisticRegression, LinearSVC, SGDClassifier, RidgeClassifier, "
+    "Perceptron, LinearDiscriminantAnalysis, ...), SVC and NuSVC with kernel='linear' or 'rbf'; these after affine steps, "
+    "imputers and encoders of categories in a Pipeline, and linear ones after RBFSampler or Nystroem(kernel='rbf')"
+)
+SMOOTHED = "Any classifier with predict takes certified_radius(..., method='smoothing'), which is smoothed."
+
+
+@singledispatch
+def model_of(model: Any) -> Model:
+    """Return what certificates see of a fitted classifier by itself; NoCertificateError where it is none that is known.
+
+    A classifier of one's own has a method ``certificate_model()``, or joins by ``model_of.register``.
+    """
+    if hasattr(model, "certificate_model"):
+        found: Model = model.certificate_model()
+        return found
+    raise NoCertificateError(f"{model!r:.120}: no certificate is known for it. Supported are {SUPPORTED}. {SMOOTHED}")
+
+
+def linear_model(coef: Any, intercept: Any) -> LinearModel:
+    """Return the model of linear scores: one for two classes, else one for each class, the largest of which wins."""
+    W = np.atleast_2d(dense(coef))
+    b = np.broadcast_to(np.ravel(intercept), len(W))
+    return LinearModel(RoundedMap(W, b), one_score() if len(W) == 1 else LargestScore(len(W)))
+
+
+def kernel_model(centres: Any, width: float, coef: Any, intercept: Any) -> KernelModel:
+    """Return the model of scores that are linear in values of an RBF kernel, decided as those of :func:`linear_model`."""
+    W = np.atleast_2d(coef)
+    decision = one_score() if len(W) == 1 else LargestScore(len(W))
+    return KernelModel(dense(centres).astype(np.float64), width, RoundedMap(W, intercept), decision)
+
+
+@model_of.register(LinearClassifierMixin)
+def _(model: Any) -> Model:
+    return linear_model(model.coef_, model.intercept_) if hasattr(model, "coef_") else model_of.dispatch(object)(model)
+
+
+@model_of.register(SVC)
+@model_of.register(NuSVC)
+def _(model: Any) -> Model:
+    centres, a, K = dense(model.support_vectors_), dense(model.dual_coef_), len(model.classes_)
+    decision: Votes = one_score()
+    if K > 2:
+        # libsvm keeps the weights of all contests of a class with its own support vectors
+        owner, pairs = np.repeat(np.arange(K), model.n_support_), list(combinations(range(K), 2))
+        a = np.array([np.where(owner == i, a[j - 1], np.where(owner == j, a[i], 0.0)) for i, j in pairs])
+        decision = Votes(np.array(pairs), K, needs_lead=bool(model.break_ties))
+    if model.kernel == "linear":
+        return LinearModel(RoundedMap(a, model.intercept_, AffineMap(centres)), decision)
+    if model.kernel == "rbf":
+        return KernelModel(centres, model._gamma, RoundedMap(a, model.intercept_), decision)
+    raise NoCertificateError(
+        f"{model!r:.80}: of kernels only 'linear' and 'rbf' are certified. Supported are {SUPPORTED}."
+    )
+
+
+def refuse_own_predicts(model: Any) -> None:
+    """Raise NoCertificateError where a class derived from a known one, or the last step in it, predicts in a way of its own."""
+    inner = getattr(model, "best_estimator_", None) if isinstance(model, BaseSearchCV) else None
+    inner = model.steps[-1][1] if isinstance(model, Pipeline) else inner
+    if inner is not None:
+        refuse_own_predicts(inner)
+    if any("certificate_model" in vars(one) and not _is_known(one) for one in type(model).__mro__):
+        return
+    known = model_of.dispatch(type(model))
+    is_ours = hasattr(model, "certificate_model") or isinstance(model, Pipeline | BaseSearchCV)
+    if known is model_of.registry[object] and not is_ours:
+        return  # of which nothing is known at all
+    for method in ("predict", "decision_function"):
+        home = next((one for one in type(model).__mro__ if method in vars(one)), None)
+        if home is not None and not _is_known(home) and known not in _own_registrations(home):
+            raise NoCertificateError(
+                f"{type(model).__name__}: has a {method} of its own, of which its weights say nothing. Give it a method "
+                f"certificate_model(), or smooth it. {SMOOTHED}"
+            )
+
+
+def _is_known(cls: type) -> bool:
+    return cls.__module__.split(".")[0] in ("sklearn", "holdfast")
+
+
+def _own_registrations(home: type) -> list[Any]:
+    """Return what is registered for a class itself, or for those derived from it."""
+    return [found for kind, found in model_of.registry.items() if kind is not object and issubclass(kind, home)]
