@@ -83,9 +83,22 @@ MADE_OF_OTHERS = (AlternatingSVC, GaussianRobustClassifierCV, RobustLinearClassi
 """Classes whose fits are those of another class, many of them."""
 
 
+FITS_AGAIN = (
+    "check_class_weight_classifiers",
+    "check_classifier_data_not_an_array",
+    "check_dict_unchanged",
+    "check_dtype_object",
+    "check_estimator_sparse_array",
+    "check_methods_sample_order_invariance",
+    "check_sample_weight_equivalence_on_sparse_data",
+    "check_supervised_y_2d",
+)
+"""Checks that see of such a class what they see of the classes that it is made of."""
+
+
 def _is_slow(setting, name, options):
     """Return whether a check makes dozens of fits to the same rows, or the same fits again to rows held in another way."""
-    is_again = options or name in ("check_estimator_sparse_array", "check_sample_weight_equivalence_on_sparse_data")
+    is_again = options or name in FITS_AGAIN
     return name == "check_estimator_sparse_matrix" or (is_again and isinstance(setting, MADE_OF_OTHERS))
 
 

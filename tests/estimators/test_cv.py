@@ -220,6 +220,7 @@ def test_zero_noise_ends_the_path_of_the_logistic_loss_and_is_refused_for_others
         noise_path(X, y, [0.0, 1.0], loss="hinge")
 
 
+@pytest.mark.slow
 def test_every_fit_of_several_ridges_is_certified_though_the_noise_jumps_up_between_them(draw):
     X, y, _ = draw(3)
     weights = 1.0 + np.arange(len(y)) % 2
@@ -504,6 +505,7 @@ def test_flip_probability_is_under_the_chosen_noise(draw):
     assert_allclose(known.score_std(X, X_std=S), np.sqrt(S**2 @ known.coef_[0] ** 2), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_training_for_the_noise_to_come_pays_on_cells(cells):
     X, S, y = cells
     rng = np.random.default_rng(0)

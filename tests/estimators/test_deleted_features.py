@@ -93,7 +93,7 @@ def test_exactly_so_many_deletions_are_the_compact_program_with_free_prices(loss
         assert best < _compact(X, y, N, v, 0.05, of_loss) - 1e-3
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("penalty", ["l2", "l1", "box"])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic", "huberized_hinge"])
 @pytest.mark.parametrize("trials", [3, pytest.param(6, marks=pytest.mark.slow)])
@@ -255,7 +255,7 @@ def test_sums_with_other_sets_are_certified_and_cost_more(other, few):
     assert both.objective_ > alone.objective_
 
 
-@pytest.mark.thin(4)
+@pytest.mark.thin(12)
 @pytest.mark.parametrize("loss", [Hinge(), SquaredHinge(), Logistic()], ids=repr)
 @pytest.mark.parametrize(("alpha", "exactly"), [(0.0, False), (0.5, False), (0.5, True)])
 def test_nonsense_guesses_prove_nothing_false(loss, alpha, exactly, few, make_problem, rng):

@@ -243,6 +243,7 @@ def test_real_data_are_certified(name, loss, load_data):
     assert model.gap_ <= 1e-6
 
 
+@pytest.mark.slow
 def test_the_printed_bound_of_the_report_is_none(rng):
     """El Ghaoui et al., section 6.2: the factor 2 of a flip is lost, and lambda k is counted in every term."""
     violated = 0

@@ -84,6 +84,7 @@ def crowded():
     return np.array([[0, 0], [2, 0], [0, 2.0]])[y] + np.random.default_rng(0).normal(size=(60, 2)), y
 
 
+@pytest.mark.thin(2)
 @perspective_losses
 def test_total_collapse_is_proved_said_and_cured(loss, crowded):
     X, y = crowded
@@ -173,6 +174,7 @@ def test_names_of_classes_and_order_of_rows_do_not_matter(loss, wine, wine_error
     assert_array_equal(plain.predict(X), np.argmax(plain.decision_function(X), axis=1))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("loss", ["hinge", "two_point"])
 @pytest.mark.parametrize("make", [sparse.csr_matrix, sparse.csr_array, np.asfortranarray, lambda X: X.astype("f")])
 def test_every_format_gives_the_same_fit(loss, make, wine):

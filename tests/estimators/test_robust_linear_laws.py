@@ -72,7 +72,7 @@ drawn = {
     "fit_intercept": st.booleans(),
 }
 many = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-few = settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def _price(penalty, alpha, w):
