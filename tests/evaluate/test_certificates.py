@@ -26,7 +26,7 @@ from sklearn.svm import SVC
 
 from holdfast import Ball, RobustLinearClassifier
 from holdfast._certificates.decisions import one_score
-from holdfast._certificates.fitted import model_of
+from holdfast._certificates.fitted import known_model, linear_model
 from holdfast._certificates.models import LinearModel
 from holdfast._certificates.pipelines import view_of
 from holdfast._certificates.rounded_map import RoundedMap
@@ -340,7 +340,7 @@ def test_a_classifier_of_ones_own_joins_by_registration(rng):
     model = Sign().fit(X, None)
     with pytest.raises(NoCertificateError, match=r"Supported are holdfast's classifiers"):
         certified_radius(model, X)
-    model_of.register(Sign, lambda model: LinearModel(RoundedMap(np.array([[1.0, -1.0]]), np.zeros(1)), one_score()))
+    known_model.register(Sign, lambda model: LinearModel(RoundedMap(np.array([[1.0, -1.0]]), np.zeros(1)), one_score()))
     found = certified_radius(make_pipeline("passthrough", model), X)
     assert_allclose(found.radius, np.abs(X[:, 0] - X[:, 1]) / np.sqrt(2))
     assert np.array_equal(found.predicted, model.predict(X))
@@ -659,3 +659,15 @@ def test_pipelines_within_pipelines_are_certified_as_their_steps(rng):
     flat = make_pipeline(StandardScaler(), PCA(3), LogisticRegression()).fit(X, y)
     nested = make_pipeline(make_pipeline(StandardScaler(), "passthrough", PCA(3)), LogisticRegression()).fit(X, y)
     assert_allclose(certified_radius(nested, X).radius, certified_radius(flat, X).radius, rtol=1e-12)
+
+
+def test_a_model_that_says_something_else_than_it_predicts_is_refused(rows):
+    class Mistaken(LogisticRegression):
+        def certificate_model(self):
+            return linear_model(-self.coef_, self.intercept_)
+
+    X, y = rows
+    model = Mistaken().fit(X, y)
+    for call in (certified_radius, certified_deletions, safe_bits):
+        with pytest.raises(NoCertificateError, match="predict says something else than its weights"):
+            call(model, X)

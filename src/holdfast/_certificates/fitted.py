@@ -27,15 +27,18 @@ SUPPORTED = (
 SMOOTHED = "Any classifier with predict takes certified_radius(..., method='smoothing'), which is smoothed."
 
 
-@singledispatch
 def model_of(model: Any) -> Model:
     """Return what certificates see of a fitted classifier by itself; NoCertificateError where it is none that is known.
 
-    A classifier of one's own has a method ``certificate_model()``, or joins by ``model_of.register``.
+    A classifier of one's own has a method ``certificate_model()``, or joins by ``known_model.register``.
     """
-    if hasattr(model, "certificate_model"):
-        found: Model = model.certificate_model()
-        return found
+    found: Model = model.certificate_model() if hasattr(model, "certificate_model") else known_model(model)
+    return found
+
+
+@singledispatch
+def known_model(model: Any) -> Model:
+    """Return what is known of a classifier by its class."""
     raise NoCertificateError(f"{model!r:.120}: no certificate is known for it. Supported are {SUPPORTED}. {SMOOTHED}")
 
 
@@ -53,13 +56,15 @@ def kernel_model(centres: Any, width: float, coef: Any, intercept: Any) -> Kerne
     return KernelModel(dense(centres).astype(np.float64), width, RoundedMap(W, intercept), decision)
 
 
-@model_of.register(LinearClassifierMixin)
+@known_model.register(LinearClassifierMixin)
 def _(model: Any) -> Model:
-    return linear_model(model.coef_, model.intercept_) if hasattr(model, "coef_") else model_of.dispatch(object)(model)
+    return (
+        linear_model(model.coef_, model.intercept_) if hasattr(model, "coef_") else known_model.dispatch(object)(model)
+    )
 
 
-@model_of.register(SVC)
-@model_of.register(NuSVC)
+@known_model.register(SVC)
+@known_model.register(NuSVC)
 def _(model: Any) -> Model:
     centres, a, K = dense(model.support_vectors_), dense(model.dual_coef_), len(model.classes_)
     decision: Votes = one_score()
@@ -85,9 +90,9 @@ def refuse_own_predicts(model: Any) -> None:
         refuse_own_predicts(inner)
     if any("certificate_model" in vars(one) and not _is_known(one) for one in type(model).__mro__):
         return
-    known = model_of.dispatch(type(model))
+    known = known_model.dispatch(type(model))
     is_ours = hasattr(model, "certificate_model") or isinstance(model, Pipeline | BaseSearchCV)
-    if known is model_of.registry[object] and not is_ours:
+    if known is known_model.registry[object] and not is_ours:
         return  # of which nothing is known at all
     for method in ("predict", "decision_function"):
         home = next((one for one in type(model).__mro__ if method in vars(one)), None)
@@ -104,4 +109,4 @@ def _is_known(cls: type) -> bool:
 
 def _own_registrations(home: type) -> list[Any]:
     """Return what is registered for a class itself, or for those derived from it."""
-    return [found for kind, found in model_of.registry.items() if kind is not object and issubclass(kind, home)]
+    return [found for kind, found in known_model.registry.items() if kind is not object and issubclass(kind, home)]
