@@ -288,10 +288,11 @@ def test_attacks_on_mixed_columns_stay_in_the_sets_and_below_the_certified_share
     assert_array_equal(worst.X[NUMBERS].isna(), rows[NUMBERS].isna())
     assert np.all(np.abs(worst.X[NUMBERS] - rows[NUMBERS]).fillna(0.0).to_numpy() <= S.to_numpy() * (1 + 1e-12))
     assert_array_equal(worst.predicted, model.predict(worst.X))
+    assert np.all(worst.is_wrong | (worst.lead >= 0)) or name == "kernel"
     found = robust_accuracy(model, rows, y, Box(), X_std=S)
     assert found.certified <= found.accuracy <= found.plain
     assert found.certified <= np.mean(~worst.is_wrong)
-    assert found.is_exact == (name in ("mixed", "imputer"))
+    assert found.is_exact == (name != "kernel")
     with pytest.raises(ValueError, match=r"column 'key' goes into categories.*State 0"):
         robust_accuracy(model, rows, y, Box(0.1))
 
@@ -562,6 +563,40 @@ def test_frames_with_other_columns_than_in_fit_are_refused_in_words(fitted, tabl
         certified_radius(fitted["mixed"], X.drop(columns="debt"))
     with pytest.raises(ValueError, match="in another order"):
         flip_probability(fitted["mixed"], X[X.columns[::-1]], 0.1)
+
+
+def test_noise_that_leaves_the_domain_of_a_step_is_told(table):
+    X, y = table
+    rows = X[["income"]]
+    model = make_pipeline(FunctionTransformer(np.log), StandardScaler(), LogisticRegression()).fit(rows, y)
+    for ask in (
+        lambda: flip_probability(model, rows, 1e4, method="draws", n_draws=20, random_state=0),
+        lambda: noise_budget(model, rows, y, 0.5, 1e4, n_draws=5),
+    ):
+        with np.errstate(invalid="ignore"), pytest.raises(ValueError, match="refuses rows with noise"):
+            ask()
+
+
+def test_texts_that_a_step_takes_for_numbers_are_named(table):
+    X, y = table
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X[NUMBERS], y)
+    with pytest.raises(ValueError, match="column 'age' holds texts"):
+        certified_radius(model, X[NUMBERS].astype(str))
+
+
+def test_what_may_be_off_by_its_spread_and_by_what_is_stated_is_off_by_both():
+    X = np.array([[-2.0, 1.0], [-2.1, 1.2], [2.0, 1.0], [2.1, 1.2], [1.0, np.nan]])
+    model = make_pipeline(SpreadImputer(), LogisticRegression()).fit(X, [0, 0, 1, 1, 1])
+    model[-1].coef_, model[-1].intercept_ = np.array([[1.0, 1.0]]), np.zeros(1)
+    row = np.array([[0.0, np.nan]])  # filled in by 1.1, off by 0.1
+    for half, is_right in ((0.9, True), (1.1, False)):
+        chosen = Box(half_widths=[0.0, half])
+        found = robust_accuracy(model, row, [1], chosen)
+        assert (found.accuracy, found.certified, found.is_exact) == (is_right, is_right, True)
+        assert worst_case(model, row, [1], chosen).is_wrong[0] != is_right
+    assert_allclose(certified_radius(model, row, weights=[0, 1]).radius, 1.0)
+    with pytest.raises(ValueError, match="Draws of the rows do not follow"):
+        robustness_curve(model, row, [1], Box(0.1), [1.0])
 
 
 def test_attacks_stay_where_the_steps_have_values(table):

@@ -64,11 +64,23 @@ def view_of(model: Any, X: Any) -> View:
             break
         found, stop = made, first - 1
     numbers = numbers_for(model, X) if first == 0 else known_numbers(Z)
+    _refuse_texts_as_numbers(form, X) if first == 0 else None
     is_exact = form.below is None or not (np.any(form.below) or np.any(form.above) or np.any(form.std))
     slack, std = (None, None) if is_exact else ((form.below, form.above), form.std)
     missing = _not_moving(form, X) if first == 0 else None
     view = View(found, X, numbers, numbers.shape[1], slack, std, missing, passage)
     return view if form.given is None else _with_given(view, form.given)
+
+
+def _refuse_texts_as_numbers(form: AffineForm, X: Any) -> None:
+    """Raise where a step takes a column of texts, such as "3.5", for numbers."""
+    texts = np.flatnonzero(others_than_numbers(X))
+    used = texts[np.asarray(abs(form.map.matrix[:, texts]).sum(axis=0)).ravel() > 0]
+    if len(used):
+        column = list(X.columns)[used[0]] if hasattr(X, "columns") else int(used[0])
+        raise ValueError(
+            f"X: column {column!r} holds texts, and a step takes them for numbers. Convert it: X.astype(float)."
+        )
 
 
 def _effects(steps: Sequence[tuple[str, Any]], X: Any, claims: Mapping[str, str]) -> list[Effect]:

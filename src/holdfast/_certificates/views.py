@@ -204,8 +204,8 @@ class View:
                 falls, doubts = np.zeros((2, len(some), len(C)))
                 for few, weights in self.patterns(some):
                     falls[few], doubts[few] = linear.pushed(sets.take(some[few]), len(few), weights, C, self.rows.dtype)
-                doubts = doubts + BOTH_ENDS * errors @ np.abs(C).T + self._own_falls(some, C)
-                yield some, wins, scores @ C.T - falls, doubts
+                doubts = doubts + BOTH_ENDS * errors @ np.abs(C).T
+                yield some, wins, scores @ C.T - falls - self._own_falls(some, C), doubts
 
     def _falls_at(self, which: NDArray[np.intp], some: NDArray[np.intp], C: Array) -> Array | float:
         return self._own_falls(which[some], C)

@@ -66,7 +66,7 @@ class WorstCase(Summary):
     predicted: NDArray[Any]
     """What the model predicts there, (n_samples,)."""
     is_wrong: NDArray[np.bool_]
-    """Whether that is not the label, (n_samples,)."""
+    """Whether that is not the label, (n_samples,), or would not be for another number within the spread of a SpreadImputer."""
     is_exact: bool
     """Whether nothing in the sets is worse; else it is only the worst that was found."""
     method: str
@@ -191,7 +191,8 @@ def _attacked(question: _Question, n_starts: int, max_iter: int, random_state: A
         moves=moves,
         lead=leads,
         predicted=predicted,
-        is_wrong=predicted != question.labels,
+        # what an imputer fills in may be off too, which the rows do not show
+        is_wrong=(predicted != question.labels) | (question.is_closed & (leads < 0)),
         is_exact=question.is_exact,
         method=EXACT if question.is_closed else SEARCHES[question.method].format(n=n_starts),
     )
@@ -304,8 +305,8 @@ class _Question:
 
     @property
     def is_exact(self) -> bool:
-        """Whether nothing is worse: not where entries are filled in by numbers that have errors."""
-        return self.is_closed and self.view is not None and self.view.slack is None
+        """Whether nothing is worse."""
+        return self.is_closed
 
     def duels(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_], Array, Array]]:
         """Yield rows of one class, which duels it wins at 0, its worst leads by linear scores, and how far off these may be."""

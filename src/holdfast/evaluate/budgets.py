@@ -12,9 +12,15 @@ from scipy.special import ndtr
 from holdfast._core.allowed import SEED, Count, Number, arguments
 from holdfast._core.rounding import Array
 from holdfast._core.summary import Summary, digits, percent
-from holdfast.evaluate.fitted import classes_of, labels_of, refuse_errors_of_categories, rows_for, stated_of
-from holdfast.evaluate.noise import NOISE, flip_probability, linear_or_none, refuse_spread, score_deviations
-from holdfast.features.rows import as_given
+from holdfast.evaluate.fitted import (
+    classes_of,
+    labels_of,
+    refuse_errors_of_categories,
+    refuse_spread,
+    rows_for,
+    stated_of,
+)
+from holdfast.evaluate.noise import NOISE, flip_probability, linear_or_none, predicted_at, score_deviations
 from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.clouds import dense
 
@@ -166,9 +172,7 @@ def noise_budget(
             draws = (
                 dense(bound.gaussian(np.random.default_rng([random_state, k]), values.shape)) for k in range(n_draws)
             )
-            return float(
-                np.mean([np.mean(np.asarray(model.predict(as_given(X, values + m * e))) == labels) for e in draws])
-            )
+            return float(np.mean(predicted_at(model, X, (values + m * e for e in draws), call) == labels))
 
         method = f"{n_draws} draws"
     return NoiseBudget(

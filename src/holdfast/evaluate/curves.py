@@ -20,7 +20,7 @@ from holdfast._core.summary import Summary, counted, digits, percent, some
 from holdfast._core.version import __version__
 from holdfast.evaluate.attacks import certified_accuracy
 from holdfast.evaluate.cells import Cells, digest, fingerprint
-from holdfast.evaluate.fitted import labels_of, rows_for, stated_of
+from holdfast.evaluate.fitted import labels_of, refuse_spread, rows_for, stated_of
 from holdfast.evaluate.perturbations import checked_perturbation
 from holdfast.features.rows import as_given
 
@@ -233,6 +233,7 @@ class Trial:
         for model in self.models.values():
             labels_of(model, y, self.rows.shape[0], call)
             self.perturbation.refuse_categories(exact_columns(model, X), X)
+            refuse_spread(model, X, call)
 
     def repeats(self, n_repeats: int) -> int:
         """Return how often to draw."""

@@ -11,7 +11,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast._certificates.models import LinearModel
-from holdfast._certificates.pipelines import exact_columns, numbers_for, view_of
+from holdfast._certificates.pipelines import exact_columns, fills_with_errors, numbers_for, view_of
 from holdfast._certificates.views import View
 from holdfast._core.allowed import short
 from holdfast._core.exceptions import NoCertificateError
@@ -70,6 +70,16 @@ def stated_of(
 def refuse_errors_of_categories(model: Any, X: Any, uncertainty: UncertaintySet, stated: Mapping[str, Any]) -> None:
     """Raise where a set gives errors to columns that a model takes as categories."""
     refuse_inexact(exact_columns(model, X), uncertainty, stated, X)
+
+
+def refuse_spread(model: Any, X: Any, call: str) -> None:
+    """Raise where steps fill in entries that have errors, which draws of the rows do not follow."""
+    if fills_with_errors(model, X):
+        raise ValueError(
+            f"{call}: steps of this model fill in entries that have errors, as SpreadImputer says. Draws of the rows do not "
+            "follow them. Linear models of two classes are asked by formula; an UncertainPipeline has flip_probability; after "
+            "a SimpleImputer what is filled in counts as exact."
+        )
 
 
 def scale_of(weights: Any, n_features: int, call: str) -> Array:

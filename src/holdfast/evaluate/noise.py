@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -9,17 +11,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtr
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import _num_samples
 
-from holdfast._certificates.pipelines import fills_with_errors
 from holdfast._certificates.views import View
 from holdfast._core.allowed import NOTHING, SEED, Choice, Count, Instance, Number, arguments
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import BoundSet
 from holdfast.estimators.scores import in_deviations
-from holdfast.evaluate.fitted import asked, classes_of, refuse_errors_of_categories, rows_for, stated_of
+from holdfast.evaluate.fitted import asked, classes_of, refuse_errors_of_categories, refuse_spread, rows_for, stated_of
 from holdfast.evaluate.results import FlipProbability
-from holdfast.features.rows import as_given
+from holdfast.features.rows import as_given, n_columns
 from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.clouds import dense
 
@@ -110,16 +112,6 @@ def flip_probability(
     )
 
 
-def refuse_spread(model: Any, X: Any, call: str) -> None:
-    """Raise where steps fill in entries that have errors, which draws of the rows do not follow."""
-    if fills_with_errors(model, X):
-        raise ValueError(
-            f"{call}: steps of this model fill in entries that have errors, as SpreadImputer says. Draws of the rows do not "
-            "follow them. Linear models of two classes are asked by formula; an UncertainPipeline has flip_probability; after "
-            "a SimpleImputer what is filled in counts as exact."
-        )
-
-
 def linear_or_none(model: Any, X: Any) -> View | None:
     """Return what is seen of a linear model that is asked about X, None for others."""
     try:
@@ -166,12 +158,25 @@ def _by_formula(view: View, bound: BoundSet) -> tuple[Any, Array]:
 def _by_draws(
     model: Any, X: Any, rows: Any, bound: BoundSet, n_draws: int, rng: np.random.Generator
 ) -> tuple[Any, Array]:
-    predicted, changed = np.asarray(model.predict(X)), np.zeros(rows.shape[0])
+    predicted = np.asarray(model.predict(X))
     values = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
-    at_once = max(1, BLOCK // max(values.size, 1))
-    for done in range(0, n_draws, at_once):
-        noisy = [values + dense(bound.gaussian(rng, values.shape)) for _ in range(min(at_once, n_draws - done))]
-        which = np.tile(np.arange(len(values)), len(noisy))
-        labels = np.asarray(model.predict(as_given(X, np.concatenate(noisy), which)))
-        changed += np.sum(labels.reshape(len(noisy), -1) != predicted, axis=0)
-    return predicted, changed / n_draws
+    noisy = (values + dense(bound.gaussian(rng, values.shape)) for _ in range(n_draws))
+    return predicted, np.mean(predicted_at(model, X, noisy, "flip_probability") != predicted, axis=0)
+
+
+def predicted_at(model: Any, X: Any, noisy: Iterable[Array], call: str) -> NDArray[Any]:
+    """Return what a model predicts for noisy copies of the numbers of X, asked about many at a time, (n_copies, n_samples)."""
+    copies, size = iter(noisy), max(1, BLOCK // max(_num_samples(X) * n_columns(X), 1))
+    found: list[NDArray[Any]] = []
+    while some := list(islice(copies, size)):
+        which = np.tile(np.arange(len(some[0])), len(some))
+        try:
+            labels = np.asarray(model.predict(as_given(X, np.concatenate(some), which)))
+        except ValueError as error:
+            raise ValueError(
+                f"{call}: the model refuses rows with noise ({error!s:.120}). Noise may take them where a step has no value, "
+                "as a logarithm has none below 0: state less of it, a set that stays in the domain, or use a function that "
+                "goes on, such as log1p for log."
+            ) from error
+        found.append(labels.reshape(len(some), -1))
+    return np.concatenate(found)
