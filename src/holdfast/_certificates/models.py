@@ -14,6 +14,7 @@ from holdfast._certificates.decisions import Decision
 from holdfast._certificates.rounded_map import RoundedMap
 from holdfast._core.rounding import Array, gamma
 from holdfast._core.uncertainty import BoundSet
+from holdfast.features.carrying import extents
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense, ratio
 from holdfast.uncertainty.clouds import norm as euclidean
@@ -26,16 +27,6 @@ TINY = float(np.finfo(np.float64).tiny)
 
 SUPPORT_ROUNDINGS = 24
 """Roundings of a support beyond those of its sum over the features."""
-
-
-def extents(sets: BoundSet, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Return how far each feature of each row can go down and up, two arrays (n_samples, n_features)."""
-    units = np.eye(shape[1])
-    below, above = (
-        np.column_stack([np.broadcast_to(sets.support(sign * unit), shape[0]) for unit in units])
-        for sign in (-1.0, 1.0)
-    )
-    return below, above
 
 
 def scaled(sizes: Array, weights: Array) -> Array:

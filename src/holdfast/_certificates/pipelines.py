@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
@@ -21,12 +20,14 @@ from holdfast._certificates.models import FourierModel, KernelModel, LinearModel
 from holdfast._certificates.rounded_map import RoundedMap
 from holdfast._certificates.views import Passage, View
 from holdfast._core.exceptions import NoCertificateError
+from holdfast._core.labels import column_name
 from holdfast._core.operations import Cast
 from holdfast.features.carrying import added, effects_of, together
 from holdfast.features.composed import InSequence
 from holdfast.features.curved import RbfValues, Waves
 from holdfast.features.effects import AffineForm, Effect
 from holdfast.features.rows import (
+    beside,
     coarsest_dtype,
     is_flat,
     is_numeric,
@@ -63,13 +64,14 @@ def view_of(model: Any, X: Any) -> View:
         if made is None:
             break
         found, stop = made, first - 1
-    numbers = numbers_for(model, X) if first == 0 else known_numbers(Z)
-    _refuse_texts_as_numbers(form, X) if first == 0 else None
+    numbers, missing = known_numbers(Z), None
+    if first == 0:
+        _refuse_texts_as_numbers(form, X)
+        numbers, missing = numbers_for(model, X), _not_moving(form, X)
     is_exact = form.below is None or not (np.any(form.below) or np.any(form.above) or np.any(form.std))
     slack, std = (None, None) if is_exact else ((form.below, form.above), form.std)
-    missing = _not_moving(form, X) if first == 0 else None
-    view = View(found, X, numbers, numbers.shape[1], slack, std, missing, passage)
-    return view if form.given is None else _with_given(view, form.given)
+    rows = numbers if form.given is None else beside([numbers, form.given]).astype(numbers.dtype)
+    return View(found, X, rows, numbers.shape[1], slack, std, missing, passage)
 
 
 def _refuse_texts_as_numbers(form: AffineForm, X: Any) -> None:
@@ -77,9 +79,9 @@ def _refuse_texts_as_numbers(form: AffineForm, X: Any) -> None:
     texts = np.flatnonzero(others_than_numbers(X))
     used = texts[np.asarray(abs(form.map.matrix[:, texts]).sum(axis=0)).ravel() > 0]
     if len(used):
-        column = list(X.columns)[used[0]] if hasattr(X, "columns") else int(used[0])
         raise ValueError(
-            f"X: column {column!r} holds texts, and a step takes them for numbers. Convert it: X.astype(float)."
+            f"X: column {column_name(X, used[0])!r} holds texts, and a step takes them for numbers. Convert it: "
+            "X.astype(float)."
         )
 
 
@@ -91,13 +93,6 @@ def _effects(steps: Sequence[tuple[str, Any]], X: Any, claims: Mapping[str, str]
         raise NoCertificateError(str(error)) from error
     except UnknownStepError as error:
         raise NoCertificateError(f"{error} {SMOOTHED}") from error
-
-
-def _with_given(view: View, given: Any) -> View:
-    numbers = view.rows
-    is_sparse = sparse.issparse(numbers) or sparse.issparse(given)
-    rows = sparse.csr_array(sparse.hstack([numbers, given])) if is_sparse else np.hstack([numbers, given])
-    return replace(view, rows=rows.astype(numbers.dtype))
 
 
 def _not_moving(form: AffineForm, X: Any) -> NDArray[np.bool_] | None:

@@ -16,11 +16,9 @@ from holdfast._certificates.decisions import Leads
 from holdfast._certificates.models import LinearModel, Model
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
-from holdfast.features.carrying import carry, refuse_inexact, together
+from holdfast.features.carrying import carry, refuse_inexact, together, transformed
 from holdfast.features.effects import Effect
-from holdfast.features.rows import (
-    others_than_numbers,
-)
+from holdfast.features.rows import beside, others_than_numbers
 
 BLOCK = 1 << 18
 """Entries that are looked at at a time: what is made of them stays in cache."""
@@ -45,9 +43,7 @@ class Passage:
 
     def rows(self, X: Any) -> Any:
         """Return what the curved steps make of rows."""
-        for _, step in self.steps[: self.n_curved]:
-            X = step.transform(X) if hasattr(step, "transform") else X
-        return X
+        return transformed(self.steps[: self.n_curved], X)
 
     def exact(self, n_features: int) -> NDArray[np.intp]:
         """Return the columns of X that must have no error."""
@@ -95,11 +91,7 @@ class View:
     def whole(self, Z: Any, which: Any = slice(None)) -> Any:
         """Return numbers Z of rows `which`, moved or not, with what steps put beside them."""
         given = self.rows[which][:, self.n_features :]
-        if given.shape[1] == 0:
-            return Z
-        if sparse.issparse(Z) or sparse.issparse(given):
-            return sparse.csr_array(sparse.hstack([Z, given]))
-        return np.hstack([Z, given])
+        return beside([Z, given]) if given.shape[1] else Z
 
     def spread(self, values: Array, rest: float) -> Array:
         """Return numbers by feature with `rest` for what steps put beside the features."""
@@ -140,9 +132,12 @@ class View:
 
     def parts(self) -> Iterator[slice]:
         """Yield parts of the rows that stay in cache with what is made of them."""
-        size = max(1, BLOCK // max(self.model.n_entries(self.rows), 1))
-        for start in range(0, self.rows.shape[0], size):
-            yield slice(start, start + size)
+        for start in range(0, self.rows.shape[0], self._block_size):
+            yield slice(start, start + self._block_size)
+
+    @property
+    def _block_size(self) -> int:
+        return max(1, BLOCK // max(self.model.n_entries(self.rows), 1))
 
     def lead_blocks(self, errors: int = BOTH_ENDS) -> Iterator[tuple[slice, Any, Leads]]:
         """Yield parts of the rows, which they are, and their leads less so many errors; what is no number is no lead.
@@ -193,8 +188,7 @@ class View:
         self, sets: BoundSet, codes: NDArray[np.intp]
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_], Array, Array]]:
         """Yield rows of one class, which duels it wins at 0, its worst leads by linear scores, and how far off these may be."""
-        linear = self.linear
-        size = max(1, BLOCK // max(linear.n_entries(self.rows), 1))
+        linear, size = self.linear, self._block_size
         for code in np.unique(codes):
             own = np.flatnonzero(codes == code)
             C, wins = linear.decision.duels(int(code))

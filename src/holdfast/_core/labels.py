@@ -23,6 +23,11 @@ def known_columns(X: Any, model: Any = None) -> tuple[list[Any] | None, str]:
     return None, ""
 
 
+def column_name(X: Any, j: Any) -> Any:
+    """Return the name of a column of X, its number where there are no names."""
+    return list(X.columns)[j] if hasattr(X, "columns") else int(j)
+
+
 def check_columns(X: Any, metadata: Mapping[str, Any], model: Any = None) -> None:
     """Raise if frames of values and of errors name columns or rows differently: they would be matched by position.
 

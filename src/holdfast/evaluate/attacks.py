@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
-from holdfast._certificates.models import extents
 from holdfast._certificates.views import View
 from holdfast._core.allowed import ANY_SEED, Choice, Count, arguments
 from holdfast._core.exceptions import NoCertificateError
@@ -28,6 +27,7 @@ from holdfast.evaluate.fitted import (
     rows_for,
     stated_of,
 )
+from holdfast.features.carrying import extents
 from holdfast.features.rows import as_given
 from holdfast.uncertainty.clouds import dense, ratio
 

@@ -62,9 +62,10 @@ def certified_radius(
     ----------
     model : classifier
         Fitted: a classifier of holdfast, a linear one of scikit-learn, SVC or NuSVC with a linear or RBF kernel, alone or in a
-        Pipeline after affine steps (scalers, PCA, TruncatedSVD, selectors); linear ones also after RBFSampler or Nystroem.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        In the units that the model, or the pipeline, takes.
+        Pipeline after affine steps (scalers, PCA, selectors, ...), imputers and encoders of categories, in a ColumnTransformer
+        too; linear ones also after RBFSampler or Nystroem.
+    X : {array-like, sparse matrix, frame} of shape (n_samples, n_features)
+        In the units that the model, or the pipeline, takes. Categories stay as they are, and missing entries missing.
     norm : {1, 2, "inf"}, default=2
     weights : array-like of shape (n_features,), default=None
         Units of the perturbations, >= 0: with the features' standard errors the radius is a number of them. 0 for features that
@@ -79,7 +80,7 @@ def certified_radius(
     Returns
     -------
     CertifiedRadius
-        With `radius`, `predicted`, `method` and `assumption`.
+        With `radius`, `columns` (those that may move), `predicted`, `method` and `assumption`.
 
     Examples
     --------

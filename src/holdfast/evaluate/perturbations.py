@@ -12,17 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from holdfast._certificates.models import LAST_BITS, extents
+from holdfast._certificates.models import LAST_BITS
 from holdfast._certificates.pipelines import linear_in_x
 from holdfast._core.allowed import Choice, Count, Switch, short
 from holdfast._core.exceptions import NoCertificateError
+from holdfast._core.labels import column_name
 from holdfast._core.parameters import Parameters
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.ambiguity import LabelFlips
 from holdfast.evaluate.attacks import worst_case
 from holdfast.evaluate.fitted import classes_of
-from holdfast.features.carrying import refuse_inexact
+from holdfast.features.carrying import extents, refuse_inexact
 from holdfast.features.rows import as_given
 from holdfast.uncertainty import Box, CorruptedFeatures, FeatureDeletion
 from holdfast.uncertainty.checks import nonnegative, one_number, per_feature
@@ -247,7 +248,7 @@ class Corruptions(Perturbation):
     def refuse_categories(self, exact: NDArray[np.intp], X: Any) -> None:
         if len(exact):
             raise ValueError(
-                f"{self.uncertainty!r}: column {_name(exact[0], X)!r} is no number that noise could replace."
+                f"{self.uncertainty!r}: column {column_name(X, exact[0])!r} is no number that noise could replace."
             )
 
 
@@ -343,10 +344,11 @@ class Quantize(Parameters, Perturbation):
         return Bounds(Box(half_widths=0.5 * steps + (steps > 0) * (_rounding(X) + LAST_BITS * steps)), {})
 
     def refuse_categories(self, exact: NDArray[np.intp], X: Any) -> None:
-        wrong = [j for j in exact if self._steps(np.shape(X)[1], 1.0)[j] > 0]
-        if wrong:
+        wrong = exact[self._steps(np.shape(X)[1], 1.0)[exact] > 0]
+        if len(wrong):
             raise ValueError(
-                f"{self!r}: column {_name(wrong[0], X)!r} is no number that could be rounded. State 0 for it: Quantize([...])."
+                f"{self!r}: column {column_name(X, wrong[0])!r} is no number that could be rounded. State 0 for it: "
+                "Quantize([...])."
             )
 
 
@@ -380,10 +382,6 @@ def _rounded(values: Any, steps: Array) -> Any:
 def _kind(values: Any) -> Any:
     """Return the type of values in floating point: float64 for integers."""
     return values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
-
-
-def _name(column: int, X: Any) -> Any:
-    return list(X.columns)[column] if hasattr(X, "columns") else int(column)
 
 
 def _rounding(X: Any) -> Array:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.labels import column_name
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.features.composed import InSequence
 from holdfast.features.effects import FILLED_TWICE, Effect, OutOfDomainError
@@ -45,6 +46,13 @@ def effects_of(
         rows = after(step.transform, rows) if hasattr(step, "transform") else rows
         found.append(effect)
     return found
+
+
+def transformed(steps: Sequence[tuple[str, Any]], X: Any) -> Any:
+    """Return what fitted steps make of rows."""
+    for _, step in steps:
+        X = step.transform(X) if hasattr(step, "transform") else X
+    return X
 
 
 def together(steps: Sequence[tuple[str, Any]], effects: Sequence[Effect], n_features: int) -> InSequence:
@@ -174,14 +182,14 @@ def refuse_inexact(exact: NDArray[np.intp], uncertainty: UncertaintySet, metadat
         direction = np.zeros(values.shape[1])
         direction[j] = 1.0
         if any(np.any(one.support(sign * direction)) for one in found if one is not None for sign in (-1.0, 1.0)):
-            column = list(X.columns)[j] if hasattr(X, "columns") else int(j)
             cure = (
                 "State inf for it: FeatureDeletion(budget, values=[...])."
                 if uncertainty.is_of_rows
                 else "State 0 for it: Box(half_widths=[...]), GaussianNoise(std=[...]), X_std."
             )
             raise ValueError(
-                f"column {column!r} goes into categories, so it can have no error, but {uncertainty!r} gives it one. {cure}"
+                f"column {column_name(X, j)!r} goes into categories, so it can have no error, but "
+                f"{uncertainty!r} gives it one. {cure}"
             )
 
 
@@ -238,7 +246,8 @@ def _set_after(
             "that hold with probability 1 - epsilon/n for each of n features."
         )
     if known is None or "X_lower" not in known:
-        known = _around(worst, values.shape)
+        below, above = extents(worst, values.shape)
+        known = {"X_lower": -below, "X_upper": above}
     lower, upper = effect.bounds(X, values + known["X_lower"], values + known["X_upper"])
     slack = WRONG * (1 + np.abs(dense(Z)))
     if np.any(lower > dense(Z) + slack) or np.any(upper < dense(Z) - slack):
@@ -249,9 +258,11 @@ def _set_after(
     return IntervalBox(), {"X_lower": np.minimum(lower - Z, 0.0), "X_upper": np.maximum(upper - Z, 0.0)}
 
 
-def _around(worst: BoundSet, shape: tuple[int, ...]) -> dict[str, Array]:
-    """Return the smallest boxes around sets."""
-    ends = {"X_lower": np.zeros(shape), "X_upper": np.zeros(shape)}
-    for j, e in enumerate(np.eye(shape[1])):
-        ends["X_lower"][:, j], ends["X_upper"][:, j] = -worst.support(-e), worst.support(e)
-    return ends
+def extents(sets: BoundSet, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Return how far each feature of each row can go down and up, two arrays (n_samples, n_features)."""
+    units = np.eye(shape[1])
+    below, above = (
+        np.column_stack([np.broadcast_to(sets.support(sign * unit), shape[0]) for unit in units])
+        for sign in (-1.0, 1.0)
+    )
+    return below, above

@@ -16,7 +16,7 @@ from holdfast._core.operations import Cast
 from holdfast._core.uncertainty import Array
 from holdfast.features.effects import FILLED_TWICE, AffineForm, Effect, Lost, traced
 from holdfast.features.row_noise import RowNoise, side_by_side
-from holdfast.features.rows import known_numbers, numbers_of
+from holdfast.features.rows import beside, known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
 
@@ -218,8 +218,7 @@ def _joined(map: AffineMap, forms: Sequence[AffineForm], columns: Sequence[Any] 
     if not parts:
         return AffineForm(map)
     givens = [form.given for form, _ in parts]
-    is_sparse = any(sparse.issparse(given) for given in givens)
-    given = sparse.csr_array(sparse.hstack(givens)) if is_sparse else np.hstack(givens)
+    given = beside(givens)
     if all(form.lost is None for form, _ in parts):
         return AffineForm(map, given)
     nothing = [np.zeros(one.shape) for one in givens]

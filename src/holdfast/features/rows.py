@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from holdfast._core.allowed import short
-from holdfast._core.labels import check_index, known_columns
+from holdfast._core.labels import check_index, column_name, known_columns
 from holdfast._core.rounding import coarsest
 from holdfast._core.uncertainty import Array
 from holdfast.uncertainty.clouds import dense
@@ -35,6 +35,12 @@ def numbers_of(X: Any) -> Any:
         return values.astype(np.float64, copy=False)
     columns = [np.asarray(X[name]) for name in X.columns] if hasattr(X, "columns") else values.T
     return np.column_stack([_column(column) for column in columns]) if len(columns) else np.zeros(values.shape)
+
+
+def beside(tables: Sequence[Any]) -> Any:
+    """Return tables of the same rows as one, a CSR array where one of them is sparse."""
+    is_sparse = any(sparse.issparse(table) for table in tables)
+    return sparse.csr_array(sparse.hstack(tables)) if is_sparse else np.hstack(tables)
 
 
 def is_flat(X: Any) -> bool:
@@ -228,9 +234,8 @@ def _aligned(X: Any, value: Any, name: str, call: str, model: Any) -> Any:
 
 def _refuse_other_categories(X: Any, value: Any, name: str, call: str) -> None:
     """Raise where something else is stated of a category than that it is what it is."""
-    names = list(X.columns) if hasattr(X, "columns") else None
     for j in np.flatnonzero(others_than_numbers(X)):
-        column = int(j) if names is None else names[j]
+        column = column_name(X, j)
         if hasattr(value, "columns"):
             if column not in list(value.columns):
                 continue
@@ -239,7 +244,7 @@ def _refuse_other_categories(X: Any, value: Any, name: str, call: str) -> None:
             said = np.asarray(value, dtype=object)[:, j]
         else:
             continue
-        here = np.asarray(X[column] if names is not None else np.asarray(X, dtype=object)[:, j], dtype=object)
+        here = np.asarray(X[column] if hasattr(X, "columns") else np.asarray(X, dtype=object)[:, j], dtype=object)
         is_nothing = [isinstance(one, Real) and not abs(float(one)) > 0 for one in said]  # 0 or NaN
         if not all(
             nothing or (name != "X_std" and one == own)

@@ -23,7 +23,7 @@ from holdfast._core.offers import offered_if
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.estimators.linear import ELSEWHERE
 from holdfast.estimators.units import units_looked_at, warn_of_units
-from holdfast.features.carrying import NONLINEAR, Carried, added, carry, effects_of
+from holdfast.features.carrying import NONLINEAR, Carried, added, carry, effects_of, transformed
 from holdfast.features.rows import check_params, checked_metadata, known_numbers, numbers_of, with_numbers
 from holdfast.features.steps import CLAIMS, may_add_errors
 from holdfast.pipeline.stated_sets import (
@@ -463,7 +463,7 @@ class UncertainPipeline(Pipeline):
         chosen.split(known_numbers(X), stated)
         is_last = not hasattr(self._final_estimator, "predict")
         steps = self.steps if is_last else self.steps[:-1]
-        Z = _transformed(steps, X)
+        Z = transformed(steps, X)
         made = carry(chosen, stated, X, Z, steps, self._effects(X, with_final=is_last), self.nonlinear)
         return made.uncertainty, made.metadata
 
@@ -472,7 +472,7 @@ class UncertainPipeline(Pipeline):
         check_is_fitted(self)
         stated = self._stated_of(X, metadata, f"{NAME}.{method}")
         self._refuse_unasked(method, stated)
-        final, Z = self._final_estimator, _transformed(self.steps[:-1], X)
+        final, Z = self._final_estimator, transformed(self.steps[:-1], X)
         averages = takes_by_name(final, method, "X_std")
         if method in PROBABILITIES and not averages:
             self._warn_of_plain(method, X)
@@ -560,7 +560,7 @@ class UncertainPipeline(Pipeline):
         stated = self._stated_of(X, known_metadata(metadata, call), call)
         self._check_settings()
         if uncertainty is None and self.row_uncertainty_ and not stated:
-            getattr(final, method)(_transformed(self.steps[:-1], X))  # which says what it lacks
+            getattr(final, method)(transformed(self.steps[:-1], X))  # which says what it lacks
         view = view_of(self, X)
         if any(effect.adds_errors for effect in view.passage.effects):
             # refuses what is filled in without saying how uncertain it is
@@ -692,13 +692,6 @@ def _are_pairs(steps: Any) -> bool:
     """Return whether these are names and steps."""
     is_list = isinstance(steps, list | tuple) and len(steps) > 0
     return is_list and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in steps)
-
-
-def _transformed(steps: Sequence[tuple[str, Any]], X: Any) -> Any:
-    """Return what fitted steps make of rows."""
-    for _, step in steps:
-        X = step.transform(X) if hasattr(step, "transform") else X
-    return X
 
 
 def _are_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
