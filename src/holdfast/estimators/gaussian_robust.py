@@ -109,19 +109,20 @@ class GaussianRobustClassifier(IncrementalClassifier):
     published as M-GURU for the hinge; with two classes that is the problem above. Then pairs of classes may collapse,
     w_k = w_l, which is said too. The logistic loss is fitted one class against the rest.
 
-    ``link="moderated"`` goes on from there. Rows measured badly hold the weights of the expected logistic loss down, and with
-    them those of all others. Instead each score is moderated by its row's noise, in training as in `predict_proba`:
+    ``link="moderated"``: the expected logistic loss pays for the noise of every score, so a few rows that are measured badly
+    keep all weights small. With this link noisy scores are shrunk instead, in training as in `predict_proba`. It minimises
 
     .. math:: \sum_i c_i\, \mathbb E \log(1 + e^{-y_i r_i (f_i + t_i Z)}) + \tfrac{\alpha}{2} |w|^2, \qquad
               f_i = w^\top x_i + b, \qquad r_i = (1 + \pi t_i^2 / 8)^{-1/2},
 
-    the log loss to expect of the probabilities sigmoid(r f) of rows measured with that noise. That is *not convex*. Two
-    descents, one from the certified solution for this noise and one from that for exact rows, end at local minima, of which the
-    lower is taken, never above the first start. Nothing is proved of it: ``gap_`` is inf, ``lower_bound_`` -inf. Where nothing
-    is noisy, the certified fit stands. It pays where some rows are measured far worse than others: with heavy-tailed errors,
-    trained for four times as much, it was up to 26 points more accurate than ``link=None``, whose weights they hold near 0.
-    With errors much alike it changed accuracy by -0.6 to +3.3 points; log loss was nowhere clearly higher
-    (``benchmarks/moderated_link.py``, simulated). Keep None where a proof counts, or where it makes no difference.
+    the log loss to expect of the probabilities sigmoid(r f) of rows that are measured again. That is *not convex*: of two
+    descents, from the certified solution for this noise and from that for exact rows, the lower end is taken, never above the
+    first start. Nothing is proved of it: ``gap_`` is inf, ``lower_bound_`` -inf. Without any noise the certified fit stands.
+
+    It pays where some rows are measured far worse than others: with heavy-tailed errors, trained for four times as much, it was
+    up to 26 points more accurate than ``link=None``, whose weights were held near 0. With errors much alike it changed accuracy
+    by -0.6 to +3.3 points; log loss was nowhere clearly higher (``benchmarks/moderated_link.py``, simulated). Keep None where a
+    proof counts.
 
     Noise that is the same in all directions (a single number) changes the classifier little beyond what a re-tuned ridge
     does; what pays is knowing which features, rows or directions are noisy.
