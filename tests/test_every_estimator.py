@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from holdfast import (
     Ball,
     Box,
+    ExpectedFeatures,
     FeatureDeletionClassifier,
     FeatureDeletionPerceptron,
     GaussianNoise,
@@ -17,6 +18,8 @@ from holdfast import (
     LabelFlips,
     MinimaxProbabilityClassifier,
     ModeratedClassifier,
+    NoiseAwareClassifier,
+    NoiseAwareClassifierCV,
     NoiseCopies,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
@@ -61,6 +64,10 @@ SETTINGS = [
     # draws that differ keep weights of 2 from being the same as two rows; tests/pipeline has the other checks with noise
     NoiseCopies(LogisticRegression(), 3, uncertainty=Box(relative=0.0)),
     SpreadImputer(),
+    ExpectedFeatures(n_components=20),
+    NoiseAwareClassifier(n_components=20),
+    NoiseAwareClassifier(method="moments"),
+    NoiseAwareClassifierCV([1.0], alphas=[1.0, 0.1], cv=2, n_components=10),
 ]
 
 
