@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from holdfast._core.allowed import SEED, Choice, Count, Number
 from holdfast._core.labels import check_columns
@@ -18,6 +18,7 @@ from holdfast._core.uncertainty import Array
 from holdfast._core.whole_fits import WholeFits
 from holdfast.features.averaged import Averaged, Features, Ramp, Wave
 from holdfast.features.row_noise import RowNoise
+from holdfast.features.rows import checked_weights
 from holdfast.uncertainty.affine_map import AffineMap
 
 NAME = "ExpectedFeatures"
@@ -122,7 +123,9 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         """
         check_columns(X, {"sample_weight": sample_weight})
         X = checked_rows(self, X, call=f"{NAME}.fit")
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = checked_weights(sample_weight, X, f"{NAME}.fit")
+        if not 0 < (total := weights.sum()) < np.inf:
+            raise ValueError(f"{NAME}.fit: sample_weight sums to {total:g}. Give some row a weight > 0, none a huge one.")
         self.mean_ = np.average(X, axis=0, weights=weights)
         deviation = np.sqrt(np.average(np.square(X - self.mean_), axis=0, weights=weights))
         self.scale_ = np.where(deviation > ROUNDED * np.abs(X).max(axis=0), deviation, 1.0)
