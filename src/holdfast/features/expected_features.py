@@ -125,7 +125,9 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         X = checked_rows(self, X, call=f"{NAME}.fit")
         weights = checked_weights(sample_weight, X, f"{NAME}.fit")
         if not 0 < (total := weights.sum()) < np.inf:
-            raise ValueError(f"{NAME}.fit: sample_weight sums to {total:g}. Give some row a weight > 0, none a huge one.")
+            raise ValueError(
+                f"{NAME}.fit: sample_weight sums to {total:g}. Give some row a weight > 0, none a huge one."
+            )
         self.mean_ = np.average(X, axis=0, weights=weights)
         deviation = np.sqrt(np.average(np.square(X - self.mean_), axis=0, weights=weights))
         self.scale_ = np.where(deviation > ROUNDED * np.abs(X).max(axis=0), deviation, 1.0)
@@ -182,7 +184,7 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         found: list[str] = []
         if self.kind != "fourier":
             for name, knots in zip(names, self.knots_, strict=True):
-                found += [f"{name} from {low:.6g} to {high:.6g}" for low, high in pairwise(knots)]
+                found += [f"{name} from {low} to {high}" for low, high in pairwise(_texts(knots))]
         if self.kind != "splines":
             found += [f"wave{k}" for k in range(len(self.phases_))]
         return np.asarray(found, dtype=object)
@@ -212,6 +214,12 @@ def _knots(x: Array, weights: Array, n_knots: int, scale: float) -> Array:
     shares = np.linspace(0.0, 1.0, n_knots + 1)
     knots = np.unique(np.quantile(x[seen], shares, weights=weights[seen], method="inverted_cdf"))
     return knots if len(knots) > 1 else np.array([knots[0] - scale, knots[0] + scale])
+
+
+def _texts(knots: Array) -> list[str]:
+    """Return knots in the fewest digits, 6 at least, that tell them apart."""
+    texts = ([f"{knot:.{digits}g}" for knot in knots] for digits in range(6, 18))
+    return next(found for found in texts if len(set(found)) == len(knots))
 
 
 def checked_rows(estimator: Any, X: Any, y: Any = "no_validation", *, call: str, **options: Any) -> Any:
