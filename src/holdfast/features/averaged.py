@@ -95,10 +95,10 @@ class Ramp(Curve):
     def averages(self, a: Array, t: Array, b: Array | None) -> Average:
         total = t if b is None else np.hypot(t, b)
         # two draws with the same error, and errors of their own
-        share = None if b is None else np.square(np.divide(t, total, out=np.zeros_like(total), where=total > 0))
+        apart = None if b is None else np.square(np.divide(b, total, out=np.ones_like(total), where=total > 0))
         first, second = _in_deviations(a, total), _in_deviations(a - self.widths, total)
         slope = np.where(total > 0, self._differences(ndtr, a, total), self.slope(a))
-        square = _rests(first, first, share) + _rests(second, second, share) - 2 * _rests(first, second, share)
+        square = _rests(first, first, apart) + _rests(second, second, apart) - 2 * _rests(first, second, apart)
         # beyond noise a million times as wide as the ramp the squares are rounding; no rest is above half of the width
         rest = np.where(t > 0, np.minimum(total * np.sqrt(np.maximum(square, 0.0)), 0.5 * self.widths), 0.0)
         return Average(self.mean(a, total), slope, rest)
@@ -263,29 +263,30 @@ def _above_kink(r: Array) -> Array:
     return _density(r) - np.abs(r) * ndtr(-np.abs(r))
 
 
-def _rests(first: Array, second: Array, share: Array | None) -> Array:
+def _rests(first: Array, second: Array, apart: Array | None) -> Array:
     r"""Return the covariance of what two hinges, kinks at these places below 0, do not follow of noise of deviation 1.
 
-    That of :math:`[p + A]_+` and :math:`[q + B]_+`, A and B standard normal with correlation `share`, less what the lines of
-    their mean slopes have, share * Phi(p) Phi(q); p = first >= q = second. None is a share of 1: A = B.
+    That of :math:`[p + A]_+` and :math:`[q + B]_+`, A and B standard normal with correlation 1 - `apart`, less what the lines
+    of their mean slopes have, (1 - apart) * Phi(p) Phi(q); p = first >= q = second. None is 0: A = B.
     """
     # beyond both kinks the mirror image has the same rests, in small numbers
     is_beyond = second > 0
     p, q = np.where(is_beyond, -second, first), np.where(is_beyond, -first, second)
     means = [one * ndtr(one) + _density(one) for one in (p, q)]
-    if share is None:
+    if apart is None:
         product = (p * q + 1) * ndtr(q) + p * _density(q)
         return np.asarray(product - means[0] * means[1] - ndtr(p) * ndtr(q))
-    share = np.minimum(share, 1 - NEAR)
-    across = np.sqrt((1 - share) * (1 + share))
-    corner = np.exp(-0.5 * (p * p + q * q - 2 * share * p * q) / across**2) * across / (2 * np.pi)
-    product = (p * q + share) * _both_positive(p, q, share, across) + corner
-    product += p * _density(q) * ndtr((p - share * q) / across) + q * _density(p) * ndtr((q - share * p) / across)
+    apart = np.maximum(apart, NEAR**2)
+    share, across = 1 - apart, np.sqrt(apart * (2 - apart))
+    corner = np.exp(-0.5 * np.square((p - q) / across) - p * q / (2 - apart)) * across / (2 * np.pi)
+    product = (p * q + share) * _both_positive(p, q, apart, across) + corner
+    product += p * _density(q) * ndtr((p - q + apart * q) / across)
+    product += q * _density(p) * ndtr((q - p + apart * p) / across)
     return np.asarray(product - means[0] * means[1] - share * ndtr(p) * ndtr(q))
 
 
-def _both_positive(p: Array, q: Array, share: Array, across: Array) -> Array:
-    """Return the probability that p + A and q + B are positive, A and B standard normal with correlation `share`."""
+def _both_positive(p: Array, q: Array, apart: Array, across: Array) -> Array:
+    """Return the probability that p + A and q + B are positive, A and B standard normal with correlation 1 - `apart`."""
     p, q = (np.where(np.abs(one) < NEAR, NEAR, one) for one in (p, q))
-    turned = owens_t(p, (q / p - share) / across) + owens_t(q, (p / q - share) / across)
+    turned = owens_t(p, ((q - p) / p + apart) / across) + owens_t(q, ((p - q) / q + apart) / across)
     return np.asarray(0.5 * (ndtr(p) + ndtr(q)) - turned - 0.5 * (p * q < 0))
