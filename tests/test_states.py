@@ -50,7 +50,7 @@ EXAMPLES = [
     ExpectedFeatures(n_components=3, random_state=0),
     NoiseAwareClassifier(n_components=3),
     NoiseAwareClassifier(method="moments", n_knots=3),
-    NoiseAwareClassifierCV([1.0], alphas=[1.0, 0.1], cv=2, n_components=3),
+    NoiseAwareClassifierCV([1.0], alphas=[1.0], cv=2, n_knots=2, n_components=3),
     NoiseCopies(LogisticRegression(), 2, uncertainty=Box(0.1), random_state=0),
     RobustLinearClassifier(Ball(0.1), solver=StochasticProximal(2), random_state=0),
     RobustLinearClassifier(Box(0.1), loss="logistic"),

@@ -8,7 +8,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.special import roots_legendre
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import FeatureUnion
+from sklearn.preprocessing import StandardScaler
 
 from holdfast import (
     ExpectedFeatures,
@@ -362,12 +367,41 @@ def test_certificates_through_features_hold_against_attacks(rings):
         assert np.all((pipe.predict(moved) == said)[certified])
 
 
-def test_noise_of_features_is_that_of_a_linear_model_after_them(rings):
-    """flip_probability of a pipeline: the linear model's, with the moments of the features."""
+SPLINES = ExpectedFeatures("splines", n_knots=4)
+WAVES = ExpectedFeatures("fourier", n_components=15, gamma=0.5, random_state=0)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (SPLINES,),
+        (StandardScaler(), WAVES, StandardScaler()),
+        (FeatureUnion([("splines", SPLINES), ("waves", WAVES), ("same", PCA())]),),
+        (ColumnTransformer([("splines", SPLINES, [0])], remainder=WAVES),),
+    ],
+    ids=["alone", "scaled", "union", "columns"],
+)
+def test_noise_is_carried_through_features_among_other_steps(rings, steps):
+    """Their means and moments let a linear model after them say how likely draws are to change its predictions."""
     X, y, S = rings
-    pipe = make_uncertain_pipeline(ExpectedFeatures("splines", n_knots=4), LogisticRegression()).fit(X, y)
+    pipe = make_uncertain_pipeline(*map(clone, steps), LogisticRegression()).fit(X, y)
     found = flip_probability(pipe, X, GaussianNoise(), X_std=S)
     rng, n_draws = np.random.default_rng(1), 400
     draws = X + S * rng.normal(size=(n_draws, *X.shape))
     said = pipe.predict(draws.reshape(-1, 2)).reshape(n_draws, -1)
     assert np.mean(np.abs(found - np.mean(said != pipe.predict(X), axis=0))) < 0.03
+
+
+def test_a_classifier_after_features_is_trained_on_what_they_follow_of_common_causes(rings):
+    X, y, S = rings
+    pipe = make_uncertain_pipeline(FeatureUnion([("a", SPLINES), ("b", WAVES)]), GaussianRobustClassifier(alpha=0.1))
+    both = clone(pipe).fit(X, y, X_std=S)
+    effects = [clone(one).fit(X).uncertainty_effect(2) for one in (SPLINES, WAVES)]
+    parts = [effect.averages(X, RowNoise(np.zeros_like(S), S[:, :, None] * np.eye(2))) for effect in effects]
+    means = np.hstack([mean for mean, _ in parts])
+    own = np.hstack([left.std for _, left in parts])
+    factor = np.concatenate(
+        [np.concatenate([left.factor for _, left in parts], axis=1), own[:, :, None] * np.eye(own.shape[1])], axis=2
+    )
+    direct = GaussianRobustClassifier(alpha=0.1).fit(means, y, X_factor=factor)
+    assert both[-1].objective_ == pytest.approx(direct.objective_, rel=1e-5)
