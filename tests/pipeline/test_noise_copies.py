@@ -446,11 +446,13 @@ def test_early_stopping_on_copies_of_the_training_rows_warns(stop, noisy):
 def test_progress_is_logged(noisy, caplog):
     X, y, S, Z = noisy
     caplog.set_level(logging.INFO, logger="holdfast")
-    model = NoiseCopies(LogisticRegression(), 3, levels=(0, 2), average_draws=2, verbose=1).fit(X, y, X_std=S)
+    tree = DecisionTreeClassifier(min_samples_leaf=5)
+    model = NoiseCopies(tree, 3, levels=(0, 2), average_draws=2, verbose=1).fit(X, y, X_std=S)
     model.predict_proba(Z, X_std=S)
     assert [record.getMessage() for record in caplog.records] == [
+        "NoiseCopies: min_samples_leaf=5 counts copies, 4 a row",
         "NoiseCopies: 60 rows, 240 copies at the levels 0, 2",
-        "NoiseCopies: fitted LogisticRegression()",
+        "NoiseCopies: fitted DecisionTreeClassifier(min_samples_leaf=5)",
         "NoiseCopies.predict_proba: draw 1 of 2",
         "NoiseCopies.predict_proba: draw 2 of 2",
     ]

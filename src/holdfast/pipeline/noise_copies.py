@@ -242,6 +242,8 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
             )
         self._warn_of_early_stopping(len(rows), given)
         report = reporter(self.verbose)
+        for name, value in self._settings_of("min_samples_leaf"):
+            report(f"{NAME}: {name}={value!r} counts copies, {sum(counts)} a row")
         report(
             f"{NAME}: {len(y)} rows, {len(rows)} copies at the levels {', '.join(f'{level:g}' for level in self.levels)}"
         )
@@ -280,15 +282,20 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
 
     def _warn_of_early_stopping(self, n_rows: int, given: Mapping[str, Any]) -> None:
         """Warn where the estimator would stop when its loss on copies of the rows that it is trained on does not fall."""
-        for name, value in self.estimator.get_params(deep=True).items():
+        for name, value in self._settings_of("early_stopping"):
             is_on = value is True or (isinstance(value, str) and value == "auto" and n_rows > STOPS_EARLY)
-            if name.rpartition("__")[2] == "early_stopping" and is_on and "X_val" not in given:
+            if is_on and "X_val" not in given:
                 warn_caller(
                     f"{NAME}({self.estimator!r:.80}).fit: {name}={value!r} sets some of {n_rows} copies aside to stop by, but "
                     "the rest has copies of the same rows, so it stops too late. Set early_stopping=False, and choose the "
                     "number of rounds by a search around NoiseCopies.",
                     UserWarning,
                 )
+
+    def _settings_of(self, setting: str) -> list[tuple[str, Any]]:
+        """Return the parameters of this name of the estimator and of those inside it."""
+        found = self.estimator.get_params(deep=True).items()
+        return [(name, value) for name, value in found if name.rpartition("__")[2] == setting]
 
     def _averaged_method(self) -> str:
         """Return what of the estimator is averaged for predictions."""
