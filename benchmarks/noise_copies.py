@@ -10,8 +10,8 @@ errors, drawn independently. Ridges are chosen by three folds of the clean train
 * NoiseCopies(LogisticRegression): ten draws at four times the errors; its limit for many draws is the line above.
 * HistGradientBoosting: plain, and the same with ten draws at four times the errors (50 rounds).
 
-The third table is of boosting on copies at four times the errors, re-measured rows: as it is, with leaves of at least 200 copies
-(20 rows) instead of 20 copies, and with probabilities averaged over ten draws of each row (`average_draws=10`).
+The third table is of boosting on copies at four times the errors, re-measured rows: as it is, with leaves of at least 200
+copies (20 rows) instead of 20 copies, and with probabilities averaged over ten draws of each row (`average_draws=10`).
 
 Leaves matter more where errors are small beside the distances of rows, as copies of one row then lie together. Accuracy on
 clean rows of the digits 3 and 8 (six splits; deviations of 0.05 to 0.5 of those of each pixel) with copies at 1x and at 4x.
