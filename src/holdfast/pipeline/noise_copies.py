@@ -499,14 +499,9 @@ class _SameForEveryRow:
     def __getattr__(self, law: str) -> Callable[..., Any]:
         def drawn(*given: Any, size: Any = None) -> Any:
             *about, size = given if size is None else (*given, size)
-            if isinstance(size, tuple) or law in (
-                "chisquare",
-                "exponential",
-            ):  # one for each row, not for each stored entry
-                shape = np.broadcast_shapes(size)[1:]
-            else:
-                shape = np.broadcast_shapes(size)
-            one = getattr(self.rng, law)(*about, size=shape)
+            shape = np.broadcast_shapes(size)
+            is_by_row = len(shape) == 2 or law in ("chisquare", "exponential")  # else by stored entry
+            one = getattr(self.rng, law)(*about, size=shape[1:] if is_by_row else shape)
             is_even = law in ("standard_normal", "choice") or about == [-1.0, 1.0]
             return np.broadcast_to(self.sign * one if is_even else one, size)
 
