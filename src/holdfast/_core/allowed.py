@@ -153,24 +153,6 @@ class Number(Allowed):
 
 
 @dataclass(frozen=True)
-class Numbers(Allowed):
-    """A list of numbers, one at least."""
-
-    each: Number = Number()
-
-    @property
-    def advice(self) -> str:
-        return f"give a list of numbers, each of which {self.each.advice}"
-
-    def __contains__(self, value: object) -> bool:
-        try:
-            found = as_numbers(value)
-        except TypeError:
-            return False
-        return found.ndim == 1 and len(found) > 0 and all(one in self.each for one in found.tolist())
-
-
-@dataclass(frozen=True)
 class Count(Allowed):
     """An integer, from `least` to `most`."""
 

@@ -16,7 +16,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast._core.allowed import SEED, VERBOSE, Choice, Count, Number, Numbers
+from holdfast._core.allowed import SEED, VERBOSE, Choice, Count, Number, Several
 from holdfast._core.caller import warn_caller
 from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
@@ -175,7 +175,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
 
     parameter_table = {
         "features": Choice(*KINDS),
-        "levels": Numbers(),
+        "levels": Several(Number()),
         "n_copies": Count(),
         "n_knots": Count(),
         "n_components": Count(),

@@ -10,7 +10,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.metrics import log_loss
 
-from holdfast._core.allowed import JOBS, NOTHING, Number, Numbers
+from holdfast._core.allowed import JOBS, NOTHING, Number, Several
 from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.solver import Report
@@ -64,8 +64,8 @@ class NoiseAwareClassifierCV(NoiseAwareClassifier):
     """
 
     parameter_table = {
-        "gammas": Numbers(Number(strictly=True)),
-        "alphas": Numbers(Number(strictly=True)),
+        "gammas": Several(Number(strictly=True)),
+        "alphas": Several(Number(strictly=True)),
         "deploy_noise": Number() | NOTHING,
         "cv": CV,
         "n_jobs": JOBS,

@@ -30,6 +30,7 @@ from holdfast.evaluate.fitted import (
     refuse_spread,
     rows_for,
     stated_of,
+    told,
 )
 from holdfast.evaluate.noise import NOISE, flip_probability, linear_or_none, predicted_at, score_deviations
 from holdfast.features.rows import numbers_of
@@ -214,7 +215,8 @@ def noise_budget(
         plain = expected(0.0)
     else:
         refuse_spread(model, X, call)
-        plain = float(np.mean(np.asarray(model.predict(X)) == labels))
+        exact = told(model, bound.scaled(0.0), rows.shape)
+        plain = float(np.mean(np.asarray(model.predict(X, **exact)) == labels))
         if stated.unknown is not None:
             raise ValueError(
                 f"{call}(noise={noise!r}): a covariance that is unknown cannot be drawn from, and for this model no "
@@ -226,7 +228,8 @@ def noise_budget(
             draws = (
                 dense(bound.gaussian(np.random.default_rng([random_state, k]), values.shape)) for k in range(n_draws)
             )
-            return float(np.mean(predicted_at(model, X, (values + m * e for e in draws), call) == labels))
+            known = told(model, bound.scaled(m), values.shape)
+            return float(np.mean(predicted_at(model, X, (values + m * e for e in draws), call, known) == labels))
 
         method = f"{n_draws} draws"
     return NoiseBudget(

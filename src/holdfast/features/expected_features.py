@@ -86,6 +86,8 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
     (array([[1.245, 0.   ]]), array([[1.002, 0.243]]))
     """
 
+    averages_errors = True
+    """Errors of a row move its features, so that predictions are told of them."""
     parameter_table = {
         "kind": Choice(*KINDS),
         "n_knots": Count(),

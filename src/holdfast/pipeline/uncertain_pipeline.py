@@ -25,7 +25,7 @@ from holdfast.estimators.linear import ELSEWHERE, ROUTING
 from holdfast.estimators.units import units_looked_at, warn_of_units
 from holdfast.features.carrying import NONLINEAR, Carried, added, carry, effects_of, transformed
 from holdfast.features.rows import check_params, checked_metadata, known_numbers, numbers_of, with_numbers
-from holdfast.features.steps import CLAIMS, may_add_errors
+from holdfast.features.steps import CLAIMS, may_add_errors, may_average
 from holdfast.pipeline.stated_sets import (
     Holder,
     draws_errors,
@@ -109,9 +109,9 @@ class UncertainPipeline(Pipeline):
 
     `predict`, `decision_function` and `score` take metadata of their rows where that matters: where the last step takes them,
     as NoiseAwareClassifier does, or where steps average over errors, as ExpectedFeatures does. Elsewhere these and `transform`
-    are those of the plain Pipeline. `predict_proba`, `flip_probability`, `score_std`, `certify` and `certified_margin`, where the
-    last step has them, take metadata of their rows as it does, and `worst_case_data` gives rows in the units of X. Certificates
-    account for rounding in affine steps; what it does in curved ones is not known.
+    are those of the plain Pipeline. `predict_proba`, `flip_probability`, `score_std`, `certify` and `certified_margin`, where
+    the last step has them, take metadata of their rows as it does, and `worst_case_data` gives rows in the units of X.
+    Certificates account for rounding in affine steps; what it does in curved ones is not known.
 
     With metadata routing on, searches, ``CalibratedClassifierCV`` and the like bring metadata to a pipeline inside them without
     a request. ``StackingClassifier`` does too, but it hands all that its `fit` is given to its final estimator as well,
@@ -219,7 +219,12 @@ class UncertainPipeline(Pipeline):
 
     def _may_use_errors(self, method: str) -> bool:
         """Return whether errors of rows may change what the last step predicts: it takes them, or steps average over them."""
-        return takes_by_name(self._final_estimator, method, "X_std") or may_add_errors(step for _, step in self.steps)
+        return takes_by_name(self._final_estimator, method, "X_std") or may_average(one for _, one in self.steps[:-1])
+
+    @property
+    def averages_errors(self) -> bool:
+        """Whether predictions depend on errors of rows, and take them."""
+        return self._may_use_errors("predict")
 
     @arguments()
     def fit(
@@ -263,7 +268,7 @@ class UncertainPipeline(Pipeline):
             factor = max(holder.uncertainty.row_factor for holder in self._holders(stated) if holder.is_told)
             warn_of_units(numbers_of(X), stated, f"{NAME}.fit", factor=factor, columns=columns)
         with self._refitted():
-            self._stated = stated
+            self._stated, self.moves_rows_ = stated, False
             try:
                 with units_looked_at(), self._explained():
                     super().fit(X, y, **params)
@@ -273,7 +278,6 @@ class UncertainPipeline(Pipeline):
                     self._final_estimator.set_params(**changed)
                 self.__dict__.pop("_stated"), self.__dict__.pop("_carried", None)
             self.columns_in_, self.row_uncertainty_ = columns, bool(stated)
-            self.moves_rows_ = self.__dict__.pop("_is_moved", False)
         return self
 
     @contextmanager
@@ -342,7 +346,7 @@ class UncertainPipeline(Pipeline):
                 held += self._exact("fit", X)
             plain = Z
             changes, self._carried, Z = self._all_carried(X, Z, held, self._stated)
-            self._is_moved = Z is not plain
+            self.moves_rows_ = Z is not plain
             if not takes(final.fit, set(self._carried)):
                 raise ValueError(
                     f"{NAME}.fit: the steps make {', '.join(sorted(self._carried))} of what is stated, which the last step, "
@@ -521,7 +525,7 @@ class UncertainPipeline(Pipeline):
             return self._asked(method, X, metadata, params)
         stated = self._stated_of(X, metadata, f"{NAME}.{method}")
         if not stated:
-            if self.moves_rows_:
+            if getattr(self, "moves_rows_", False):
                 warn_caller(
                     f"{NAME}.{method}: steps of this pipeline averaged over the errors of the rows in fit, and are told of "
                     f"none here, so rows count as exact. Pass X_std, X_cov or X_factor (zeros for exact rows). {ROUTING}",
