@@ -8,8 +8,8 @@ from warnings import catch_warnings
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr, softmax
-from scipy.stats.qmc import MultivariateNormalQMC
+from scipy.special import expit, ndtr, ndtri, softmax
+from scipy.stats.qmc import Halton
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -493,7 +493,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         # factors of the scores' covariances, and the same draws for all rows
         extents, basis = np.linalg.eigh(roots @ roots.transpose(0, 2, 1))
         factors = basis * np.sqrt(np.maximum(extents, 0.0))[:, None, :]
-        draws = MultivariateNormalQMC(np.zeros(len(model.coef_)), rng=0).random(N_SCORES)
+        draws = ndtri(Halton(len(model.coef_), scramble=False).random(N_SCORES + 1)[1:])  # the first one is 0
         return np.mean(np.argmax(again[:, None] + draws @ factors.transpose(0, 2, 1), axis=2) != now[:, None], axis=1)
 
 
