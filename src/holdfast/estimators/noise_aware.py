@@ -254,7 +254,8 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         pushed = self._pushed(rows, seed)
         report = reporter(self.verbose)
         report(f"{pushed.rows.shape[0]} rows, copies included, with {pushed.rows.shape[1]} features")
-        self._fit_linear(pushed, float(self.alpha))
+        with without_their_warnings():
+            self._fit_linear(pushed, float(self.alpha))
         report(f"certified gap {self.gap_:.2e}")
         self._warn_uncertified()
         return self
@@ -338,7 +339,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
     def _by_moments(self, pushed: Pushed, alpha: float) -> tuple[Any, tuple[float, float, float]]:
         model = GaussianRobustClassifier(alpha=alpha, tol=self.tol, max_iter=self.max_iter)
         noise = {} if pushed.noise is None else {"X_factor": pushed.noise}
-        with units_looked_at(), catch_warnings(action="ignore", category=ConvergenceWarning):
+        with units_looked_at():
             model.fit(pushed.rows, pushed.codes, pushed.weights, **noise)
         return model, (model.objective_, model.lower_bound_, model.gap_)
 
@@ -351,8 +352,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         # alpha/2 |w|^2 with two classes, alpha |W|^2 with more
         model.set_params(C=1.0 / alpha if is_binary else 0.5 / alpha)
         for slope in SLOPES:
-            with catch_warnings(action="ignore", category=ConvergenceWarning):
-                model.set_params(tol=slope).fit(pushed.rows, pushed.codes, pushed.weights)
+            model.set_params(tol=slope).fit(pushed.rows, pushed.codes, pushed.weights)
             W, b = (model.coef_[0], model.intercept_[0]) if is_binary else (model.coef_, model.intercept_)
             proof = certificate(problem, W, b)
             if proof.gap <= self.tol:
@@ -495,6 +495,11 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         factors = basis * np.sqrt(np.maximum(extents, 0.0))[:, None, :]
         draws = ndtri(Halton(len(model.coef_), scramble=False).random(N_SCORES + 1)[1:])  # the first one is 0
         return np.mean(np.argmax(again[:, None] + draws @ factors.transpose(0, 2, 1), axis=2) != now[:, None], axis=1)
+
+
+def without_their_warnings() -> Any:
+    """Return a context in which linear fits do not warn: the gap that is proved says it. Filters are those of all threads."""
+    return catch_warnings(action="ignore", category=ConvergenceWarning)
 
 
 def _is_stated(metadata: Mapping[str, Any]) -> bool:
