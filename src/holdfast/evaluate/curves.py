@@ -129,8 +129,9 @@ def robustness_curve(
     `Quantize`            values are rounded, always alike        not known
     ====================  ======================================  =======================================================
 
-    Models that average over errors of rows, such as :class:`NoiseAwareClassifier`, are told of the noise at each level. With ``adversary="random"`` all models see the same rows; other adversaries attack each model with rows of its own. Draws
-    depend on `random_state`, level and repeat alone: not on the models, the other levels, or `n_jobs`.
+    Models that average over errors of rows, such as :class:`NoiseAwareClassifier`, are told of the noise at each level. With
+    ``adversary="random"`` all models see the same rows; other adversaries attack each model with rows of its own. Draws depend
+    on `random_state`, level and repeat alone: not on the models, the other levels, or `n_jobs`.
 
     Parameters
     ----------
