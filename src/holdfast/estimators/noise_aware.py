@@ -101,7 +101,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
     are fitted one against the rest.
 
     The noise is used as stated, so it must be honest. Memory: copies times rows times features,
-    ``(1 + n_copies * levels above 0) * n_samples * (n_components + n_knots * n_features)`` numbers.
+    ``(1 + n_copies * levels above 0) * n_samples * (n_components + n_knots * n_features)`` numbers, twice that for a moment.
 
     Parameters
     ----------
