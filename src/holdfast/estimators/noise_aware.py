@@ -393,7 +393,8 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         return effect.transform(X) if noise is None else self._means(effect, [X], noise)[0]
 
     def _scores(self, X: Any, metadata: Mapping[str, Any], method: str) -> Array:
-        return self.model_.decision_function(self._pushed_rows(X, metadata, method))
+        Z = self._pushed_rows(X, metadata, method)
+        return self.model_.decision_function(Z)
 
     def decision_function(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         """Return the scores of rows with this noise.
