@@ -349,7 +349,7 @@ def test_a_pipeline_trains_on_the_means_and_their_noise(rings, given):
     assert pipe[-1].objective_ == pytest.approx(direct.objective_, rel=1e-5)
     wanted = direct.predict_proba(means, X_factor=np.asarray(left.parts))
     assert_allclose(pipe.predict_proba(X, **noise), wanted, atol=2e-2)
-    assert pipe.score(X, y) > 0.8
+    assert pipe.score(X, y, **noise) > 0.8
 
 
 def test_certificates_through_features_hold_against_attacks(rings):

@@ -153,24 +153,6 @@ class Number(Allowed):
 
 
 @dataclass(frozen=True)
-class Numbers(Allowed):
-    """A list of numbers, one at least."""
-
-    each: Number = Number()
-
-    @property
-    def advice(self) -> str:
-        return f"give a list of numbers, each of which {self.each.advice}"
-
-    def __contains__(self, value: object) -> bool:
-        try:
-            found = as_numbers(value)
-        except TypeError:
-            return False
-        return found.ndim == 1 and len(found) > 0 and all(one in self.each for one in found.tolist())
-
-
-@dataclass(frozen=True)
 class Count(Allowed):
     """An integer, from `least` to `most`."""
 
@@ -248,6 +230,21 @@ class Listed(Allowed):
             return np.ndim(value) == 1  # type: ignore[arg-type]
         except ValueError:  # lists of several lengths
             return False
+
+
+@dataclass(frozen=True)
+class Several(Allowed):
+    """A list, tuple or array of one dimension, of one or more values of a kind."""
+
+    each: Allowed
+
+    @property
+    def advice(self) -> str:
+        return f"give a list of one or more, each of which {self.each.advice}"
+
+    def __contains__(self, value: object) -> bool:
+        is_list = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim == 1)
+        return is_list and len(value) > 0 and all(one in self.each for one in value)  # type: ignore[arg-type, attr-defined]
 
 
 TEXT = Instance(str, "give a text") | NOTHING
