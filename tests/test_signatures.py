@@ -38,7 +38,6 @@ BY_PLACE = {
     "fit_transform": ["X", "y", "sample_weight"],
     "score": ["X", "y", "sample_weight"],
     "partial_fit": ["X", "y", "classes", "sample_weight"],
-    "score": ["X", "y", "sample_weight"],
     "carried": ["X", "uncertainty"],
     "certify": ["X", "uncertainty"],
     "certified_margin": ["X", "uncertainty"],

@@ -265,13 +265,21 @@ def test_flips_of_all_rows_are_about_as_likely_as_draws_say(cancer, method, prio
         assert np.mean(np.abs(found - flips_of_draws(model, X, level * S, 300))) < 0.02
 
 
-def test_flips_of_several_classes_are_about_as_likely_as_draws_say():
+@pytest.mark.parametrize("alpha", [0.1, 10.0])
+def test_flips_of_several_classes_are_about_as_likely_as_draws_say(three, alpha):
+    X, y, S = three
+    model = NoiseAwareClassifier(alpha=alpha, **SMALL).fit(X, y, X_std=S)
+    found, drawn = model.flip_probability(X, X_std=2 * S), flips_of_draws(model, X, 2 * S, 300)
+    assert np.mean(np.abs(found - drawn)) < 0.02
+    assert np.all((found >= 0) & (found <= 1))
+
+
+def test_flips_of_wine_are_about_as_likely_as_draws_say():
     X, y = load_wine(return_X_y=True)
     S = 0.5 * X.std(axis=0) * np.ones_like(X)
     model = NoiseAwareClassifier(n_components=40).fit(X, y, X_std=S)
     found, drawn = model.flip_probability(X[::3], X_std=S[::3]), flips_of_draws(model, X[::3], S[::3], 200)
     assert np.mean(np.abs(found - drawn)) < 0.02
-    assert np.all((found >= 0) & (found <= 1))
 
 
 # Calls
