@@ -70,9 +70,9 @@ class RowNoise:
         """Return the noise of some features, by the same causes."""
         return RowNoise(self.std[:, chosen], self.factor[:, chosen])
 
-    def times(self, slopes: Array) -> RowNoise:
-        """Return the noise with each entry multiplied by its slope."""
-        return RowNoise(np.abs(slopes) * self.std, slopes[..., None] * self.factor)
+    def times(self, slopes: Array | float) -> RowNoise:
+        """Return the noise with each entry multiplied by its slope, or by the same number."""
+        return RowNoise(np.abs(slopes) * self.std, np.asarray(slopes)[..., None] * self.factor)
 
     def through(self, map: AffineMap) -> RowNoise:
         """Return the noise of the images of rows."""

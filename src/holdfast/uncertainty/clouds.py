@@ -342,14 +342,22 @@ class FactorClouds(RowClouds):
     def support(self, w: Array) -> Array:
         return norm(self.root(w), axis=1)
 
+    def spread(self, v: Array) -> Array:
+        """Return F_i v_i for each row."""
+        return np.einsum("nij,nj->ni", self.factors, v)
+
+    def pooled(self, v: Array) -> Array:
+        """Return sum_i F_i v_i."""
+        return np.einsum("nij,nj->i", self.factors, v)
+
     def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
-        root = self.take(rows).root(w)
-        return np.einsum("nij,nj->ni", self.factors[rows], ratio(root, norm(root, axis=1)[:, None]))
+        some = self.take(rows)
+        root = some.root(w)
+        return some.spread(ratio(root, norm(root, axis=1)[:, None]))
 
     def adjoint(self, w: Array, r: Array) -> Array:
         root = self.root(w)
-        scaled = root * ratio(np.broadcast_to(r, len(root)), norm(root, axis=1))[:, None]
-        return np.einsum("nij,nj->i", self.factors, scaled)
+        return self.pooled(root * ratio(np.broadcast_to(r, len(root)), norm(root, axis=1))[:, None])
 
     def covariance(self, weights: Array) -> Array:
         """Return sum_i weights_i F_i F_i', shape (n, n), for weights >= 0."""
@@ -370,7 +378,7 @@ class FactorClouds(RowClouds):
         t = norm(root, axis=1)
         unit, move = ratio(root, t[:, None]), self.root(v)
         across = move - unit * np.einsum("nj,nj->n", unit, move)[:, None]
-        return np.einsum("nij,nj->i", self.factors, across * ratio(first, t)[:, None])
+        return self.pooled(across * ratio(first, t)[:, None])
 
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return np.sum(
@@ -428,7 +436,7 @@ class FactorClouds(RowClouds):
 
     def _normal(self, rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Array, Array]:
         v = rng.standard_normal((shape[0], self.factors.shape[-1]))
-        return np.einsum("nij,nj->ni", self.factors, v), np.square(v).sum(axis=1)
+        return self.spread(v), np.square(v).sum(axis=1)
 
 
 def _inside(basis: Array, target: Array, sizes: Array) -> Array | None:

@@ -1,0 +1,427 @@
+"""A nonlinear classifier that knows the noise of each row, in training and at prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, ndtr, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from holdfast._core.allowed import SEED, VERBOSE, Allowed, Choice, Count, Number, as_numbers
+from holdfast._core.caller import warn_caller
+from holdfast._core.labels import check_columns
+from holdfast._core.loss import Array
+from holdfast._core.progress import reporter
+from holdfast._core.uncertainty import BoundSet
+from holdfast._core.version import __version__
+from holdfast._core.whole_fits import WholeFits
+from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
+from holdfast.estimators.inputs import class_codes, row_weights
+from holdfast.estimators.linear import ROUTING, predicted_codes, shares_of_classes
+from holdfast.estimators.robust_linear import RobustLinearClassifier
+from holdfast.estimators.scores import in_deviations, pushes
+from holdfast.estimators.units import units_looked_at, warn_of_units
+from holdfast.features.expected_features import GAMMA, KINDS, ExpectedFeatures, checked_rows
+from holdfast.features.row_noise import RowNoise
+from holdfast.uncertainty import GaussianNoise
+from holdfast.uncertainty.sloped import SlopedClouds, SlopedFactor
+
+NOISE = ("X_std", "X_cov", "X_factor")
+METHODS = ("consistent", "moments")
+
+
+class Levels(Allowed):
+    """Multiples of the noise, one of them at least above 0."""
+
+    advice = "give multiples of the noise, numbers >= 0 such as (0, 1, 2, 4), one of them above 0"
+
+    def __contains__(self, value: object) -> bool:
+        try:
+            found = as_numbers(value)
+        except (TypeError, ValueError):
+            return False
+        return found.ndim == 1 and bool(np.all((found >= 0) & np.isfinite(found)) and np.any(found > 0))
+
+
+class Pushed(NamedTuple):
+    """Training rows in feature space."""
+
+    rows: Array
+    codes: NDArray[np.intp]
+    weights: Array
+    noise: SlopedFactor | None = None
+    """What is left of their noise, where it is not drawn."""
+
+
+class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
+    r"""Nonlinear classifier whose features, scores and probabilities know the Gaussian noise of each row.
+
+    A row :math:`x` that is measured with the error :math:`N(0, C)` has the features
+    :math:`\mathbb E\,\varphi(x + \delta),\ \delta \sim N(0, C)`: ramps and waves averaged over the noise in closed form, see
+    :class:`ExpectedFeatures`. The scores are linear in them, so that a noisy row is predicted by what its features are on
+    average, and its probabilities are as unsure as it is.
+
+    ``method="consistent"`` (the *consistent push*): training rows are measured again. For every level m of the noise, row i
+    becomes :math:`x_i + m\,\delta_{ik}`, k = 1, ..., n_copies, with the features
+    :math:`\mathbb E\,\varphi(x_i + m\,\delta_{ik} + m\,\delta)`, those that a row with this noise will have at prediction; level 0
+    is the row as it is. The model minimises
+
+    .. math:: \sum_i c_i \, \mathrm{mean}_{m,k}\, \log\bigl(1 + e^{-y_i (w^\top z_{imk} + b)}\bigr) + \tfrac{\alpha}{2} |w|^2
+
+    or, with more than two classes, the cross-entropy of the softmax with :math:`\alpha \sum_k |w_k|^2,\ \sum_k w_k = 0`: a
+    weighted sum, not a mean. Averaged features *alone* do not do: training rows would be blurred once, noisy rows at
+    prediction twice.
+
+    ``method="moments"``: the same with ramps alone and without draws. The loss is averaged over :math:`\delta_{ik}` by the
+    moments of the features: mean and slope in closed form, what is not linear in the noise as independent noise. It is
+    convex and certified; classes are fitted one against the rest.
+
+    Nothing is assumed of the classes, but the noise must be known, and honest: it is used as stated.
+
+    Parameters
+    ----------
+    features : {"both", "splines", "fourier"}, default="both"
+        As `kind` of :class:`ExpectedFeatures`; ``method="moments"`` takes "splines", and means them by "both" too.
+    levels : tuple of float, default=(0, 1, 2, 4)
+        Multiples of the stated noise that the model is to serve, all with the same weight. A model told of each row's noise
+        serves them all; one that is trained for level 4 alone must not be asked about exact rows.
+    n_copies : int, default=2
+        Draws of each row for each level above 0.
+    n_knots, n_components, gamma
+        As for :class:`ExpectedFeatures`.
+    alpha : float, default=0.3
+        Strength of the ridge, on a *sum* over rows: what scikit-learn's linear classifiers call 1/C.
+    method : {"consistent", "moments"}, default="consistent"
+    class_weight : dict or "balanced", default=None
+    tol : float, default=1e-6
+        Largest certified relative gap of the fit to accept.
+    max_iter : int, default=1000
+    verbose : int, default=0
+        1 logs progress to the logger "holdfast".
+    random_state : int, RandomState instance or None, default=0
+        Seeds the waves and the draws. The same number gives the same model.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    features_ : ExpectedFeatures
+        The fitted features.
+    model_ : classifier
+        The linear classifier of the features, in their units.
+    gap_ : float
+        The certified relative gap of its fit, to the best weights for these features and draws: see
+        :class:`GaussianRobustClassifier`. What other draws would give is not part of it.
+    objective_, lower_bound_ : float
+    n_iter_ : int
+    row_noise_ : bool
+        Whether `fit` was told of noise; predictions without any then warn.
+    holdfast_version_ : str
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    See Also
+    --------
+    NoiseAwareClassifierCV : Chooses gamma and alpha.
+    GaussianRobustClassifier : Linear, with certificates; for few rows.
+    NoiseCopies : Any classifier of your own, trained on noisy copies.
+
+    Examples
+    --------
+    >>> from holdfast import NoiseAwareClassifier
+    >>> from holdfast.datasets import load_breast_cancer_errors
+    >>> data = load_breast_cancer_errors()
+    >>> model = NoiseAwareClassifier().fit(data.X, data.y, X_std=data.X_std)
+    >>> model.predict_proba(data.X[:3], X_std=data.X_std[:3])[:, 0].round(2)
+    array([1., 1., 1.])
+    >>> model.predict_proba(data.X[:3], X_std=8 * data.X_std[:3])[:, 0].round(2)
+    array([0.99, 0.97, 0.99])
+    """
+
+    __metadata_request__fit = dict.fromkeys(NOISE, True)
+    __metadata_request__predict = dict.fromkeys(NOISE, True)
+    __metadata_request__predict_proba = dict.fromkeys(NOISE, True)
+    __metadata_request__predict_log_proba = dict.fromkeys(NOISE, True)
+    __metadata_request__decision_function = dict.fromkeys(NOISE, True)
+    __metadata_request__score = dict.fromkeys(NOISE, True)
+
+    parameter_table = {
+        "features": Choice(*KINDS),
+        "levels": Levels(),
+        "n_copies": Count(),
+        "n_knots": Count(),
+        "n_components": Count(),
+        "gamma": GAMMA,
+        "alpha": Number(strictly=True),
+        "method": Choice(*METHODS),
+        "tol": Number(strictly=True),
+        "max_iter": Count(),
+        "verbose": VERBOSE,
+        "random_state": SEED,
+    }
+
+    def __init__(
+        self,
+        features: str = "both",
+        *,
+        levels: Any = (0, 1, 2, 4),
+        n_copies: int = 2,
+        n_knots: int = 12,
+        n_components: int = 300,
+        gamma: float | str = "scale",
+        alpha: float = 0.3,
+        method: str = "consistent",
+        class_weight: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        verbose: int = 0,
+        random_state: Any = 0,
+    ):
+        self.features = features
+        self.levels = levels
+        self.n_copies = n_copies
+        self.n_knots = n_knots
+        self.n_components = n_components
+        self.gamma = gamma
+        self.alpha = alpha
+        self.method = method
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None
+    ) -> Self:
+        """Fit the features, push the rows to them, and fit a linear classifier there.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            In any units: columns and errors are scaled together.
+        y : array-like of shape (n_samples,)
+            Two classes or more.
+        sample_weight : array-like of shape (n_samples,), default=None
+        X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Standard deviation of each entry's own, independent error.
+        X_cov : array-like of shape (n_samples, n_features, n_features), default=None
+            Covariance of each row's errors.
+        X_factor : array-like of shape (n_samples, n_features, r), default=None
+            A factor F of each row's covariance F F'.
+        """
+        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
+        X, codes, weights, bound = self._checked(X, y, sample_weight, metadata)
+        report, rng = reporter(self.verbose), self._rng()
+        features = self._features(rng).fit(X, sample_weight=weights)
+        pushed = self._pushed(features, X, codes, weights, bound, rng)
+        report(f"{pushed.rows.shape[0]} rows with {pushed.rows.shape[1]} features")
+        self.features_, self.row_noise_ = features, bound is not None
+        self._adopt(self._fitted(pushed, float(self.alpha)))
+        return self
+
+    def _checked(
+        self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
+    ) -> tuple[Array, NDArray[np.intp], Array, BoundSet | None]:
+        """Return rows, codes of their classes, their weights, and their noise, None where none is stated."""
+        name = type(self).__name__
+        if self.method == "moments" and self.features == "fourier":
+            raise ValueError(
+                f"{name}(features='fourier', method='moments'): moments are those of splines. Use features='splines', or "
+                "method='consistent'."
+            )
+        check_columns(X, {"sample_weight": sample_weight, **metadata})
+        given = X
+        X, y = checked_rows(self, X, y, call=f"{name}.fit", ensure_min_samples=2)
+        self.classes_, codes = class_codes(y, name)
+        weights = row_weights(sample_weight, self.class_weight, X, codes, self.classes_, name)
+        warn_of_units(given, metadata, f"{name}.fit")
+        return X, codes, weights, _bound(X, metadata)
+
+    def _rng(self) -> np.random.Generator:
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        return np.random.default_rng(seed)
+
+    def _features(self, rng: np.random.Generator, gamma: Any = None) -> ExpectedFeatures:
+        return ExpectedFeatures(
+            "splines" if self.method == "moments" else self.features,
+            n_knots=self.n_knots,
+            n_components=self.n_components,
+            gamma=self.gamma if gamma is None else gamma,
+            random_state=int(rng.integers(1 << 31)),
+        )
+
+    def _pushed(
+        self,
+        features: ExpectedFeatures,
+        X: Array,
+        codes: NDArray[np.intp],
+        weights: Array,
+        bound: BoundSet | None,
+        rng: np.random.Generator,
+    ) -> Pushed:
+        """Return the rows at all levels of their noise, in feature space."""
+        effect = features.uncertainty_effect(X.shape[1])
+        if bound is None:
+            return Pushed(effect.transform(X), codes, weights)
+        levels, is_drawn = np.asarray(self.levels, dtype=np.float64), self.method == "consistent"
+        n_copies = int(self.n_copies) if is_drawn else 1
+        noise, parts, shares, factors = _row_noise(bound, X.shape), [], [], []
+        for level in levels:
+            own = noise.times(level)
+            if not is_drawn:
+                means, left = effect.averages(X, own, times=2)
+                parts.append(means), factors.append(left.parts)
+            elif level == 0:
+                parts.append(effect.transform(X))
+            else:
+                draws = (level * np.asarray(bound.gaussian(rng, X.shape)) for _ in range(n_copies))
+                parts += [effect.means(X + errors, own) for errors in draws]
+            n_own = n_copies if level > 0 else 1
+            shares += [1.0 / (len(levels) * n_own)] * n_own
+        return Pushed(
+            np.concatenate(parts),
+            np.tile(codes, len(parts)),
+            np.concatenate([share * weights for share in shares]),
+            None if is_drawn else SlopedFactor.stacked(factors),
+        )
+
+    def _fitted(self, pushed: Pushed, alpha: float, before: Any = None) -> Any:
+        """Return the linear classifier of pushed rows."""
+        options = {"alpha": alpha, "tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
+        if before is not None:
+            model = before.set_params(alpha=alpha, warm_start=True)
+        elif len(self.classes_) == 2 or self.method == "moments":
+            model = GaussianRobustClassifier(**options)
+        else:
+            model = RobustLinearClassifier(loss="logistic", multiclass="joint", **options)
+        noise = {} if pushed.noise is None else {"X_factor": pushed.noise}
+        with units_looked_at():
+            return model.fit(pushed.rows, pushed.codes, pushed.weights, **noise)
+
+    def _adopt(self, model: Any) -> None:
+        self.model_ = model
+        self.gap_, self.objective_, self.lower_bound_ = model.gap_, model.objective_, model.lower_bound_
+        self.n_iter_, self.holdfast_version_ = model.n_iter_, __version__
+
+    def _rows_and_noise(self, X: Any, metadata: Mapping[str, Any], method: str) -> tuple[Array, RowNoise | None]:
+        check_is_fitted(self)
+        call = f"{type(self).__name__}.{method}"
+        check_columns(X, metadata, self)
+        X = checked_rows(self, X, call=call, reset=False)
+        bound = _bound(X, metadata)
+        if bound is None and self.row_noise_:
+            warn_caller(
+                f"{call}: this model was fitted with the noise of each row and is given none here, so rows count as exact. "
+                f"Pass X_std, X_cov or X_factor (zeros for exact rows). {ROUTING}",
+                UserWarning,
+            )
+        return X, None if bound is None else _row_noise(bound, X.shape)
+
+    def _scores(self, X: Any, metadata: Mapping[str, Any], method: str) -> Array:
+        X, noise = self._rows_and_noise(X, metadata, method)
+        effect = self.features_.uncertainty_effect(X.shape[1])
+        return self.model_.decision_function(effect.transform(X) if noise is None else effect.means(X, noise))
+
+    def decision_function(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+        """Return the scores of rows with this noise.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        X_std, X_cov, X_factor : array-like (X_std may be sparse), default=None
+            The noise of each row, as in `fit`, taken as stated. Without any, rows count as exact; a model that was fitted with
+            noise then warns.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Two classes: the log-odds of ``classes_[1]``. More: the class with the highest score is predicted.
+        """
+        return self._scores(X, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}, "decision_function")
+
+    def predict(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Any:
+        """Return the predicted class of each row, shape (n_samples,); takes noise as `decision_function` does."""
+        scores = self._scores(X, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}, "predict")
+        return self.classes_[predicted_codes(scores)]
+
+    def predict_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+        """Return class probabilities, shape (n_samples, n_classes); takes noise as `decision_function` does.
+
+        The noisier a row, the less sure they are; nothing else is averaged over.
+        """
+        return self._probabilities(X, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}, "predict_proba")
+
+    def predict_log_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+        """Return the logarithm of `predict_proba`."""
+        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
+        return np.log(self._probabilities(X, metadata, "predict_log_proba"))
+
+    def _probabilities(self, X: Any, metadata: Mapping[str, Any], method: str) -> Array:
+        scores = self._scores(X, metadata, method)
+        if scores.ndim == 1:
+            return np.column_stack([expit(-scores), expit(scores)])
+        return shares_of_classes(expit(scores)) if self.method == "moments" else softmax(scores, axis=1)
+
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_std: Any = None,
+        X_cov: Any = None,
+        X_factor: Any = None,
+    ) -> float:
+        """Return the accuracy on rows with this noise; takes noise as `decision_function` does."""
+        scores = self._scores(X, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}, "score")
+        return float(accuracy_score(y, self.classes_[predicted_codes(scores)], sample_weight=sample_weight))
+
+    def flip_probability(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+        r"""Return about how likely each prediction is to change when the row is measured again with the same noise.
+
+        Approximate: the score of the row measured again is taken to be normal, with the mean and the deviation that the
+        moments of the features give, see :class:`ExpectedFeatures`. More than two classes: the sum over the rivals of the
+        predicted class, at most 1.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        X_std, X_cov, X_factor : array-like (X_std may be sparse), default=None
+            The noise of each row; one of them is needed.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
+        if all(value is None for value in metadata.values()):
+            raise ValueError(
+                f"{type(self).__name__}.flip_probability: no noise is stated. Pass X_std, X_cov or X_factor."
+            )
+        X, noise = self._rows_and_noise(X, metadata, "flip_probability")
+        effect, model = self.features_.uncertainty_effect(X.shape[1]), self.model_
+        assert noise is not None
+        now = predicted_codes(model.decision_function(effect.means(X, noise)))
+        means, left = effect.averages(X, noise, times=2)
+        again, clouds = model.decision_function(means), SlopedClouds(left.parts)
+        if again.ndim == 1:
+            return ndtr(-in_deviations(np.where(now > 0, again, -again), clouds.support(model.coef_[0])))
+        leads = np.take_along_axis(again, now[:, None], axis=1) - again
+        flips = ndtr(-in_deviations(leads, pushes(model.coef_, clouds, now)))
+        np.put_along_axis(flips, now[:, None], 0.0, axis=1)
+        return np.minimum(flips.sum(axis=1), 1.0)
+
+
+def _bound(X: Array, metadata: Mapping[str, Any]) -> BoundSet | None:
+    """Return the noise of rows, None where none is stated."""
+    return None if all(value is None for value in metadata.values()) else GaussianNoise().at(X, metadata)
+
+
+def _row_noise(bound: BoundSet, shape: tuple[int, int]) -> RowNoise:
+    return RowNoise.of(bound.by_row(*shape))
