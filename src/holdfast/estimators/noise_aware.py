@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
+from warnings import catch_warnings
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -21,19 +24,24 @@ from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import BoundSet
 from holdfast._core.version import __version__
 from holdfast._core.whole_fits import WholeFits
+from holdfast.counterpart import certificate
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
 from holdfast.estimators.inputs import class_codes, row_weights
 from holdfast.estimators.linear import ROUTING, predicted_codes, shares_of_classes
 from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.estimators.scores import in_deviations, pushes
 from holdfast.estimators.units import units_looked_at, warn_of_units
+from holdfast.features.averaged import Averaged, SlopedNoise
 from holdfast.features.expected_features import GAMMA, KINDS, ExpectedFeatures, checked_rows
+from holdfast.features.prior import GaussianPrior
 from holdfast.features.row_noise import RowNoise
 from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.sloped import SlopedClouds, SlopedFactor
 
 NOISE = ("X_std", "X_cov", "X_factor")
 METHODS = ("consistent", "moments")
+SLOPES = (1e-4, 1e-5, 1e-6, 1e-7)
+"""Gradients at which scikit-learn's solver is stopped, until the gap that is proved will do."""
 
 
 class Levels(Allowed):
@@ -49,8 +57,23 @@ class Levels(Allowed):
         return found.ndim == 1 and bool(np.all((found >= 0) & np.isfinite(found)) and np.any(found > 0))
 
 
+class Rows(NamedTuple):
+    """Checked training rows."""
+
+    X: Array
+    codes: NDArray[np.intp]
+    weights: Array
+    bound: BoundSet | None
+    """Their noise, None where none is stated."""
+
+    def take(self, rows: NDArray[np.intp]) -> Rows:
+        """Return some of the rows."""
+        bound = None if self.bound is None else self.bound.take(rows)
+        return Rows(self.X[rows], self.codes[rows], self.weights[rows], bound)
+
+
 class Pushed(NamedTuple):
-    """Training rows in feature space."""
+    """Training rows in feature space, at all levels of their noise."""
 
     rows: Array
     codes: NDArray[np.intp]
@@ -95,11 +118,11 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         Draws of each row for each level above 0.
     n_knots, n_components, gamma
         As for :class:`ExpectedFeatures`.
-    alpha : float, default=0.3
+    alpha : float, default=1.0
         Strength of the ridge, on a *sum* over rows: what scikit-learn's linear classifiers call 1/C.
     method : {"consistent", "moments"}, default="consistent"
     class_weight : dict or "balanced", default=None
-    tol : float, default=1e-6
+    tol : float, default=1e-4
         Largest certified relative gap of the fit to accept.
     max_iter : int, default=1000
     verbose : int, default=0
@@ -158,6 +181,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         "n_components": Count(),
         "gamma": GAMMA,
         "alpha": Number(strictly=True),
+        "prior": Choice("gaussian", None),
         "method": Choice(*METHODS),
         "tol": Number(strictly=True),
         "max_iter": Count(),
@@ -172,12 +196,13 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         levels: Any = (0, 1, 2, 4),
         n_copies: int = 2,
         n_knots: int = 12,
-        n_components: int = 300,
+        n_components: int = 500,
         gamma: float | str = "scale",
-        alpha: float = 0.3,
+        alpha: float = 1.0,
+        prior: str | None = "gaussian",
         method: str = "consistent",
         class_weight: Any = None,
-        tol: float = 1e-6,
+        tol: float = 1e-4,
         max_iter: int = 1000,
         verbose: int = 0,
         random_state: Any = 0,
@@ -189,6 +214,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         self.n_components = n_components
         self.gamma = gamma
         self.alpha = alpha
+        self.prior = prior
         self.method = method
         self.class_weight = class_weight
         self.tol = tol
@@ -215,20 +241,18 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         X_factor : array-like of shape (n_samples, n_features, r), default=None
             A factor F of each row's covariance F F'.
         """
-        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
-        X, codes, weights, bound = self._checked(X, y, sample_weight, metadata)
-        report, rng = reporter(self.verbose), self._rng()
-        features = self._features(rng).fit(X, sample_weight=weights)
-        pushed = self._pushed(features, X, codes, weights, bound, rng)
-        report(f"{pushed.rows.shape[0]} rows with {pushed.rows.shape[1]} features")
-        self.features_, self.row_noise_ = features, bound is not None
-        self._adopt(self._fitted(pushed, float(self.alpha)))
+        rows = self._checked(X, y, sample_weight, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
+        seed = self._seed()
+        self._learn_features(rows, self.gamma, seed)
+        pushed = self._pushed(rows, seed)
+        report = reporter(self.verbose)
+        report(f"{pushed.rows.shape[0]} rows, copies included, with {pushed.rows.shape[1]} features")
+        self._fit_linear(pushed, float(self.alpha))
+        report(f"certified gap {self.gap_:.2e}")
+        self._warn_uncertified()
         return self
 
-    def _checked(
-        self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
-    ) -> tuple[Array, NDArray[np.intp], Array, BoundSet | None]:
-        """Return rows, codes of their classes, their weights, and their noise, None where none is stated."""
+    def _checked(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> Rows:
         name = type(self).__name__
         if self.method == "moments" and self.features == "fourier":
             raise ValueError(
@@ -240,74 +264,104 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         X, y = checked_rows(self, X, y, call=f"{name}.fit", ensure_min_samples=2)
         self.classes_, codes = class_codes(y, name)
         weights = row_weights(sample_weight, self.class_weight, X, codes, self.classes_, name)
+        bound = _bound(X, metadata)
         warn_of_units(given, metadata, f"{name}.fit")
-        return X, codes, weights, _bound(X, metadata)
+        self.row_noise_ = bound is not None
+        return Rows(X, codes, weights, bound)
 
-    def _rng(self) -> np.random.Generator:
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        return np.random.default_rng(seed)
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
-    def _features(self, rng: np.random.Generator, gamma: Any = None) -> ExpectedFeatures:
-        return ExpectedFeatures(
+    def _learn_features(self, rows: Rows, gamma: float | str, seed: int) -> None:
+        """Set the features of rows, and what rows are like."""
+        self.features_ = ExpectedFeatures(
             "splines" if self.method == "moments" else self.features,
             n_knots=self.n_knots,
             n_components=self.n_components,
-            gamma=self.gamma if gamma is None else gamma,
-            random_state=int(rng.integers(1 << 31)),
-        )
+            gamma=gamma,
+            random_state=seed,
+        ).fit(rows.X, sample_weight=rows.weights)
+        self.prior_ = None
+        if self.prior is not None and self.method == "consistent" and rows.bound is not None:
+            self.prior_ = GaussianPrior.of(rows.X, rows.weights, self.features_.mean_, self.features_.scale_)
 
-    def _pushed(
-        self,
-        features: ExpectedFeatures,
-        X: Array,
-        codes: NDArray[np.intp],
-        weights: Array,
-        bound: BoundSet | None,
-        rng: np.random.Generator,
-    ) -> Pushed:
+    def _pushed(self, rows: Rows, seed: int) -> Pushed:
         """Return the rows at all levels of their noise, in feature space."""
-        effect = features.uncertainty_effect(X.shape[1])
+        X, codes, weights, bound = rows
+        effect = self.features_.uncertainty_effect(X.shape[1])
         if bound is None:
             return Pushed(effect.transform(X), codes, weights)
-        levels, is_drawn = np.asarray(self.levels, dtype=np.float64), self.method == "consistent"
-        n_copies = int(self.n_copies) if is_drawn else 1
-        noise, parts, shares, factors = _row_noise(bound, X.shape), [], [], []
+        noise, rng = _row_noise(bound, X.shape), np.random.default_rng(seed)
+        levels, lots, shares, left = np.asarray(self.levels, dtype=np.float64), [], [], []
         for level in levels:
             own = noise.times(level)
-            if not is_drawn:
-                means, left = effect.averages(X, own, times=2)
-                parts.append(means), factors.append(left.parts)
+            if self.method == "moments":
+                means, what_is_left = effect.averages(X, own, own)
+                copies = [means]
+                left.append(what_is_left.parts)
             elif level == 0:
-                parts.append(effect.transform(X))
+                copies = [effect.transform(X)]
             else:
-                draws = (level * np.asarray(bound.gaussian(rng, X.shape)) for _ in range(n_copies))
-                parts += [effect.means(X + errors, own) for errors in draws]
-            n_own = n_copies if level > 0 else 1
-            shares += [1.0 / (len(levels) * n_own)] * n_own
+                drawn = (level * np.asarray(bound.gaussian(rng, X.shape)) for _ in range(int(self.n_copies)))
+                copies = [self._means(effect, X + errors, own) for errors in drawn]
+            lots += copies
+            shares += [1.0 / (len(levels) * len(copies))] * len(copies)
         return Pushed(
-            np.concatenate(parts),
-            np.tile(codes, len(parts)),
+            np.concatenate(lots),
+            np.tile(codes, len(lots)),
             np.concatenate([share * weights for share in shares]),
-            None if is_drawn else SlopedFactor.stacked(factors),
+            SlopedFactor.stacked(left) if left else None,
         )
 
-    def _fitted(self, pushed: Pushed, alpha: float, before: Any = None) -> Any:
-        """Return the linear classifier of pushed rows."""
-        options = {"alpha": alpha, "tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
-        if before is not None:
-            model = before.set_params(alpha=alpha, warm_start=True)
-        elif len(self.classes_) == 2 or self.method == "moments":
-            model = GaussianRobustClassifier(**options)
-        else:
-            model = RobustLinearClassifier(loss="logistic", multiclass="joint", **options)
-        noise = {} if pushed.noise is None else {"X_factor": pushed.noise}
-        with units_looked_at():
-            return model.fit(pushed.rows, pushed.codes, pushed.weights, **noise)
+    def _means(self, effect: Averaged, X: Array, noise: RowNoise | None) -> Array:
+        """Return the features of rows with this noise."""
+        if noise is None:
+            return effect.transform(X)
+        return effect.means(*(X, noise) if self.prior_ is None else self.prior_.posterior(X, noise))
 
-    def _adopt(self, model: Any) -> None:
-        self.model_ = model
-        self.gap_, self.objective_, self.lower_bound_ = model.gap_, model.objective_, model.lower_bound_
-        self.n_iter_, self.holdfast_version_ = model.n_iter_, __version__
+    def _fit_linear(self, pushed: Pushed, alpha: float) -> None:
+        """Set the linear classifier of pushed rows, starting at the one that there is, and what is proved of it."""
+        self.model_, proof = (self._by_moments if self.method == "moments" else self._by_draws)(pushed, alpha)
+        self.objective_, self.lower_bound_, self.gap_ = proof
+        self.n_iter_, self.holdfast_version_ = int(np.max(self.model_.n_iter_)), __version__
+
+    def _by_moments(self, pushed: Pushed, alpha: float) -> tuple[Any, tuple[float, float, float]]:
+        model = GaussianRobustClassifier(alpha=alpha, tol=self.tol, max_iter=self.max_iter)
+        noise = {} if pushed.noise is None else {"X_factor": pushed.noise}
+        with units_looked_at(), catch_warnings(action="ignore", category=ConvergenceWarning):
+            model.fit(pushed.rows, pushed.codes, pushed.weights, **noise)
+        return model, (model.objective_, model.lower_bound_, model.gap_)
+
+    def _by_draws(self, pushed: Pushed, alpha: float) -> tuple[Any, tuple[float, float, float]]:
+        is_binary = len(self.classes_) == 2
+        options = {} if is_binary else {"loss": "logistic", "multiclass": "joint"}
+        ours: Any = GaussianRobustClassifier if is_binary else RobustLinearClassifier
+        [problem] = ours(alpha=alpha, **options)._problems(pushed.rows, pushed.codes, pushed.weights, {})
+        model = getattr(self, "model_", None) or LogisticRegression(warm_start=True, max_iter=int(self.max_iter))
+        # alpha/2 |w|^2 with two classes, alpha |W|^2 with more
+        model.set_params(C=1.0 / alpha if is_binary else 0.5 / alpha)
+        for slope in SLOPES:
+            with catch_warnings(action="ignore", category=ConvergenceWarning):
+                model.set_params(tol=slope).fit(pushed.rows, pushed.codes, pushed.weights)
+            W, b = (model.coef_[0], model.intercept_[0]) if is_binary else (model.coef_, model.intercept_)
+            proof = certificate(problem, W, b)
+            if proof.gap <= self.tol:
+                break
+        return model, (proof.objective, proof.lower_bound, proof.gap)
+
+    def _warn_uncertified(self) -> None:
+        if self.gap_ > self.tol:
+            warn_caller(
+                f"{type(self).__name__}.fit: certified gap {self.gap_:.2g}, tol {self.tol:g}. Raise max_iter, alpha or tol.",
+                ConvergenceWarning,
+            )
+
+    def _averages(self, effect: Averaged, X: Array, noise: RowNoise) -> tuple[Array, SlopedNoise]:
+        """Return means of the features of rows that are measured again, and what is left of their noise."""
+        if self.prior_ is None:
+            return effect.averages(X, noise, noise)
+        rows, unknown = self.prior_.posterior(X, noise)
+        return effect.averages(rows, self.prior_.followed(noise), unknown)
 
     def _rows_and_noise(self, X: Any, metadata: Mapping[str, Any], method: str) -> tuple[Array, RowNoise | None]:
         check_is_fitted(self)
@@ -325,8 +379,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
 
     def _scores(self, X: Any, metadata: Mapping[str, Any], method: str) -> Array:
         X, noise = self._rows_and_noise(X, metadata, method)
-        effect = self.features_.uncertainty_effect(X.shape[1])
-        return self.model_.decision_function(effect.transform(X) if noise is None else effect.means(X, noise))
+        return self.model_.decision_function(self._means(self.features_.uncertainty_effect(X.shape[1]), X, noise))
 
     def decision_function(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         """Return the scores of rows with this noise.
@@ -407,8 +460,8 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         X, noise = self._rows_and_noise(X, metadata, "flip_probability")
         effect, model = self.features_.uncertainty_effect(X.shape[1]), self.model_
         assert noise is not None
-        now = predicted_codes(model.decision_function(effect.means(X, noise)))
-        means, left = effect.averages(X, noise, times=2)
+        now = predicted_codes(model.decision_function(self._means(effect, X, noise)))
+        means, left = self._averages(effect, X, noise)
         again, clouds = model.decision_function(means), SlopedClouds(left.parts)
         if again.ndim == 1:
             return ndtr(-in_deviations(np.where(now > 0, again, -again), clouds.support(model.coef_[0])))

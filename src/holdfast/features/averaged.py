@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, owens_t
 
 from holdfast._core.uncertainty import Array
@@ -37,8 +38,8 @@ class Average(NamedTuple):
 class Curve(ABC):
     r"""A function f of one number a, known by its averages over Gaussian noise.
 
-    `averages` is about :math:`\psi(a + tZ)`, where :math:`\psi` is f, or, ``times=2``, f averaged over such noise already,
-    :math:`\psi(a) = \mathbb E f(a + tZ')`: what is known of a row that is measured again, with the same error.
+    `averages` is about :math:`\psi(a + tZ)`, where :math:`\psi(a) = \mathbb E f(a + bZ')` is f averaged over noise of
+    deviation b already, or f itself where b is None: what becomes of an averaged feature when its row is measured again.
     """
 
     @abstractmethod
@@ -54,7 +55,7 @@ class Curve(ABC):
         """Return the mean of f(a + tZ), f(a) to the last digit where t = 0."""
 
     @abstractmethod
-    def averages(self, a: Array, t: Array, times: int) -> Average:
+    def averages(self, a: Array, t: Array, b: Array | None) -> Average:
         """Return mean, slope and rest of psi(a + tZ)."""
 
     @abstractmethod
@@ -63,19 +64,21 @@ class Curve(ABC):
 
 
 class Ramp(Curve):
-    r"""The ramp :math:`\min(\max(a, 0), w)`, a hinge less the hinge at w: one piece of a piecewise linear spline.
+    r"""Ramps :math:`\min(\max(a, 0), w)`, hinges less hinges at w: the pieces of piecewise linear splines.
 
-    With :math:`h(a) = a\,\Phi(a/t) + t\,\varphi(a/t)`, the mean of a hinge, its mean is :math:`h(a) - h(a - w)` and its slope
-    :math:`\Phi(a/t) - \Phi((a - w)/t)`.
+    With :math:`h(a) = a\,\Phi(a/t) + t\,\varphi(a/t)`, the mean of a hinge, the mean of a ramp is :math:`h(a) - h(a - w)` and
+    its slope :math:`\Phi(a/t) - \Phi((a - w)/t)`.
 
     Parameters
     ----------
     widths : ndarray of shape (n_out,)
         w > 0.
+    is_last : ndarray of bool of shape (n_out,)
+        Whether the ramp after it begins elsewhere than where it ends.
     """
 
-    def __init__(self, widths: Array):
-        self.widths = widths
+    def __init__(self, widths: Array, is_last: NDArray[np.bool_]):
+        self.widths, self.is_last = widths, is_last
 
     def value(self, a: Array) -> Array:
         return np.clip(a, 0.0, self.widths)
@@ -84,22 +87,28 @@ class Ramp(Curve):
         return np.where((a > 0) & (a < self.widths), 1.0, 0.0)
 
     def mean(self, a: Array, t: Array) -> Array:
-        first, second = self._in_deviations(a, t)
-        return self.value(a) + t * (_above_kink(first) - _above_kink(second))
+        return self.value(a) + t * self._differences(_above_kink, a, t)
 
-    def averages(self, a: Array, t: Array, times: int) -> Average:
-        total, share = np.sqrt(times) * t, 1.0 / times
-        first, second = self._in_deviations(a, total)
-        slope = np.where(total > 0, ndtr(first) - ndtr(second), self.slope(a))
+    def averages(self, a: Array, t: Array, b: Array | None) -> Average:
+        total = t if b is None else np.hypot(t, b)
+        # two draws with the same error, and errors of their own
+        share = None if b is None else np.square(np.divide(t, total, out=np.zeros_like(total), where=total > 0))
+        first, second = _in_deviations(a, total), _in_deviations(a - self.widths, total)
+        slope = np.where(total > 0, self._differences(ndtr, a, total), self.slope(a))
         square = _rests(first, first, share) + _rests(second, second, share) - 2 * _rests(first, second, share)
-        return Average(self.mean(a, total), slope, total * np.sqrt(np.maximum(square, 0.0)))
+        rest = np.where(t > 0, total * np.sqrt(np.maximum(square, 0.0)), 0.0)
+        return Average(self.mean(a, total), slope, rest)
 
     def bounds(self, low: Array, high: Array) -> tuple[Array, Array]:
         return self.value(low), self.value(high)
 
-    def _in_deviations(self, a: Array, t: Array) -> tuple[Array, Array]:
-        """Return how many deviations both kinks are below a."""
-        return _in_deviations(a, t), _in_deviations(a - self.widths, t)
+    def _differences(self, function: Callable[[Array], Array], a: Array, t: Array) -> Array:
+        """Return a function of how many deviations the first kink is below a, less that of the second one."""
+        found, last = function(_in_deviations(a, t)), self.is_last
+        ends = np.empty_like(found)
+        ends[:, :-1] = found[:, 1:]
+        ends[:, last] = function(_in_deviations(a[:, last] - self.widths[last], t[:, last]))
+        return found - ends
 
 
 class Wave(Curve):
@@ -114,9 +123,10 @@ class Wave(Curve):
     def mean(self, a: Array, t: Array) -> Array:
         return np.exp(-0.5 * np.square(np.minimum(t, FAR))) * np.cos(a)
 
-    def averages(self, a: Array, t: Array, times: int) -> Average:
+    def averages(self, a: Array, t: Array, b: Array | None) -> Average:
         q = np.square(np.minimum(t, FAR))  # beyond that nothing is left of a wave
-        left, lost, before, sine = np.exp(-q), -np.expm1(-q), np.exp(-0.5 * (times - 1) * q), np.sin(a)
+        left, lost, sine = np.exp(-q), -np.expm1(-q), np.sin(a)
+        before = 1.0 if b is None else np.exp(-0.5 * np.square(np.minimum(b, FAR)))
         damped = before * np.sqrt(left)
         rest = 0.5 * np.square(lost) + left * np.square(sine) * (lost - q)
         return Average(damped * np.cos(a), -damped * sine, before * np.sqrt(np.maximum(rest, 0.0)))
@@ -136,7 +146,7 @@ class Features:
 
     forms: AffineMap
     curve: Curve
-    gain: float = 1.0
+    gain: Array | float = 1.0
 
     def deviations(self, noise: RowNoise) -> Array:
         """Return the standard deviation of each form, (n_samples, n_out), without forming factors of them."""
@@ -178,20 +188,17 @@ class Averaged(Effect):
             [part.gain * part.curve.mean(part.forms(rows), part.deviations(noise)) for part in self.parts]
         )
 
-    def averages(self, X: Any, noise: RowNoise, *, times: int = 1) -> tuple[Array, SlopedNoise]:
-        """Return means of the features and what noise makes of them.
-
-        ``times=2``: of features that are averaged over the noise of the row already, and meet it once more, as those of a
-        row that is measured again.
-        """
+    def averages(self, X: Any, noise: RowNoise, before: RowNoise | None = None) -> tuple[Array, SlopedNoise]:
+        """Return means of the features and what noise makes of them; of those averaged over the noise `before` already."""
         rows, found = self._rows(X), []
         for part in self.parts:
-            found.append(part.curve.averages(part.forms(rows), part.deviations(noise), times))
+            b = None if before is None else part.deviations(before)
+            found.append(part.curve.averages(part.forms(rows), part.deviations(noise), b))
         means, slopes, rests = (
             np.hstack([part.gain * one for part, one in zip(self.parts, each, strict=True)])
             for each in zip(*found, strict=True)
         )
-        return means, SlopedNoise.of(slopes, [part.forms for part in self.parts], noise, np.abs(rests))
+        return means, SlopedNoise.of(slopes, [part.forms for part in self.parts], noise, rests)
 
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
         ends = []
@@ -252,29 +259,29 @@ def _above_kink(r: Array) -> Array:
     return _density(r) - np.abs(r) * ndtr(-np.abs(r))
 
 
-def _rests(first: Array, second: Array, share: float) -> Array:
+def _rests(first: Array, second: Array, share: Array | None) -> Array:
     r"""Return the covariance of what two hinges, kinks at these places below 0, do not follow of noise of deviation 1.
 
     That of :math:`[p + A]_+` and :math:`[q + B]_+`, A and B standard normal with correlation `share`, less what the lines of
-    their mean slopes have, share * Phi(p) Phi(q); p = first >= q = second.
+    their mean slopes have, share * Phi(p) Phi(q); p = first >= q = second. None is a share of 1: A = B.
     """
     # beyond both kinks the mirror image has the same rests, in small numbers
     is_beyond = second > 0
     p, q = np.where(is_beyond, -second, first), np.where(is_beyond, -first, second)
-    if share == 1:
-        product = (p * q + 1) * ndtr(q) + p * _density(q)
-    else:
-        across = np.sqrt(1 - share**2)
-        corner = np.exp(-0.5 * (p * p + q * q - 2 * share * p * q) / across**2) * across / (2 * np.pi)
-        product = (p * q + share) * _both_positive(p, q, share) + corner
-        product += p * _density(q) * ndtr((p - share * q) / across) + q * _density(p) * ndtr((q - share * p) / across)
     means = [one * ndtr(one) + _density(one) for one in (p, q)]
+    if share is None:
+        product = (p * q + 1) * ndtr(q) + p * _density(q)
+        return np.asarray(product - means[0] * means[1] - ndtr(p) * ndtr(q))
+    share = np.minimum(share, 1 - NEAR)
+    across = np.sqrt((1 - share) * (1 + share))
+    corner = np.exp(-0.5 * (p * p + q * q - 2 * share * p * q) / across**2) * across / (2 * np.pi)
+    product = (p * q + share) * _both_positive(p, q, share, across) + corner
+    product += p * _density(q) * ndtr((p - share * q) / across) + q * _density(p) * ndtr((q - share * p) / across)
     return np.asarray(product - means[0] * means[1] - share * ndtr(p) * ndtr(q))
 
 
-def _both_positive(p: Array, q: Array, share: float) -> Array:
+def _both_positive(p: Array, q: Array, share: Array, across: Array) -> Array:
     """Return the probability that p + A and q + B are positive, A and B standard normal with correlation `share`."""
     p, q = (np.where(np.abs(one) < NEAR, NEAR, one) for one in (p, q))
-    across = np.sqrt(1 - share**2)
     turned = owens_t(p, (q / p - share) / across) + owens_t(q, (p / q - share) / across)
     return np.asarray(0.5 * (ndtr(p) + ndtr(q)) - turned - 0.5 * (p * q < 0))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from holdfast._core.allowed import SEED, Choice, Count, Number
 from holdfast._core.labels import check_columns
@@ -23,7 +22,10 @@ from holdfast.uncertainty.affine_map import AffineMap
 NAME = "ExpectedFeatures"
 KINDS = ("both", "splines", "fourier")
 GAMMA = Choice("scale") | Number(strictly=True)
-GAIN=lambda d,D: np.sqrt(2*d/D)
+GAIN = 5.0
+"""What waves are multiplied by, so that one ridge suits them beside ramps."""
+NARROWEST = 0.05
+"""Width of a ramp, in deviations of its column, below which its size no longer falls with the width."""
 
 
 class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
@@ -60,8 +62,7 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         is_flat = deviation <= 1e-12 * np.abs(X).max(axis=0, initial=0.0)
         self.scale_ = np.where(is_flat, 1.0, deviation)
         if self.kind != "fourier":
-            found = [_knots(x, weights, int(self.n_knots), s) for x, s in zip(X.T, self.scale_, strict=True)]
-            self.knots_, self.units_ = [k for k, _ in found], np.array([u for _, u in found])
+            self.knots_ = [_knots(x, weights, int(self.n_knots), s) for x, s in zip(X.T, self.scale_, strict=True)]
         if self.kind != "splines":
             rng = check_random_state(self.random_state)
             width = 1.0 / n_features if isinstance(self.gamma, str) else float(self.gamma)
@@ -74,14 +75,17 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         parts = []
         one = np.ones(n_features)
         if self.kind != "fourier":
-            sources = np.repeat(np.arange(n_features), [len(knots) - 1 for knots in self.knots_])
-            units = self.units_[sources]
+            counts = [len(knots) - 1 for knots in self.knots_]
+            sources = np.repeat(np.arange(n_features), counts)
+            units = self.scale_[sources]
             V = sparse.csr_array((1 / units, (np.arange(len(sources)), sources)), (len(sources), n_features))
-            starts = np.concatenate([knots[:-1] for knots in self.knots_]) - self.mean_[sources]
-            widths = np.concatenate([np.diff(knots) for knots in self.knots_])
-            parts.append(Features(AffineMap(V, -starts / units), Ramp(widths / units)))
+            starts = (np.concatenate([knots[:-1] for knots in self.knots_]) - self.mean_[sources]) / units
+            widths = np.concatenate([np.diff(knots) for knots in self.knots_]) / units
+            is_last = np.isin(np.arange(len(sources)), np.cumsum(counts) - 1)
+            gains = 1.0 / np.sqrt(np.maximum(widths, NARROWEST))
+            parts.append(Features(AffineMap(V, -starts), Ramp(widths, is_last), gains))
         if self.kind != "splines":
-            gain = GAIN(n_features, len(self.phases_))
+            gain = GAIN * np.sqrt(2.0 / len(self.phases_))
             parts.append(Features(AffineMap(self.frequencies_ / self.scale_, self.phases_), Wave(), gain))
         return Averaged(parts, self.mean_)
 
@@ -99,21 +103,12 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         return RowNoise.of(GaussianNoise().at(X, metadata).by_row(*X.shape))
 
 
-def _knots(x: Array, weights: Array, n_knots: int, scale: float) -> tuple[Array, float]:
-    """Return knots of a column, and the unit of its ramps."""
+def _knots(x: Array, weights: Array, n_knots: int, scale: float) -> Array:
+    """Return knots of a column, its ends among them, at weighted quantiles."""
     seen = weights > 0
-    x, weights = x[seen], weights[seen]
-    low, high = x.min(), x.max()
-    if low == high:
-        return np.array([low - scale, low + scale]), scale
-    inside = (x > low) & (x < high)
-    if not np.any(inside):
-        return np.array([low, high]), scale
-    shares = np.concatenate([[0.01, 0.05], np.arange(1, n_knots + 1) / (n_knots + 1), [0.95, 0.99]])
-    quantiles = np.quantile(x[inside], shares, weights=weights[inside], method="inverted_cdf")
-    span = (quantiles[-2] - quantiles[1]) / 3.29
-    knots = np.unique(np.delete(quantiles, [1, -2]))
-    return knots if len(knots) > 1 else np.array([low, *knots, high]), min(scale, span) if span > 0 else scale
+    shares = np.linspace(0.0, 1.0, n_knots + 1)
+    knots = np.unique(np.quantile(x[seen], shares, weights=weights[seen], method="inverted_cdf"))
+    return knots if len(knots) > 1 else np.array([knots[0] - scale, knots[0] + scale])
 
 
 def checked_rows(estimator: Any, X: Any, y: Any = "no_validation", *, call: str, **options: Any) -> Any:

@@ -1,0 +1,114 @@
+"""What rows are likely to be, given noisy values of them and what rows are like: a Gaussian prior."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from holdfast._core.uncertainty import Array
+from holdfast.features.row_noise import RowNoise
+
+RANK = 20
+"""Directions in which a prior knows how columns go together, at most."""
+LEAST = 1e-6
+"""Variance of its own that a column has at least, of that of the column."""
+BLOCK = 1 << 22
+"""Entries of matrices by row that are formed at a time."""
+
+
+class _Solved(NamedTuple):
+    """The posterior of some rows in units of their columns: x = x' - F z - (1 - kept) (x' - m - L a - F z)."""
+
+    factor: Array
+    """F, what common causes do."""
+    causes: Array
+    """[L, F]."""
+    weighted: Array
+    """The same over the variances beside them."""
+    kept: Array
+    """What is kept of a value that the common causes do not explain."""
+    precision: Array
+    """I + [L, F]' diag(1/variances) [L, F]."""
+
+
+@dataclass(frozen=True)
+class GaussianPrior:
+    r"""Rows :math:`N(m, D(LL^\top + \mathrm{diag}(\psi))D)`: few directions in which columns go together, and the rest of each.
+
+    The covariance of the training rows, shrunk towards uncorrelated columns as far as Ledoit and Wolf advise.
+
+    Parameters
+    ----------
+    mean, scale : ndarray of shape (n_features,)
+        m, and D, the deviations.
+    loadings : ndarray of shape (n_features, r)
+        L.
+    unique : ndarray of shape (n_features,)
+        :math:`\psi > 0`.
+    """
+
+    mean: Array
+    scale: Array
+    loadings: Array
+    unique: Array
+
+    @classmethod
+    def of(cls, X: Array, weights: Array, mean: Array, scale: Array) -> GaussianPrior:
+        """Return the prior of rows with these weights, which count as numbers of rows."""
+        Z, total = (X - mean) / scale, float(weights.sum())
+        cov = (Z * weights[:, None]).T @ Z / total
+        size = np.trace(cov) / len(cov)
+        off = np.sum(np.square(cov - size * np.eye(len(cov))))
+        error = (weights @ np.square(np.square(Z).sum(axis=1)) / total - np.sum(np.square(cov))) / total
+        share = float(np.clip(error / off, 0.0, 1.0)) if off > 0 else 1.0
+        cov = (1 - share) * cov + share * size * np.eye(len(cov))
+        extents, basis = np.linalg.eigh(cov)
+        rank = min(RANK, len(cov) - 1)
+        rest = extents[: len(cov) - rank].mean()
+        loadings = basis[:, len(cov) - rank :] * np.sqrt(np.maximum(extents[len(cov) - rank :] - rest, 0.0))
+        unique = np.maximum(np.diag(cov) - np.square(loadings).sum(axis=1), LEAST)
+        return cls(mean, scale, loadings, unique)
+
+    def posterior(self, X: Array, noise: RowNoise) -> tuple[Array, RowNoise]:
+        """Return means and deviations of rows that are measured with `noise` as X; exact ones stay what they are."""
+        means, deviations = np.empty_like(X), np.empty_like(X)
+        for rows, some in self._solved(noise):
+            away, rank = (X[rows] - self.mean) / self.scale, self.loadings.shape[1]
+            found = np.linalg.solve(some.precision, np.einsum("nir,ni->nr", some.weighted, away)[:, :, None])[:, :, 0]
+            left = away - np.einsum("nir,nr->ni", some.causes, found)
+            off = np.einsum("nir,nr->ni", some.factor, found[:, rank:]) + (1 - some.kept) * left
+            means[rows] = X[rows] - self.scale * off
+            kept = some.kept[:, :, None]
+            pull = np.concatenate([(1 - kept) * self.loadings, -kept * some.factor], axis=2)
+            common = np.einsum("nir,nri->ni", pull, np.linalg.solve(some.precision, pull.transpose(0, 2, 1)))
+            own = some.kept * np.square(noise.std[rows] / self.scale)
+            deviations[rows] = self.scale * np.sqrt(own + np.maximum(common, 0.0))
+        return means, RowNoise(deviations)
+
+    def followed(self, noise: RowNoise) -> RowNoise:
+        """Return the noise of the posterior's means when rows are measured again with `noise`."""
+        moves = noise.causes / self.scale[:, None]
+        out = np.empty_like(moves)
+        for rows, some in self._solved(noise):
+            own, rank = moves[rows], self.loadings.shape[1]
+            found = np.linalg.solve(some.precision, some.weighted.transpose(0, 2, 1) @ own)
+            left = own - some.causes @ found
+            out[rows] = own - some.factor @ found[:, rank:] - (1 - some.kept)[:, :, None] * left
+        return RowNoise.mixed(out * self.scale[:, None])
+
+    def _solved(self, noise: RowNoise) -> Iterator[tuple[slice, _Solved]]:
+        n_samples, n_features, n_causes = noise.factor.shape
+        n_causes += self.loadings.shape[1]
+        size = max(1, BLOCK // (n_causes * max(n_features, n_causes) or 1))
+        for start in range(0, n_samples, size):
+            rows = slice(start, start + size)
+            factor = noise.factor[rows] / self.scale[:, None]
+            loadings = np.broadcast_to(self.loadings, (len(factor), *self.loadings.shape))
+            causes = np.concatenate([loadings, factor], axis=2)
+            variances = self.unique + np.square(noise.std[rows] / self.scale)
+            weighted = causes / variances[:, :, None]
+            precision = np.eye(n_causes) + causes.transpose(0, 2, 1) @ weighted
+            yield rows, _Solved(factor, causes, weighted, self.unique / variances, precision)
