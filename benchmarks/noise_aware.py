@@ -82,7 +82,7 @@ class Difference(namedtuple("Difference", "cell level rival points error log_los
 
     @property
     def is_clear(self):
-        return abs(self.points) > student.ppf(0.975, self.cell.splits - 1) * self.error
+        return bool(abs(self.points) > student.ppf(0.975, self.cell.splits - 1) * self.error)
 
     def __str__(self):
         return f"{self.points:+.1f} ({self.error:.1f})"
@@ -235,7 +235,7 @@ METHODS = {
     BOOSTING: Method(boosting, TREES, False),
     COPIED: Method(boosting_on_copies, TREES, True),
     AVERAGING: Method(boosting_averaged, TREES, True, tuned_as=COPIED),
-    OURS: Method(noise_aware, list(product((0.3, 1.0, 3.0), (0.1, 1.0, 10.0))), False),
+    OURS: Method(noise_aware, list(product((0.3, 1.0, 3.0), (0.1, 0.5, 2.5))), False),
     DEFAULTS: Method(as_it_comes, [()], False),
     MOMENTS: Method(moments, NINE, False),
 }
