@@ -40,6 +40,7 @@ SETTINGS = [
     GaussianRobustClassifier(0.2, loss="log2", class_weight="balanced"),
     GaussianRobustClassifier(0.2, loss="quadratic", alpha=0.5),
     GaussianRobustClassifier(0.5, solver="quasi_newton"),
+    GaussianRobustClassifier(0.5, link="moderated"),
     GaussianRobustClassifierCV(noises=3, cv=2),
     GaussianRobustClassifierCV(noises=[0.3, 0.1], alphas=[0.1, 1e-3], loss="hinge", cv=2),
     RobustLinearClassifier(),

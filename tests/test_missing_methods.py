@@ -40,6 +40,7 @@ MISSING = [
     (RobustLinearClassifier(ambiguity=LabelFlips(1)), "partial_fit", "with ambiguity=LabelFlips.*or ambiguity=None"),
     (RobustLinearClassifier(solver="highs"), "partial_fit", "with solver='highs'.*Give solver=None"),
     (GaussianRobustClassifier(class_weight="balanced"), "partial_fit", "with class_weight='balanced'.*Give a dict"),
+    (GaussianRobustClassifier(link="moderated"), "partial_fit", "with link='moderated'.*Use link=None"),
     (GaussianRobustClassifierCV(), "partial_fit", "Use GaussianRobustClassifier."),
     (RobustLinearClassifier(Box(0.1)), "flip_probability", r"has no flip_probability. GaussianRobustClassifier has it"),
     (RobustLinearClassifier(Box(0.1)), "missing_report", "FeatureDeletionClassifier"),

@@ -36,6 +36,7 @@ ESTIMATORS = {name: value for name, value in CLASSES.items() if hasattr(value, "
 BY_PLACE = {
     "fit": ["X", "y", "sample_weight"],
     "partial_fit": ["X", "y", "classes", "sample_weight"],
+    "score": ["X", "y", "sample_weight"],
     "carried": ["X", "uncertainty"],
     "certify": ["X", "uncertainty"],
     "certified_margin": ["X", "uncertainty"],

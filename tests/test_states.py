@@ -39,6 +39,7 @@ EXAMPLES = [
     FeatureDeletionPerceptron(0.5, radius=9.0, horizon=100, random_state=0),
     GaussianRobustClassifier(0.3, loss="hinge", solver=SGD(epochs=2), random_state=0),
     GaussianRobustClassifier(0.3, warm_start=True),
+    GaussianRobustClassifier(0.3, link="moderated"),
     GaussianRobustClassifierCV([0.3, 0.1], cv=2),
     MinimaxProbabilityClassifier(kernel="rbf", covariance_ridge=0.1),
     ModeratedClassifier(LogisticRegression()),

@@ -4,6 +4,7 @@ What may be wrong with your data? Choose, then ``fit(X, y)`` as usual, with what
 
     values have error bars, as deviations     GaussianRobustClassifier(noise=0.3)
       one for each entry                      GaussianRobustClassifier().fit(X, y, X_std=errors)
+      and classes that no line tells apart    NoiseAwareClassifier().fit(X, y, X_std=errors)
       of unknown size                         GaussianRobustClassifierCV()
     values lie within tolerances              RobustLinearClassifier(Box(0.1)), or Box() with X_std=half_widths
       between lower and upper bounds          RobustLinearClassifier(IntervalBox()).fit(X, y, X_lower=..., X_upper=...)
@@ -53,10 +54,13 @@ from holdfast.estimators import (
     GaussianRobustClassifier,
     GaussianRobustClassifierCV,
     MinimaxProbabilityClassifier,
+    NoiseAwareClassifier,
+    NoiseAwareClassifierCV,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
 )
 from holdfast.evaluate import certified_radius, compare, flip_probability, robust_accuracy, robustness_curve
+from holdfast.features import ExpectedFeatures
 from holdfast.pipeline import (
     ModeratedClassifier,
     NoiseCopies,
@@ -82,6 +86,7 @@ __all__ = [
     "ChanceConstraint",
     "CorruptedFeatures",
     "Ellipsoid",
+    "ExpectedFeatures",
     "FeatureDeletion",
     "FeatureDeletionClassifier",
     "FeatureDeletionPerceptron",
@@ -92,6 +97,8 @@ __all__ = [
     "LabelFlips",
     "MinimaxProbabilityClassifier",
     "ModeratedClassifier",
+    "NoiseAwareClassifier",
+    "NoiseAwareClassifierCV",
     "NoiseCopies",
     "RobustLinearClassifier",
     "RobustLinearClassifierCV",

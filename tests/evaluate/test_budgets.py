@@ -1,14 +1,18 @@
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import sparse
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from holdfast import GaussianNoise
 from holdfast.datasets import load_breast_cancer_errors
-from holdfast.evaluate import noise_budget, what_is_to_gain
+from holdfast.evaluate import budgets, noise_budget, what_is_to_gain
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +91,12 @@ def test_what_is_to_gain_follows_the_flip_rate(cancer, factor, word):
     assert found.standard_error == 0
     expected = 0 if found.flip_rate < 0.05 else 1 if found.flip_rate <= 0.15 else 2
     assert ["Little", "Something", "Much"][expected] == word
+    assert found.points == [(-2.0, 1.0), (-6.0, 3.0), (4.3, 12.0)][expected]
+    assert "{:+.1f} to {:+.1f} points".format(*found.points) in found.verdict
+    assert "how fragile the model is, not how well it fits" in found.verdict
+    assert "splines" not in found.verdict
+    assert np.isnan(found.linear_log_loss)
+    assert not found.is_nonlinear_advised
 
 
 def test_what_is_to_gain_of_several_classes_is_drawn_and_has_an_error():
@@ -97,6 +107,73 @@ def test_what_is_to_gain_of_several_classes_is_drawn_and_has_an_error():
     flips = [np.mean(model.predict(X + 0.4 * rng.normal(size=X.shape)) != model.predict(X)) for _ in range(300)]
     assert 0 < found.standard_error < 0.01
     assert found.flip_rate == pytest.approx(np.mean(flips), abs=5 * found.standard_error)
+
+
+@pytest.fixture
+def curved(rng):
+    """Rows whose classes are told by a curve."""
+    X = rng.normal(size=(300, 3)) * [1.0, 100.0, 0.01]
+    y = np.where(X[:, 0] ** 2 + X[:, 1] / 100 + 0.5 * rng.normal(size=300) > 1, "b", "a")
+    return X, y
+
+
+def test_a_model_that_is_not_linear_is_advised_where_splines_are_clearly_better(curved, cancer):
+    X, y = curved
+    found = what_is_to_gain(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y), X, noise=0.01, y=y)
+    assert found.is_nonlinear_advised
+    assert found.linear_log_loss - found.spline_log_loss > 2 * found.difference_error > 0
+    assert "splines fit clearly better" in found.verdict
+    assert "NoiseAwareClassifier() or NoiseCopies(HistGradientBoostingClassifier())" in found.verdict
+    assert "splines" in found._repr_html_()
+    X, S, y, model = cancer
+    linear = what_is_to_gain(model, X, X_std=S, y=y)
+    assert not linear.is_nonlinear_advised
+    assert "splines fit no better than a linear model" in linear.verdict
+    assert "NoiseCopies" not in linear.verdict
+    assert linear == what_is_to_gain(model, X, X_std=S, y=y)  # the same folds each time
+
+
+@pytest.mark.parametrize("errors_apart", [1.9, 2.1])
+def test_the_comparison_is_paired_by_rows_of_which_it_takes_some(errors_apart, curved, monkeypatch, rng):
+    X, y = curved
+    common, apart = rng.normal(size=(2, 200))
+    error = np.std(apart, ddof=1) / np.sqrt(200)
+    losses, asked = iter([common + apart - apart.mean() + errors_apart * error, common]), []
+    monkeypatch.setattr(budgets, "COMPARED", 200)
+    monkeypatch.setattr(budgets, "_log_losses", lambda step, rows, *rest: (asked.append(rows), next(losses))[1])
+    found = what_is_to_gain(LogisticRegression().fit(X, y), X, noise=0.01, y=y)
+    assert found.difference_error == pytest.approx(error)
+    assert found.linear_log_loss - found.spline_log_loss == pytest.approx(errors_apart * error)
+    assert found.is_nonlinear_advised == (errors_apart > 2)
+    assert [len(np.unique(rows, axis=0)) for rows in asked] == [200, 200]
+
+
+def test_frames_with_holes_are_compared(curved):
+    X, y = curved
+    X = pd.DataFrame(X, columns=list("abc")).mask(np.random.default_rng(1).uniform(size=X.shape) < 0.05)
+    model = make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression()).fit(X, y)
+    found = what_is_to_gain(model, X, X_std=X.notna() * 0.01, y=pd.Series(y))
+    assert found.is_nonlinear_advised
+
+
+def test_what_cannot_be_compared_is_said(curved):
+    X, y = curved
+    few = what_is_to_gain(LogisticRegression().fit(X, y), X[:2], noise=0.01, y=["a", "b"])
+    assert "were not compared: 3 folds need 3 rows" in few.verdict
+    thin = sparse.csr_array(X)
+    assert (
+        "were not compared: X is sparse"
+        in what_is_to_gain(LogisticRegression().fit(thin, y), thin, noise=1, y=y).verdict
+    )
+    table = pd.DataFrame(X, columns=list("abc")).assign(key=np.where(X[:, 0] > 0, "u", "v"))
+    coded = ColumnTransformer([("key", OneHotEncoder(), ["key"])], remainder=StandardScaler())
+    S = pd.DataFrame(np.full(X.shape, 0.01), columns=list("abc"))
+    model = make_pipeline(coded, LogisticRegression()).fit(table, y)
+    found = what_is_to_gain(model, table, X_std=S, y=y)
+    assert "were not compared: the model takes categories" in found.verdict
+    assert np.isnan(found.spline_log_loss)
+    with pytest.raises(ValueError, match=r"what_is_to_gain\(model, X, y\): y must hold one of the classes"):
+        what_is_to_gain(model, table, X_std=S, y=np.arange(300))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """NoiseCopies: the draws that the estimator sees, the weights they carry, and what it is worth on real error bars."""
 
+import logging
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -17,7 +20,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from holdfast import (
@@ -57,10 +61,23 @@ def rows(rng):
     return rng.normal(size=(6, 3)), np.array([0, 1, 0, 1, 1, 0])
 
 
-def seen(X, y, n_copies=10, uncertainty=None, seed=0, **metadata):
+@pytest.fixture
+def noisy(rng):
+    """Rows, labels, deviations, and others to ask about."""
+    X, Z = rng.normal(size=(2, 60, 3))
+    return X, (X[:, 0] * X[:, 1] > 0).astype(int), rng.uniform(0.1, 0.6, size=X.shape), Z
+
+
+def seen(X, y, n_copies=10, uncertainty=None, seed=0, levels=(1,), inner=None, **metadata):
     """Return what the estimator was fitted to."""
-    model = NoiseCopies(Recorder(), n_copies, uncertainty=uncertainty, random_state=seed).fit(X, y, **metadata)
-    return model.estimator_
+    model = NoiseCopies(inner or Recorder(), n_copies, levels=levels, uncertainty=uncertainty, random_state=seed)
+    return model.fit(X, y, **metadata).estimator_
+
+
+def draw_of(model, k, n):
+    """Return the n standard normal numbers that draw k of every row is made of."""
+    z = np.random.default_rng([model.draw_seed_, k // 2]).standard_normal(n)
+    return z if k % 2 == 0 else -z
 
 
 def errors(X, y, n_copies=20_000, **options):
@@ -185,6 +202,263 @@ def test_sparse_rows_stay_sparse_and_only_stated_entries_move(container, rng):
         assert sparse.issparse(seen(container(X), y, 3, uncertainty, **ends).X_)
     with pytest.raises(ValueError, match=r"X is sparse, but GaussianNoise\(std=0.1\) moves every entry.*X.toarray"):
         seen(container(X), y, 3, GaussianNoise(0.1))
+
+
+def test_default_is_one_level_at_the_stated_errors_to_the_last_digit(rows, rng):
+    X, y = rows
+    S, weights = rng.uniform(0.1, 1, size=X.shape), rng.uniform(0.1, 1, size=6)
+    found = seen(X, y, 7, X_std=S, sample_weight=weights)
+    seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max)
+    drawn = GaussianNoise().draws(X, {"X_std": S}, np.random.default_rng(seed), 7)
+    assert_array_equal(found.X_, np.concatenate([X + errors for errors in drawn]))
+    assert_array_equal(found.sample_weight_, np.tile(weights, 7) / 7)
+
+
+def test_levels_multiply_the_errors_and_share_the_weight_of_a_row(rows, rng):
+    X, y = rows
+    S, weights = rng.uniform(0.1, 1, size=X.shape), rng.uniform(0.1, 1, size=6)
+    found = seen(X, y, 3, levels=[2, 0, 0.5], X_std=S, sample_weight=weights)
+    copies = found.X_.reshape(7, *X.shape)
+    assert_array_equal(copies[3], X)
+    once = seen(X, y, 6, X_std=S).X_.reshape(6, *X.shape) - X
+    assert_allclose(copies[[0, 1, 2, 4, 5, 6]] - X, once * np.repeat([2, 0.5], 3)[:, None, None], atol=1e-12)
+    assert_array_equal(found.y_, np.tile(y, 7))
+    shares = found.sample_weight_.reshape(7, 6)
+    assert_allclose(shares.sum(axis=0), weights)
+    assert_allclose(shares[3], weights / 3)
+    assert_allclose(shares[0], weights / 9)
+
+
+def test_levels_multiply_sets_and_what_is_stated_for_all_rows(rows):
+    X, y = rows
+    for uncertainty in (Box(0.3), Ball(0.2, 1), GaussianNoise(std=[0.1, 0.0, 2.0]), IntervalBox(-0.1, 0.4) + Box(0.1)):
+        one, three = (seen(X, y, 4, uncertainty, levels=(level,)).X_ - np.tile(X, (4, 1)) for level in (1, 3))
+        assert_allclose(three, 3 * one, atol=1e-12)
+
+
+def test_rows_as_they_are_count_as_much_as_copies_without_weights(rows):
+    X, y = rows
+    pipe = make_pipeline(FunctionTransformer(), Recorder())
+    found = seen(X, y, 4, GaussianNoise(0.5), levels=(0, 1), inner=pipe)[-1]
+    assert_array_equal(found.X_[: 4 * 6], np.tile(X, (4, 1)))
+    assert len(found.X_) == 2 * 4 * 6
+
+
+def test_rows_as_they_are_refuse_wrong_errors_too(rows):
+    X, y = rows
+    with pytest.raises(ValueError, match="X_std"):
+        seen(X, y, levels=(0,), X_std=-np.ones(X.shape))
+
+
+@pytest.mark.parametrize("levels", [(), 1, "12", [1, -1], [np.nan], [[1.0]], None])
+def test_levels_are_checked(levels, rows):
+    with pytest.raises(ValueError, match=r"NoiseCopies\(levels=.*give a list of one or more, each of which must be"):
+        seen(*rows, levels=levels, uncertainty=GaussianNoise(0.1))
+
+
+def test_sparse_rows_as_they_are_stay_sparse(rows):
+    X, y = rows
+    S = sparse.csr_array(np.where(X > 0, 0.1, 0.0))
+    found = seen(sparse.csr_array(X), y, 2, levels=(0, 1), X_std=S).X_
+    assert found.format == "csr"
+    assert_array_equal(found[:6].toarray(), X)
+
+
+def test_probabilities_are_the_mean_over_draws_that_come_in_pairs(noisy, rng):
+    X, y, S, Z = noisy
+    model = NoiseCopies(DecisionTreeClassifier(min_samples_leaf=5), 3, average_draws=5, random_state=3)
+    model.fit(X, y, X_std=S)
+    F = 0.3 * rng.normal(size=(60, 3, 2))
+    for stated, n, moves in (({"X_std": S}, 3, lambda z: S * z), ({"X_factor": F}, 2, lambda z: F @ z)):
+        want = np.mean([model.estimator_.predict_proba(Z + moves(draw_of(model, k, n))) for k in range(5)], axis=0)
+        found = model.predict_proba(Z, **stated)
+        assert_allclose(found, want, atol=1e-12)
+        assert_array_equal(model.predict(Z, **stated), want.argmax(axis=1))
+        with np.errstate(divide="ignore"):
+            assert_allclose(np.exp(model.predict_log_proba(Z, **stated)), found)
+    assert np.any(model.predict(Z, X_std=S) != model.estimator_.predict(Z))
+    assert model.score(Z, y, X_std=S) == np.mean(model.predict(Z, X_std=S) == y)
+    weights = np.arange(60.0)
+    assert_allclose(model.score(Z, y, weights, X_std=S), np.average(model.predict(Z, X_std=S) == y, weights=weights))
+
+
+def test_errors_at_prediction_are_taken_as_stated(noisy):
+    X, y, S, Z = noisy
+    tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0)
+    model = NoiseCopies(tree, 3, levels=(1, 3), uncertainty=GaussianNoise(4.0), average_draws=4, random_state=0)
+    model.fit(X, y, X_std=S)
+    want = np.mean([model.estimator_.predict_proba(Z + S * draw_of(model, k, 3)) for k in range(4)], axis=0)
+    assert_allclose(model.predict_proba(Z, X_std=S), want, atol=1e-12)
+    boxes = NoiseCopies(tree, 3, uncertainty=Box(5.0), average_draws=4, random_state=0).fit(X, y, X_std=S)
+    ends = NoiseCopies(tree, 3, average_draws=4, random_state=0).fit(X, y, X_lower=X - S, X_upper=X + S)
+    ends.estimator_ = boxes.estimator_
+    assert_allclose(boxes.predict_proba(Z, X_std=S), ends.predict_proba(Z, X_lower=Z - S, X_upper=Z + S))
+
+
+@pytest.mark.parametrize("kind", ["X_std", "X_cov", "X_factor", "X_lower", "X_radius", "X_lower by PCA", "l1 ball"])
+def test_a_row_is_answered_the_same_each_time_and_whatever_rows_are_beside_it(kind, noisy, rng):
+    _, y, S, Z = noisy
+    A = rng.normal(size=(60, 3, 2))
+    values = {"X_std": S, "X_cov": A @ A.transpose(0, 2, 1), "X_factor": A, "X_radius": S[:, 0]}
+    ends = {"X_lower": Z - S, "X_upper": Z + 2 * S}
+    stated = ends if kind.startswith("X_lower") else {kind: values[kind]} if kind in values else {"X_radius": S[:, 0]}
+    tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0)
+    uncertainty = {"l1 ball": Ball(norm=1), "X_lower by PCA": IntervalBox()}.get(kind)
+    model = NoiseCopies(tree, 3, uncertainty=uncertainty, average_draws=4, random_state=0)
+    model = (make_uncertain_pipeline(PCA(2), model) if "PCA" in kind else model).fit(Z, y, **stated)
+    whole = model.predict_proba(Z, **stated)
+    assert_array_equal(model.predict_proba(Z, **stated), whole)
+    some = rng.permutation(60)[:7]
+    part = model.predict_proba(Z[some], **{name: value[some] for name, value in stated.items()})
+    assert_allclose(part, whole[some], atol=1e-12)
+    assert np.any(np.abs(whole - model.predict_proba(Z, **{n: _exact(n, v, Z) for n, v in stated.items()})) > 0.01)
+
+
+def _exact(name, value, Z):
+    return Z if name in ("X_lower", "X_upper") else np.zeros_like(value)
+
+
+def test_rows_without_errors_are_exact(noisy):
+    X, y, S, Z = noisy
+    for inner in (DecisionTreeClassifier(min_samples_leaf=7), LogisticRegression()):
+        model = NoiseCopies(inner, 3, average_draws=7, random_state=0).fit(X, y, X_std=S)
+        for method in ("predict", "predict_proba", *["decision_function"] * hasattr(model, "decision_function")):
+            plain = getattr(model.estimator_, method)(Z)
+            assert_array_equal(getattr(model, method)(Z, X_std=np.zeros(Z.shape)), plain)
+            with pytest.warns(
+                UserWarning, match=rf"NoiseCopies\(average_draws=7\).{method}: fit was given errors"
+            ) as found:
+                assert_array_equal(getattr(model, method)(Z), plain)
+            assert len(found) == 1
+            assert found[0].filename == __file__
+    common = NoiseCopies(LogisticRegression(), 3, average_draws=7, uncertainty=GaussianNoise(0.2)).fit(X, y)
+    assert_array_equal(common.predict_proba(Z), common.estimator_.predict_proba(Z))
+
+
+def test_errors_that_predictions_would_not_use_are_refused(noisy):
+    X, y, S, Z = noisy
+    model = NoiseCopies(LogisticRegression(), 3).fit(X, y, X_std=S)
+    for method in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
+        with pytest.raises(
+            ValueError, match=rf"NoiseCopies.{method}\(..., X_std=...\): with average_draws=None.*average_draws=10"
+        ):
+            getattr(model, method)(Z, X_std=S)
+    with pytest.raises(ValueError, match="average_draws=None"):
+        model.score(Z, y, X_std=S)
+    pipe = make_uncertain_pipeline(StandardScaler(), model).fit(X, y, X_std=S)
+    with pytest.raises(ValueError, match="average_draws=None"):
+        pipe.predict_proba(Z, X_std=S)
+    with pytest.raises(ValueError, match=r"NoiseCopies\(average_draws=0\): must be an integer >= 1"):
+        model.set_params(average_draws=0).predict(Z, X_std=S)
+    with pytest.raises(ValueError, match=r"X_std has shape \(59, 3\)"):
+        model.set_params(average_draws=2).predict(Z, X_std=S[:59])
+    with pytest.raises(ValueError, match="neither predict_proba nor decision_function"):
+        NoiseCopies(Recorder(), 2, average_draws=2).fit(X, y, X_std=S)
+
+
+def test_without_probabilities_predictions_go_by_the_mean_score(noisy):
+    X, y, S, Z = noisy
+    for labels in (np.array(["no", "yes"])[y], np.array(list("abc"))[y + (X[:, 2] > 0)]):
+        model = NoiseCopies(SVC(), 3, average_draws=3, random_state=0).fit(X, labels, X_std=S)
+        mean = np.mean([model.estimator_.decision_function(Z + S * draw_of(model, k, 3)) for k in range(3)], axis=0)
+        assert_allclose(model.decision_function(Z, X_std=S), mean, atol=1e-9)
+        want = model.classes_[mean.argmax(axis=1) if mean.ndim == 2 else (mean > 0).astype(int)]
+        assert_array_equal(model.predict(Z, X_std=S), want)
+    pairs = NoiseCopies(SVC(decision_function_shape="ovo"), 2, average_draws=2).fit(X, np.arange(60) % 4, X_std=S)
+    with pytest.raises(ValueError, match="decision_function_shape='ovr'"):
+        pairs.predict(Z, X_std=S)
+
+
+def test_draws_of_sparse_rows_are_averaged_too(noisy):
+    X, y, S, Z = noisy
+    S = np.where(S > 0.4, S, 0.0)
+    model = NoiseCopies(DecisionTreeClassifier(min_samples_leaf=5), 3, average_draws=100, random_state=0)
+    model.fit(sparse.csr_array(X), y, X_std=sparse.csr_array(S))
+    found = model.predict_proba(sparse.csr_array(Z), X_std=sparse.csr_array(S))
+    assert_array_equal(model.predict_proba(sparse.csr_array(Z), X_std=sparse.csr_array(S)), found)
+    assert_allclose(found, model.predict_proba(Z, X_std=S), atol=0.15)
+    assert_array_equal(found[~S.any(axis=1)], model.estimator_.predict_proba(Z[~S.any(axis=1)]))
+    with pytest.raises(ValueError, match=r"predict_proba: X is sparse, but GaussianNoise\(\) moves every entry"):
+        model.predict_proba(sparse.csr_array(Z), X_std=S)
+
+
+def test_frames_asked_about_are_matched_by_their_columns(noisy):
+    X, y, S, Z = (pd.DataFrame(part, columns=list("abc")) if np.ndim(part) == 2 else part for part in noisy)
+    model = NoiseCopies(LogisticRegression(), 3, average_draws=2, random_state=0).fit(X, y, X_std=S)
+    model.predict(Z, X_std=S), model.predict_log_proba(Z, X_std=S.to_numpy())
+    with pytest.raises(ValueError, match=r"X_std has the columns \['c', 'b', 'a'\]"):
+        model.predict(Z, X_std=S[["c", "b", "a"]])
+
+
+def test_a_pipeline_carries_errors_to_the_draws(noisy):
+    X, y, S, Z = noisy
+    scale = np.array([1.0, 100.0, 0.01])
+    last = NoiseCopies(DecisionTreeClassifier(min_samples_leaf=5, random_state=0), 3, average_draws=4, random_state=0)
+    pipe = make_uncertain_pipeline(StandardScaler(), last).fit(X * scale, y, X_std=S * scale)
+    given, errors = pipe[0].transform(Z * scale), S * scale / pipe[0].scale_
+    assert_allclose(pipe.predict_proba(Z * scale, X_std=S * scale), pipe[-1].predict_proba(given, X_std=errors))
+    with pytest.warns(UserWarning, match="fit was given errors"):
+        pipe.predict_proba(Z * scale)
+
+
+def test_entries_that_are_filled_in_are_drawn_at_prediction(noisy):
+    X, y, _, Z = noisy
+    X[::5, 1] = np.nan
+    Z[::4, 0] = np.nan
+    tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0)
+    pipe = make_uncertain_pipeline(SpreadImputer(), NoiseCopies(tree, 3, average_draws=4, random_state=0)).fit(X, y)
+    found, plain = pipe.predict_proba(Z), pipe[-1].estimator_.predict_proba(pipe[0].transform(Z))
+    missing = np.isnan(Z).any(axis=1)
+    assert_array_equal(found[~missing], plain[~missing])
+    assert np.any(found[missing] != plain[missing])
+
+
+def test_errors_are_routed_to_predictions_that_average(noisy):
+    X, y, S, _ = noisy
+    tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0)
+    with sklearn.config_context(enable_metadata_routing=True), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for draws in (None, 4):
+            model = NoiseCopies(tree, 3, average_draws=draws, random_state=0).set_fit_request(X_std=True)
+            kept = cross_validate(model, X, y, cv=2, params={"X_std": S}, return_estimator=True, return_indices=True)
+            for fitted, test, score in zip(kept["estimator"], kept["indices"]["test"], kept["test_score"], strict=True):
+                errors = {"X_std": S[test]} if draws else {}
+                assert score == fitted.score(X[test], y[test], **errors)
+        model.set_score_request(X_std=False)
+        routed = model.get_metadata_routing()._self_request
+        assert routed.score.requests["X_std"] is False
+        assert routed.predict_proba.requests["X_cov"] is True
+
+
+@pytest.mark.parametrize("stop", ["auto", True])
+def test_early_stopping_on_copies_of_the_training_rows_warns(stop, noisy):
+    X, y, S, _ = noisy
+    boosting = HistGradientBoostingClassifier(max_iter=1, max_leaf_nodes=3, early_stopping=stop)
+    n_copies = 170 if stop == "auto" else 2
+    with pytest.warns(UserWarning, match="early_stopping=.* copies aside.*Set early_stopping=False"):
+        NoiseCopies(make_pipeline(StandardScaler(), boosting), n_copies).fit(X, y, X_std=S)
+    boosting.set_params(early_stopping=False)
+    NoiseCopies(boosting, n_copies).fit(X, y, X_std=S)
+    boosting.set_params(early_stopping="auto")
+    NoiseCopies(boosting, 160).fit(X, y, X_std=S)
+
+
+def test_progress_is_logged(noisy, caplog):
+    X, y, S, Z = noisy
+    caplog.set_level(logging.INFO, logger="holdfast")
+    tree = DecisionTreeClassifier(min_samples_leaf=5)
+    model = NoiseCopies(tree, 3, levels=(0, 2), average_draws=2, verbose=1).fit(X, y, X_std=S)
+    model.predict_proba(Z, X_std=S)
+    assert [record.getMessage() for record in caplog.records] == [
+        "NoiseCopies: min_samples_leaf=5 counts copies, 4 a row",
+        "NoiseCopies: 60 rows, 240 copies at the levels 0, 2",
+        "NoiseCopies: fitted DecisionTreeClassifier(min_samples_leaf=5)",
+        "NoiseCopies.predict_proba: draw 1 of 2",
+        "NoiseCopies.predict_proba: draw 2 of 2",
+    ]
+    caplog.clear()
+    model.set_params(verbose=0).fit(X, y, X_std=S).predict(Z, X_std=S)
+    assert not caplog.records
 
 
 def test_float32_stays_float32(rows):

@@ -232,6 +232,21 @@ class Listed(Allowed):
             return False
 
 
+@dataclass(frozen=True)
+class Several(Allowed):
+    """A list, tuple or array of one dimension, of one or more values of a kind."""
+
+    each: Allowed
+
+    @property
+    def advice(self) -> str:
+        return f"give a list of one or more, each of which {self.each.advice}"
+
+    def __contains__(self, value: object) -> bool:
+        is_list = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim == 1)
+        return is_list and len(value) > 0 and all(one in self.each for one in value)  # type: ignore[arg-type, attr-defined]
+
+
 TEXT = Instance(str, "give a text") | NOTHING
 NAMES = Listed("give a list of names") | NOTHING
 SEED = Count(0, 2**32 - 1) | NOTHING | Instance(np.random.RandomState, "a numpy RandomState")

@@ -21,6 +21,8 @@ from holdfast.counterpart.minimax_probability import MinimaxProof as MinimaxProo
 from holdfast.counterpart.minimax_probability import Moments as Moments
 from holdfast.counterpart.minimax_probability import class_law as class_law
 from holdfast.counterpart.minimax_probability import train_minimax as train_minimax
+from holdfast.counterpart.moderated_link import moderation as moderation
+from holdfast.counterpart.moderated_link import through_moderated_link as through_moderated_link
 from holdfast.counterpart.pairwise import PairwiseProblem as PairwiseProblem
 from holdfast.counterpart.penalty import Lasso as Lasso
 from holdfast.counterpart.penalty import Limits as Limits

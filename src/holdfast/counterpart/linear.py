@@ -48,6 +48,18 @@ class LinearProblem(Problem):
         """Return the problem with sets of a radius that is larger by a factor."""
         return self.having(bound=self.bound.resized(factor))
 
+    def centred(self) -> tuple[Self, Array]:
+        """Return the problem for rows moved to the origin, where they lie far from it and an intercept can make up for it."""
+        offset = self.rows.offset() if self.fit_intercept else None
+        if offset is None:
+            return self, np.zeros(self.rows.n_features)
+        return self.having(rows=self.rows.shifted(offset)), offset
+
+    def moved(self, parameters: Array, offset: Array) -> Array:
+        """Return the same weights with the intercept that gives rows moved by `offset` the scores they had."""
+        w, b = self.split(parameters)
+        return self.join(w, b - w @ offset)
+
     def generators(self) -> Array | None:
         """Return the vectors that, besides the rows themselves, tell one direction from another; None where others do too."""
         return self.bound.generators(self.rows.n_features)

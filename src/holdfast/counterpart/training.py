@@ -75,10 +75,10 @@ def train(
         proof = _proof(problem, found)
         _checked(problem, found, proof)
         return _judged(found, proof, tol, max_iter), proof
-    centred, back = _centred(problem)
+    centred, back = problem.centred()
     smaller, span = _reduced(centred)
     if start is not None:
-        start = _moved(problem, start, -back)
+        start = problem.moved(start, -back)
         if span is not None:
             w, b = centred.split(start)
             start = smaller.join(span.project(w.T).T, b)
@@ -95,22 +95,8 @@ def train(
     _checked(centred, found, proof)
     if centred is not problem:
         # the same problem in other coordinates, and the ones in which its sums do not cancel: the proof stands
-        found = replace(found, parameters=_moved(problem, found.parameters, back))
+        found = replace(found, parameters=problem.moved(found.parameters, back))
     return _judged(found, proof, tol, max_iter), proof
-
-
-def _centred(problem: LinearProblem) -> tuple[LinearProblem, Array]:
-    """Return the problem for rows moved to the origin, where they lie far from it and an intercept can make up for it."""
-    offset = problem.rows.offset() if problem.fit_intercept else None
-    if offset is None:
-        return problem, np.zeros(problem.rows.n_features)
-    return problem.having(rows=problem.rows.shifted(offset)), offset
-
-
-def _moved(problem: LinearProblem, parameters: Array, offset: Array) -> Array:
-    """Return the same weights with the intercept that gives rows moved by `offset` the scores they had."""
-    w, b = problem.split(parameters)
-    return problem.join(w, b - w @ offset)
 
 
 def _reduced(problem: LinearProblem) -> tuple[LinearProblem, Span | None]:

@@ -15,6 +15,8 @@ from holdfast.estimators.gaussian_robust import GaussianRobustClassifier, critic
 from holdfast.estimators.gaussian_robust_cv import GaussianRobustClassifierCV, NoisePath, noise_path
 from holdfast.estimators.minimax_probability import MinimaxProbabilityClassifier
 from holdfast.estimators.missing import MissingReport
+from holdfast.estimators.noise_aware import NoiseAwareClassifier
+from holdfast.estimators.noise_aware_cv import NoiseAwareClassifierCV
 from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.estimators.robust_linear_cv import RadiusPath, RobustLinearClassifierCV, radius_path
 from holdfast.estimators.weight_errors import PruningPath, prune, pruning_path, worst_weight_loss
@@ -28,6 +30,8 @@ __all__ = [
     "GeneralizationBound",
     "MinimaxProbabilityClassifier",
     "MissingReport",
+    "NoiseAwareClassifier",
+    "NoiseAwareClassifierCV",
     "NoisePath",
     "OnlineBound",
     "PruningPath",

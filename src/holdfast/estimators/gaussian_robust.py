@@ -8,9 +8,10 @@ from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from holdfast._core.allowed import NOTHING, Number, arguments, is_array
+from holdfast._core.allowed import NOTHING, Choice, Number, arguments, is_array
 from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.labels import check_columns, check_features
@@ -18,6 +19,7 @@ from holdfast._core.loss import Array, Loss
 from holdfast._core.offers import offered_if
 from holdfast._core.parameters import resolve
 from holdfast._core.solution import Solution, Status
+from holdfast._core.solver import Report
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.counterpart import (
     Certificate,
@@ -26,6 +28,8 @@ from holdfast.counterpart import (
     Stream,
     critical_factor,
     majority,
+    moderation,
+    through_moderated_link,
 )
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import with_callbacks
@@ -66,6 +70,15 @@ def _is_proper(estimator: GaussianRobustClassifier) -> bool:
     return True
 
 
+def _takes_parts(estimator: GaussianRobustClassifier) -> bool:
+    if estimator.link is not None:
+        raise AttributeError(
+            f"{type(estimator).__name__} has no partial_fit with link={estimator.link!r}: the descent starts from a fit of all "
+            "rows. Use link=None, or call fit."
+        )
+    return is_incremental(estimator)
+
+
 class GaussianRobustClassifier(IncrementalClassifier):
     r"""Linear classifier trained for the loss that Gaussian noise on the features makes it expect.
 
@@ -96,6 +109,21 @@ class GaussianRobustClassifier(IncrementalClassifier):
     published as M-GURU for the hinge; with two classes that is the problem above. Then pairs of classes may collapse,
     w_k = w_l, which is said too. The logistic loss is fitted one class against the rest.
 
+    ``link="moderated"``: the expected logistic loss pays for the noise of every score, so a few rows that are measured badly
+    keep all weights small. With this link noisy scores are shrunk instead, in training as in `predict_proba`. It minimises
+
+    .. math:: \sum_i c_i\, \mathbb E \log(1 + e^{-y_i r_i (f_i + t_i Z)}) + \tfrac{\alpha}{2} |w|^2, \qquad
+              f_i = w^\top x_i + b, \qquad r_i = (1 + \pi t_i^2 / 8)^{-1/2},
+
+    the log loss to expect of the probabilities sigmoid(r f) of rows that are measured again. That is *not convex*: of two
+    descents, from the certified solution for this noise and from that for exact rows, the lower end is taken, never above the
+    first start. Nothing is proved of it: ``gap_`` is inf, ``lower_bound_`` -inf. Without any noise the certified fit stands.
+
+    It pays where some rows are measured far worse than others: with heavy-tailed errors, trained for four times as much, it was
+    up to 26 points more accurate than ``link=None``, whose weights were held near 0. With errors much alike it changed accuracy
+    by -0.6 to +3.3 points; log loss was nowhere clearly higher (``benchmarks/moderated_link.py``, simulated). Keep None where a
+    proof counts.
+
     Noise that is the same in all directions (a single number) changes the classifier little beyond what a re-tuned ridge
     does; what pays is knowing which features, rows or directions are noisy.
 
@@ -115,6 +143,9 @@ class GaussianRobustClassifier(IncrementalClassifier):
         known in part only, ``GaussianNoise(std, unknown="correlations")`` or ``"variances"`` trains for the worst one that
         agrees with it; t, and all that is said of the noise later, is then that of the worst.
     loss : {"logistic", "hinge", "log2", "quadratic", "two_point"} or Loss, default="logistic"
+    link : {None, "moderated"}, default=None
+        "moderated", with the logistic loss only, trains for moderated scores as said above; three to four times the work, and
+        nothing is proved. Not in :class:`GaussianRobustClassifierCV`, whose paths are certified; GridSearchCV searches alpha.
     alpha : float, default=None
         Strength of the ridge, what scikit-learn's linear classifiers call 1/C. It acts in the units of the features, so scale
         them. None: 1 for the logistic loss, 0 for the others.
@@ -146,7 +177,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
     objective_ : float
         The objective at the fitted coefficients.
     lower_bound_ : float
-        A number that no coefficients can go below; -inf where none is known (logistic loss with alpha = 0).
+        A number that no coefficients can go below; -inf where none is known (logistic loss with alpha = 0, moderated link).
     gap_ : float
         (objective_ - lower_bound_) / max(objective_, 1e-9 * total weight), recomputed from the data in float64.
     collapsed_ : bool
@@ -190,14 +221,16 @@ class GaussianRobustClassifier(IncrementalClassifier):
     """
 
     _steps, _stream = SGD, Stream
+    link: str | None = None
 
-    parameter_table = {"alpha": Number() | NOTHING}
+    parameter_table = {"alpha": Number() | NOTHING, "link": Choice(None, "moderated")}
 
     def __init__(
         self,
         noise: float | GaussianNoise | None = None,
         *,
         loss: str | Loss = "logistic",
+        link: str | None = None,
         alpha: float | None = None,
         fit_intercept: bool = True,
         class_weight: Any = None,
@@ -210,6 +243,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
     ):
         self.noise = noise
         self.loss = loss
+        self.link = link
         self.alpha = alpha
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
@@ -249,7 +283,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         finished()
         return self
 
-    @offered_if(is_incremental)
+    @offered_if(_takes_parts)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, X_std: Any = None) -> Self:
         """Take one stochastic step for each of these rows, in their order, going on where the last call ended.
 
@@ -294,6 +328,13 @@ class GaussianRobustClassifier(IncrementalClassifier):
         self.classes_ = classes
         return self._made(X, codes, weights, loss, bound, alpha, len(classes))
 
+    def _train(self, problem: Any, start: Array | None, report: Report) -> tuple[Solution, Certificate]:
+        found, proof = super()._train(problem, start, report)
+        if self.link is None:
+            return found, proof
+        tol, max_iter = float(self.tol), int(self.max_iter)
+        return through_moderated_link(problem, found, proof, tol=tol, max_iter=max_iter, report=report)
+
     def _made(
         self, X: Any, codes: NDArray[np.intp], weights: Array, loss: Loss, bound: BoundSet, alpha: float, n_classes: int
     ) -> list[MarginScaleProblem] | list[PairwiseProblem]:
@@ -314,6 +355,8 @@ class GaussianRobustClassifier(IncrementalClassifier):
             if metadata[name] is not None and name not in noise.metadata:
                 raise ValueError(f"{NAME}(noise={noise!r}).fit(..., {name}=...): this noise does not take {name}.")
         bound = noise.at(X, metadata)
+        if self.link is not None:
+            self._check_link(loss, bound)
         if loss.is_homogeneous and np.all(bound.exact_features(X.shape[1])):
             raise ValueError(
                 f"{NAME}(noise={self.noise!r}, loss={self.loss!r}): without noise this loss is the plain hinge. State it for "
@@ -321,6 +364,24 @@ class GaussianRobustClassifier(IncrementalClassifier):
                 "(Without noise use loss='logistic', which is then logistic regression, or sklearn.svm.LinearSVC.)"
             )
         return bound
+
+    def _check_link(self, loss: Loss, bound: BoundSet) -> None:
+        """Raise where no descent through the link is known."""
+        if not loss.is_proper:
+            raise ValueError(
+                f"{NAME}(loss={self.loss!r}, link={self.link!r}): a link makes probabilities of scores, and this loss models "
+                "none. Use loss='logistic', or link=None."
+            )
+        if self.solver == SGD.name or isinstance(self.solver, SGD):
+            raise ValueError(
+                f"{NAME}(solver={self.solver!r}, link={self.link!r}): the descent starts from a certified solution, which "
+                "stochastic steps do not give. Use solver=None, or link=None."
+            )
+        if not bound.is_smooth:
+            raise ValueError(
+                f"{NAME}(noise={self.noise!r}, link={self.link!r}): moderated losses may fall as noise grows, so the largest "
+                "deviation is not the worst. State the covariance, with unknown=None, or use link=None."
+            )
 
     def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
         worst = super()._unpack(problems, fits)
@@ -385,7 +446,14 @@ class GaussianRobustClassifier(IncrementalClassifier):
                 f"certified to a gap of {self.gap_:.1g}, and the heavier one is predicted. {unbalanced}.",
                 CollapseWarning,
             )
-        self._warn_uncertified()
+        if self.link is None or self.gap_ < np.inf:
+            self._warn_uncertified()
+        elif self.solution_["status"] != Status.SOLVED.name.lower():
+            warn_caller(
+                f"{NAME}(link={self.link!r}, max_iter={self.max_iter!r}): the descent, or the fit it starts from, ended early. "
+                f"{self.solution_['advice']} Where alpha is next to 0, weights may grow without end: then raise alpha.",
+                ConvergenceWarning,
+            )
 
     def flip_probability(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         r"""Return the probability that the noise changes each prediction.
@@ -432,6 +500,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
     def predict_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         r"""Return class probabilities :math:`\mathbb E\,\mathrm{sigmoid}(w^\top x + b + tZ)`, moderated by each row's noise.
 
+        With ``link="moderated"`` they are those that it was trained for, sigmoid(r (w'x + b)), which differ by up to 0.02.
         Only with ``loss="logistic"``. Takes noise as `flip_probability` does; a model fitted with the noise of each row and
         given none here returns plain, unmoderated probabilities, and warns. More than two classes: those of each class against
         the rest, made to sum to 1, with the root mean square of the classes' deviations for t, so that the likeliest is
@@ -454,7 +523,13 @@ class GaussianRobustClassifier(IncrementalClassifier):
         else:
             noise = self._bound_to(scores, self._noise().as_stated(metadata) if is_stated else self._noise(), metadata)
         loss = self._loss()
-        return against_the_rest(scores, self.coef_, noise, lambda score, t: loss.evaluate(1.0 + score, t)[1])
+
+        def probability(score: Array, t: Array) -> Array:
+            if self.link is None:
+                return loss.evaluate(1.0 + score, t)[1]
+            return loss.evaluate(1.0 + moderation(t) * score, 0.0 * t)[1]
+
+        return against_the_rest(scores, self.coef_, noise, probability)
 
     @offered_if(_is_proper)
     def predict_log_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:

@@ -259,7 +259,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
             verbose=verbose,
             random_state=random_state,
         )
-        del self.alpha, self.warm_start
+        del self.alpha, self.link, self.warm_start
         self.noises = noises
         self.alphas = alphas
         self.cv = cv

@@ -18,6 +18,7 @@ from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.solution import Solution, Status
+from holdfast._core.solver import Report
 from holdfast._core.version import __version__
 from holdfast._core.whole_fits import WholeFits
 from holdfast.counterpart import Certificate, train
@@ -99,19 +100,21 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         report, finished = announced(self, reporter(self.verbose), X, y)
         n, d = problems[0].rows.n_samples, problems[0].rows.n_features
         with nullcontext() if n * d * d >= MANY_THREADS else one_blas_thread:
-            fits = [
-                train(
-                    problem,
-                    self.solver,
-                    tol=float(self.tol),
-                    max_iter=int(self.max_iter),
-                    start=start,
-                    random_state=self.random_state,
-                    report=report,
-                )
-                for problem, start in zip(problems, self._starts(problems), strict=True)
-            ]
+            starts = self._starts(problems)
+            fits = [self._train(problem, start, report) for problem, start in zip(problems, starts, strict=True)]
         return fits, finished
+
+    def _train(self, problem: Any, start: Array | None, report: Report) -> tuple[Solution, Certificate]:
+        """Return a problem's solution with its proof."""
+        return train(
+            problem,
+            self.solver,
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
+            start=start,
+            random_state=self.random_state,
+            report=report,
+        )
 
     def _set_coefficients(self, coef: Array, intercept: Array, *, joint: bool) -> None:
         """Set coefficients, those of a joint fit made to sum to 0."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 from warnings import catch_warnings
 
@@ -16,12 +16,11 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast._core.allowed import SEED, VERBOSE, Allowed, Choice, Count, Number, as_numbers
+from holdfast._core.allowed import SEED, VERBOSE, Choice, Count, Number, Several
 from holdfast._core.caller import warn_caller
 from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
-from holdfast._core.uncertainty import BoundSet
 from holdfast._core.version import __version__
 from holdfast._core.whole_fits import WholeFits
 from holdfast.counterpart import certificate
@@ -35,26 +34,12 @@ from holdfast.features.averaged import Averaged, SlopedNoise
 from holdfast.features.expected_features import GAMMA, KINDS, ExpectedFeatures, checked_rows
 from holdfast.features.prior import GaussianPrior
 from holdfast.features.row_noise import RowNoise
-from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.sloped import SlopedClouds, SlopedFactor
 
 NOISE = ("X_std", "X_cov", "X_factor")
 METHODS = ("consistent", "moments")
-SLOPES = (1e-4, 1e-5, 1e-6, 1e-7)
+SLOPES = (1e-5, 1e-6, 1e-7)
 """Gradients at which scikit-learn's solver is stopped, until the gap that is proved will do."""
-
-
-class Levels(Allowed):
-    """Multiples of the noise, one of them at least above 0."""
-
-    advice = "give multiples of the noise, numbers >= 0 such as (0, 1, 2, 4), one of them above 0"
-
-    def __contains__(self, value: object) -> bool:
-        try:
-            found = as_numbers(value)
-        except (TypeError, ValueError):
-            return False
-        return found.ndim == 1 and bool(np.all((found >= 0) & np.isfinite(found)) and np.any(found > 0))
 
 
 class Rows(NamedTuple):
@@ -63,13 +48,13 @@ class Rows(NamedTuple):
     X: Array
     codes: NDArray[np.intp]
     weights: Array
-    bound: BoundSet | None
+    noise: RowNoise | None
     """Their noise, None where none is stated."""
 
     def take(self, rows: NDArray[np.intp]) -> Rows:
         """Return some of the rows."""
-        bound = None if self.bound is None else self.bound.take(rows)
-        return Rows(self.X[rows], self.codes[rows], self.weights[rows], bound)
+        noise = None if self.noise is None else self.noise.take(rows)
+        return Rows(self.X[rows], self.codes[rows], self.weights[rows], noise)
 
 
 class Pushed(NamedTuple):
@@ -85,62 +70,71 @@ class Pushed(NamedTuple):
 class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
     r"""Nonlinear classifier whose features, scores and probabilities know the Gaussian noise of each row.
 
-    A row :math:`x` that is measured with the error :math:`N(0, C)` has the features
-    :math:`\mathbb E\,\varphi(x + \delta),\ \delta \sim N(0, C)`: ramps and waves averaged over the noise in closed form, see
-    :class:`ExpectedFeatures`. The scores are linear in them, so that a noisy row is predicted by what its features are on
-    average, and its probabilities are as unsure as it is.
+    A row x that is measured with the error :math:`N(0, C)` has features averaged over what it may really be: ramps of each
+    column, and waves of all, in closed form (:class:`ExpectedFeatures`). Scores are linear in these, so that a badly measured
+    row is predicted by what its features are on average, and its probabilities are as unsure as it is.
 
-    ``method="consistent"`` (the *consistent push*): training rows are measured again. For every level m of the noise, row i
-    becomes :math:`x_i + m\,\delta_{ik}`, k = 1, ..., n_copies, with the features
-    :math:`\mathbb E\,\varphi(x_i + m\,\delta_{ik} + m\,\delta)`, those that a row with this noise will have at prediction; level 0
-    is the row as it is. The model minimises
+    ``method="consistent"`` (the *consistent push*): training rows are measured again. For every level m, row i becomes
+    :math:`x_{imk} = x_i + m\,\delta_{ik}`, k = 1, ..., n_copies, with draws :math:`\delta_{ik} \sim N(0, C_i)`, and gets the
+    features :math:`z_{imk}` that a row with the noise :math:`m^2 C_i` will get at prediction; level 0 is the row as it is. Then
 
     .. math:: \sum_i c_i \, \mathrm{mean}_{m,k}\, \log\bigl(1 + e^{-y_i (w^\top z_{imk} + b)}\bigr) + \tfrac{\alpha}{2} |w|^2
 
-    or, with more than two classes, the cross-entropy of the softmax with :math:`\alpha \sum_k |w_k|^2,\ \sum_k w_k = 0`: a
-    weighted sum, not a mean. Averaged features *alone* do not do: training rows would be blurred once, noisy rows at
-    prediction twice.
+    is minimised, or with more classes the cross-entropy of the softmax plus :math:`\alpha \sum_k |w_k|^2`: a weighted *sum*,
+    the intercept not penalised. Averaged features of the training rows alone do not do: those would be blurred once, noisy rows
+    at prediction twice.
 
-    ``method="moments"``: the same with ramps alone and without draws. The loss is averaged over :math:`\delta_{ik}` by the
-    moments of the features: mean and slope in closed form, what is not linear in the noise as independent noise. It is
-    convex and certified; classes are fitted one against the rest.
+    ``prior="gaussian"``: features are averaged over what a row is *given* its noisy values and what rows are like,
+    :math:`N(m, \Sigma)` with the mean and a shrunk covariance of the training rows (20 directions, and the rest of each
+    column): a column that is measured badly is told by the others. ``prior=None``: over :math:`N(x, C)`, as
+    :class:`ExpectedFeatures` does. Exact rows are the same in both.
 
-    Nothing is assumed of the classes, but the noise must be known, and honest: it is used as stated.
+    ``method="moments"``: ramps alone, no draws, no prior. The loss is averaged over :math:`\delta` by the moments of the
+    features: means and slopes in closed form; what is not linear in the noise counts as independent noise. Several classes
+    are fitted one against the rest.
+
+    The noise is used as stated, so it must be honest. Memory: copies times rows times features,
+    ``(1 + n_copies * levels above 0) * n_samples * (n_components + n_knots * n_features)`` numbers.
 
     Parameters
     ----------
     features : {"both", "splines", "fourier"}, default="both"
-        As `kind` of :class:`ExpectedFeatures`; ``method="moments"`` takes "splines", and means them by "both" too.
+        As `kind` of :class:`ExpectedFeatures`; with ``method="moments"`` "both" means splines.
     levels : tuple of float, default=(0, 1, 2, 4)
-        Multiples of the stated noise that the model is to serve, all with the same weight. A model told of each row's noise
-        serves them all; one that is trained for level 4 alone must not be asked about exact rows.
+        Multiples of the stated noise that the model is to serve, all with the same weight. One model that is told the noise of
+        each row serves them all; one that is trained for level 4 alone must not be asked about exact rows.
     n_copies : int, default=2
-        Draws of each row for each level above 0.
-    n_knots, n_components, gamma
+        Draws of each row for each level above 0; two are as good as twelve.
+    n_knots, gamma
         As for :class:`ExpectedFeatures`.
+    n_components : int, default=500
+        Waves.
     alpha : float, default=1.0
-        Strength of the ridge, on a *sum* over rows: what scikit-learn's linear classifiers call 1/C.
+        Strength of the ridge, on a sum over rows: what scikit-learn's linear classifiers call 1/C.
+    prior : {"gaussian", None}, default="gaussian"
     method : {"consistent", "moments"}, default="consistent"
     class_weight : dict or "balanced", default=None
     tol : float, default=1e-4
-        Largest certified relative gap of the fit to accept.
+        Largest certified relative gap of the linear fit to accept.
     max_iter : int, default=1000
     verbose : int, default=0
         1 logs progress to the logger "holdfast".
     random_state : int, RandomState instance or None, default=0
-        Seeds the waves and the draws. The same number gives the same model.
+        Seeds the waves and the draws: the same number gives the same model. None: another one at every fit.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
     features_ : ExpectedFeatures
         The fitted features.
+    prior_ : GaussianPrior or None
+        What rows are like; None where it is not used.
     model_ : classifier
         The linear classifier of the features, in their units.
-    gap_ : float
-        The certified relative gap of its fit, to the best weights for these features and draws: see
-        :class:`GaussianRobustClassifier`. What other draws would give is not part of it.
     objective_, lower_bound_ : float
+        The sum above, and a number that no weights can go below, for these features and draws.
+    gap_ : float
+        (objective_ - lower_bound_) / objective_, recomputed from the rows. What other draws would give is not part of it.
     n_iter_ : int
     row_noise_ : bool
         Whether `fit` was told of noise; predictions without any then warn.
@@ -151,8 +145,14 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
     See Also
     --------
     NoiseAwareClassifierCV : Chooses gamma and alpha.
-    GaussianRobustClassifier : Linear, with certificates; for few rows.
+    GaussianRobustClassifier : Linear, with certificates of predictions; for few rows.
     NoiseCopies : Any classifier of your own, trained on noisy copies.
+
+    Notes
+    -----
+    No certificate is known for its predictions: :func:`certified_radius` and the like refuse it. Under
+    ``CalibratedClassifierCV``, which hands no metadata to predictions, validation rows count as exact; its probabilities
+    need no calibration for noise.
 
     Examples
     --------
@@ -160,10 +160,10 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
     >>> from holdfast.datasets import load_breast_cancer_errors
     >>> data = load_breast_cancer_errors()
     >>> model = NoiseAwareClassifier().fit(data.X, data.y, X_std=data.X_std)
-    >>> model.predict_proba(data.X[:3], X_std=data.X_std[:3])[:, 0].round(2)
-    array([1., 1., 1.])
-    >>> model.predict_proba(data.X[:3], X_std=8 * data.X_std[:3])[:, 0].round(2)
-    array([0.99, 0.97, 0.99])
+    >>> model.predict_proba(data.X[:4], X_std=data.X_std[:4])[:, 0].round(2)
+    array([0.98, 0.99, 1.  , 0.97])
+    >>> model.predict_proba(data.X[:4], X_std=8 * data.X_std[:4])[:, 0].round(2)
+    array([0.74, 0.97, 0.97, 0.09])
     """
 
     __metadata_request__fit = dict.fromkeys(NOISE, True)
@@ -175,7 +175,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
 
     parameter_table = {
         "features": Choice(*KINDS),
-        "levels": Levels(),
+        "levels": Several(Number()),
         "n_copies": Count(),
         "n_knots": Count(),
         "n_components": Count(),
@@ -259,15 +259,20 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
                 f"{name}(features='fourier', method='moments'): moments are those of splines. Use features='splines', or "
                 "method='consistent'."
             )
+        if not np.any(np.asarray(self.levels) > 0):
+            raise ValueError(
+                f"{name}(levels={self.levels!r}): a model for exact rows alone has no use for noise. Add a level above 0, such "
+                "as levels=(0, 1)."
+            )
         check_columns(X, {"sample_weight": sample_weight, **metadata})
         given = X
         X, y = checked_rows(self, X, y, call=f"{name}.fit", ensure_min_samples=2)
         self.classes_, codes = class_codes(y, name)
         weights = row_weights(sample_weight, self.class_weight, X, codes, self.classes_, name)
-        bound = _bound(X, metadata)
+        noise = RowNoise.stated(X, metadata) if _is_stated(metadata) else None
         warn_of_units(given, metadata, f"{name}.fit")
-        self.row_noise_ = bound is not None
-        return Rows(X, codes, weights, bound)
+        self.row_noise_ = noise is not None
+        return Rows(X, codes, weights, noise)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -282,16 +287,16 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
             random_state=seed,
         ).fit(rows.X, sample_weight=rows.weights)
         self.prior_ = None
-        if self.prior is not None and self.method == "consistent" and rows.bound is not None:
+        if self.prior is not None and self.method == "consistent" and rows.noise is not None:
             self.prior_ = GaussianPrior.of(rows.X, rows.weights, self.features_.mean_, self.features_.scale_)
 
     def _pushed(self, rows: Rows, seed: int) -> Pushed:
         """Return the rows at all levels of their noise, in feature space."""
-        X, codes, weights, bound = rows
+        X, codes, weights, noise = rows
         effect = self.features_.uncertainty_effect(X.shape[1])
-        if bound is None:
+        if noise is None:
             return Pushed(effect.transform(X), codes, weights)
-        noise, rng = _row_noise(bound, X.shape), np.random.default_rng(seed)
+        rng = np.random.default_rng(seed)
         levels, lots, shares, left = np.asarray(self.levels, dtype=np.float64), [], [], []
         for level in levels:
             own = noise.times(level)
@@ -302,8 +307,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
             elif level == 0:
                 copies = [effect.transform(X)]
             else:
-                drawn = (level * np.asarray(bound.gaussian(rng, X.shape)) for _ in range(int(self.n_copies)))
-                copies = [self._means(effect, X + errors, own) for errors in drawn]
+                copies = self._means(effect, [X + own.drawn(rng) for _ in range(int(self.n_copies))], own)
             lots += copies
             shares += [1.0 / (len(levels) * len(copies))] * len(copies)
         return Pushed(
@@ -313,11 +317,10 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
             SlopedFactor.stacked(left) if left else None,
         )
 
-    def _means(self, effect: Averaged, X: Array, noise: RowNoise | None) -> Array:
-        """Return the features of rows with this noise."""
-        if noise is None:
-            return effect.transform(X)
-        return effect.means(*(X, noise) if self.prior_ is None else self.prior_.posterior(X, noise))
+    def _means(self, effect: Averaged, lots: Sequence[Array], noise: RowNoise) -> list[Array]:
+        """Return the features of rows that are measured with this noise as in each of these lots."""
+        rows, unknown = (lots, noise) if self.prior_ is None else self.prior_.posterior(lots, noise)
+        return [effect.means(X, unknown) for X in rows]
 
     def _fit_linear(self, pushed: Pushed, alpha: float) -> None:
         """Set the linear classifier of pushed rows, starting at the one that there is, and what is proved of it."""
@@ -360,7 +363,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         """Return means of the features of rows that are measured again, and what is left of their noise."""
         if self.prior_ is None:
             return effect.averages(X, noise, noise)
-        rows, unknown = self.prior_.posterior(X, noise)
+        [rows], unknown = self.prior_.posterior([X], noise)
         return effect.averages(rows, self.prior_.followed(noise), unknown)
 
     def _rows_and_noise(self, X: Any, metadata: Mapping[str, Any], method: str) -> tuple[Array, RowNoise | None]:
@@ -368,18 +371,22 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         call = f"{type(self).__name__}.{method}"
         check_columns(X, metadata, self)
         X = checked_rows(self, X, call=call, reset=False)
-        bound = _bound(X, metadata)
-        if bound is None and self.row_noise_:
+        noise = RowNoise.stated(X, metadata) if _is_stated(metadata) else None
+        if noise is None and self.row_noise_:
             warn_caller(
                 f"{call}: this model was fitted with the noise of each row and is given none here, so rows count as exact. "
                 f"Pass X_std, X_cov or X_factor (zeros for exact rows). {ROUTING}",
                 UserWarning,
             )
-        return X, None if bound is None else _row_noise(bound, X.shape)
+        return X, noise
+
+    def _pushed_rows(self, X: Any, metadata: Mapping[str, Any], method: str) -> Array:
+        X, noise = self._rows_and_noise(X, metadata, method)
+        effect = self.features_.uncertainty_effect(X.shape[1])
+        return effect.transform(X) if noise is None else self._means(effect, [X], noise)[0]
 
     def _scores(self, X: Any, metadata: Mapping[str, Any], method: str) -> Array:
-        X, noise = self._rows_and_noise(X, metadata, method)
-        return self.model_.decision_function(self._means(self.features_.uncertainty_effect(X.shape[1]), X, noise))
+        return self.model_.decision_function(self._pushed_rows(X, metadata, method))
 
     def decision_function(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         """Return the scores of rows with this noise.
@@ -416,7 +423,11 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         return np.log(self._probabilities(X, metadata, "predict_log_proba"))
 
     def _probabilities(self, X: Any, metadata: Mapping[str, Any], method: str) -> Array:
-        scores = self._scores(X, metadata, method)
+        return self._shares(self._pushed_rows(X, metadata, method))
+
+    def _shares(self, Z: Array) -> Array:
+        """Return the class probabilities of rows in feature space."""
+        scores = self.model_.decision_function(Z)
         if scores.ndim == 1:
             return np.column_stack([expit(-scores), expit(scores)])
         return shares_of_classes(expit(scores)) if self.method == "moments" else softmax(scores, axis=1)
@@ -453,14 +464,14 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples,)
         """
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
-        if all(value is None for value in metadata.values()):
+        if not _is_stated(metadata):
             raise ValueError(
                 f"{type(self).__name__}.flip_probability: no noise is stated. Pass X_std, X_cov or X_factor."
             )
         X, noise = self._rows_and_noise(X, metadata, "flip_probability")
         effect, model = self.features_.uncertainty_effect(X.shape[1]), self.model_
         assert noise is not None
-        now = predicted_codes(model.decision_function(self._means(effect, X, noise)))
+        now = predicted_codes(model.decision_function(self._means(effect, [X], noise)[0]))
         means, left = self._averages(effect, X, noise)
         again, clouds = model.decision_function(means), SlopedClouds(left.parts)
         if again.ndim == 1:
@@ -471,10 +482,5 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         return np.minimum(flips.sum(axis=1), 1.0)
 
 
-def _bound(X: Array, metadata: Mapping[str, Any]) -> BoundSet | None:
-    """Return the noise of rows, None where none is stated."""
-    return None if all(value is None for value in metadata.values()) else GaussianNoise().at(X, metadata)
-
-
-def _row_noise(bound: BoundSet, shape: tuple[int, int]) -> RowNoise:
-    return RowNoise.of(bound.by_row(*shape))
+def _is_stated(metadata: Mapping[str, Any]) -> bool:
+    return any(value is not None for value in metadata.values())

@@ -117,6 +117,41 @@ def _ahead(problem: Any, before: Array | None, last: Array | None) -> Array | No
     return np.asarray(guess if better else last)
 
 
+CV = (
+    NOTHING
+    | Count(2)
+    | Having(("split",), "a splitter")
+    | Having(("__iter__",), "pairs of training and validation rows")
+)
+"""What `cv` may be."""
+
+
+def splits_of(search: Any, X: Any, y: Any, groups: Any) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Return the training and the validation rows of each fold, as numbers."""
+    everyone, call = np.arange(len(y)), f"{type(search).__name__}(cv={short(search.cv):.80})"
+    try:
+        splitter = check_cv(search.cv, y, classifier=True)
+        found = [(everyone[np.asarray(a)], everyone[np.asarray(b)]) for a, b in splitter.split(X, y, groups)]
+    except (TypeError, ValueError, IndexError) as error:
+        raise ValueError(f"{call}.fit(..., groups={short(groups):.80}): {error}") from error
+    if not found:
+        raise ValueError(f"{call}: gives no folds. Give at least one.")
+    return found
+
+
+def results_of(tried: Mapping[str, Array], scores: Array, gaps: Array) -> dict[str, Array]:
+    """Return `cv_results_` of what was tried, given scores and gaps of shape (n_folds, n_tried)."""
+    mean = scores.mean(axis=0)
+    return {
+        **{f"param_{name}": column for name, column in tried.items()},
+        **{f"split{i}_test_score": row for i, row in enumerate(scores)},
+        "mean_test_score": mean,
+        "std_test_score": scores.std(axis=0),
+        "rank_test_score": rankdata(-mean, method="min").astype(np.int32),
+        "max_gap": gaps.max(axis=0),
+    }
+
+
 def grid(values: Any, top: Callable[[], float], call: str, one: str, many: str) -> Array:
     """Return the sizes from the largest to the smallest: checked, or as many as are asked for from `top` down.
 
@@ -173,12 +208,7 @@ class PathSearch(LinearClassifier):
 
     _searched: tuple[str, ...]
     """The names of what a step is made of; the first is the size of the uncertainty."""
-    parameter_table = {
-        "cv": NOTHING
-        | Count(2)
-        | Having(("split",), "a splitter")
-        | Having(("__iter__",), "pairs of training and validation rows"),
-    }
+    parameter_table = {"cv": CV}
     cv: Any
     scoring: Any
     refit: Any
@@ -230,9 +260,7 @@ class PathSearch(LinearClassifier):
         tol, max_iter = float(self.tol), int(self.max_iter)
         weights = None if data[2] is None else checked_weights(data[2], data[0], f"{type(self).__name__}.fit")
         X, y, *rest = indexable(data[0], column_or_1d(data[1]), weights, *metadata.values())
-        splits = self._splits(X, y, groups)
-        if not splits:
-            raise ValueError(f"{type(self).__name__}(cv={self.cv!r:.80}): gives no folds. Give at least one.")
+        splits = splits_of(self, X, y, groups)
 
         def one_fold(train_rows: NDArray[np.intp], test_rows: NDArray[np.intp]) -> tuple[Any, ...]:
             own, held_out = ([taken(part, rows) for part in (X, y, *rest)] for rows in (train_rows, test_rows))
@@ -252,16 +280,6 @@ class PathSearch(LinearClassifier):
         else:
             fits = [averaged(problem, start, tol) for problem, start in zip(chosen, starts, strict=True)]
         return chosen, fits
-
-    def _splits(self, X: Any, y: Any, groups: Any) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Return the training and the validation rows of each fold, as numbers."""
-        everyone = np.arange(len(y))
-        try:
-            splitter = check_cv(self.cv, y, classifier=True)
-            return [(everyone[np.asarray(a)], everyone[np.asarray(b)]) for a, b in splitter.split(X, y, groups)]
-        except (TypeError, ValueError, IndexError) as error:
-            call = f"{type(self).__name__}(cv={short(self.cv):.80}).fit(..., groups={short(groups):.80})"
-            raise ValueError(f"{call}: {error}") from error
 
     def _fold(
         self,
@@ -315,14 +333,7 @@ class PathSearch(LinearClassifier):
         for name, column in zip(self._searched, columns, strict=True):
             setattr(self, f"{name}_", float(column[best]))
         self.best_score_ = float(mean[best])
-        self.cv_results_ = {
-            **{f"param_{name}": column for name, column in zip(self._searched, columns, strict=True)},
-            **{f"split{i}_test_score": row for i, row in enumerate(scores)},
-            "mean_test_score": mean,
-            "std_test_score": scores.std(axis=0),
-            "rank_test_score": rankdata(-mean, method="min").astype(np.int32),
-            "max_gap": gaps.max(axis=0),
-        }
+        self.cv_results_ = results_of(dict(zip(self._searched, columns, strict=True)), scores, gaps)
         warn_of_gaps(gaps[np.isfinite(gaps)], tol)  # the fit to all rows says itself where no bound is known
         return best
 

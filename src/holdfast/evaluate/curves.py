@@ -129,8 +129,9 @@ def robustness_curve(
     `Quantize`            values are rounded, always alike        not known
     ====================  ======================================  =======================================================
 
-    With ``adversary="random"`` all models see the same rows; other adversaries attack each model with rows of its own. Draws
-    depend on `random_state`, level and repeat alone: not on the models, the other levels, or `n_jobs`.
+    Models that average over errors of rows, such as :class:`NoiseAwareClassifier`, are told of the noise at each level. With
+    ``adversary="random"`` all models see the same rows; other adversaries attack each model with rows of its own. Draws depend
+    on `random_state`, level and repeat alone: not on the models, the other levels, or `n_jobs`.
 
     Parameters
     ----------
@@ -248,7 +249,8 @@ class Trial:
                 rng = np.random.default_rng([seed, repeat, int(np.float64(level).view(np.uint64))])
                 shared = self.perturbation.apply(self.rows, self.labels, level, rng, model)
             rows, labels = shared
-            found[name] = np.asarray(np.asarray(model.predict(as_given(self.X, rows))) == labels)
+            known = self.perturbation.told(model, self.rows, level)
+            found[name] = np.asarray(np.asarray(model.predict(as_given(self.X, rows), **known)) == labels)
         return found
 
     def certified(self, name: str, level: float) -> float:

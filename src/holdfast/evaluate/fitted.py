@@ -17,9 +17,11 @@ from holdfast._core.allowed import short
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.rounding import Array
-from holdfast._core.uncertainty import UncertaintySet
+from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.features.carrying import refuse_inexact
-from holdfast.features.rows import checked_metadata, is_numeric
+from holdfast.features.rows import checked_metadata, is_numeric, n_columns
+from holdfast.pipeline.stated_sets import takes_by_name
+from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.checks import nonnegative, per_feature
 
 CHECKED = 1000
@@ -65,6 +67,11 @@ def stated_of(
     if is_numeric(X):
         check_columns(X, stated, model)
     return checked_metadata(X, stated, call, model)
+
+
+def told(model: Any, noise: BoundSet, shape: tuple[int, int]) -> dict[str, Any]:
+    """Return what `predict` of a model that averages over errors of rows is told of this noise; nothing for other models."""
+    return (noise.by_row(*shape) or {}) if takes_by_name(model, "predict", "X_std") else {}
 
 
 def refuse_errors_of_categories(model: Any, X: Any, uncertainty: UncertaintySet, stated: Mapping[str, Any]) -> None:
@@ -114,7 +121,8 @@ def check_view(model: Any, view: View, classes: NDArray[Any]) -> None:
 def own_predictions(model: Any, view: View, which: NDArray[np.intp]) -> NDArray[Any]:
     """Return what a model predicts for some of the rows."""
     X = view.X if hasattr(view.X, "columns") or not is_numeric(view.X) or view.passage.steps else view.rows
-    return np.asarray(model.predict(_safe_indexing(X, which)))
+    exact = told(model, GaussianNoise(0.0).at(view.rows, {}), (len(which), n_columns(X)))
+    return np.asarray(model.predict(_safe_indexing(X, which), **exact))
 
 
 def linear_only(view: View, call: str) -> LinearModel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -19,7 +19,15 @@ from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import BoundSet
 from holdfast.estimators.scores import in_deviations
-from holdfast.evaluate.fitted import asked, classes_of, refuse_errors_of_categories, refuse_spread, rows_for, stated_of
+from holdfast.evaluate.fitted import (
+    asked,
+    classes_of,
+    refuse_errors_of_categories,
+    refuse_spread,
+    rows_for,
+    stated_of,
+    told,
+)
 from holdfast.evaluate.results import FlipProbability
 from holdfast.features.rows import as_given, n_columns
 from holdfast.uncertainty import GaussianNoise
@@ -158,20 +166,25 @@ def _by_formula(view: View, bound: BoundSet) -> tuple[Any, Array]:
 def _by_draws(
     model: Any, X: Any, rows: Any, bound: BoundSet, n_draws: int, rng: np.random.Generator
 ) -> tuple[Any, Array]:
-    predicted = np.asarray(model.predict(X))
     values = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
+    known = told(model, bound, values.shape)
+    predicted = np.asarray(model.predict(X, **known))
     noisy = (values + dense(bound.gaussian(rng, values.shape)) for _ in range(n_draws))
-    return predicted, np.mean(predicted_at(model, X, noisy, "flip_probability") != predicted, axis=0)
+    return predicted, np.mean(predicted_at(model, X, noisy, "flip_probability", known) != predicted, axis=0)
 
 
-def predicted_at(model: Any, X: Any, noisy: Iterable[Array], call: str) -> NDArray[Any]:
-    """Return what a model predicts for noisy copies of the numbers of X, asked about many at a time, (n_copies, n_samples)."""
+def predicted_at(model: Any, X: Any, noisy: Iterable[Array], call: str, known: Mapping[str, Any]) -> NDArray[Any]:
+    """Return what a model predicts for noisy copies of the numbers of X, asked about many at a time, (n_copies, n_samples).
+
+    `known` is what it is told of the errors of X.
+    """
     copies, size = iter(noisy), max(1, BLOCK // max(_num_samples(X) * n_columns(X), 1))
     found: list[NDArray[Any]] = []
     while some := list(islice(copies, size)):
         which = np.tile(np.arange(len(some[0])), len(some))
         try:
-            labels = np.asarray(model.predict(as_given(X, np.concatenate(some), which)))
+            errors = {name: value[which] for name, value in known.items()}
+            labels = np.asarray(model.predict(as_given(X, np.concatenate(some), which), **errors))
         except ValueError as error:
             raise ValueError(
                 f"{call}: the model refuses rows with noise ({error!s:.120}). Noise may take them where a step has no value, "

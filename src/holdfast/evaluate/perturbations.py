@@ -22,7 +22,7 @@ from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.ambiguity import LabelFlips
 from holdfast.evaluate.attacks import worst_case
-from holdfast.evaluate.fitted import classes_of
+from holdfast.evaluate.fitted import classes_of, told
 from holdfast.features.carrying import extents, refuse_inexact
 from holdfast.features.rows import as_given
 from holdfast.uncertainty import Box, CorruptedFeatures, FeatureDeletion
@@ -80,6 +80,10 @@ class Perturbation(ABC):
             What an adversary aims at.
         """
 
+    def told(self, model: Any, X: Any, level: float) -> dict[str, Any]:
+        """Return what `predict` of a model that averages over errors of rows is told at a level; nothing for others."""
+        return {}
+
     def bounds(self, X: Any, level: float) -> Bounds | None:
         """Return a set that holds all that can happen to rows at a level; None where there is none, or it is of no use."""
         return None
@@ -134,6 +138,11 @@ class Errors(Perturbation):
         except NoCertificateError as error:
             raise NoCertificateError(f"adversary='exact': {error} adversary='greedy' searches.") from error
         return dense(X) + found.moves, y
+
+    def told(self, model: Any, X: Any, level: float) -> dict[str, Any]:
+        if not self.uncertainty.is_expectation:
+            return {}
+        return told(model, self.uncertainty.at(X, self.metadata).scaled(level), X.shape)
 
     def bounds(self, X: Any, level: float) -> Bounds | None:
         if self.uncertainty.split(X, self.metadata)[1] is not None:

@@ -184,9 +184,7 @@ class Averaged(Effect):
     def means(self, X: Any, noise: RowNoise) -> Array:
         """Return the means of the features, (n_samples, n_out)."""
         rows = self._rows(X)
-        return np.hstack(
-            [part.gain * part.curve.mean(part.forms(rows), part.deviations(noise)) for part in self.parts]
-        )
+        return np.hstack([part.gain * part.curve.mean(part.forms(rows), part.deviations(noise)) for part in self.parts])
 
     def averages(self, X: Any, noise: RowNoise, before: RowNoise | None = None) -> tuple[Array, SlopedNoise]:
         """Return means of the features and what noise makes of them; of those averaged over the noise `before` already."""
@@ -198,7 +196,7 @@ class Averaged(Effect):
             np.hstack([part.gain * one for part, one in zip(self.parts, each, strict=True)])
             for each in zip(*found, strict=True)
         )
-        return means, SlopedNoise.of(slopes, [part.forms for part in self.parts], noise, rests)
+        return means, SlopedNoise.along([part.forms for part in self.parts], slopes, noise, rests)
 
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
         ends = []
@@ -212,7 +210,7 @@ class Averaged(Effect):
     def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
         rows = self._rows(X)
         slopes = np.hstack([part.gain * part.curve.slope(part.forms(rows)) for part in self.parts])
-        return SlopedNoise.of(slopes, [part.forms for part in self.parts], noise, np.zeros_like(slopes))
+        return SlopedNoise.along([part.forms for part in self.parts], slopes, noise, np.zeros_like(slopes))
 
     def expected(self, X: Any, Z: Any, noise: RowNoise) -> tuple[Any, RowNoise]:
         return self.averages(X, noise)
@@ -224,17 +222,19 @@ class Averaged(Effect):
 class SlopedNoise(RowNoise):
     """Noise of features that follow forms of the inputs, kept as slopes and forms; as a factor where that is asked for."""
 
+    parts: SlopedFactor
+
     def __init__(self, parts: SlopedFactor):
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "std", parts.rest)
 
     @classmethod
-    def of(cls, slopes: Array, forms: Sequence[AffineMap], noise: RowNoise, rest: Array) -> SlopedNoise:
+    def along(cls, forms: Sequence[AffineMap], slopes: Array, noise: RowNoise, rest: Array) -> SlopedNoise:
         """Return the noise of features with these slopes along forms of inputs that have `noise`."""
         return cls(SlopedFactor(slopes, [map.matrix for map in forms], noise.std, noise.factor, rest))
 
     @property
-    def factor(self) -> Array:  # type: ignore[override]
+    def factor(self) -> Array:
         """What the causes of the inputs' noise do, common ones first, then each input's own."""
         return self.parts.followed()
 

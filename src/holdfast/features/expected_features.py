@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
 
 from holdfast._core.allowed import SEED, Choice, Count, Number
 from holdfast._core.labels import check_columns
@@ -16,11 +18,12 @@ from holdfast._core.uncertainty import Array
 from holdfast._core.whole_fits import WholeFits
 from holdfast.features.averaged import Averaged, Features, Ramp, Wave
 from holdfast.features.row_noise import RowNoise
-from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.affine_map import AffineMap
 
 NAME = "ExpectedFeatures"
 KINDS = ("both", "splines", "fourier")
+ROUNDED = 1e-12
+"""Deviation of a column, as a share of its values, that is put down to rounding."""
 GAMMA = Choice("scale") | Number(strictly=True)
 GAIN = 5.0
 """What waves are multiplied by, so that one ridge suits them beside ramps."""
@@ -29,21 +32,62 @@ NARROWEST = 0.05
 
 
 class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
-    def __init__(
-        self,
-        kind: str = "both",
-        *,
-        n_knots: int = 12,
-        n_components: int = 300,
-        gamma: Any = "scale",
-        random_state: Any = None,
-    ):
-        self.kind = kind
-        self.n_knots = n_knots
-        self.n_components = n_components
-        self.gamma = gamma
-        self.random_state = random_state
+    r"""Nonlinear features of a row, averaged over its Gaussian noise.
 
+    :math:`\mathbb E\,\varphi(x + \delta)` with :math:`\delta \sim N(0, C)`, exactly, in closed form, for each row's own noise,
+    correlations between errors included. Columns are brought to mean 0 and deviation 1, and their errors with them: X and its
+    noise may be in any units.
+
+    *Splines*: ramps :math:`\min(\max(x_j - \theta, 0), w) / \sqrt w` between neighbouring knots, at quantiles of column j.
+    Their sums are piecewise linear and level beyond the outer knots. A ramp is a hinge less a hinge, and with
+    u = x - theta and the deviation s of the error the mean of a hinge is :math:`u\,\Phi(u/s) + s\,\varphi(u/s)`, its slope
+    :math:`\Phi(u/s)`. Divided by the root of their width, ramps make a ridge on their weights one on the squared slope of the
+    function. *Fourier*: waves :math:`5 \sqrt{2/D} \cos(v^\top x + p)`, random frequencies of the kernel
+    :math:`e^{-\gamma |x - x'|^2}`, mean :math:`e^{-v^\top C v/2} \cos(v^\top x + p)`. The factor 5 makes one ridge suit both.
+
+    In an :class:`UncertainPipeline` the rows after this step are these means, and their noise is what the features follow of
+    the errors, a factor of mean slopes, plus what they do not follow, as independent deviations. Intervals (``X_lower``,
+    ``X_upper``) and other sets become intervals of each feature, exactly those that it can take; certificates by
+    ``make_uncertain_pipeline(ExpectedFeatures("splines"), RobustLinearClassifier(IntervalBox()))``.
+
+    Parameters
+    ----------
+    kind : {"both", "splines", "fourier"}, default="both"
+    n_knots : int, default=12
+        Ramps of each column at most; columns with few values have fewer.
+    n_components : int, default=300
+        D, the number of waves.
+    gamma : float or "scale", default="scale"
+        The bandwidth, for columns of deviation 1; "scale" is 1 / n_features.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the frequencies.
+
+    Attributes
+    ----------
+    mean_, scale_ : ndarray of shape (n_features,)
+        Of the columns, weighted.
+    knots_ : list of ndarray
+        Those of each column, in its units.
+    frequencies_ : ndarray of shape (n_components, n_features)
+        For columns of deviation 1.
+    phases_ : ndarray of shape (n_components,)
+    gamma_ : float
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    Examples
+    --------
+    >>> from holdfast import ExpectedFeatures
+    >>> X = np.linspace(0, 4, 9).reshape(-1, 1)
+    >>> features = ExpectedFeatures("splines", n_knots=2).fit(X)
+    >>> features.get_feature_names_out()
+    array(['x0 from 0 to 2', 'x0 from 2 to 4'], dtype=object)
+    >>> features.transform([[2.0]]).round(3), features.transform([[2.0]], X_std=[[1.0]]).round(3)
+    (array([[1.245, 0.   ]]), array([[1.002, 0.243]]))
+    """
+
+    averages_errors = True
+    """Errors of a row move its features, so that predictions are told of them."""
     parameter_table = {
         "kind": Choice(*KINDS),
         "n_knots": Count(),
@@ -52,55 +96,113 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         "random_state": SEED,
     }
 
+    def __init__(
+        self,
+        kind: str = "both",
+        *,
+        n_knots: int = 12,
+        n_components: int = 300,
+        gamma: float | str = "scale",
+        random_state: Any = None,
+    ):
+        self.kind = kind
+        self.n_knots = n_knots
+        self.n_components = n_components
+        self.gamma = gamma
+        self.random_state = random_state
+
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find scales, knots and frequencies.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : None
+            Not used.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Of the rows in means, deviations and quantiles.
+        """
+        check_columns(X, {"sample_weight": sample_weight})
         X = checked_rows(self, X, call=f"{NAME}.fit")
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        n_features = X.shape[1]
         self.mean_ = np.average(X, axis=0, weights=weights)
         deviation = np.sqrt(np.average(np.square(X - self.mean_), axis=0, weights=weights))
-        # what is constant but for rounding has no scale
-        is_flat = deviation <= 1e-12 * np.abs(X).max(axis=0, initial=0.0)
-        self.scale_ = np.where(is_flat, 1.0, deviation)
+        self.scale_ = np.where(deviation > ROUNDED * np.abs(X).max(axis=0), deviation, 1.0)
         if self.kind != "fourier":
             self.knots_ = [_knots(x, weights, int(self.n_knots), s) for x, s in zip(X.T, self.scale_, strict=True)]
         if self.kind != "splines":
             rng = check_random_state(self.random_state)
-            width = 1.0 / n_features if isinstance(self.gamma, str) else float(self.gamma)
-            self.gamma_ = width
-            self.frequencies_ = np.sqrt(2 * width) * rng.standard_normal((int(self.n_components), n_features))
-            self.phases_ = rng.uniform(0, 2 * np.pi, size=int(self.n_components))
+            self.gamma_ = 1.0 / X.shape[1] if isinstance(self.gamma, str) else float(self.gamma)
+            shape = (int(self.n_components), X.shape[1])
+            self.frequencies_ = np.sqrt(2 * self.gamma_) * rng.standard_normal(shape)
+            self.phases_ = rng.uniform(0, 2 * np.pi, size=shape[0])
         return self
 
-    def uncertainty_effect(self, n_features: int) -> Averaged:
-        parts = []
-        one = np.ones(n_features)
-        if self.kind != "fourier":
-            counts = [len(knots) - 1 for knots in self.knots_]
-            sources = np.repeat(np.arange(n_features), counts)
-            units = self.scale_[sources]
-            V = sparse.csr_array((1 / units, (np.arange(len(sources)), sources)), (len(sources), n_features))
-            starts = (np.concatenate([knots[:-1] for knots in self.knots_]) - self.mean_[sources]) / units
-            widths = np.concatenate([np.diff(knots) for knots in self.knots_]) / units
-            is_last = np.isin(np.arange(len(sources)), np.cumsum(counts) - 1)
-            gains = 1.0 / np.sqrt(np.maximum(widths, NARROWEST))
-            parts.append(Features(AffineMap(V, -starts), Ramp(widths, is_last), gains))
-        if self.kind != "splines":
-            gain = GAIN * np.sqrt(2.0 / len(self.phases_))
-            parts.append(Features(AffineMap(self.frequencies_ / self.scale_, self.phases_), Wave(), gain))
-        return Averaged(parts, self.mean_)
-
     def transform(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+        """Return the means of the features under each row's noise, those of the row itself where none is stated.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        X_std, X_cov, X_factor : array-like (X_std may be sparse), default=None
+            Deviation of each entry, (n_samples, n_features); covariance of each row, (n_samples, n_features, n_features); a
+            factor of it, (n_samples, n_features, r).
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_out)
+        """
         check_is_fitted(self)
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         check_columns(X, metadata, self)
         X = checked_rows(self, X, call=f"{NAME}.transform", reset=False)
         effect = self.uncertainty_effect(X.shape[1])
-        if all(v is None for v in metadata.values()):
+        if all(value is None for value in metadata.values()):
             return effect.transform(X)
-        return effect.means(X, self._noise(X, metadata))
+        return effect.means(X, RowNoise.stated(X, metadata))
 
-    def _noise(self, X, metadata):
-        return RowNoise.of(GaussianNoise().at(X, metadata).by_row(*X.shape))
+    def fit_transform(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        X_std: Any = None,
+        X_cov: Any = None,
+        X_factor: Any = None,
+    ) -> Array:
+        """Fit to the rows, and return what `transform` does."""
+        return self.fit(X, y, sample_weight).transform(X, X_std=X_std, X_cov=X_cov, X_factor=X_factor)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return names such as "radius from 1.2 to 3.4" of ramps, and "wave0" of waves."""
+        check_is_fitted(self)
+        names = _check_feature_names_in(self, input_features)
+        found: list[str] = []
+        if self.kind != "fourier":
+            for name, knots in zip(names, self.knots_, strict=True):
+                found += [f"{name} from {low:.6g} to {high:.6g}" for low, high in pairwise(knots)]
+        if self.kind != "splines":
+            found += [f"wave{k}" for k in range(len(self.phases_))]
+        return np.asarray(found, dtype=object)
+
+    def uncertainty_effect(self, n_features: int) -> Averaged:
+        """Return what the features do to rows and their errors, for pipelines."""
+        check_is_fitted(self)
+        parts = []
+        if self.kind != "fourier":
+            counts = [len(knots) - 1 for knots in self.knots_]
+            sources = np.repeat(np.arange(n_features), counts)
+            units, numbers = self.scale_[sources], np.arange(len(sources))
+            forms = sparse.csr_array((1 / units, (numbers, sources)), (len(sources), n_features))
+            starts = (np.concatenate([knots[:-1] for knots in self.knots_]) - self.mean_[sources]) / units
+            widths = np.concatenate([np.diff(knots) for knots in self.knots_]) / units
+            ramps = Ramp(widths, is_last=np.isin(numbers, np.cumsum(counts) - 1))
+            parts.append(Features(AffineMap(forms, -starts), ramps, 1.0 / np.sqrt(np.maximum(widths, NARROWEST))))
+        if self.kind != "splines":
+            gain = GAIN * np.sqrt(2.0 / len(self.phases_))
+            parts.append(Features(AffineMap(self.frequencies_ / self.scale_, self.phases_), Wave(), gain))
+        return Averaged(parts, self.mean_)
 
 
 def _knots(x: Array, weights: Array, n_knots: int, scale: float) -> Array:
@@ -116,7 +218,7 @@ def checked_rows(estimator: Any, X: Any, y: Any = "no_validation", *, call: str,
     found = validate_data(estimator, X, y, dtype=np.float64, ensure_all_finite="allow-nan", **options)
     if np.any(np.isnan(found if isinstance(y, str) else found[0])):
         raise ValueError(
-            f"{call}: X contains NaN. Fill in missing entries first: make_uncertain_pipeline(SpreadImputer(), ...) hands on how "
-            "uncertain they are; after SimpleImputer() they count as exact."
+            f"{call}: X contains NaN. Fill in missing entries first: make_uncertain_pipeline(SpreadImputer(), ...) hands on "
+            "how uncertain they are; after SimpleImputer() they count as exact."
         )
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,8 +30,8 @@ class _Solved(NamedTuple):
     """The same over the variances beside them."""
     kept: Array
     """What is kept of a value that the common causes do not explain."""
-    precision: Array
-    """I + [L, F]' diag(1/variances) [L, F]."""
+    covariance: Array
+    """That of the common causes, given the row."""
 
 
 @dataclass(frozen=True)
@@ -72,18 +72,22 @@ class GaussianPrior:
         unique = np.maximum(np.diag(cov) - np.square(loadings).sum(axis=1), LEAST)
         return cls(mean, scale, loadings, unique)
 
-    def posterior(self, X: Array, noise: RowNoise) -> tuple[Array, RowNoise]:
-        """Return means and deviations of rows that are measured with `noise` as X; exact ones stay what they are."""
-        means, deviations = np.empty_like(X), np.empty_like(X)
+    def posterior(self, lots: Sequence[Array], noise: RowNoise) -> tuple[list[Array], RowNoise]:
+        """Return means, and their deviations, of rows that are measured with `noise` as in each of these lots.
+
+        Exact rows stay what they are.
+        """
+        means, deviations = [np.empty_like(X) for X in lots], np.empty_like(lots[0])
+        rank = self.loadings.shape[1]
         for rows, some in self._solved(noise):
-            away, rank = (X[rows] - self.mean) / self.scale, self.loadings.shape[1]
-            found = np.linalg.solve(some.precision, np.einsum("nir,ni->nr", some.weighted, away)[:, :, None])[:, :, 0]
-            left = away - np.einsum("nir,nr->ni", some.causes, found)
-            off = np.einsum("nir,nr->ni", some.factor, found[:, rank:]) + (1 - some.kept) * left
-            means[rows] = X[rows] - self.scale * off
-            kept = some.kept[:, :, None]
+            lost, kept = 1 - some.kept, some.kept[:, :, None]
+            for X, mean in zip(lots, means, strict=True):
+                away = ((X[rows] - self.mean) / self.scale)[:, :, None]
+                found = some.covariance @ (some.weighted.transpose(0, 2, 1) @ away)
+                left = (away - some.causes @ found)[:, :, 0]
+                mean[rows] = X[rows] - self.scale * ((some.factor @ found[:, rank:])[:, :, 0] + lost * left)
             pull = np.concatenate([(1 - kept) * self.loadings, -kept * some.factor], axis=2)
-            common = np.einsum("nir,nri->ni", pull, np.linalg.solve(some.precision, pull.transpose(0, 2, 1)))
+            common = ((pull @ some.covariance) * pull).sum(axis=2)
             own = some.kept * np.square(noise.std[rows] / self.scale)
             deviations[rows] = self.scale * np.sqrt(own + np.maximum(common, 0.0))
         return means, RowNoise(deviations)
@@ -91,10 +95,10 @@ class GaussianPrior:
     def followed(self, noise: RowNoise) -> RowNoise:
         """Return the noise of the posterior's means when rows are measured again with `noise`."""
         moves = noise.causes / self.scale[:, None]
-        out = np.empty_like(moves)
+        out, rank = np.empty_like(moves), self.loadings.shape[1]
         for rows, some in self._solved(noise):
-            own, rank = moves[rows], self.loadings.shape[1]
-            found = np.linalg.solve(some.precision, some.weighted.transpose(0, 2, 1) @ own)
+            own = moves[rows]
+            found = some.covariance @ (some.weighted.transpose(0, 2, 1) @ own)
             left = own - some.causes @ found
             out[rows] = own - some.factor @ found[:, rank:] - (1 - some.kept)[:, :, None] * left
         return RowNoise.mixed(out * self.scale[:, None])
@@ -111,4 +115,5 @@ class GaussianPrior:
             variances = self.unique + np.square(noise.std[rows] / self.scale)
             weighted = causes / variances[:, :, None]
             precision = np.eye(n_causes) + causes.transpose(0, 2, 1) @ weighted
-            yield rows, _Solved(factor, causes, weighted, self.unique / variances, precision)
+            covariance = np.asarray(np.linalg.inv(precision), dtype=np.float64)
+            yield rows, _Solved(factor, causes, weighted, self.unique / variances, covariance)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.uncertainty import Array
+from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
 
@@ -39,6 +40,13 @@ class RowNoise:
         [(name, value)] = metadata.items()
         value = np.asarray(value, dtype=np.float64)
         return cls(value) if name == "X_std" else cls(np.zeros(value.shape[:2]), value)
+
+    @classmethod
+    def stated(cls, X: Array, metadata: Mapping[str, Any]) -> RowNoise:
+        """Return the noise of rows X as X_std, X_cov or X_factor states it, checked."""
+        found = GaussianNoise().at(X, metadata).by_row(*X.shape)
+        assert found is not None  # Gaussian noise of rows has deviations or factors
+        return cls.of(found)
 
     @classmethod
     def none(cls, shape: tuple[int, ...]) -> RowNoise:
@@ -73,6 +81,16 @@ class RowNoise:
     def times(self, slopes: Array | float) -> RowNoise:
         """Return the noise with each entry multiplied by its slope, or by the same number."""
         return RowNoise(np.abs(slopes) * self.std, np.asarray(slopes)[..., None] * self.factor)
+
+    def take(self, rows: NDArray[np.intp]) -> RowNoise:
+        """Return the noise of some rows."""
+        return RowNoise(self.std[rows], self.factor[rows])
+
+    def drawn(self, rng: np.random.Generator) -> Array:
+        """Return a draw of each row's errors, Gaussian, (n_samples, n_features)."""
+        own = self.std * rng.standard_normal(self.std.shape)
+        common = rng.standard_normal((len(self.std), self.factor.shape[2], 1))
+        return np.asarray(own + (self.factor @ common)[:, :, 0])
 
     def through(self, map: AffineMap) -> RowNoise:
         """Return the noise of the images of rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial, singledispatch
 from numbers import Real
 from typing import Any, NamedTuple
@@ -158,15 +158,21 @@ def teach_step(kind: type, effect: Callable[[Any, int], Effect]) -> None:
 
 def may_add_errors(estimators: Iterable[Any]) -> bool:
     """Return whether some steps, or those inside them, may give errors to rows that have none."""
-    inside = (
-        one
-        for outer in estimators
-        for one in (outer, *(outer.get_params(deep=True).values() if hasattr(outer, "get_params") else ()))
-    )
     return any(
         getattr(one, "adds_errors", False) or hasattr(one, "uncertainty_effect") or isinstance(one, tuple(TAUGHT))
-        for one in inside
+        for one in _all_inside(estimators)
     )
+
+
+def may_average(estimators: Iterable[Any]) -> bool:
+    """Return whether some steps, or those inside them, say that they average over errors of rows."""
+    return any(getattr(one, "averages_errors", False) for one in _all_inside(estimators))
+
+
+def _all_inside(estimators: Iterable[Any]) -> Iterator[Any]:
+    for outer in estimators:
+        yield outer
+        yield from outer.get_params(deep=True).values() if hasattr(outer, "get_params") else ()
 
 
 def _as_linear(step: Any, at: StepContext) -> Effect:

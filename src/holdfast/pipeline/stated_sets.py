@@ -134,8 +134,9 @@ def predicts(estimator: Any) -> bool:
 
 
 def takes_by_name(estimator: Any, method: str, name: str) -> bool:
-    """Return whether an estimator has a method with an argument of this name."""
-    return hasattr(estimator, method) and name in inspect.signature(getattr(estimator, method)).parameters
+    """Return whether an estimator has a method with an argument of this name, of which it makes use with its settings."""
+    is_used = method == "fit" or getattr(estimator, "averages_errors", True)
+    return is_used and hasattr(estimator, method) and name in inspect.signature(getattr(estimator, method)).parameters
 
 
 def _estimators(estimator: Any) -> Iterator[tuple[str, Any]]:

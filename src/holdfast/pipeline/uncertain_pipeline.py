@@ -21,11 +21,11 @@ from holdfast._core.labels import check_features
 from holdfast._core.metadata import METADATA, known_metadata
 from holdfast._core.offers import offered_if
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
-from holdfast.estimators.linear import ELSEWHERE
+from holdfast.estimators.linear import ELSEWHERE, ROUTING
 from holdfast.estimators.units import units_looked_at, warn_of_units
 from holdfast.features.carrying import NONLINEAR, Carried, added, carry, effects_of, transformed
 from holdfast.features.rows import check_params, checked_metadata, known_numbers, numbers_of, with_numbers
-from holdfast.features.steps import CLAIMS, may_add_errors
+from holdfast.features.steps import CLAIMS, may_add_errors, may_average
 from holdfast.pipeline.stated_sets import (
     Holder,
     draws_errors,
@@ -48,7 +48,8 @@ SETTINGS = {
     "verbose": Switch(),
 }
 PROBABILITIES = ("predict_proba", "predict_log_proba")
-PLAIN = ("fit", *PROBABILITIES)
+PREDICTIONS = ("predict", "decision_function", "score")
+PLAIN = ("fit", *PROBABILITIES, *PREDICTIONS)
 """What may be asked for without any uncertainty."""
 
 
@@ -106,10 +107,11 @@ class UncertainPipeline(Pipeline):
     but whose probabilities are no averages over them warn there. A search over sets belongs around the pipeline, not in its
     last step.
 
-    `predict`, `decision_function`, `score` and `transform` are those of the plain Pipeline. `predict_proba`,
-    `flip_probability`, `score_std`, `certify` and `certified_margin`, where the last step has them, take metadata of their
-    rows as it does, and `worst_case_data` gives rows in the units of X. Certificates account for rounding in affine steps; what
-    it does in curved ones is not known.
+    `predict`, `decision_function` and `score` take metadata of their rows where that matters: where the last step takes them,
+    as NoiseAwareClassifier does, or where steps average over errors, as ExpectedFeatures does. Elsewhere these and `transform`
+    are those of the plain Pipeline. `predict_proba`, `flip_probability`, `score_std`, `certify` and `certified_margin`, where
+    the last step has them, take metadata of their rows as it does, and `worst_case_data` gives rows in the units of X.
+    Certificates account for rounding in affine steps; what it does in curved ones is not known.
 
     With metadata routing on, searches, ``CalibratedClassifierCV`` and the like bring metadata to a pipeline inside them without
     a request. ``StackingClassifier`` does too, but it hands all that its `fit` is given to its final estimator as well,
@@ -143,6 +145,8 @@ class UncertainPipeline(Pipeline):
     ----------
     row_uncertainty_ : bool
         Whether `fit` was given metadata; questions about certainty then ask for them too.
+    moves_rows_ : bool
+        Whether steps averaged over errors in `fit`, as ExpectedFeatures does; predictions without any then warn.
     columns_in_ : list of str or None
         The columns of the frame that `fit` was given, which questions about certainty ask for in the same order.
 
@@ -166,6 +170,9 @@ class UncertainPipeline(Pipeline):
     __metadata_request__fit = dict.fromkeys(METADATA, True)
     __metadata_request__predict_proba = dict.fromkeys(METADATA, True)
     __metadata_request__predict_log_proba = dict.fromkeys(METADATA, True)
+    __metadata_request__predict = dict.fromkeys(METADATA, True)
+    __metadata_request__decision_function = dict.fromkeys(METADATA, True)
+    __metadata_request__score = dict.fromkeys(METADATA, True)
 
     def __init__(
         self,
@@ -188,7 +195,12 @@ class UncertainPipeline(Pipeline):
         found = super().__getitem__(ind)
         if not isinstance(ind, slice):
             return found
-        kept = {"row_uncertainty_": True, "_is_broken": True, "columns_in_": ind.indices(len(self.steps))[0] == 0}
+        kept = {
+            "row_uncertainty_": True,
+            "moves_rows_": True,
+            "_is_broken": True,
+            "columns_in_": ind.indices(len(self.steps))[0] == 0,
+        }
         found.__dict__ |= {
             name: getattr(self, name) for name, is_kept in kept.items() if is_kept and hasattr(self, name)
         }
@@ -199,7 +211,20 @@ class UncertainPipeline(Pipeline):
 
     def get_metadata_routing(self) -> Any:
         """Return the metadata that the pipeline takes itself, and those that its steps ask for."""
-        return super().get_metadata_routing().add_self_request(self)
+        own = self._get_metadata_request()
+        for method in PREDICTIONS:
+            for name in () if self._may_use_errors(method) else METADATA:
+                getattr(own, method).add_request(param=name, alias=False)
+        return super().get_metadata_routing().add_self_request(own)
+
+    def _may_use_errors(self, method: str) -> bool:
+        """Return whether errors of rows may change what the last step predicts: it takes them, or steps average over them."""
+        return takes_by_name(self._final_estimator, method, "X_std") or may_average(one for _, one in self.steps[:-1])
+
+    @property
+    def averages_errors(self) -> bool:
+        """Whether predictions depend on errors of rows, and take them."""
+        return self._may_use_errors("predict")
 
     @arguments()
     def fit(
@@ -243,7 +268,7 @@ class UncertainPipeline(Pipeline):
             factor = max(holder.uncertainty.row_factor for holder in self._holders(stated) if holder.is_told)
             warn_of_units(numbers_of(X), stated, f"{NAME}.fit", factor=factor, columns=columns)
         with self._refitted():
-            self._stated = stated
+            self._stated, self.moves_rows_ = stated, False
             try:
                 with units_looked_at(), self._explained():
                     super().fit(X, y, **params)
@@ -319,7 +344,9 @@ class UncertainPipeline(Pipeline):
             held = self._holders(self._stated)
             if not any(holder.is_told for holder in held):
                 held += self._exact("fit", X)
+            plain = Z
             changes, self._carried, Z = self._all_carried(X, Z, held, self._stated)
+            self.moves_rows_ = Z is not plain
             if not takes(final.fit, set(self._carried)):
                 raise ValueError(
                     f"{NAME}.fit: the steps make {', '.join(sorted(self._carried))} of what is stated, which the last step, "
@@ -490,6 +517,32 @@ class UncertainPipeline(Pipeline):
         # plain probabilities take no errors, whatever those of the constructor have become
         return question(Z, **(carried if stated or takes(question, set(carried)) else {}), **params)
 
+    def _predicted(self, method: str, X: Any, metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Any:
+        """Return what the last step predicts of rows whose errors are stated in the units of X, or of exact rows."""
+        check_is_fitted(self)
+        final = self._final_estimator
+        if takes_by_name(final, method, "X_std"):
+            return self._asked(method, X, metadata, params)
+        stated = self._stated_of(X, metadata, f"{NAME}.{method}")
+        if not stated:
+            if getattr(self, "moves_rows_", False):
+                warn_caller(
+                    f"{NAME}.{method}: steps of this pipeline averaged over the errors of the rows in fit, and are told of "
+                    f"none here, so rows count as exact. Pass X_std, X_cov or X_factor (zeros for exact rows). {ROUTING}",
+                    UserWarning,
+                )
+            return getattr(super(), method)(X, **params)
+        Z = transformed(self.steps[:-1], X)
+        holder = Holder("", meaning(set(stated)), True, type(final).__name__)
+        rows = self._carry(X, Z, holder, stated).rows
+        if rows is Z:
+            raise ValueError(
+                f"{NAME}.{method}: {', '.join(sorted(stated))} would not change what the last step, {final!r:.80}, says: "
+                "errors of a row do not move its score. Leave it out. predict_proba and flip_probability take it, where there "
+                "are any; NoiseAwareClassifier as the last step, or ExpectedFeatures before it, average over errors."
+            )
+        return getattr(final, method)(rows, **params)
+
     def _warn_of_plain(self, method: str, X: Any) -> None:
         """Warn where steps add errors to the rows X, over which the last step's probabilities are no averages."""
         self._exact(method, X)  # refuses one that takes no errors at all
@@ -523,6 +576,26 @@ class UncertainPipeline(Pipeline):
         for holder in own:
             holder.uncertainty.split(values, stated)  # refuses what makes no sense
         return own
+
+    @offered_if(_offered("score"))
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        X_std: Any = None,
+        X_cov: Any = None,
+        X_factor: Any = None,
+        X_lower: Any = None,
+        X_upper: Any = None,
+        X_radius: Any = None,
+        **params: Any,
+    ) -> Any:
+        """Return what `score` of the last step says of the rows X, whose errors are stated in the units of X, as `predict`."""
+        given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return self._predicted("score", X, dict(zip(METADATA, given, strict=True)), {"y": y, **weights, **params})
 
     @offered_if(_offered("certify"))
     def certify(self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> Any:
@@ -612,7 +685,7 @@ def _refitting(method: str) -> Any:
     return available_if(lambda self: getattr(super(UncertainPipeline, self), method) is not None)(fit_and_ask)
 
 
-def _question(method: str) -> Any:
+def _question(method: str, ask_by: Callable[..., Any]) -> Any:
     """Return the method of the pipeline that asks the last step's."""
 
     def ask(
@@ -628,7 +701,7 @@ def _question(method: str) -> Any:
         **params: Any,
     ) -> Any:
         given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
-        return self._asked(method, X, dict(zip(METADATA, given, strict=True)), params)
+        return ask_by(self, method, X, dict(zip(METADATA, given, strict=True)), params)
 
     ask.__name__, ask.__qualname__ = method, f"{NAME}.{method}"
     ask.__doc__ = f"""Return what `{method}` of the last step says of the rows X, whose errors are stated in the units of X.
@@ -643,7 +716,10 @@ def _question(method: str) -> Any:
 
 
 for _method in ("predict_proba", "predict_log_proba", "flip_probability", "score_std"):
-    setattr(UncertainPipeline, _method, _question(_method))
+    setattr(UncertainPipeline, _method, _question(_method, UncertainPipeline._asked))
+
+for _method in ("predict", "decision_function"):
+    setattr(UncertainPipeline, _method, _question(_method, UncertainPipeline._predicted))
 
 
 for _method in ("fit_transform", "fit_predict"):

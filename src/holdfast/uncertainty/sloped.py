@@ -51,7 +51,8 @@ class SlopedFactor:
     def stacked(cls, parts: Sequence[SlopedFactor]) -> SlopedFactor:
         """Return those of several lots of rows, with the same forms."""
         names = ("slopes", "std", "factor", "rest")
-        return replace(parts[0], **{name: np.concatenate([getattr(one, name) for one in parts]) for name in names})
+        stacked: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in parts]) for name in names}
+        return replace(parts[0], **stacked)
 
     @property
     def shape(self) -> tuple[int, int, int]:

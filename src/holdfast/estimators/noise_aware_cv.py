@@ -1,0 +1,202 @@
+"""NoiseAwareClassifier with its bandwidth and its ridge chosen by cross-validation under noise."""
+
+from __future__ import annotations
+
+from copy import copy
+from itertools import product
+from typing import Any, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.metrics import log_loss
+
+from holdfast._core.allowed import JOBS, NOTHING, Number, Several
+from holdfast._core.loss import Array
+from holdfast._core.progress import reporter
+from holdfast._core.solver import Report
+from holdfast.estimators.noise_aware import NoiseAwareClassifier, Rows
+from holdfast.estimators.paths import CV, results_of, splits_of, warn_of_gaps
+
+NAME = "NoiseAwareClassifierCV"
+
+
+class NoiseAwareClassifierCV(NoiseAwareClassifier):
+    r"""NoiseAwareClassifier with gamma and alpha chosen by the log loss on validation rows as noisy as those to come.
+
+    Validation rows are measured again, :math:`x_i + m\,\delta_i` with draws :math:`\delta_i \sim N(0, C_i)`, and the model is
+    told of the noise :math:`m^2 C_i`. What does best on clean rows need not on noisy ones.
+
+    Parameters
+    ----------
+    gammas : array-like of float, default=(0.3, 1, 3)
+        Bandwidths to try, in multiples of "scale", 1 / n_features. Splines have none.
+    alphas : array-like of float, default=(0.1, 0.3, 1, 3, 10)
+        Ridges to try.
+    deploy_noise : float, default=None
+        m, how noisy rows will be when the model is used, in multiples of what `fit` is told. None: all `levels`, the mean.
+    cv : int, splitter or iterable, default=3
+        As in scikit-learn; a number means that many stratified folds.
+    n_jobs : int, default=None
+        Folds fitted at the same time, in threads.
+    features, levels, n_copies, n_knots, n_components, prior, method, class_weight, tol, max_iter, verbose, random_state
+        As in :class:`NoiseAwareClassifier`.
+
+    Attributes
+    ----------
+    gamma_, alpha_ : float
+        What was chosen; gamma in multiples of "scale". Among equals the largest alpha, then the smallest gamma.
+    best_score_ : float
+        Its mean validation score, the negative log loss.
+    cv_results_ : dict of ndarrays
+        ``param_gamma``, ``param_alpha``, ``split0_test_score`` ..., ``mean_test_score``, ``std_test_score``,
+        ``rank_test_score`` and ``max_gap``, the largest certified gap of the folds.
+    classes_, features_, model_, gap_, ...
+        As in :class:`NoiseAwareClassifier`, of the fit to all rows.
+
+    Examples
+    --------
+    >>> from holdfast import NoiseAwareClassifierCV
+    >>> from holdfast.datasets import load_breast_cancer_errors
+    >>> data = load_breast_cancer_errors()
+    >>> model = NoiseAwareClassifierCV(gammas=[1.0], alphas=[0.1, 1.0], deploy_noise=4, n_components=50)
+    >>> model.fit(data.X, data.y, X_std=data.X_std).alpha_
+    1.0
+    """
+
+    parameter_table = {
+        "gammas": Several(Number(strictly=True)),
+        "alphas": Several(Number(strictly=True)),
+        "deploy_noise": Number() | NOTHING,
+        "cv": CV,
+        "n_jobs": JOBS,
+    }
+
+    def __init__(
+        self,
+        gammas: Any = (0.3, 1.0, 3.0),
+        *,
+        alphas: Any = (0.1, 0.3, 1.0, 3.0, 10.0),
+        deploy_noise: float | None = None,
+        cv: Any = 3,
+        n_jobs: int | None = None,
+        features: str = "both",
+        levels: Any = (0, 1, 2, 4),
+        n_copies: int = 2,
+        n_knots: int = 12,
+        n_components: int = 500,
+        prior: str | None = "gaussian",
+        method: str = "consistent",
+        class_weight: Any = None,
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        verbose: int = 0,
+        random_state: Any = 0,
+    ):
+        super().__init__(
+            features,
+            levels=levels,
+            n_copies=n_copies,
+            n_knots=n_knots,
+            n_components=n_components,
+            prior=prior,
+            method=method,
+            class_weight=class_weight,
+            tol=tol,
+            max_iter=max_iter,
+            verbose=verbose,
+            random_state=random_state,
+        )
+        del self.gamma, self.alpha
+        self.gammas = gammas
+        self.alphas = alphas
+        self.deploy_noise = deploy_noise
+        self.cv = cv
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_std: Any = None,
+        X_cov: Any = None,
+        X_factor: Any = None,
+        groups: Any = None,
+    ) -> Self:
+        """Choose gamma and alpha by cross-validation, and fit.
+
+        Parameters
+        ----------
+        X, y, sample_weight, X_std, X_cov, X_factor
+            As in :meth:`NoiseAwareClassifier.fit`.
+        groups : array-like of shape (n_samples,), default=None
+            Handed to the splitter, such as ``GroupKFold``.
+        """
+        rows = self._checked(X, y, sample_weight, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
+        if rows.noise is None and self.deploy_noise:
+            raise ValueError(
+                f"{NAME}(deploy_noise={self.deploy_noise!r}).fit: it multiplies noise that is not stated. Pass X_std, X_cov or "
+                "X_factor."
+            )
+        report, seed = reporter(self.verbose), self._seed()
+        has_waves = self.features != "splines" and self.method == "consistent"
+        gammas = np.sort(np.asarray(self.gammas, dtype=np.float64)) if has_waves else np.ones(1)
+        alphas = np.sort(np.asarray(self.alphas, dtype=np.float64))[::-1]
+        workers = Parallel(n_jobs=self.n_jobs, prefer="threads")
+        folds = workers(
+            delayed(self._fold)(rows.take(own), rows.take(held_out), gammas, alphas, seed, report)
+            for own, held_out in splits_of(self, rows.X, rows.codes, groups)
+        )
+        scores, gaps = (np.array([fold[part] for fold in folds]) for part in (0, 1))
+        tried = np.array(list(product(gammas, alphas)))
+        self.cv_results_ = results_of({"gamma": tried[:, 0], "alpha": tried[:, 1]}, scores, gaps)
+        mean = scores.mean(axis=0)
+        best = int(np.lexsort((-tried[:, 0], tried[:, 1], mean))[-1])
+        self.gamma_, self.alpha_ = (float(value) for value in tried[best])
+        self.best_score_ = float(mean[best])
+        warn_of_gaps(gaps, float(self.tol))
+        self._learn_features(rows, self.gamma_ / rows.X.shape[1], seed)
+        self._fit_linear(self._pushed(rows, seed), self.alpha_)
+        self._warn_uncertified()
+        return self
+
+    def _fold(
+        self, own: Rows, held_out: Rows, gammas: Array, alphas: Array, seed: int, report: Report
+    ) -> tuple[list[float], list[float]]:
+        """Return validation scores and gaps of one fold for all gammas and, within them, alphas."""
+        n_classes = len(self.classes_)
+        if len(missing := np.setdiff1d(np.arange(n_classes), own.codes)):
+            raise ValueError(
+                f"{NAME}(cv={self.cv!r:.80}): the training rows of a fold hold no row of class "
+                f"{self.classes_.tolist()[missing[0]]!r}. Use fewer folds, or a stratified splitter."
+            )
+        if not np.any(held_out.weights):
+            raise ValueError(
+                f"{NAME}(cv={self.cv!r:.80}): sample_weight is zero for all validation rows of a fold. Use fewer folds, or "
+                "leave out rows of weight zero."
+            )
+        model, scores, gaps = copy(self), [], []
+        for gamma in gammas:
+            model._learn_features(own, gamma / own.X.shape[1], seed)
+            pushed, asked = model._pushed(own, seed), model._asked_again(held_out, seed)
+            model.__dict__.pop("model_", None)
+            for alpha in alphas:
+                model._fit_linear(pushed, float(alpha))
+                losses = [
+                    log_loss(held_out.codes, model._shares(Z), sample_weight=held_out.weights, labels=range(n_classes))
+                    for Z in asked
+                ]
+                scores.append(-float(np.mean(losses)))
+                gaps.append(model.gap_)
+                report(f"gamma {gamma:g}, alpha {alpha:g}: score {scores[-1]:.4f}, gap {gaps[-1]:.1e}")
+        return scores, gaps
+
+    def _asked_again(self, rows: Rows, seed: int) -> list[Array]:
+        """Return the features of rows that are measured again, at each level of the noise that the model is tried at."""
+        effect = self.features_.uncertainty_effect(rows.X.shape[1])
+        if rows.noise is None:
+            return [effect.transform(rows.X)]
+        levels = self.levels if self.deploy_noise is None else [self.deploy_noise]
+        rng, noises = np.random.default_rng([seed, 1]), [rows.noise.times(float(level)) for level in levels]
+        return [self._means(effect, [rows.X + noise.drawn(rng)], noise)[0] for noise in noises]
