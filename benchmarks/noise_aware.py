@@ -145,7 +145,7 @@ CELLS = [
     Cell("USPS 4 or 9", 300, 4),
     Cell("digits", 100, 4),
     Cell("digits", 300, 3),
-    Cell("digits", 1000, 3),
+    Cell("digits", 1000, 2),
 ]
 N_TEST = {
     "breast cancer": 269,
