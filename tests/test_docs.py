@@ -19,6 +19,7 @@ PACKAGES = [
     "ambiguity",
     "estimators",
     "pipeline",
+    "features",
     "evaluate",
     "display",
     "datasets",

@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from holdfast import (
     Ball,
     Box,
+    ExpectedFeatures,
     FeatureDeletionClassifier,
     FeatureDeletionPerceptron,
     GaussianNoise,
@@ -17,6 +18,8 @@ from holdfast import (
     LabelFlips,
     MinimaxProbabilityClassifier,
     ModeratedClassifier,
+    NoiseAwareClassifier,
+    NoiseAwareClassifierCV,
     NoiseCopies,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
@@ -61,6 +64,10 @@ SETTINGS = [
     # draws that differ keep weights of 2 from being the same as two rows; tests/pipeline has the other checks with noise
     NoiseCopies(LogisticRegression(), 3, uncertainty=Box(relative=0.0)),
     SpreadImputer(),
+    ExpectedFeatures(n_components=20),
+    NoiseAwareClassifier(n_components=20),
+    NoiseAwareClassifier(method="moments"),
+    NoiseAwareClassifierCV([1.0], alphas=[1.0, 0.1], cv=2, n_components=10),
 ]
 
 
@@ -80,33 +87,27 @@ OF_THE_FIT = {
     "check_sample_weight_equivalence_on_dense_data",
 }
 """Checks whose outcome depends on how a model is fitted; the others see the same code in every setting of a class."""
-MADE_OF_OTHERS = (AlternatingSVC, GaussianRobustClassifierCV, RobustLinearClassifierCV)
+MADE_OF_OTHERS = (AlternatingSVC, GaussianRobustClassifierCV, NoiseAwareClassifierCV, RobustLinearClassifierCV)
 """Classes whose fits are those of another class, many of them."""
+OF_THESE = {
+    "check_classifiers_train",
+    "check_estimators_nan_inf",
+    "check_fit2d_1sample",
+    "check_sample_weight_equivalence_on_dense_data",
+}
+"""Checks that see of such a class more than of the class that it is made of."""
 
 
-FITS_AGAIN = (
-    "check_class_weight_classifiers",
-    "check_classifier_data_not_an_array",
-    "check_dict_unchanged",
-    "check_dtype_object",
-    "check_estimator_sparse_array",
-    "check_methods_sample_order_invariance",
-    "check_sample_weight_equivalence_on_sparse_data",
-    "check_supervised_y_2d",
-)
-"""Checks that see of such a class what they see of the classes that it is made of."""
-
-
-def _is_slow(setting, name, options):
-    """Return whether a check makes dozens of fits to the same rows, or the same fits again to rows held in another way."""
-    is_again = options or name in FITS_AGAIN
-    return name == "check_estimator_sparse_matrix" or (is_again and isinstance(setting, MADE_OF_OTHERS))
+def _is_slow(setting, check):
+    """Return whether a check makes dozens of fits to the same rows, or sees what another one sees by default."""
+    is_seen = isinstance(setting, MADE_OF_OTHERS) and (check.keywords or check.func.__name__ not in OF_THESE)
+    return check.func.__name__ == "check_estimator_sparse_matrix" or is_seen
 
 
 def _cases(setting):
     for estimator, check in estimator_checks_generator(setting):
         name, options = check.func.__name__, [f"{key}={value}" for key, value in check.keywords.items()]
-        marks = [pytest.mark.slow] if _is_slow(setting, name, options) else []
+        marks = [pytest.mark.slow] if _is_slow(setting, check) else []
         yield pytest.param(estimator, check, marks=marks, id="-".join([type(setting).__name__, name, *options]))
 
 
@@ -137,8 +138,12 @@ def _pass_checks(setting, is_wanted):
                 print(reason)
 
 
+def _marked(setting):
+    return pytest.param(setting, id=repr(setting), marks=[pytest.mark.slow] * isinstance(setting, MADE_OF_OTHERS))
+
+
 @pytest.mark.thin(3)
-@pytest.mark.parametrize("setting", OTHERS, ids=repr)
+@pytest.mark.parametrize("setting", [_marked(setting) for setting in OTHERS])
 def test_other_settings_pass_the_checks_that_depend_on_the_fit(setting):
     _pass_checks(setting, _is_of_the_fit)
 

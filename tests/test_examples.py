@@ -43,6 +43,10 @@ def test_the_demo_shows_what_the_readme_says_of_error_bars(tmp_path):
     assert found[prepared, "at 4x"] > found[stated, "at 4x"]
     assert abs(found[stated, "at 1x"] - found[plain, "at 1x"]) < 2
     assert found[prepared, "flips 4x"] < found[stated, "flips 4x"] < found[plain, "flips 4x"]
+    boosting, told = "HistGradientBoosting, copies at 4x", "holdfast, NoiseAwareClassifier"
+    for model in (boosting, prepared):  # one model that is told of the noise serves noisy rows and clean ones
+        assert found[told, "at 4x"] > found[model, "at 4x"]
+        assert found[told, "clean"] > found[model, "clean"] + 1
     for model in (plain, stated, prepared):
         assert 0 < found[model, "flips 1x"] < found[model, "flips 4x"] < 50
         assert 0 < found[model, "certain 4x"] < found[model, "certain 1x"] < 100

@@ -35,6 +35,8 @@ CLASSES = {name: value for name, value in PUBLIC.items() if inspect.isclass(valu
 ESTIMATORS = {name: value for name, value in CLASSES.items() if hasattr(value, "fit")}
 BY_PLACE = {
     "fit": ["X", "y", "sample_weight"],
+    "fit_transform": ["X", "y", "sample_weight"],
+    "score": ["X", "y", "sample_weight"],
     "partial_fit": ["X", "y", "classes", "sample_weight"],
     "score": ["X", "y", "sample_weight"],
     "carried": ["X", "uncertainty"],

@@ -15,18 +15,22 @@ from sklearn.preprocessing import StandardScaler
 from holdfast import (
     Ball,
     Box,
+    ExpectedFeatures,
     FeatureDeletionClassifier,
     FeatureDeletionPerceptron,
     GaussianRobustClassifier,
     GaussianRobustClassifierCV,
     MinimaxProbabilityClassifier,
     ModeratedClassifier,
+    NoiseAwareClassifier,
+    NoiseAwareClassifierCV,
     NoiseCopies,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
     SpreadImputer,
     UncertainPipeline,
     estimators,
+    features,
     pipeline,
 )
 from holdfast.estimators import AlternatingSVC
@@ -43,6 +47,10 @@ EXAMPLES = [
     GaussianRobustClassifierCV([0.3, 0.1], cv=2),
     MinimaxProbabilityClassifier(kernel="rbf", covariance_ridge=0.1),
     ModeratedClassifier(LogisticRegression()),
+    ExpectedFeatures(n_components=3, random_state=0),
+    NoiseAwareClassifier(n_components=3),
+    NoiseAwareClassifier(method="moments", n_knots=3),
+    NoiseAwareClassifierCV([1.0], alphas=[1.0, 0.1], cv=2, n_components=3),
     NoiseCopies(LogisticRegression(), 2, uncertainty=Box(0.1), random_state=0),
     RobustLinearClassifier(Ball(0.1), solver=StochasticProximal(2), random_state=0),
     RobustLinearClassifier(Box(0.1), loss="logistic"),
@@ -103,7 +111,7 @@ def assert_as_it_was(model, X, before, said, what):
 
 
 def test_all_estimators_are_here():
-    public = [getattr(package, name) for package in (estimators, pipeline) for name in package.__all__]
+    public = [getattr(package, name) for package in (estimators, features, pipeline) for name in package.__all__]
     found = {kind for kind in public if inspect.isclass(kind) and hasattr(kind, "fit")}
     assert found == {type(model) for model in EXAMPLES}
 

@@ -135,12 +135,15 @@ def calls():
     data, rows = {"X": X, "y": y}, {"model": LINEAR, "X": X}
     tables = [
         trained("AlternatingSVC", radius=0.1, max_iter=3),
+        trained("ExpectedFeatures", n_components=3),
         trained("FeatureDeletionClassifier", budget=0.5, max_iter=20),
         trained("FeatureDeletionPerceptron", budget=0.5, radius=9.0),
         trained("GaussianRobustClassifier", noise=0.2),
         trained("GaussianRobustClassifierCV", noises=[0.3], cv=2),
         trained("MinimaxProbabilityClassifier", covariance_ridge=0.1),
         trained("ModeratedClassifier", estimator=LogisticRegression()),
+        trained("NoiseAwareClassifier", n_components=3),
+        trained("NoiseAwareClassifierCV", gammas=[1.0], alphas=[1.0], cv=2, n_components=3),
         trained("NoiseCopies", estimator=LogisticRegression(), n_copies=2, uncertainty=box),
         trained("RobustLinearClassifier", uncertainty=box),
         trained("RobustLinearClassifierCV", radii=[0.3], cv=2, uncertainty=h.Box(1.0)),

@@ -4,7 +4,8 @@ What may be wrong with your data? Choose, then ``fit(X, y)`` as usual, with what
 
     values have error bars, as deviations     GaussianRobustClassifier(noise=0.3)
       one for each entry                      GaussianRobustClassifier().fit(X, y, X_std=errors)
-      and classes that no line tells apart    NoiseAwareClassifier().fit(X, y, X_std=errors)
+      and classes that no line tells apart    NoiseAwareClassifier().fit(X, y, X_std=errors), NoiseAwareClassifierCV()
+      before a linear model of your choice    make_uncertain_pipeline(ExpectedFeatures(), classifier)
       of unknown size                         GaussianRobustClassifierCV()
     values lie within tolerances              RobustLinearClassifier(Box(0.1)), or Box() with X_std=half_widths
       between lower and upper bounds          RobustLinearClassifier(IntervalBox()).fit(X, y, X_lower=..., X_upper=...)

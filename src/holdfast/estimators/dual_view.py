@@ -10,7 +10,8 @@ from sklearn.utils import check_array
 
 from holdfast._core.allowed import Number, Switch, arguments, as_numbers, short
 from holdfast._core.loss import Array
-from holdfast.estimators.inputs import checked_weights, class_codes
+from holdfast.estimators.inputs import class_codes
+from holdfast.features.rows import checked_weights
 from holdfast.losses.gaussian_hinge import density
 from holdfast.uncertainty.clouds import norm
 

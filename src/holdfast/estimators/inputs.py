@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight
 from threadpoolctl import ThreadpoolController
 
 from holdfast._core.allowed import Number, short
 from holdfast._core.uncertainty import UncertaintySet
+from holdfast.features.rows import checked_weights
 
 Array = NDArray[np.float64]
 
@@ -37,17 +37,6 @@ def _two_classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]] | No
         return None
     classes = np.sort(np.array([y[0], others[0]], dtype=y.dtype))
     return classes, y == classes[1]
-
-
-def checked_weights(sample_weight: Any, X: Any, call: str) -> Array:
-    """Return sample_weight as numbers >= 0, 1 each for None."""
-    try:
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{call}(..., sample_weight={short(sample_weight):.80}): {error}") from None
-    if not np.all(np.isfinite(weights)):
-        raise ValueError(f"{call}(..., sample_weight={short(sample_weight):.80}): contains NaN or infinity.")
-    return np.asarray(weights, dtype=np.float64)
 
 
 def row_weights(

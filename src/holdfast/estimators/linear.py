@@ -30,7 +30,7 @@ MANY_THREADS = 3e9
 """n_samples * n_features**2 from which BLAS may use all its threads."""
 ROUTING = (
     "Under cross-validation scikit-learn hands X_std and the like to scorers only after "
-    "sklearn.set_config(enable_metadata_routing=True)."
+    "sklearn.set_config(enable_metadata_routing=True); scorers of a metric by its name predict without them even then."
 )
 """What errors and warnings say where metadata are lacking, as they do in scorers that they do not reach."""
 

@@ -14,7 +14,7 @@ from holdfast._core.allowed import JOBS, NOTHING, Number, Several
 from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.solver import Report
-from holdfast.estimators.noise_aware import NoiseAwareClassifier, Rows
+from holdfast.estimators.noise_aware import NoiseAwareClassifier, Rows, without_their_warnings
 from holdfast.estimators.paths import CV, results_of, splits_of, warn_of_gaps
 
 NAME = "NoiseAwareClassifierCV"
@@ -144,10 +144,12 @@ class NoiseAwareClassifierCV(NoiseAwareClassifier):
         gammas = np.sort(np.asarray(self.gammas, dtype=np.float64)) if has_waves else np.ones(1)
         alphas = np.sort(np.asarray(self.alphas, dtype=np.float64))[::-1]
         workers = Parallel(n_jobs=self.n_jobs, prefer="threads")
-        folds = workers(
-            delayed(self._fold)(rows.take(own), rows.take(held_out), gammas, alphas, seed, report)
-            for own, held_out in splits_of(self, rows.X, rows.codes, groups)
-        )
+        splits = splits_of(self, rows.X, rows.codes, groups)
+        with without_their_warnings():
+            folds = workers(
+                delayed(self._fold)(rows.take(own), rows.take(held_out), gammas, alphas, seed, report)
+                for own, held_out in splits
+            )
         scores, gaps = (np.array([fold[part] for fold in folds]) for part in (0, 1))
         tried = np.array(list(product(gammas, alphas)))
         self.cv_results_ = results_of({"gamma": tried[:, 0], "alpha": tried[:, 1]}, scores, gaps)
@@ -157,7 +159,8 @@ class NoiseAwareClassifierCV(NoiseAwareClassifier):
         self.best_score_ = float(mean[best])
         warn_of_gaps(gaps, float(self.tol))
         self._learn_features(rows, self.gamma_ / rows.X.shape[1], seed)
-        self._fit_linear(self._pushed(rows, seed), self.alpha_)
+        with without_their_warnings():
+            self._fit_linear(self._pushed(rows, seed), self.alpha_)
         self._warn_uncertified()
         return self
 

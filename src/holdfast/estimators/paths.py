@@ -23,8 +23,8 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, silent
 from holdfast._core.summary import Summary, counted, digits, some
 from holdfast.counterpart import Certificate, certificate, train
-from holdfast.estimators.inputs import checked_weights
 from holdfast.estimators.linear import LinearClassifier
+from holdfast.features.rows import checked_weights
 
 SPAN = 1e-3
 """Smallest size of an automatic grid, as a share of the largest."""

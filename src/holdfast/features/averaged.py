@@ -23,6 +23,8 @@ FAR = 40.0
 """Deviations beyond which a normal density is 0."""
 NEAR = 1e-14
 """Deviations that are taken for none, to divide by."""
+WIDEST = 1e7
+"""Deviations, in distances to the farthest kink, beyond which means of ramps no longer change but for rounding."""
 
 
 class Average(NamedTuple):
@@ -87,6 +89,7 @@ class Ramp(Curve):
         return np.where((a > 0) & (a < self.widths), 1.0, 0.0)
 
     def mean(self, a: Array, t: Array) -> Array:
+        t = np.minimum(t, WIDEST * (np.abs(a) + self.widths).max(axis=1, keepdims=True, initial=0.0))
         return self.value(a) + t * self._differences(_above_kink, a, t)
 
     def averages(self, a: Array, t: Array, b: Array | None) -> Average:
@@ -96,7 +99,8 @@ class Ramp(Curve):
         first, second = _in_deviations(a, total), _in_deviations(a - self.widths, total)
         slope = np.where(total > 0, self._differences(ndtr, a, total), self.slope(a))
         square = _rests(first, first, share) + _rests(second, second, share) - 2 * _rests(first, second, share)
-        rest = np.where(t > 0, total * np.sqrt(np.maximum(square, 0.0)), 0.0)
+        # beyond noise a million times as wide as the ramp the squares are rounding; no rest is above half of the width
+        rest = np.where(t > 0, np.minimum(total * np.sqrt(np.maximum(square, 0.0)), 0.5 * self.widths), 0.0)
         return Average(self.mean(a, total), slope, rest)
 
     def bounds(self, low: Array, high: Array) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from holdfast._core.allowed import SEED, Choice, Count, Number
 from holdfast._core.labels import check_columns
@@ -18,6 +18,7 @@ from holdfast._core.uncertainty import Array
 from holdfast._core.whole_fits import WholeFits
 from holdfast.features.averaged import Averaged, Features, Ramp, Wave
 from holdfast.features.row_noise import RowNoise
+from holdfast.features.rows import checked_weights
 from holdfast.uncertainty.affine_map import AffineMap
 
 NAME = "ExpectedFeatures"
@@ -124,7 +125,11 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         """
         check_columns(X, {"sample_weight": sample_weight})
         X = checked_rows(self, X, call=f"{NAME}.fit")
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = checked_weights(sample_weight, X, f"{NAME}.fit")
+        if not 0 < (total := weights.sum()) < np.inf:
+            raise ValueError(
+                f"{NAME}.fit: sample_weight sums to {total:g}. Give some row a weight > 0, none a huge one."
+            )
         self.mean_ = np.average(X, axis=0, weights=weights)
         deviation = np.sqrt(np.average(np.square(X - self.mean_), axis=0, weights=weights))
         self.scale_ = np.where(deviation > ROUNDED * np.abs(X).max(axis=0), deviation, 1.0)
@@ -181,7 +186,7 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         found: list[str] = []
         if self.kind != "fourier":
             for name, knots in zip(names, self.knots_, strict=True):
-                found += [f"{name} from {low:.6g} to {high:.6g}" for low, high in pairwise(knots)]
+                found += [f"{name} from {low} to {high}" for low, high in pairwise(_texts(knots))]
         if self.kind != "splines":
             found += [f"wave{k}" for k in range(len(self.phases_))]
         return np.asarray(found, dtype=object)
@@ -207,10 +212,18 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
 
 def _knots(x: Array, weights: Array, n_knots: int, scale: float) -> Array:
     """Return knots of a column, its ends among them, at weighted quantiles."""
-    seen = weights > 0
-    shares = np.linspace(0.0, 1.0, n_knots + 1)
-    knots = np.unique(np.quantile(x[seen], shares, weights=weights[seen], method="inverted_cdf"))
+    seen = np.argsort(x, kind="stable")
+    seen = seen[weights[seen] > 0]
+    reached = np.cumsum(weights[seen])
+    places = np.searchsorted(reached, np.linspace(0.0, 1.0, n_knots + 1) * reached[-1] * (1 - ROUNDED))
+    knots = np.unique(x[seen][places])
     return knots if len(knots) > 1 else np.array([knots[0] - scale, knots[0] + scale])
+
+
+def _texts(knots: Array) -> list[str]:
+    """Return knots in the fewest digits, 6 at least, that tell them apart."""
+    texts = ([f"{knot:.{digits}g}" for knot in knots] for digits in range(6, 18))
+    return next(found for found in texts if len(set(found)) == len(knots))
 
 
 def checked_rows(estimator: Any, X: Any, y: Any = "no_validation", *, call: str, **options: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples
+from sklearn.utils.validation import _check_sample_weight, _num_samples
 
 from holdfast._core.allowed import short
 from holdfast._core.labels import check_index, column_name, known_columns
@@ -261,3 +261,14 @@ def check_params(X: Any, params: Mapping[str, Any]) -> None:
     for name, value in params.items():
         if hasattr(value, "iloc") and len(value) == _num_samples(X):
             check_index(X, value, name)
+
+
+def checked_weights(sample_weight: Any, X: Any, call: str) -> Array:
+    """Return sample_weight as numbers >= 0, 1 each for None."""
+    try:
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{call}(..., sample_weight={short(sample_weight):.80}): {error}") from None
+    if not np.all(np.isfinite(weights)):
+        raise ValueError(f"{call}(..., sample_weight={short(sample_weight):.80}): contains NaN or infinity.")
+    return np.asarray(weights, dtype=np.float64)

@@ -14,8 +14,8 @@ from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
 from holdfast._core.uncertainty import BoundSet
 from holdfast._core.whole_fits import WholeFits
-from holdfast.estimators.inputs import checked_weights
 from holdfast.estimators.scores import against_the_rest, among_all, coefficients_of
+from holdfast.features.rows import checked_weights
 from holdfast.losses import ExpectedLogistic
 from holdfast.pipeline.inner_fit import CLASSIFIER, InnerFit
 from holdfast.uncertainty import GaussianNoise

@@ -346,7 +346,7 @@ class UncertainPipeline(Pipeline):
                 held += self._exact("fit", X)
             plain = Z
             changes, self._carried, Z = self._all_carried(X, Z, held, self._stated)
-            self.moves_rows_ = Z is not plain
+            self.moves_rows_ = Z is not plain and not np.array_equal(Z, plain)
             if not takes(final.fit, set(self._carried)):
                 raise ValueError(
                     f"{NAME}.fit: the steps make {', '.join(sorted(self._carried))} of what is stated, which the last step, "
@@ -524,8 +524,9 @@ class UncertainPipeline(Pipeline):
         if takes_by_name(final, method, "X_std"):
             return self._asked(method, X, metadata, params)
         stated = self._stated_of(X, metadata, f"{NAME}.{method}")
-        if not stated:
-            if getattr(self, "moves_rows_", False):
+        is_moved = getattr(self, "moves_rows_", False)
+        if not stated and not (is_moved and not self.row_uncertainty_):
+            if is_moved:
                 warn_caller(
                     f"{NAME}.{method}: steps of this pipeline averaged over the errors of the rows in fit, and are told of "
                     f"none here, so rows count as exact. Pass X_std, X_cov or X_factor (zeros for exact rows). {ROUTING}",
@@ -533,8 +534,9 @@ class UncertainPipeline(Pipeline):
                 )
             return getattr(super(), method)(X, **params)
         Z = transformed(self.steps[:-1], X)
-        holder = Holder("", meaning(set(stated)), True, type(final).__name__)
-        rows = self._carry(X, Z, holder, stated).rows
+        # without metadata the noise that the last step's constructor states
+        own = [Holder("", meaning(set(stated)), True, type(final).__name__)] if stated else holders(final)
+        rows = self._all_carried(X, Z, own, stated)[2]
         if rows is Z:
             raise ValueError(
                 f"{NAME}.{method}: {', '.join(sorted(stated))} would not change what the last step, {final!r:.80}, says: "

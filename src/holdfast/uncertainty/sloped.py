@@ -13,7 +13,7 @@ from scipy import sparse
 
 from holdfast._core.memory import remembered
 from holdfast._core.uncertainty import Array
-from holdfast.uncertainty.clouds import FactorClouds, dense
+from holdfast.uncertainty.clouds import FactorClouds, dense, orthogonal_to
 
 BLOCK = 1 << 22
 """Entries of factors that are formed at a time."""
@@ -163,6 +163,9 @@ class SlopedClouds(FactorClouds):
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return ~np.any(self._deviations(), axis=0)
+
+    def exact_directions(self, n_features: int) -> Array:
+        return orthogonal_to(self.covariance(np.ones(len(self.parts))))
 
     def _deviations(self) -> Array:
         parts = self.parts
