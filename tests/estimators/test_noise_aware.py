@@ -62,14 +62,17 @@ def seed_of(model):
 
 
 def posterior(prior, X, noise):
-    """Return rows given their noisy values and what rows are like, by full matrices, and their deviations."""
+    """Return rows given their noisy values and what rows are like, by full matrices, and what stays unknown of them."""
     Sigma = prior.scale[:, None] * (prior.loadings @ prior.loadings.T + np.diag(prior.unique)) * prior.scale
-    means, deviations = np.empty_like(X), np.empty_like(X)
+    means, left = np.empty_like(X), np.empty((*X.shape, X.shape[1]))
     for i, causes in enumerate(noise.causes):
         gain = Sigma @ np.linalg.inv(Sigma + causes @ causes.T)
         means[i] = prior.mean + gain @ (X[i] - prior.mean)
-        deviations[i] = np.sqrt(np.maximum(np.diag(Sigma - gain @ Sigma), 0))
-    return means, deviations
+        left[i] = Sigma - gain @ Sigma
+        left[i] = 0.5 * (left[i] + left[i].T)
+    if noise.factor.shape[2]:
+        return means, {"X_cov": left}
+    return means, {"X_std": np.sqrt(np.maximum(np.diagonal(left, axis1=1, axis2=2), 0))}
 
 
 def rebuilt(model, X, noise, weights):
@@ -95,8 +98,8 @@ def rebuilt(model, X, noise, weights):
             if model.prior_ is None:
                 lots.append(features.transform(drawn, X_factor=level * noise.causes))
             else:
-                means, deviations = posterior(model.prior_, drawn, noise.times(level))
-                lots.append(features.transform(means, X_std=deviations))
+                means, unknown = posterior(model.prior_, drawn, noise.times(level))
+                lots.append(features.transform(means, **unknown))
     return np.concatenate(lots), np.concatenate(shares), len(lots)
 
 
@@ -569,3 +572,32 @@ def test_the_search_runs_without_noise_and_is_told_like_the_classifier(told):
     with sklearn.config_context(enable_metadata_routing=True), warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.all(cross_validate(clone(model), X, y, params={"X_std": S}, cv=2)["test_score"] > 0.6)
+
+
+def test_what_correlated_errors_leave_known_stays_known(rng):
+    """One cause moves both columns alike: their difference is known, and so is the class."""
+
+    def drawn(n):
+        X = rng.normal(size=(n, 2))
+        return X, np.sin(4 * (X[:, 0] - X[:, 1])) > 0, np.ones((n, 2, 1))
+
+    (X, y, F), (X_new, y_new, F_new) = drawn(600), drawn(600)
+    model = NoiseAwareClassifier(gamma=4.0, levels=(0, 1), n_components=300).fit(X, y, X_factor=F)
+    noisy = X_new + rng.normal(size=(600, 1))
+    assert model.score(noisy, y_new, X_factor=F_new) > 0.85
+    assert model.score(noisy, y_new, X_std=F_new[:, :, 0]) < 0.75
+
+
+def test_draws_do_not_depend_on_how_noise_is_stated_nor_on_rows_of_weight_zero(rng):
+    X, S = rng.normal(size=(60, 3)), rng.uniform(0.1, 0.5, size=(60, 3))
+    y, options = X[:, 0] + X[:, 1] ** 2 > 1, {"n_components": 10, "prior": None}
+    plain = NoiseAwareClassifier(**options).fit(X, y, X_std=S).decision_function(X, X_std=S)
+    factors = S[:, :, None] * np.eye(3)
+    for metadata in ({"X_factor": factors}, {"X_cov": factors**2}):
+        found = NoiseAwareClassifier(**options).fit(X, y, **metadata).decision_function(X, **metadata)
+        assert_allclose(found, plain, atol=1e-6)
+    weights = (np.arange(60) % 4 > 0).astype(float)
+    kept = weights > 0
+    left_out = NoiseAwareClassifier(**options).fit(X[kept], y[kept], X_std=S[kept])
+    weighted = NoiseAwareClassifier(**options).fit(X, y, weights, X_std=S)
+    assert np.array_equal(weighted.decision_function(X, X_std=S), left_out.decision_function(X, X_std=S))

@@ -192,3 +192,14 @@ def test_questions_that_make_no_sense_are_refused(cancer, change, text):
     asked = {"y": y, "target_accuracy": 0.9, "X_std": S} | change
     with pytest.raises(ValueError, match=text):
         noise_budget(model, X, **asked)
+
+
+def test_advice_does_not_contradict_itself(rng):
+    X = rng.normal(size=(400, 2))
+    ring, corners = (X**2).sum(axis=1) > 1.2, X[:, 0] * X[:, 1] > 0
+    said = str(what_is_to_gain(LogisticRegression().fit(X, ring), X, noise=0.01, y=ring))
+    assert "use a model that is not linear" in said
+    assert "will do" not in said
+    said = str(what_is_to_gain(LogisticRegression().fit(X, corners), X, noise=0.01, y=corners))
+    assert "neither" in said
+    assert "will do" not in said

@@ -57,9 +57,10 @@ def test_posteriors_are_those_of_full_matrices(rows, kind, rng):
         gain = Sigma @ np.linalg.inv(Sigma + C)
         for X, means in ((rows, first), (other, second)):
             assert_allclose(means[i], known.mean + gain @ (X[i] - known.mean), rtol=1e-8)
-        variances = np.diag(Sigma - gain @ Sigma)
-        assert_allclose(np.square(unknown.std[i]), variances, rtol=1e-6, atol=1e-10 * known.scale.max() ** 2)
-    assert unknown.factor.shape[2] == 0
+        left, slack = Sigma - gain @ Sigma, 1e-10 * known.scale.max() ** 2
+        assert_allclose(np.square(unknown.deviations[i]), np.diag(left), rtol=1e-6, atol=slack)
+        if noise.factor.shape[2]:  # of errors with common causes all of the covariance
+            assert_allclose(unknown.causes[i] @ unknown.causes[i].T, left, rtol=1e-6, atol=slack)
 
 
 def test_exact_rows_stay_what_they_are_to_the_last_digit(rows, rng):

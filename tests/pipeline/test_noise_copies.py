@@ -247,7 +247,7 @@ def test_rows_as_they_are_count_as_much_as_copies_without_weights(rows):
 def test_rows_as_they_are_refuse_wrong_errors_too(rows):
     X, y = rows
     with pytest.raises(ValueError, match="X_std"):
-        seen(X, y, levels=(0,), X_std=-np.ones(X.shape))
+        seen(X, y, levels=(0, 1), X_std=-np.ones(X.shape))
 
 
 @pytest.mark.parametrize("levels", [(), 1, "12", [1, -1], [np.nan], [[1.0]], None])
@@ -661,3 +661,9 @@ def test_folds_without_missing_entries_train_on_rows_as_they_are(two_classes):
     # where no step could state any, it still asks for errors
     with pytest.raises(ValueError, match=r"NoiseCopies.fit: no uncertainty is stated"):
         make_uncertain_pipeline(StandardScaler(), last).fit(X, y)
+
+
+def test_levels_that_leave_all_errors_out_are_refused():
+    X, y = np.arange(8.0).reshape(-1, 1), np.arange(8) % 2
+    with pytest.raises(ValueError, match="levels=\\(0,\\)"):
+        NoiseCopies(LogisticRegression(), 2, levels=(0,)).fit(X, y, X_std=np.ones((8, 1)))

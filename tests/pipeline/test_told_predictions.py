@@ -12,11 +12,14 @@ from sklearn.model_selection import cross_validate
 from sklearn.preprocessing import StandardScaler
 
 from holdfast import (
+    Box,
     ExpectedFeatures,
     GaussianNoise,
     GaussianRobustClassifier,
+    IntervalBox,
     NoiseAwareClassifier,
     NoiseCopies,
+    RobustLinearClassifier,
     SpreadImputer,
     flip_probability,
     make_uncertain_pipeline,
@@ -111,6 +114,30 @@ def test_errors_that_change_no_prediction_are_refused(rows):
     for method, labels in (("predict", []), ("decision_function", []), ("score", [y])):
         with pytest.raises(ValueError, match=f"UncertainPipeline.{method}: X_std would not change"):
             getattr(linear, method)(X, *labels, X_std=S)
+
+
+def test_noise_is_refused_where_the_last_step_was_trained_for_sets(rows):
+    X, y, S = rows
+    for uncertainty, metadata in (
+        (Box(), {"X_std": S / 4}),
+        (IntervalBox(), {"X_lower": X - S / 4, "X_upper": X + S / 4}),
+    ):
+        pipe = make_uncertain_pipeline(ExpectedFeatures("splines"), RobustLinearClassifier(uncertainty))
+        pipe.fit(X, y, **metadata)
+        for method in ("predict", "decision_function"):
+            with pytest.raises(ValueError, match="X_std would not change"):
+                getattr(pipe, method)(X, X_std=S)
+        pipe.predict(X)
+
+
+def test_probabilities_belong_to_the_predictions_whatever_the_last_step(rows):
+    X, y, S = rows
+    for last in (NoiseCopies(LogisticRegression(), 2, random_state=0), LogisticRegression()):
+        pipe = make_uncertain_pipeline(ExpectedFeatures(n_components=20, random_state=0), last)
+        pipe.fit(X, y, **({} if isinstance(last, LogisticRegression) else {"X_std": S}))
+        chances = pipe.predict_proba(X, X_std=3 * S)
+        assert np.array_equal(pipe.classes_[chances.argmax(axis=1)], pipe.predict(X, X_std=3 * S))
+        assert_allclose(chances, pipe[-1].predict_proba(pipe[0].transform(X, X_std=3 * S)))
 
 
 def test_what_an_imputer_fills_in_reaches_predictions(rows):

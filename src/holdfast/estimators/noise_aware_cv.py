@@ -147,7 +147,7 @@ class NoiseAwareClassifierCV(NoiseAwareClassifier):
         splits = splits_of(self, rows.X, rows.codes, groups)
         with without_their_warnings():
             folds = workers(
-                delayed(self._fold)(rows.take(own), rows.take(held_out), gammas, alphas, seed, report)
+                delayed(self._fold)(rows.take(own).weighed(), rows.take(held_out), gammas, alphas, seed, report)
                 for own, held_out in splits
             )
         scores, gaps = (np.array([fold[part] for fold in folds]) for part in (0, 1))
@@ -158,6 +158,7 @@ class NoiseAwareClassifierCV(NoiseAwareClassifier):
         self.gamma_, self.alpha_ = (float(value) for value in tried[best])
         self.best_score_ = float(mean[best])
         warn_of_gaps(gaps, float(self.tol))
+        rows = rows.weighed()
         self._learn_features(rows, self.gamma_ / rows.X.shape[1], seed)
         with without_their_warnings():
             self._fit_linear(self._pushed(rows, seed), self.alpha_)

@@ -44,7 +44,7 @@ HALVINGS, COARSE = 40, 10
 FEW, MANY = 0.05, 0.15
 """Expected flip rates that tell little to gain from some, and some from much."""
 VERDICTS = (
-    ("Little", "A plain model will do.", "less than 5 %", (-2.0, 1.0)),
+    ("Little", "Training with the errors will hardly pay.", "less than 5 %", (-2.0, 1.0)),
     (
         "Something",
         "Training with the errors may gain or lose: compare both on rows held out.",
@@ -114,6 +114,8 @@ class Gain(Summary):
     """Of a logistic regression on clean rows, by folds; NaN where it was not compared."""
     spline_log_loss: float = np.nan
     """Of one on splines of each feature, likewise."""
+    plain_log_loss: float = np.nan
+    """Of the shares of the classes alone, whatever the row."""
     difference_error: float = np.nan
     """The standard error of the difference of these two, over pairs of the same rows."""
 
@@ -336,8 +338,10 @@ def _with_comparison(gain: Gain, model: Any, X: Any, y: Any, random_state: Any) 
             _log_losses(step, rows, labels[chosen], folds) for step in (StandardScaler(), SplineTransformer())
         )
         error = float(np.std(linear - curved, ddof=1) / np.sqrt(len(chosen)))
+        shares = counts / counts.sum()
         found = replace(
             gain,
+            plain_log_loss=float(-np.sum(shares * np.log(shares))),
             linear_log_loss=float(np.mean(linear)),
             spline_log_loss=float(np.mean(curved)),
             difference_error=error,
@@ -369,6 +373,11 @@ def _advice(gain: Gain) -> str:
         return (
             f"On clean rows splines fit clearly better than a linear model {losses}: use a model that is not linear, "
             "NoiseAwareClassifier() or NoiseCopies(HistGradientBoostingClassifier())."
+        )
+    if gain.linear_log_loss > gain.plain_log_loss - CLEARLY * gain.difference_error:
+        return (
+            f"On clean rows neither splines nor a linear model {losses} fit better than the shares of the classes "
+            f"({gain.plain_log_loss:.3f}). Features may act together: try boosting, or NoiseAwareClassifier()."
         )
     return (
         f"On clean rows splines fit no better than a linear model {losses}: a linear one will do, unless features act "

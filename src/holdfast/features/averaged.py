@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import ndtr, owens_t
 
 from holdfast._core.uncertainty import Array
@@ -154,6 +155,8 @@ class Features:
 
     def deviations(self, noise: RowNoise) -> Array:
         """Return the standard deviation of each form, (n_samples, n_out), without forming factors of them."""
+        if sparse.issparse(self.forms.matrix):  # of one input each
+            return AffineMap(abs(self.forms.matrix)).moved(noise.deviations)
         squares = AffineMap(self.forms.matrix * self.forms.matrix).moved(np.square(noise.std))
         for cause in np.moveaxis(noise.factor, 2, 0):
             squares += np.square(self.forms.moved(cause))

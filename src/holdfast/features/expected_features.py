@@ -42,9 +42,12 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
     *Splines*: ramps :math:`\min(\max(x_j - \theta, 0), w) / \sqrt w` between neighbouring knots, at quantiles of column j.
     Their sums are piecewise linear and level beyond the outer knots. A ramp is a hinge less a hinge, and with
     u = x - theta and the deviation s of the error the mean of a hinge is :math:`u\,\Phi(u/s) + s\,\varphi(u/s)`, its slope
-    :math:`\Phi(u/s)`. Divided by the root of their width, ramps make a ridge on their weights one on the squared slope of the
-    function. *Fourier*: waves :math:`5 \sqrt{2/D} \cos(v^\top x + p)`, random frequencies of the kernel
-    :math:`e^{-\gamma |x - x'|^2}`, mean :math:`e^{-v^\top C v/2} \cos(v^\top x + p)`. The factor 5 makes one ridge suit both.
+    :math:`\Phi(u/s)`. Divided by the root of their width (of 0.05 deviations of the column where they are narrower), ramps
+    make a ridge on their weights one on the squared slope of the function. *Fourier*: waves
+    :math:`5 \sqrt{2/D} \cos(v^\top x + p)`, random frequencies of the kernel :math:`e^{-\gamma |x - x'|^2}`, mean
+    :math:`5 \sqrt{2/D}\, e^{-v^\top C v/2} \cos(v^\top x + p)`. The factor 5 makes one ridge suit both.
+
+    One wild value widens the deviation that a column is measured in, and its ramps shrink: clip such values first.
 
     In an :class:`UncertainPipeline` the rows after this step are these means, and their noise is what the features follow of
     the errors, a factor of mean slopes, plus what they do not follow, as independent deviations. Intervals (``X_lower``,

@@ -73,12 +73,14 @@ class GaussianPrior:
         return cls(mean, scale, loadings, unique)
 
     def posterior(self, lots: Sequence[Array], noise: RowNoise) -> tuple[list[Array], RowNoise]:
-        """Return means, and their deviations, of rows that are measured with `noise` as in each of these lots.
+        """Return means of rows that are measured with `noise` as in each of these lots, and what stays unknown of them.
 
-        Exact rows stay what they are.
+        Exact rows stay what they are. Of independent errors deviations alone are returned; of errors with common causes the
+        covariance too, as they may leave some differences of features known exactly.
         """
-        means, deviations = [np.empty_like(X) for X in lots], np.empty_like(lots[0])
-        rank = self.loadings.shape[1]
+        means, std = [np.empty_like(X) for X in lots], np.empty_like(lots[0])
+        rank, is_common = self.loadings.shape[1], noise.factor.shape[2] > 0
+        factors: list[Array] = []
         for rows, some in self._solved(noise):
             lost, kept = 1 - some.kept, some.kept[:, :, None]
             for X, mean in zip(lots, means, strict=True):
@@ -87,10 +89,13 @@ class GaussianPrior:
                 left = (away - some.causes @ found)[:, :, 0]
                 mean[rows] = X[rows] - self.scale * ((some.factor @ found[:, rank:])[:, :, 0] + lost * left)
             pull = np.concatenate([(1 - kept) * self.loadings, -kept * some.factor], axis=2)
-            common = ((pull @ some.covariance) * pull).sum(axis=2)
             own = some.kept * np.square(noise.std[rows] / self.scale)
-            deviations[rows] = self.scale * np.sqrt(own + np.maximum(common, 0.0))
-        return means, RowNoise(deviations)
+            if is_common:
+                factors.append((pull @ np.linalg.cholesky(some.covariance)) * self.scale[:, None])
+            else:
+                own = own + np.maximum(((pull @ some.covariance) * pull).sum(axis=2), 0.0)
+            std[rows] = self.scale * np.sqrt(own)
+        return means, RowNoise(std, np.concatenate(factors) if factors else None)
 
     def followed(self, noise: RowNoise) -> RowNoise:
         """Return the noise of the posterior's means when rows are measured again with `noise`."""

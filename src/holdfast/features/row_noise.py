@@ -43,10 +43,12 @@ class RowNoise:
 
     @classmethod
     def stated(cls, X: Array, metadata: Mapping[str, Any]) -> RowNoise:
-        """Return the noise of rows X as X_std, X_cov or X_factor states it, checked."""
+        """Return the noise of rows X as X_std, X_cov or X_factor states it, checked: the same in whichever way it is stated."""
         found = GaussianNoise().at(X, metadata).by_row(*X.shape)
         assert found is not None  # Gaussian noise of rows has deviations or factors
-        return cls.of(found)
+        noise = cls.of(found)
+        is_independent = np.all(np.count_nonzero(noise.factor, axis=1) <= 1)
+        return cls(noise.deviations) if is_independent else noise
 
     @classmethod
     def none(cls, shape: tuple[int, ...]) -> RowNoise:

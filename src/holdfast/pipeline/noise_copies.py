@@ -227,6 +227,11 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         weights = row_weights(sample_weight, None, X, codes, classes, NAME)
         stated = {name: value for name, value in metadata.items() if value is not None}
         self.draw_seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        if not np.any(np.asarray(self.levels) > 0):
+            raise ValueError(
+                f"{NAME}(levels={self.levels!r}): rows as they are alone have no use for errors. Add a level above 0, such as "
+                "levels=(0, 1)."
+            )
         is_weighted = has_fit_parameter(self.estimator, "sample_weight")
         counts = [1 if level == 0 and is_weighted else int(self.n_copies) for level in self.levels]
         copies = self._copies(X, stated, counts)

@@ -497,10 +497,13 @@ class UncertainPipeline(Pipeline):
     def _asked(self, method: str, X: Any, metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Any:
         """Return what the last step says of rows whose uncertainty is stated in the units of X."""
         check_is_fitted(self)
+        final = self._final_estimator
+        averages = takes_by_name(final, method, "X_std")
+        if method in PROBABILITIES and not averages and may_average(one for _, one in self.steps[:-1]):
+            return self._predicted(method, X, metadata, params)
         stated = self._stated_of(X, metadata, f"{NAME}.{method}")
         self._refuse_unasked(method, stated)
-        final, Z = self._final_estimator, transformed(self.steps[:-1], X)
-        averages = takes_by_name(final, method, "X_std")
+        Z = transformed(self.steps[:-1], X)
         if method in PROBABILITIES and not averages:
             self._warn_of_plain(method, X)
         # the last step says what it lacks; one that only moderates is told of what steps add
@@ -536,12 +539,14 @@ class UncertainPipeline(Pipeline):
         Z = transformed(self.steps[:-1], X)
         # without metadata the noise that the last step's constructor states
         own = [Holder("", meaning(set(stated)), True, type(final).__name__)] if stated else holders(final)
-        rows = self._all_carried(X, Z, own, stated)[2]
+        is_noise = all(holder.uncertainty.is_expectation for holder in holders(final))
+        rows = self._all_carried(X, Z, own, stated)[2] if is_noise else Z
         if rows is Z:
             raise ValueError(
                 f"{NAME}.{method}: {', '.join(sorted(stated))} would not change what the last step, {final!r:.80}, says: "
                 "errors of a row do not move its score. Leave it out. predict_proba and flip_probability take it, where there "
-                "are any; NoiseAwareClassifier as the last step, or ExpectedFeatures before it, average over errors."
+                "are any. NoiseAwareClassifier as the last step averages over errors; ExpectedFeatures before one that is not "
+                "trained for sets does too, with nonlinear='auto'."
             )
         return getattr(final, method)(rows, **params)
 
