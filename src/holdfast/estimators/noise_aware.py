@@ -113,7 +113,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
 
     The noise is used as stated, so it must be honest; of rows much noisier than the highest level nothing was learned.
     Memory: copies times rows times features, twice that for a moment:
-    ``(1 + n_copies * levels above 0) * n_samples * (n_components + n_knots * n_features)`` numbers.
+    ``(1 + n_copies * levels above 0) * n_samples * (n_components + n_knots * n_features)`` numbers in single precision.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
     model_ : classifier
         The linear classifier of the features, in their units.
     objective_, lower_bound_ : float
-        The sum above, and a number that no weights can go below, for these features and draws.
+        The sum above, and a number that no weights can go below, for these features and draws, rounded to single precision.
     gap_ : float
         (objective_ - lower_bound_) / objective_, recomputed from the rows. What other draws would give is not part of it.
     n_iter_ : int
@@ -317,7 +317,8 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         if noise is None:
             return Pushed(effect.transform(X), codes, weights)
         rng = np.random.default_rng(seed)
-        levels, lots, shares, left = np.asarray(self.levels, dtype=np.float64), [], [], []
+        levels, shares, left = np.asarray(self.levels, dtype=np.float64), [], []
+        lots: list[NDArray[Any]] = []
         for level in levels:
             own = noise.times(level)
             if self.method == "moments":
@@ -328,7 +329,8 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
                 copies = [effect.transform(X)]
             else:
                 copies = self._means(effect, [X + own.drawn(rng) for _ in range(int(self.n_copies))], own)
-            lots += copies
+            # draws are rough anyway, and there are many
+            lots += copies if left else [copy.astype(np.float32) for copy in copies]
             shares += [1.0 / (len(levels) * len(copies))] * len(copies)
         return Pushed(
             np.concatenate(lots),
@@ -365,6 +367,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         model.set_params(C=1.0 / alpha if is_binary else 0.5 / alpha)
         for slope in SLOPES:
             model.set_params(tol=slope).fit(pushed.rows, pushed.codes, pushed.weights)
+            model.coef_, model.intercept_ = model.coef_.astype(np.float64), model.intercept_.astype(np.float64)
             W, b = (model.coef_[0], model.intercept_[0]) if is_binary else (model.coef_, model.intercept_)
             proof = certificate(problem, W, b)
             if proof.gap <= self.tol:
