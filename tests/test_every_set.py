@@ -442,12 +442,14 @@ def test_no_covariance_of_given_trace_or_norm_makes_a_score_noisier_than_its_mul
     assert w @ worst @ w == pytest.approx(support**2)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("loss", [TwoPointHinge(), ExpectedLogistic()], ids=repr)
 def test_fit_with_a_ridge_is_certified_against_any_set(loss, bounds, make_problem):
     for bound in bounds:
         _check_certificate(loss, 0.8, bound, make_problem)
 
 
+@pytest.mark.thin(2)
 def test_fit_without_a_ridge_is_certified_against_any_set(bounds, make_problem):
     for bound in bounds:
         _check_certificate(TwoPointHinge(), 0.0, bound, make_problem)

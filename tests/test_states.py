@@ -116,6 +116,7 @@ def test_all_estimators_are_here():
     assert found == {type(model) for model in EXAMPLES}
 
 
+@pytest.mark.thin(2)
 @every_estimator
 def test_a_refused_fit_changes_nothing(model, data, other, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a pipeline may take a word for the folder of its cache

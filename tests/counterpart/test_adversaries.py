@@ -58,6 +58,7 @@ def test_many_random_fits_are_certified(name, loss, draw_classes, rng):
         assert _fitted_at_random(draw_classes, rng, name, loss).gap_ <= 1e-6
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", KINKS)
 @pytest.mark.parametrize("noise", [0.01, 0.1, 1.0])
 def test_real_data_are_certified(name, noise):
@@ -235,7 +236,7 @@ def test_units_of_the_features_change_nothing_but_the_units(two_classes):
     assert_allclose(other.coef_ * units, plain.coef_, atol=1e-6)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINKS)
 def test_collapse_is_certified_just_above_the_critical_noise_and_not_below(name, two_classes):
     X, y = two_classes(60, 4, separation=0.7, positives=15)

@@ -82,6 +82,7 @@ def test_critical_noise_is_where_the_dual_condition_begins_to_hold(loss, draw_cl
     assert slack[1] > 1e-5
 
 
+@pytest.mark.thin(2)
 def test_critical_noise_is_at_most_the_one_that_constant_dual_weights_prove(perspective, draw_classes):
     for positives, separation in UNEVEN:
         X, y, critical = _collapsing(draw_classes, perspective, positives, separation)
@@ -90,6 +91,7 @@ def test_critical_noise_is_at_most_the_one_that_constant_dual_weights_prove(pers
         assert critical <= light * apart / (heavy * perspective.conjugate(light / heavy)) * (1 + 1e-9)
 
 
+@pytest.mark.thin(2)
 def test_critical_noise_of_known_shape_is_a_factor(perspective, draw_classes, rng):
     factor = rng.normal(size=(3, 3))
     noise = GaussianNoise(cov=factor @ factor.T)
@@ -172,6 +174,7 @@ def test_fit_is_not_trapped_at_the_kink_just_below_the_critical_noise(seed, draw
         _assert_standing(X, y, 0.97 * critical, "hinge", solver=solver)
 
 
+@pytest.mark.thin(2)
 def test_collapse_does_not_depend_on_the_ridge(perspective, draw_classes):
     X, y, critical = _collapsing(draw_classes, perspective, 35, 1.0)
     for alpha in (1e-3, 0.1, 10.0):

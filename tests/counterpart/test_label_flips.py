@@ -143,7 +143,7 @@ def test_slopes_and_bends_are_derivatives_of_the_value(sets, base, k, rng):
     np.testing.assert_allclose(plane.hessian(here), basis.T @ H @ basis, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("solver", [Newton(), NewtonCG(), QuasiNewton(), Semismooth()], ids=repr)
 @pytest.mark.parametrize("base", [Hinge(), Logistic()], ids=repr)
 def test_solvers_agree(solver, base, rng):

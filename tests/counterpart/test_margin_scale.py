@@ -94,7 +94,7 @@ def test_value_is_the_sum_of_losses_and_ridge(loss, make_problem, two_classes, r
     assert problem.value_and_gradient(theta)[0] == pytest.approx(total + 0.45 * theta[:3] @ theta[:3], rel=1e-10)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(6)
 def test_objective_is_convex(every_problem, rng):
     for problem in every_problem:
         for _ in range(10):
@@ -103,6 +103,7 @@ def test_objective_is_convex(every_problem, rng):
             assert values[2] <= 0.5 * (values[0] + values[1]) + 1e-10 * (abs(values[0]) + abs(values[1]))
 
 
+@pytest.mark.thin(2)
 def test_near_zero_weights_everything_is_finite_and_silent(every_problem, rng):
     for problem in every_problem:
         direction = rng.normal(size=problem.rows.n_features)

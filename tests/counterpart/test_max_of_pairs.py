@@ -99,7 +99,7 @@ def test_views_are_those_of_a_smooth_function(make):
     assert [problem.offers(kind) for kind in (Smooth, Curved, Composite, ConeProgram)] == [True, True, False, False]
 
 
-@pytest.mark.thin(6)
+@pytest.mark.thin(12)
 @pytest.mark.parametrize("loss", [MaxHinge(), CrossEntropy()], ids=repr)
 @pytest.mark.parametrize("name", SETS)
 def test_optimum_is_proved(make, name, loss):

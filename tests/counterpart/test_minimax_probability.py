@@ -94,7 +94,7 @@ def test_ellipsoids_of_each_row_reach_the_optimum_of_the_cone_program(data, kapp
     assert _solved(problem)[1].objective == pytest.approx(program.value, rel=1e-6)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 def test_every_set_is_solved_to_a_proof(rng, uncertainty):
     chosen, metadata = uncertainty
     X, y = np.vstack([rng.normal(size=(3, 3)), rng.normal(size=(2, 3)) + 3.0]), np.array([-1.0, -1, -1, 1, 1])

@@ -342,7 +342,7 @@ def _check_bounds(make_pairwise, seed):
         assert best.lower_bound <= proof.objective * (1 + 1e-9) + 1e-9 * problem.floor
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("seed", range(8))
 def test_no_bound_exceeds_an_objective(seed, make_pairwise):
     _check_bounds(make_pairwise, seed)
@@ -536,6 +536,7 @@ def test_estimate_of_the_gap_foretells_the_proof(dual_loss, make_pairwise, sever
 # Optima by other software
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("seed", range(3))
 def test_optimum_agrees_with_a_general_optimiser_on_the_published_formula(seed, make_pairwise):
     rng = np.random.default_rng(seed)

@@ -83,7 +83,7 @@ def test_best_place_along_a_step_is_the_best_and_keeps_its_scores(place):
         assert abs(best.gradient @ change) <= 1e-5 * abs(place.gradient @ change) + 1e-8
 
 
-@pytest.mark.thin(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["hinge", "two_point"])
 def test_wide_sparse_rows_of_several_classes_are_certified(loss, rng):
     n, d, classes = 700, 3000, 4

@@ -51,6 +51,7 @@ def test_product_is_the_hessian_times_a_vector(problem, theta, rng):
     assert_allclose(problem.at(theta).product(v), H @ v, rtol=1e-9, atol=1e-9 * np.abs(H).max())
 
 
+@pytest.mark.thin(2)
 def test_preconditioner_is_symmetric_and_positive_definite(problem, theta):
     precondition = problem.at(theta).preconditioner()
     M = np.array([precondition(e) for e in np.eye(problem.n_parameters)])
@@ -81,7 +82,7 @@ def _best_by_a_general_optimiser(problem, theta, step):
     return min(minimize(along, start, method="Nelder-Mead", options=options).fun for start in starts)
 
 
-@pytest.mark.thin(5)
+@pytest.mark.thin(10)
 def test_best_place_along_a_step_is_the_minimum_over_scale_step_and_intercept(problem, theta, rng):
     step = rng.normal(size=problem.n_parameters)
     place = problem.at(theta).best_along(step, 0.0)
@@ -96,6 +97,7 @@ def test_best_place_along_a_step_is_the_minimum_over_scale_step_and_intercept(pr
     assert_allclose(basis @ np.linalg.lstsq(basis, w, rcond=None)[0], w, atol=1e-9)
 
 
+@pytest.mark.thin(2)
 def test_at_the_best_place_weights_step_and_intercept_have_no_slope(problem, theta, rng):
     """What the certificate needs: w'g = 0 and balanced classes."""
     step = rng.normal(size=problem.n_parameters)

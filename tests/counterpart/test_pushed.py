@@ -79,6 +79,7 @@ def _case(draw, loss, kind, kappa=1.0, fit_intercept=True, seed=0, is_common=Tru
     return problem, objective, rng
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("kappa", [0.0, 0.4, 1.0])
 def test_value_is_the_average_of_the_worst_case(plain, kind, kappa, draw_classes):

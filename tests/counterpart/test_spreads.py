@@ -42,6 +42,7 @@ def test_intervals_that_are_longer_one_way_are_seen_from_both_sides(rng, rows):
         assert law.spread.value(w) == pytest.approx(np.sqrt(p @ reach**2), rel=1e-12)
 
 
+@pytest.mark.thin(2)
 def test_no_admissible_rows_spread_more_and_some_as_much(rng, rows, uncertainty):
     X, weights = rows
     chosen, metadata = uncertainty
@@ -78,6 +79,7 @@ def test_a_mix_bounds_the_exact_spread_and_rms_weights_are_tighter_than_the_publ
             assert exact.value(w) <= rms.value(w) * (1 + 1e-12) <= total.value(w) * (1 + 2e-12)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("kappa", [0.0, 0.5])
 def test_a_mix_bounds_the_exact_spread_for_every_set(rng, rows, uncertainty, kappa):
     X, weights = rows
@@ -149,6 +151,7 @@ def test_slopes_of_every_set_are_subgradients_and_those_of_the_eased_one_points_
             assert total.eased(0.4).gradient(w) @ other <= value + 1e-9
 
 
+@pytest.mark.thin(2)
 def test_the_eased_spread_is_above_and_near(rng, rows, uncertainty):
     X, weights = rows
     chosen, metadata = uncertainty

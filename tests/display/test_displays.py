@@ -86,6 +86,7 @@ def test_given_axes_are_used_and_pyplot_is_left_alone(made, kind):
     assert ax.get_legend() is not None
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_axes_one_figure_is_made_and_plot_draws_another(made, kind):
     display = made[kind](None)
@@ -270,6 +271,7 @@ def test_fragility_of_several_classes_is_the_mean_over_pairs():
     assert_array_equal(FeatureFragilityDisplay.from_estimator(collapsed, X_std=[1.0, 1.0]).shares, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3])
 def test_paths_show_weights_and_accuracies(classes):
     X, y = data(60, 9, classes)

@@ -51,6 +51,7 @@ def four_rows():
     return X, y, y @ X
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize(("separation", "alpha", "radius"), CASES[:3])
 def test_ball_is_a_rescaled_ordinary_svm(draw_classes, separation, alpha, radius, fit_intercept):
@@ -225,6 +226,7 @@ def test_radius_0_is_the_ordinary_svm_in_one_round(two_classes):
         assert_allclose(model.objective_, plain.objective_, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attitude", ["pessimistic", "optimistic"])
 def test_sparse_rows_weights_and_several_classes(several_classes, rng, attitude):
     X, y = several_classes()

@@ -123,7 +123,7 @@ WAYS = [
 ]
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(9)
 @pytest.mark.parametrize(
     ("loss", "way"), [*product(["hinge", "logistic"], WAYS), ("two_point", "number"), ("two_point", "X_std")]
 )

@@ -116,6 +116,7 @@ def failures(first, stride, slowest=np.inf):
     return found
 
 
+@pytest.mark.slow
 def test_some_fits_of_rounded_rows_are_certified():
     assert failures(3, 149) == []
 

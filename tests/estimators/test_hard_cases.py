@@ -41,6 +41,7 @@ def test_weights_that_vanish_on_every_other_row_are_the_fit_without_these_rows(n
     assert_allclose(model.objective_, alone.objective_, rtol=2e-6)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_weights_driven_onto_an_exact_feature_are_certified(seed):
     rng = np.random.default_rng(seed)

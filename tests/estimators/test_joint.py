@@ -204,7 +204,7 @@ def test_warm_start_ends_where_a_cold_one_does(several_classes):
     assert_allclose(again.objective_, cold.objective_, rtol=1e-8)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("load", [load_iris, load_wine])
 def test_real_data_are_certified(load, fit_intercept):
@@ -222,6 +222,7 @@ def test_digits_are_certified(fit_intercept):
         assert _joint(uncertainty, fit_intercept=fit_intercept).fit(X[:600], y[:600]).gap_ <= 1e-6
 
 
+@pytest.mark.slow
 def test_cross_validation_and_paths_train_jointly(several_classes):
     X, y = several_classes((20, 20, 20))
     model = RobustLinearClassifierCV([0.4, 0.1], multiclass="joint", cv=3).fit(X, y)

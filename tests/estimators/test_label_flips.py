@@ -274,6 +274,7 @@ def test_settings_that_make_no_sense(two_classes):
         RobustLinearClassifier(ambiguity=LabelFlips(2), solver="interior_point").fit(X, y)
 
 
+@pytest.mark.slow
 def test_a_search_over_k(two_classes):
     X, y = two_classes(60, 3)
     search = GridSearchCV(RobustLinearClassifier(ambiguity=LabelFlips(1)), {"ambiguity__k": [0, 2, 4]}).fit(X, y)

@@ -97,7 +97,7 @@ def test_the_ridge_has_its_share_of_the_rows_so_far(data):
     assert_allclose(model.coef_[0], mean, rtol=0, atol=ROUNDING)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.slow
 def test_a_stream_comes_close_to_the_optimum_without_tuning(draw_classes, rng, loss):
     X, y = draw_classes(rng, 4000, 3, separation=0.6)
     model = GaussianRobustClassifier(0.6, loss=loss, alpha=1e-3)

@@ -73,6 +73,7 @@ def test_no_vertex_of_three_boxes_costs_more_than_the_worst_case_data_and_these_
     assert model.objective_ == pytest.approx(_plain_loss(model, worst, y) + ridge, rel=1e-12)
 
 
+@pytest.mark.thin(2)
 def test_objective_is_attained_by_the_worst_case_data_and_beaten_by_no_sampled_data(loss, intervals, rng):
     X, y, S = intervals
     S = 0.4 * S

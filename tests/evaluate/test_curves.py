@@ -196,6 +196,7 @@ def test_an_interrupted_run_is_taken_up_where_it_was_left(tmp_path):
     assert len(lines) == 1 + 12
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_a_whole_file_that_the_next_one_takes_up(tmp_path):
     path = tmp_path / "cells.jsonl"
     script = textwrap.dedent(f"""

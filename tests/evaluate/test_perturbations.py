@@ -127,6 +127,7 @@ def test_the_seed_alone_decides(perturbation, model):
     assert (np.any(one != other) or np.any(first != third)) == perturbation.is_random
 
 
+@pytest.mark.thin(3)
 @every
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, np.float32])
 def test_sparse_and_float32_rows_are_perturbed_alike(perturbation, model, kind):
@@ -177,6 +178,7 @@ def test_rounding_is_a_parameter_object():
     assert repr(Quantize(0.5)) == "Quantize(step=0.5)"
 
 
+@pytest.mark.thin(2)
 @every
 @pytest.mark.parametrize("level", [-1.0, np.nan, "much", [1.0, 2.0]])
 def test_levels_are_checked(perturbation, model, level):

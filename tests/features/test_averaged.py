@@ -371,6 +371,7 @@ SPLINES = ExpectedFeatures("splines", n_knots=4)
 WAVES = ExpectedFeatures("fourier", n_components=15, gamma=0.5, random_state=0)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "steps",
     [

@@ -568,6 +568,7 @@ def test_metadata_are_routed_to_it_and_through_it(two_classes):
         assert_allclose(fitted.estimator_.sample_weight_, 0.5)
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize(
     ("estimator", "check"),
     [

@@ -96,7 +96,7 @@ def test_compiled_products_give_the_same_coefficients(rng, monkeypatch):
     assert_allclose(model.coef_, plain.coef_, rtol=0, atol=1e-5 * np.abs(plain.coef_).max())
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_imbalanced_classes_collapse_from_the_critical_noise_on_and_not_before(perspective, seed):
     X, y = texts(np.random.default_rng(seed), 300, 800, positive=0.15)
