@@ -193,7 +193,7 @@ def test_means_variances_and_covariances_with_the_errors_are_those_of_draws(d):
     )
     for name, noise in noises(n, d, rng).items():
         means, left = effect.averages(X, noise)
-        assert_allclose(effect.means(X, noise), means, rtol=1e-12, atol=1e-13, err_msg=name)
+        assert_allclose(effect.means([X], noise)[0], means, rtol=1e-12, atol=1e-13, err_msg=name)
         for i in range(n):
             errors = noise.take(np.full(n_draws, i)).drawn(rng)
             drawn = effect.transform(X[i] + errors)
@@ -291,7 +291,7 @@ def test_means_take_memory_of_rows_times_features(rng):
     effect = ExpectedFeatures(n_components=D, random_state=0).fit(X).uncertainty_effect(d)
     noise = RowNoise(np.ones((n, d)), F)
     tracemalloc.start()
-    found = effect.means(X, noise)
+    found = effect.means([X], noise)[0]
     one = found.nbytes  # factors of the features would be 40 of these
     assert tracemalloc.get_traced_memory()[1] < 8 * one
     tracemalloc.reset_peak()

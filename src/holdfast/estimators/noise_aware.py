@@ -342,7 +342,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
     def _means(self, effect: Averaged, lots: Sequence[Array], noise: RowNoise) -> list[Array]:
         """Return the features of rows that are measured with this noise as in each of these lots."""
         rows, unknown = (lots, noise) if self.prior_ is None else self.prior_.posterior(lots, noise)
-        return [effect.means(X, unknown) for X in rows]
+        return effect.means(rows, unknown)
 
     def _fit_linear(self, pushed: Pushed, alpha: float) -> None:
         """Set the linear classifier of pushed rows, starting at the one that there is, and what is proved of it."""

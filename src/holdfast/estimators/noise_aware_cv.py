@@ -15,7 +15,7 @@ from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.solver import Report
 from holdfast.estimators.noise_aware import NoiseAwareClassifier, Rows, without_their_warnings
-from holdfast.estimators.paths import CV, results_of, splits_of, warn_of_gaps
+from holdfast.estimators.paths import CV, refuse_lacking, results_of, splits_of, warn_of_gaps
 
 NAME = "NoiseAwareClassifierCV"
 
@@ -170,16 +170,7 @@ class NoiseAwareClassifierCV(NoiseAwareClassifier):
     ) -> tuple[list[float], list[float]]:
         """Return validation scores and gaps of one fold for all gammas and, within them, alphas."""
         n_classes = len(self.classes_)
-        if len(missing := np.setdiff1d(np.arange(n_classes), own.codes)):
-            raise ValueError(
-                f"{NAME}(cv={self.cv!r:.80}): the training rows of a fold hold no row of class "
-                f"{self.classes_.tolist()[missing[0]]!r}. Use fewer folds, or a stratified splitter."
-            )
-        if not np.any(held_out.weights):
-            raise ValueError(
-                f"{NAME}(cv={self.cv!r:.80}): sample_weight is zero for all validation rows of a fold. Use fewer folds, or "
-                "leave out rows of weight zero."
-            )
+        refuse_lacking(self, self.classes_[own.codes], held_out.weights)
         model, scores, gaps = copy(self), [], []
         for gamma in gammas:
             model._learn_features(own, gamma / own.X.shape[1], seed)

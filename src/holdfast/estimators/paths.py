@@ -139,6 +139,21 @@ def splits_of(search: Any, X: Any, y: Any, groups: Any) -> list[tuple[NDArray[np
     return found
 
 
+def refuse_lacking(search: Any, y: Any, held_out_weight: Any) -> None:
+    """Raise where the training rows of a fold, whose classes are y, lack a class, or its validation rows have no weight."""
+    call = f"{type(search).__name__}(cv={search.cv!r:.80})"
+    if len(missing := np.setdiff1d(search.classes_, y)):
+        raise ValueError(
+            f"{call}: the training rows of a fold hold no row of class {missing.tolist()[0]!r}. Use fewer folds, or a "
+            "stratified splitter."
+        )
+    if held_out_weight is not None and not np.any(held_out_weight):
+        raise ValueError(
+            f"{call}: sample_weight is zero for all validation rows of a fold. Use fewer folds, or leave out rows of weight "
+            "zero."
+        )
+
+
 def results_of(tried: Mapping[str, Array], scores: Array, gaps: Array) -> dict[str, Array]:
     """Return `cv_results_` of what was tried, given scores and gaps of shape (n_folds, n_tried)."""
     mean = scores.mean(axis=0)
@@ -296,18 +311,9 @@ class PathSearch(LinearClassifier):
         name = type(self).__name__
         X, y, sample_weight, *metadata = own
         model = self._model()
-        if len(missing := np.setdiff1d(self.classes_, y)):
-            raise ValueError(
-                f"{name}(cv={self.cv!r:.80}): the training rows of a fold hold no row of class "
-                f"{missing.tolist()[0]!r}. Use fewer folds, or a stratified splitter."
-            )
+        refuse_lacking(self, y, held_out[2])
         problems = model._problems(X, y, sample_weight, dict(zip(names, metadata, strict=True)))
         X, y, sample_weight, *metadata = held_out
-        if sample_weight is not None and not np.any(sample_weight):
-            raise ValueError(
-                f"{name}(cv={self.cv!r:.80}): sample_weight is zero for all validation rows of a fold. Use fewer folds, or "
-                "leave out rows of weight zero."
-            )
         score = self._examiner(model, X, y, sample_weight, dict(zip(names, metadata, strict=True)))
         scores, gaps, coefs = [], [], []
         path = followed(problems, steps, self._searched, self._at, tol, max_iter, solver, report)

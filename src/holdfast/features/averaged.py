@@ -188,10 +188,13 @@ class Averaged(Effect):
         rows = self._rows(X)
         return np.hstack([part.gain * part.curve.value(part.forms(rows)) for part in self.parts])
 
-    def means(self, X: Any, noise: RowNoise) -> Array:
-        """Return the means of the features, (n_samples, n_out)."""
-        rows = self._rows(X)
-        return np.hstack([part.gain * part.curve.mean(part.forms(rows), part.deviations(noise)) for part in self.parts])
+    def means(self, lots: Sequence[Any], noise: RowNoise) -> list[Array]:
+        """Return the means of the features, (n_samples, n_out), for each of several lots of rows that have the same noise."""
+        pairs = [(part, part.deviations(noise)) for part in self.parts]
+        return [
+            np.hstack([part.gain * part.curve.mean(part.forms(rows), t) for part, t in pairs])
+            for rows in map(self._rows, lots)
+        ]
 
     def averages(self, X: Any, noise: RowNoise, before: RowNoise | None = None) -> tuple[Array, SlopedNoise]:
         """Return means of the features and what noise makes of them; of those averaged over the noise `before` already."""

@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
 from holdfast._core.uncertainty import Array
+from holdfast.features.averaged import Wave
 from holdfast.features.effects import Effect, OutOfDomainError
 from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import in_form_of, known_numbers, numbers_of
@@ -194,13 +195,7 @@ class Waves(Effect):
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
         middle = self.angles(0.5 * (lower + upper))
         reach = AffineMap(abs(self.angles.matrix)).moved(0.5 * (upper - lower))
-        ends = np.cos(middle - reach), np.cos(middle + reach)
-        # the number of the last crest, and of the last trough, at or before each end
-        crests, troughs = (
-            np.floor((middle + reach) / (2 * np.pi) + part) > np.floor((middle - reach) / (2 * np.pi) + part)
-            for part in (0.0, 0.5)
-        )
-        return np.where(troughs, -1.0, np.minimum(*ends)), np.where(crests, 1.0, np.maximum(*ends))
+        return Wave().bounds(middle - reach, middle + reach)
 
     def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
         return noise.through(self.angles).times(-np.sin(self.angles(dense(known_numbers(X)))))

@@ -167,7 +167,7 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         effect = self.uncertainty_effect(X.shape[1])
         if all(value is None for value in metadata.values()):
             return effect.transform(X)
-        return effect.means(X, RowNoise.stated(X, metadata))
+        return effect.means([X], RowNoise.stated(X, metadata))[0]
 
     def fit_transform(
         self,
