@@ -322,3 +322,31 @@ STDS = np.ones((4, 3))
 def test_wrong_numbers_are_refused_with_what_to_do(uncertainty, metadata, words):
     with pytest.raises(ValueError, match=words):
         uncertainty.at(X, metadata)
+
+
+# Directions by row
+
+
+def test_supports_at_a_direction_of_each_row_are_those_of_that_row_alone(bounds, rng):
+    for bound in bounds:
+        W = rng.normal(size=(5, 3))
+        found, points = bound.supports_at(W), bound.maximizers_at(W)
+        alone = [np.broadcast_to(bound.support(w), 5)[i] for i, w in enumerate(W)]
+        assert_allclose(found, alone, rtol=1e-12, atol=1e-14)
+        assert_allclose(np.einsum("ij,ij->i", points, W), alone, rtol=1e-9, atol=1e-12)
+
+
+def test_no_point_of_a_set_is_stretched_by_more_than_its_bound(bounds, rng):
+    for bound in bounds:
+        for A in (np.eye(3), rng.normal(size=(7, 3)), rng.normal(size=(2, 3))):
+            points = bound.sample(rng, 300, 3)
+            assert np.all(np.linalg.norm(points @ A.T, axis=-1) <= bound.stretch(A) * (1 + 1e-12))
+
+
+def test_stretches_of_balls_and_boxes_are_reached(rng):
+    A = rng.normal(size=(4, 3))
+    exact = {1: np.linalg.norm(A, axis=0).max(), 2: np.linalg.norm(A, 2)}
+    for p, longest in exact.items():
+        assert_allclose(Ball(0.5, p).at(X, {}).stretch(A), 0.5 * longest, rtol=1e-10)
+    diagonal = np.diag([1.0, -2.0, 3.0])
+    assert_allclose(Box(half_widths=[0.3, 0.2, 0.1]).at(X, {}).stretch(diagonal), np.linalg.norm([0.3, 0.4, 0.3]))

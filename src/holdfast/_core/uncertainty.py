@@ -274,6 +274,21 @@ class BoundSet(ABC):
             out += self.maximizer(w, rows).T @ (r[rows, None] * other.maximizer(w, rows))
         return out
 
+    def supports_at(self, W: Array) -> Array:
+        """Return t_i(w_i), a direction of its own for each row: W and the result have one row a sample."""
+        return np.array([float(np.ravel(self.take(slice(i, i + 1)).support(w))[0]) for i, w in enumerate(W)])
+
+    def maximizers_at(self, W: Array) -> Array:
+        """Return points that attain `supports_at`, of the shape of W."""
+        return np.array([self.take(slice(i, i + 1)).maximizer(w)[0] for i, w in enumerate(W)]).reshape(W.shape)
+
+    def stretch(self, A: Array) -> Array:
+        r"""Return a bound on the largest :math:`|A \delta|_2` of each row's set, shape (n_samples,), or () where `is_common`.
+
+        By default from what each entry of A d can be: :math:`\sqrt{\sum_k \max_\pm t(\pm a_k)^2}`.
+        """
+        return np.sqrt(sum(np.square(np.maximum(self.support(a), self.support(-a))) for a in A))
+
     def image(self, map: Any) -> BoundSet | None:
         """Return the sets A S_i, A the matrix of an affine map, where they are of a form of their own; None elsewhere."""
         return None

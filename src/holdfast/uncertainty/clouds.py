@@ -94,6 +94,20 @@ class CommonCloud(Cloud, CommonSet):
         root = self.root(w)
         return self.spread(ratio(root, norm(root)))
 
+    def _roots(self, W: Array) -> Array:
+        return W @ self.factor if self.factor.ndim == 2 else self.factor * W
+
+    def supports_at(self, W: Array) -> Array:
+        return norm(self._roots(W), axis=1)
+
+    def maximizers_at(self, W: Array) -> Array:
+        roots = self._roots(W)
+        units = ratio(roots, norm(roots, axis=1)[:, None])
+        return units @ self.factor.T if self.factor.ndim == 2 else self.factor * units
+
+    def stretch(self, A: Array) -> Array:
+        return np.asarray(spectral_norm(A @ self.factor if self.factor.ndim == 2 else A * self.factor))
+
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         point, t = self._point(w), self.support(w)
         bend = float(ratio(np.sum(first), t))
@@ -236,6 +250,18 @@ class DiagonalClouds(RowClouds):
     def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
         return dense(self.take(rows)._points(w)) * self.units
 
+    def supports_at(self, W: Array) -> Array:
+        return norm(dense(self.deviations()) * W, axis=1)
+
+    def maximizers_at(self, W: Array) -> Array:
+        stds = dense(self.deviations())
+        return stds * ratio(stds * W, norm(stds * W, axis=1)[:, None])
+
+    def stretch(self, A: Array) -> Array:
+        stds = dense(self.deviations())
+        whole = norm(stds * norm(A.T, axis=1), axis=1)
+        return np.minimum(whole, spectral_norm(A) * stds.max(axis=1, initial=0.0))
+
     def adjoint(self, w: Array, r: Array) -> Array:
         _, weights, levels = self._levels(w)
         return self.units * weights * (self.squares.T @ ratio(r, levels))
@@ -358,6 +384,17 @@ class FactorClouds(RowClouds):
     def adjoint(self, w: Array, r: Array) -> Array:
         root = self.root(w)
         return self.pooled(root * ratio(np.broadcast_to(r, len(root)), norm(root, axis=1))[:, None])
+
+    def supports_at(self, W: Array) -> Array:
+        return norm(np.einsum("nij,ni->nj", self.factors, W), axis=1)
+
+    def maximizers_at(self, W: Array) -> Array:
+        roots = np.einsum("nij,ni->nj", self.factors, W)
+        return self.spread(ratio(roots, norm(roots, axis=1)[:, None]))
+
+    def stretch(self, A: Array) -> Array:
+        own = np.linalg.norm(self.factors, axis=(1, 2))
+        return spectral_norm(A) * own
 
     def covariance(self, weights: Array) -> Array:
         """Return sum_i weights_i F_i F_i', shape (n, n), for weights >= 0."""
@@ -489,6 +526,20 @@ def rescaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:
         return (matrix if columns is None else matrix * columns) * rows[:, None]
     factors = np.repeat(rows, np.diff(matrix.indptr)) * (1.0 if columns is None else columns[matrix.indices])
     return sparse.csr_array((matrix.data * factors, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def spectral_norm(A: Array) -> float:
+    r"""Return :math:`\max_{|v|_2 \le 1} |A v|_2`, rounded up."""
+    return float(np.linalg.norm(A, 2)) * (1 + 1e-12) if A.size else 0.0
+
+
+def box_stretch(A: Array, halves: Array) -> Array:
+    r"""Return for each row s of half-widths a bound on :math:`|A \delta|_2` over :math:`|\delta_j| \le s_j`.
+
+    The smaller one of :math:`\sqrt{s^\top |A^\top A| s}` and :math:`\|A\|_2 |s|_2`.
+    """
+    squares = np.einsum("ij,ij->i", halves @ np.abs(A.T @ A), halves)
+    return np.minimum(np.sqrt(squares), spectral_norm(A) * norm(halves, axis=1)) * (1 + 1e-12)
 
 
 def dense(matrix: Any) -> Array:

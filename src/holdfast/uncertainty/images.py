@@ -62,6 +62,15 @@ class Images(BoundSet):
     def adjoint(self, w: Array, r: Array) -> Array:
         return self.map.moved(self.base.adjoint(self.map.back(w), r))
 
+    def supports_at(self, W: Array) -> Array:
+        return self.base.supports_at(W @ dense(self.map.matrix))
+
+    def maximizers_at(self, W: Array) -> Array:
+        return self.map.moved(self.base.maximizers_at(W @ dense(self.map.matrix)))
+
+    def stretch(self, A: Array) -> Array:
+        return self.base.stretch(A @ dense(self.map.matrix))
+
     def directional(self, w: Array, v: Array) -> Array:
         return self.base.directional(self.map.back(w), self.map.back(v))
 

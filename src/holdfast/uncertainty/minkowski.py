@@ -74,6 +74,15 @@ class BoundSum(BoundSet):
     def adjoint(self, w: Array, r: Array) -> Array:
         return np.asarray(sum(part.adjoint(w, r) for part in self.parts))
 
+    def supports_at(self, W: Array) -> Array:
+        return np.asarray(sum(part.supports_at(W) for part in self.parts))
+
+    def maximizers_at(self, W: Array) -> Array:
+        return np.asarray(sum(part.maximizers_at(W) for part in self.parts))
+
+    def stretch(self, A: Array) -> Array:
+        return np.asarray(sum(part.stretch(A) for part in self.parts))
+
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         rows = [self if self.is_common else self.take(slice(i, i + 1)) for i in range(len(points))]
         return np.array([row._reaches(point, 1 + slack) for row, point in zip(rows, points, strict=True)])

@@ -42,6 +42,15 @@ class Multiples(BoundSet):
     def adjoint(self, w: Array, r: Array) -> Array:
         return self.base.adjoint(w, self.factors * r)
 
+    def supports_at(self, W: Array) -> Array:
+        return self.factors * self.base.supports_at(W) + self.slack
+
+    def maximizers_at(self, W: Array) -> Array:
+        return self.factors[:, None] * self.base.maximizers_at(W)
+
+    def stretch(self, A: Array) -> Array:
+        return self.factors * self.base.stretch(A)
+
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         one = np.ones(())
         gauges = np.array([float(self.base.demand(point, one, one)) for point in points])

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.uncertainty import Array, BoundSet, CommonSet
-from holdfast.uncertainty.clouds import MISSED, norm, ratio
+from holdfast.uncertainty.clouds import MISSED, box_stretch, norm, ratio, spectral_norm
 from holdfast.uncertainty.polytopes import EasedCommonSet, uniform_in_ball
 
 HALVINGS = 60
@@ -33,6 +33,19 @@ class CommonNormBall(CommonSet):
 
     def _point(self, w: Array) -> Array:
         return _derivatives(w, self.radius, self.q).gradient
+
+    def supports_at(self, W: Array) -> Array:
+        return self.radius * np.linalg.norm(W, self.q, axis=1)
+
+    def maximizers_at(self, W: Array) -> Array:
+        shares = ratio(np.abs(W), np.linalg.norm(W, self.q, axis=1)[:, None])
+        return self.radius * np.sign(W) * shares ** (self.q - 1)
+
+    def stretch(self, A: Array) -> Array:
+        longest = max(1.0, A.shape[1] ** (0.5 - 1 / self.p))
+        return np.asarray(
+            self.radius * min(longest * spectral_norm(A), float(box_stretch(A, np.ones((1, A.shape[1])))[0]))
+        )
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         return _derivatives(w, self.radius, self.q).curvature(first, second)

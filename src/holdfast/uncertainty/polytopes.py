@@ -10,7 +10,7 @@ from scipy import sparse
 
 from holdfast._core.problem import SupportProgram
 from holdfast._core.uncertainty import Array, BoundSet, CommonSet, EasedSet, IntervalForm
-from holdfast.uncertainty.clouds import MISSED, norm, ratio
+from holdfast.uncertainty.clouds import MISSED, box_stretch, norm, ratio
 
 FAINT = 30.0
 """An entry of w is kept from a kink by the easing alone if its distance is up to so many times the easing's width."""
@@ -34,6 +34,15 @@ class CommonBox(CommonSet):
 
     def _point(self, w: Array) -> Array:
         return self.widths * np.sign(w)
+
+    def supports_at(self, W: Array) -> Array:
+        return np.sum(self.widths * np.abs(W), axis=1)
+
+    def maximizers_at(self, W: Array) -> Array:
+        return self.widths * np.sign(W)
+
+    def stretch(self, A: Array) -> Array:
+        return box_stretch(A, np.broadcast_to(self.widths, (1, A.shape[1])))[0]
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         point = self._point(w)
@@ -100,6 +109,18 @@ class CommonDiamond(CommonSet):
         worst = int(np.argmax(np.abs(w)))
         point[worst] = self.radius * np.sign(w[worst])
         return point
+
+    def supports_at(self, W: Array) -> Array:
+        return self.radius * np.max(np.abs(W), axis=1, initial=0.0)
+
+    def maximizers_at(self, W: Array) -> Array:
+        points, each, worst = np.zeros(W.shape), np.arange(len(W)), np.abs(W).argmax(axis=1)
+        points[each, worst] = self.radius * np.sign(W[each, worst])
+        return points
+
+    def stretch(self, A: Array) -> Array:
+        # the corners are the farthest points
+        return np.asarray(self.radius * np.max(norm(A.T, axis=1), initial=0.0))
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         point = self._point(w)

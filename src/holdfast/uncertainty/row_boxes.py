@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.uncertainty import Array, BoundSet, EasedSet, IntervalForm
-from holdfast.uncertainty.clouds import MISSED, dense, norm, ratio, rescaled
+from holdfast.uncertainty.clouds import MISSED, box_stretch, dense, norm, ratio, rescaled
 from holdfast.uncertainty.polytopes import FAINT
 
 
@@ -161,6 +161,18 @@ class RowBoxes(RowPoints):
     def support(self, w: Array) -> Array:
         # 0 is in every box, whatever rounding makes of s - s
         return np.maximum(self.directional(w, w), 0.0)
+
+    def supports_at(self, W: Array) -> Array:
+        half, centre = self._dense()
+        return np.maximum(np.sum(half * np.abs(W) + centre * W, axis=1), 0.0)
+
+    def maximizers_at(self, W: Array) -> Array:
+        half, centre = self._dense()
+        return np.where(W == 0, 0.0, half * np.sign(W) + centre)
+
+    def stretch(self, A: Array) -> Array:
+        half, centre = self._dense()
+        return np.broadcast_to(box_stretch(A, half + np.abs(centre)), len(self.faces))
 
     @cached_property
     def widest(self) -> Array:
