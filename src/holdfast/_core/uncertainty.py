@@ -282,6 +282,10 @@ class BoundSet(ABC):
         """Return points that attain `supports_at`, of the shape of W."""
         return np.array([self.take(slice(i, i + 1)).maximizer(w)[0] for i, w in enumerate(W)]).reshape(W.shape)
 
+    def bends_at(self, W: Array) -> Array | None:
+        """Return the diagonals of the Hessians of `supports_at` where these are about diagonal, of the shape of W; else None."""
+        return None
+
     def stretch(self, A: Array) -> Array:
         r"""Return a bound on the largest :math:`|A \delta|_2` of each row's set, shape (n_samples,), or () where `is_common`.
 

@@ -48,6 +48,10 @@ class Multiples(BoundSet):
     def maximizers_at(self, W: Array) -> Array:
         return self.factors[:, None] * self.base.maximizers_at(W)
 
+    def bends_at(self, W: Array) -> Array | None:
+        found = self.base.bends_at(W)
+        return None if found is None else self.factors[:, None] * found
+
     def stretch(self, A: Array) -> Array:
         return self.factors * self.base.stretch(A)
 

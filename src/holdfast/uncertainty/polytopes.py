@@ -220,6 +220,17 @@ class EasedBox(EasedCommonSet):
         reach, roots = self._roots(w)
         return self.base.widths * (reach / roots)
 
+    def supports_at(self, W: Array) -> Array:
+        return np.hypot(self.base.widths * W, self.delta / W.shape[1]).sum(axis=1)
+
+    def maximizers_at(self, W: Array) -> Array:
+        reach = self.base.widths * W
+        return self.base.widths * (reach / np.hypot(reach, self.delta / W.shape[1]))
+
+    def bends_at(self, W: Array) -> Array:
+        roots = np.hypot(self.base.widths * W, self.delta / W.shape[1])
+        return np.square(self.base.widths * (self.delta / W.shape[1]) / roots) / roots
+
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         point = self._point(w)
         out = float(np.sum(second)) * np.outer(point, point)
@@ -256,6 +267,23 @@ class EasedDiamond(EasedCommonSet):
 
     def _point(self, w: Array) -> Array:
         return self.base.radius * self._parts(w)[1] * np.tanh(w * (self.base.radius / self._width(w)))
+
+    def supports_at(self, W: Array) -> Array:
+        return self._width(W[0]) * self._parts_at(W)[0]
+
+    def maximizers_at(self, W: Array) -> Array:
+        return self.base.radius * self._parts_at(W)[1] * np.tanh(W * (self.base.radius / self._width(W[0])))
+
+    def bends_at(self, W: Array) -> Array:
+        return self.base.radius**2 / self._width(W[0]) * self._parts_at(W)[1]
+
+    def _parts_at(self, W: Array) -> tuple[Array, Array]:
+        """Return supports in units of the width, and shares of the features, by row."""
+        z = np.abs(W) * (self.base.radius / self._width(W[0]))
+        top = z.max(axis=1, keepdims=True)
+        terms = np.exp(z - top) * (1 + np.exp(-2 * z))
+        total = terms.sum(axis=1, keepdims=True)
+        return (top + np.log(total))[:, 0], terms / total
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         point = self._point(w)

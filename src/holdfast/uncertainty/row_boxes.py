@@ -317,6 +317,19 @@ class EasedRowBoxes(RowPoints, EasedSet):
         rises += self.base.centres(np.ones(len(w)))
         return np.asarray(sum(term.dot(w) for term in rises)) + self.delta
 
+    def supports_at(self, W: Array) -> Array:
+        half, centre = self.base._dense()
+        rises = np.hypot(W, self.widths) - self.widths
+        return np.asarray(np.sum(half * rises + centre * W, axis=1) + self.delta)
+
+    def maximizers_at(self, W: Array) -> Array:
+        half, centre = self.base._dense()
+        return half * (W / np.hypot(W, self.widths)) + centre
+
+    def bends_at(self, W: Array) -> Array:
+        roots = np.hypot(W, self.widths)
+        return self.base._dense()[0] * np.square(self.widths / roots) / roots
+
     def take(self, rows: Any) -> EasedRowBoxes:
         return EasedRowBoxes(self.base.take(rows), self.delta, self.widths)
 

@@ -1,0 +1,156 @@
+"""What features of an RBF kernel make of sets: balls for all rows alike, tangents, and intervals of kernel values."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from sklearn.metrics.pairwise import rbf_kernel
+
+from holdfast._core.uncertainty import Array, BoundSet
+from holdfast.features.carrying import extents
+from holdfast.features.feature_sets import FeatureSets
+from holdfast.features.gram import PivotedCholesky
+from holdfast.uncertainty.clouds import norm, ratio
+
+STRAIGHT = 0.5
+"""The largest :math:`2 \\gamma g^2` up to which tangents are better than the ball."""
+ROUNDED = 8 * float(np.finfo(np.float64).eps)
+
+
+def ball_radius(reach: Array, gamma: float) -> Array:
+    r"""Return :math:`\sqrt{2 - 2 e^{-\gamma g^2}}`: how far the feature of a point goes while the point goes g, in l2."""
+    return np.sqrt(-2 * np.expm1(-gamma * np.square(reach)))
+
+
+def beyond_tangent(reach: Array, gamma: float) -> Array:
+    r"""Return :math:`\sqrt{2 - 2e + r - 2re}`, :math:`r = 2\gamma g^2, e = e^{-r/2}`: what the tangent misses within g, in l2."""
+    r = 2 * gamma * np.square(reach)
+    fall = np.expm1(-0.5 * r)
+    return np.sqrt(np.maximum(-2 * fall - r - 2 * r * fall, 0.0) + ROUNDED * r)
+
+
+class Landmarks(NamedTuple):
+    r"""Features :math:`\phi(x) = T^{-1} k(x)` of the values :math:`k_j(x) = e^{-\gamma |x - l_j|^2}`, T T' their Gram matrix."""
+
+    points: Array
+    """l, shape (m, n_inputs)."""
+    gamma: float
+    factor: PivotedCholesky
+    """Of the Gram matrix of the landmarks, all of them pivots, in this order."""
+
+    def values(self, X: Array) -> Array:
+        """Return k_j(x), shape (n_samples, m)."""
+        return np.asarray(rbf_kernel(X.astype(np.float64, copy=False), self.points, gamma=self.gamma))
+
+    def ranges(self, X: Array, inputs: BoundSet) -> tuple[Array, Array]:
+        r"""Return the lowest and highest values of k_j over the set of each row, or bounds on these, shape (n_samples, m).
+
+        From the squared distance by coordinates, exact for boxes; by the l2 length of errors, exact for balls; and by
+        :math:`|x - l|^2 + 2 (x - l)^\top d + |d|^2`, with the support of the set.
+        """
+        below, above = extents(inputs, X.shape)
+        g = np.broadcast_to(inputs.stretch(np.eye(X.shape[1])), len(X))
+        nearest, farthest = (np.empty((len(X), len(self.points))) for _ in range(2))
+        for j, point in enumerate(self.points):
+            away = X - point
+            inside = np.maximum(np.maximum(away - below, -away - above), 0.0)
+            outside = np.maximum(np.abs(away - below), np.abs(away + above))
+            distance = norm(away, axis=1)
+            square = np.square(distance)
+            nearest[:, j] = np.maximum.reduce(
+                [
+                    np.einsum("ij,ij->i", inside, inside),
+                    np.square(np.maximum(distance - g, 0.0)),
+                    square - 2 * inputs.supports_at(-away),
+                ]
+            )
+            farthest[:, j] = np.minimum.reduce(
+                [
+                    np.einsum("ij,ij->i", outside, outside),
+                    np.square(distance + g),
+                    square + 2 * inputs.supports_at(away) + np.square(g),
+                ]
+            )
+        return np.exp(-self.gamma * farthest), np.exp(-self.gamma * np.maximum(nearest, 0.0))
+
+
+class TangentBalls(FeatureSets):
+    r"""Changes of :class:`Landmarks` features around each row: slopes times the error, and a ball.
+
+    .. math:: t_i(w) = \max_{d \in D_i} (J_i^\top w)^\top d + \rho_i |w|_2, \qquad \rho = \sqrt{2 - 2e + r - 2re},
+              \quad r = 2 \gamma g_i^2, \quad e = e^{-r/2},
+
+    :math:`g_i` the l2 length of the longest error. That is what the features of points at a distance of g have besides the
+    derivatives, in the kernel's own space, onto whose span of the landmarks :math:`\phi` projects. Rows with r above `straight`
+    have the ball :math:`\sqrt{2 - 2e}` instead.
+
+    Parameters
+    ----------
+    inputs, faces
+        As for :class:`FeatureSets`.
+    landmarks : Landmarks
+    rows : ndarray of shape (n_samples, n_inputs)
+    values : ndarray of shape (n_samples, m)
+        Of the kernel.
+    reach : ndarray of shape (n_samples,)
+        g.
+    """
+
+    def __init__(
+        self,
+        inputs: BoundSet,
+        faces: Array,
+        landmarks: Landmarks,
+        rows: Array,
+        values: Array,
+        reach: Array,
+        ease: float = 0.0,
+    ):
+        super().__init__(inputs, faces, ease)
+        self.landmarks, self.rows, self.values, self.reach = landmarks, rows, values, reach
+        self.n_inputs, self.n_features = rows.shape[1], len(landmarks.points)
+        gamma = landmarks.gamma
+        self.follows = (2 * gamma * np.square(reach) <= STRAIGHT).astype(np.float64)
+        self.radii = np.where(self.follows > 0, beyond_tangent(reach, gamma), ball_radius(reach, gamma))
+
+    def _of(self, rows: Any, inputs: BoundSet, faces: Array, ease: float) -> Self:
+        return type(self)(inputs, faces, self.landmarks, self.rows[rows], self.values[rows], self.reach[rows], ease)
+
+    def _slopes(self, w: Array) -> Array:
+        points, gamma, factor = self.landmarks
+        pull = self.values * factor.weights(w)
+        return 2 * gamma * self.follows[:, None] * (pull @ points - pull.sum(axis=1, keepdims=True) * self.rows)
+
+    def _lifted(self, moves: Array) -> Array:
+        points, gamma, factor = self.landmarks
+        along = moves @ points.T - np.einsum("ij,ij->i", moves, self.rows)[:, None]
+        return factor.coordinates(2 * gamma * self.follows[:, None] * self.values * along)
+
+    def _rest(self, w: Array) -> tuple[Array, Array]:
+        size = norm(w)
+        return self.radii * size, np.outer(self.radii * self.faces, ratio(w, size))
+
+    def _rest_bends(self, w: Array, first: Array) -> Array:
+        size = norm(w)
+        unit = ratio(w, size)
+        return float(ratio(np.sum(first * self.radii), size)) * (np.eye(len(w)) - np.outer(unit, unit))
+
+    def _rest_product(self, w: Array, first: Array, v: Array) -> Array:
+        size = norm(w)
+        unit = ratio(w, size)
+        return float(ratio(np.sum(first * self.radii), size)) * (v - unit * float(unit @ v))
+
+    def _slope_gram(self, weights: Array, G: Array) -> Array:
+        points, gamma, factor = self.landmarks
+        heavy = 4 * gamma**2 * np.broadcast_to(weights, len(self.rows)) * self.follows
+        mixed = self.values * (self.rows @ G @ points.T)
+        K, scaled = self.values, heavy[:, None] * self.values
+        between = (K.T @ scaled) * (points @ G @ points.T) - mixed.T @ scaled - scaled.T @ mixed
+        between += K.T @ (np.einsum("ij,ij->i", self.rows @ G, self.rows)[:, None] * scaled)
+        return factor.coordinates(factor.coordinates(between).T)
+
+    def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
+        moves, factor = self.inputs.sample(rng, n_draws, self.n_inputs), self.landmarks.factor
+        found = [factor.coordinates(self.landmarks.values(self.rows + move) - self.values) for move in moves]
+        return self.faces[:, None] * np.array(found)
