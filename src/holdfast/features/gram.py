@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 from sklearn.metrics.pairwise import pairwise_kernels
-from sklearn.utils.sparsefuncs import mean_variance_axis
 
 Array = NDArray[np.float64]
 
@@ -73,19 +72,16 @@ class Kernel:
         return f"{self.name}(kernel={self.kernel!r:.60})"
 
 
-def bandwidth(gamma: float | str, X: Any) -> float:
-    """Return gamma as a number: "scale" is 1 / (n_features * variance of all entries), "auto" 1 / n_features."""
+def bandwidth(gamma: float | str, X: Any, weights: Array) -> float:
+    """Return gamma as a number: "scale" is 1 / (n_features * variance of all entries by weight), "auto" 1 / n_features."""
     if not isinstance(gamma, str):
         return float(gamma)
-    d = X.shape[1]
+    d, shares = X.shape[1], weights / np.sum(weights)
     if gamma == "auto":
         return 1.0 / d
-    if isinstance(X, np.ndarray):
-        variance = float(np.var(X, dtype=np.float64))
-    else:
-        means, variances = mean_variance_axis(X.astype(np.float64), axis=0)
-        variance = float(np.mean(variances) + np.var(means))
-    return 1.0 / (d * variance) if variance > 0 else 1.0
+    squares = X.multiply(X) if hasattr(X, "multiply") else np.square(X, dtype=np.float64)
+    variance = float(np.mean(squares.T @ shares) - np.mean(X.T @ shares) ** 2)
+    return 1.0 / (d * variance) if variance > 0 else 1.0 / d
 
 
 @dataclass(frozen=True)
@@ -152,21 +148,45 @@ class PivotedCholesky:
 def _refuse_indefinite(least: float, largest: float, call: str) -> None:
     if least < -INDEFINITE * largest:
         raise ValueError(
-            f"{call}: the kernel is not positive semidefinite on these rows (it leaves {least:.2g} where nothing below 0 can be; "
-            f"the largest k(x, x) is {largest:.2g}). Use another kernel."
+            f"{call}: the kernel is not positive semidefinite on these rows: {least:.2g} is left where nothing below 0 can be, "
+            f"beside a largest k(x, x) of {largest:.2g}. Use another kernel."
         )
 
 
-def landmarks(
-    kernel: Kernel, X: Any, n_landmarks: int, rng: np.random.Generator
-) -> tuple[NDArray[np.intp], PivotedCholesky]:
-    """Return rows for Nystroem's approximation and the factor of the kernel between them: leading pivots of a random part.
+@dataclass(frozen=True)
+class KernelSpace:
+    """The span of training rows in the space of a kernel, and where these rows are in it.
 
-    Fewer than asked for where all rows of that part depend on fewer.
+    Attributes
+    ----------
+    coordinates : ndarray of shape (n_samples, r)
+        Their products are those of the kernel; of Nystroem's approximation where there are landmarks.
+    factor : PivotedCholesky
+        From functions of the coordinates to weights of the rows `support`.
+    support : ndarray of shape (r,)
+    gram : ndarray of shape (n_samples, n_samples) or None
+        The kernel itself; None where there are landmarks.
     """
-    n = X.shape[0]
-    some = np.sort(rng.choice(n, size=min(n, CANDIDATES * n_landmarks), replace=False))
-    factor = PivotedCholesky.of(kernel(X[some], X[some]), most=n_landmarks, call=str(kernel))
-    return some[factor.pivots], PivotedCholesky(
-        factor.triangle, np.arange(len(factor.pivots)), factor.rest[factor.pivots]
-    )
+
+    coordinates: Array
+    factor: PivotedCholesky
+    support: NDArray[np.intp]
+    gram: Array | None
+
+    @classmethod
+    def of_products(cls, K: Array, call: str) -> KernelSpace:
+        """Return the span of all rows, whose products are K."""
+        factor = PivotedCholesky.of(K, call=call)
+        return cls(factor.rows, factor, factor.pivots, K)
+
+    @classmethod
+    def of_landmarks(cls, kernel: Kernel, X: Any, among: NDArray[np.intp], n_landmarks: int, rng: Any) -> KernelSpace:
+        """Return Nystroem's approximation: all rows projected on the span of landmarks.
+
+        These are the leading pivots of a random part of the rows `among`; fewer than asked for where that part spans no more.
+        """
+        some = np.sort(rng.choice(among, size=min(len(among), CANDIDATES * n_landmarks), replace=False))
+        part = PivotedCholesky.of(kernel(X[some], X[some]), most=n_landmarks, call=str(kernel))
+        support, r = some[part.pivots], len(part.pivots)
+        factor = PivotedCholesky(part.triangle, np.arange(r), np.zeros(r))
+        return cls(factor.coordinates(kernel(X, X[support])), factor, support, None)
