@@ -79,8 +79,8 @@ def _has_known_noise(estimator: GaussianRobustClassifier) -> bool:
     if not estimator._has_kernel:
         return True
     raise AttributeError(
-        f"{type(estimator).__name__}(kernel={estimator.kernel!r:.40}) has no flip_probability and no score_std: its noise is that "
-        "of the kernel's features, not of the inputs. holdfast.flip_probability(model, X, noise) asks about the inputs."
+        f"{type(estimator).__name__}(kernel={estimator.kernel!r:.40}) has no flip_probability and no score_std: its noise is "
+        "that of the kernel's features, not of the inputs. holdfast.flip_probability(model, X, noise) asks about the inputs."
     )
 
 
@@ -496,7 +496,7 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         return 0.0 if loss.is_homogeneous else 1.0
 
     def stated_uncertainty(self) -> tuple[str, UncertaintySet | None]:
-        """Return the parameter that states the noise, and the noise as a set; None with a kernel: then it is not that of rows."""
+        """Return the parameter that states the noise, and the noise as a set; None with a kernel: it is not that of rows."""
         return "noise", None if self._has_kernel else self._noise()
 
     def _noise(self) -> UncertaintySet:

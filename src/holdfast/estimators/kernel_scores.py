@@ -13,13 +13,11 @@ from holdfast._certificates.models import Model
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.loss import Array
 from holdfast.estimators.linear import LinearClassifier
-from holdfast.features.gram import Kernel, KernelSpace, bandwidth
+from holdfast.features.gram import CHUNK, Kernel, KernelSpace, bandwidth
 from holdfast.solvers.stochastic import generator
 
 LARGEST_GRAM = 10_000
 """Rows up to which the kernel of all pairs is formed (800 MB)."""
-CHUNK = 1 << 22
-"""Values of a kernel that are held at a time to score rows."""
 
 
 class KernelScores(LinearClassifier):
@@ -73,15 +71,15 @@ class KernelScores(LinearClassifier):
             if self.n_landmarks is None:
                 if n > LARGEST_GRAM:
                     raise ValueError(
-                        f"{call}: the kernel of {n} rows with each other would take n^2 * 8 = {8 * n**2:.2g} bytes. State of how "
-                        "many rows scores are to be made, n_landmarks=500 say."
+                        f"{call}: the kernel of {n} rows with each other would take n^2 * 8 = {8 * n**2:.2g} bytes. State of "
+                        "how many rows scores are to be made, n_landmarks=500 say."
                     )
                 space = KernelSpace.of_products(self._kernel_(X, X), call)
             else:
                 if self.n_landmarks > n:
                     raise ValueError(
-                        f"{name}(n_landmarks={self.n_landmarks!r}).fit: landmarks are chosen among the {n} rows. Give at most so "
-                        "many, or None for all."
+                        f"{name}(n_landmarks={self.n_landmarks!r}).fit: landmarks are chosen among the {n} rows. Give at most "
+                        "so many, or None for all."
                     )
                 rng, among = generator(self.random_state), np.flatnonzero(weights)
                 space = KernelSpace.of_landmarks(self._kernel_, X, among, int(self.n_landmarks), rng)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.utils import gen_batches
 
 Array = NDArray[np.float64]
 
@@ -21,6 +23,8 @@ ASYMMETRIC = 1e-10
 
 CANDIDATES = 3
 """Rows a landmark among which these are chosen."""
+CHUNK = 1 << 22
+"""Values of a kernel that are held at a time."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class Kernel:
 
     def __call__(self, X: Any, Z: Any) -> Array:
         """Return k(x, z) of all pairs of rows in float64, shape (rows of X, rows of Z)."""
-        X, Z = (rows.astype(np.float64, copy=False) for rows in (X, Z))
+        # a copy, or scikit-learn would take a function's symmetry for granted
+        X, Z = X.astype(np.float64, copy=False), Z.astype(np.float64, copy=callable(self.kernel))
         try:
             K = np.asarray(pairwise_kernels(X, Z, metric=self.kernel, filter_params=True, **self._options))
             K = K.astype(np.float64, copy=False)
@@ -110,25 +115,26 @@ class PivotedCholesky:
 
         `call` is what errors quote: K must be symmetric and positive semidefinite, but for rounding.
         """
-        diagonal, size = np.diag(K), float(np.max(np.abs(K), initial=0.0))
-        if np.max(np.abs(K - K.T), initial=0.0) > ASYMMETRIC * size:
-            raise ValueError(f"{call}: the kernel is not symmetric, k(x, z) differs from k(z, x). Use another.")
+        diagonal, size = np.diag(K), float(max(np.max(K, initial=0.0), -np.min(K, initial=0.0)))
+        signs = np.where(np.random.default_rng(0).uniform(size=len(K)) < 0.5, -1.0, 1.0)
+        image = K @ signs
+        if np.max(np.abs(image - signs @ K), initial=0.0) > ASYMMETRIC * size:
+            raise ValueError(f"{call}: the kernel is not symmetric, k(x, z) differs from k(z, x). Use another kernel.")
         largest = float(np.max(diagonal, initial=0.0))
-        _refuse_indefinite(float(np.min(diagonal, initial=0.0)), largest if largest > 0 else size, call)
-        factor, order, rank, _ = dpstrf(np.asfortranarray(K), tol=tol * largest, lower=1)
+        _refuse_indefinite(float(np.min(diagonal, initial=0.0)), largest or size, call)
+        factor, order, rank, _ = dpstrf(np.array(K.T, order="F"), tol=tol * largest, lower=1, overwrite_a=1)
         rank = min(rank, len(K) if most is None else most) if largest > 0 else 0
         rows = np.empty((len(K), rank))
         rows[order - 1] = np.tril(factor[:, :rank])
         rest = diagonal - np.einsum("ij,ij->i", rows, rows)
         _refuse_indefinite(float(np.min(rest, initial=0.0)), largest, call)
         if rank < len(K) and most is None:
-            # a positive matrix with such a diagonal takes no vector farther than its trace
-            signs = np.where(np.random.default_rng(0).uniform(size=len(K)) < 0.5, -1.0, 1.0)
-            missed = float(np.linalg.norm(K @ signs - rows @ (rows.T @ signs)) / np.sqrt(len(K)))
+            # a positive matrix takes no vector farther than its trace does
+            missed = float(np.linalg.norm(image - rows @ (rows.T @ signs)) / np.sqrt(len(K)))
             _refuse_indefinite(-max(missed - float(np.sum(np.maximum(rest, 0.0))), 0.0), largest or size, call)
         return cls(rows, order[:rank].astype(np.intp) - 1, np.maximum(rest, 0.0))
 
-    @property
+    @cached_property
     def triangle(self) -> Array:
         """L of the pivots, lower triangular, shape (r, r)."""
         return self.rows[self.pivots]
@@ -189,4 +195,7 @@ class KernelSpace:
         part = PivotedCholesky.of(kernel(X[some], X[some]), most=n_landmarks, call=str(kernel))
         support, r = some[part.pivots], len(part.pivots)
         factor = PivotedCholesky(part.triangle, np.arange(r), np.zeros(r))
-        return cls(factor.coordinates(kernel(X, X[support])), factor, support, None)
+        coordinates = np.empty((X.shape[0], r))
+        for rows in gen_batches(X.shape[0], max(1, CHUNK // max(r, 1))):
+            coordinates[rows] = factor.coordinates(kernel(X[rows], X[support]))
+        return cls(coordinates, factor, support, None)
