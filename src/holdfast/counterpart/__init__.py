@@ -13,6 +13,7 @@ from holdfast.counterpart.feature_deletion import FeatureDeletionProblem as Feat
 from holdfast.counterpart.feature_deletion import deletion_bound as deletion_bound
 from holdfast.counterpart.feature_deletion import generate_rows as generate_rows
 from holdfast.counterpart.feature_deletion import train_deletion as train_deletion
+from holdfast.counterpart.gram_rows import GramRows as GramRows
 from holdfast.counterpart.label_flips import flipped as flipped
 from holdfast.counterpart.margin_scale import MarginScaleProblem as MarginScaleProblem
 from holdfast.counterpart.max_of_pairs import MaxOfPairsProblem as MaxOfPairsProblem
@@ -30,4 +31,5 @@ from holdfast.counterpart.pushed import PushedProblem as PushedProblem
 from holdfast.counterpart.separation import separable_size as separable_size
 from holdfast.counterpart.streaming import ProximalStream as ProximalStream
 from holdfast.counterpart.streaming import Stream as Stream
+from holdfast.counterpart.training import proved_in as proved_in
 from holdfast.counterpart.training import train as train

@@ -10,10 +10,10 @@ import numpy as np
 
 from holdfast._core.loss import Array
 from holdfast._core.problem import ConeProgram, Curved, FiniteSum, ProximalSum
-from holdfast._core.rows import Span
+from holdfast._core.rows import Rows, Span
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, Solver, silent
-from holdfast._core.tolerances import AFFORDABLE
+from holdfast._core.tolerances import AFFORDABLE, ROUNDING
 from holdfast.counterpart.certificate import Certificate, certificate, rounding_at
 from holdfast.counterpart.collapse import examine_collapse, way_out
 from holdfast.counterpart.consistency import agreed, attained
@@ -96,6 +96,27 @@ def train(
     if centred is not problem:
         # the same problem in other coordinates, and the ones in which its sums do not cancel: the proof stands
         found = replace(found, parameters=problem.moved(found.parameters, back))
+    return _judged(found, proof, tol, max_iter), proof
+
+
+def proved_in(
+    problem: LinearProblem, found: Solution, rows: Rows, *, tol: float, max_iter: int
+) -> tuple[Solution, Certificate]:
+    """Return a solution with what is proved of it where the problem's rows are `rows`, in which there are more features.
+
+    The weights of these are 0. The lower bound is rounded down.
+    """
+    more = rows.n_features - problem.rows.n_features
+
+    def longer(v: Array) -> Array:
+        return np.pad(v, [*([(0, 0)] * (v.ndim - 1)), (0, more)])
+
+    seen = problem.having(rows=rows)
+    w, b = problem.split(found.parameters)
+    dual = found.dual and found.dual._replace(direction=longer(found.dual.direction), points=None)
+    proof = _proof(seen, replace(found, parameters=seen.join(longer(w), b), dual=dual))
+    objective, bound = proof.objective, proof.lower_bound * (1 - ROUNDING)
+    proof = proof._replace(lower_bound=bound, gap=(objective - bound) / max(objective, problem.floor))
     return _judged(found, proof, tol, max_iter), proof
 
 

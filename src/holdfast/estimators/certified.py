@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,12 @@ from holdfast._core.uncertainty import BoundSet, UncertaintySet
 
 
 def _is_linear(model: Any) -> bool:
-    if getattr(model, "kernel", None) is None:
+    plain = model.linear_kernel
+    if getattr(model, "kernel", plain) == plain:
         return True
     raise AttributeError(
         f"{type(model).__name__}(kernel={model.kernel!r:.40}) has no certify: sets are certified by linear scores, "
-        "kernel=None. certified_radius knows kernel='rbf'."
+        f"kernel={plain!r}. certified_radius knows kernel='rbf'."
     )
 
 
@@ -34,6 +35,8 @@ class CertifiedPredictions:
     coef_: Array
     intercept_: Array
     classes_: NDArray[Any]
+    linear_kernel: ClassVar[str | None] = None
+    """The `kernel`, of classes that have one, with which scores are linear in the features."""
 
     def certificate_model(self) -> Model:
         """Return what certificates see of the fitted classifier."""

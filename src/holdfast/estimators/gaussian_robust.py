@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import combinations
 from typing import Any, Self, cast
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from holdfast._core.allowed import NOTHING, Choice, Number, arguments, is_array
+from holdfast._core.allowed import NOTHING, Choice, Count, Having, Number, arguments, is_array
 from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.labels import check_columns, check_features
@@ -23,12 +24,14 @@ from holdfast._core.solver import Report
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.counterpart import (
     Certificate,
+    GramRows,
     MarginScaleProblem,
     PairwiseProblem,
     Stream,
     critical_factor,
     majority,
     moderation,
+    proved_in,
     through_moderated_link,
 )
 from holdfast.data import rows_of
@@ -41,9 +44,11 @@ from holdfast.estimators.inputs import (
     row_weights,
     shape_of,
 )
-from holdfast.estimators.linear import ROUTING
+from holdfast.estimators.kernel_scores import KernelScores
+from holdfast.estimators.linear import MANY_THREADS, ROUTING
 from holdfast.estimators.scores import against_the_rest, flip_probabilities, score_deviations
 from holdfast.estimators.units import warn_of_units
+from holdfast.features.rows import checked_weights
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
 from holdfast.solvers import SGD
 from holdfast.uncertainty import GaussianNoise
@@ -70,7 +75,21 @@ def _is_proper(estimator: GaussianRobustClassifier) -> bool:
     return True
 
 
+def _has_known_noise(estimator: GaussianRobustClassifier) -> bool:
+    if not estimator._has_kernel:
+        return True
+    raise AttributeError(
+        f"{type(estimator).__name__}(kernel={estimator.kernel!r:.40}) has no flip_probability and no score_std: its noise is "
+        "that of the kernel's features, not of the inputs. holdfast.flip_probability(model, X, noise) asks about the inputs."
+    )
+
+
 def _takes_parts(estimator: GaussianRobustClassifier) -> bool:
+    if estimator._has_kernel:
+        raise AttributeError(
+            f"{type(estimator).__name__} has no partial_fit with kernel={estimator.kernel!r:.40}: it needs all rows at once. "
+            "Use kernel='linear', or call fit."
+        )
     if estimator.link is not None:
         raise AttributeError(
             f"{type(estimator).__name__} has no partial_fit with link={estimator.link!r}: the descent starts from a fit of all "
@@ -79,7 +98,7 @@ def _takes_parts(estimator: GaussianRobustClassifier) -> bool:
     return is_incremental(estimator)
 
 
-class GaussianRobustClassifier(IncrementalClassifier):
+class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
     r"""Linear classifier trained for the loss that Gaussian noise on the features makes it expect.
 
     Minimises over w and b
@@ -222,14 +241,30 @@ class GaussianRobustClassifier(IncrementalClassifier):
 
     _steps, _stream = SGD, Stream
     link: str | None = None
+    kernel: Any = "linear"
+    n_landmarks: int | None = None
+    linear_kernel = "linear"
 
-    parameter_table = {"alpha": Number() | NOTHING, "link": Choice(None, "moderated")}
+    parameter_table = {
+        "alpha": Number() | NOTHING,
+        "link": Choice(None, "moderated"),
+        "kernel": Choice("linear", "rbf", "poly", "precomputed") | Having(("__call__",), "a callable"),
+        "gamma": Choice("scale", "auto") | Number(strictly=True),
+        "degree": Count(),
+        "coef0": Number(),
+        "n_landmarks": Count() | NOTHING,
+    }
 
     def __init__(
         self,
         noise: float | GaussianNoise | None = None,
         *,
         loss: str | Loss = "logistic",
+        kernel: Any = "linear",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 1.0,
+        n_landmarks: int | None = None,
         link: str | None = None,
         alpha: float | None = None,
         fit_intercept: bool = True,
@@ -243,6 +278,11 @@ class GaussianRobustClassifier(IncrementalClassifier):
     ):
         self.noise = noise
         self.loss = loss
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_landmarks = n_landmarks
         self.link = link
         self.alpha = alpha
         self.fit_intercept = fit_intercept
@@ -274,6 +314,8 @@ class GaussianRobustClassifier(IncrementalClassifier):
             A factor F of each row's covariance F F'.
         """
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
+        if self._has_kernel:
+            return self._fit_kernel(X, y, sample_weight, metadata)
         problems = self._problems(X, y, sample_weight, metadata)
         warn_of_units(X, metadata, f"{NAME}.fit", factor=self._noise().row_factor)
         self.row_noise_ = any(value is not None for value in metadata.values())
@@ -282,6 +324,48 @@ class GaussianRobustClassifier(IncrementalClassifier):
         self._warn(problems)
         finished()
         return self
+
+    def _fit_kernel(self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]) -> Self:
+        """Fit in coordinates of the kernel's features, with a proof for the kernel itself where it is known of all rows."""
+        loss = self._loss()
+        self._refuse_errors_of_inputs(metadata, "fit")
+        if self.link is not None:
+            raise ValueError(f"{NAME}(kernel={self.kernel!r:.40}, link={self.link!r}): give link=None with a kernel.")
+        X, codes, weights = self._checked(X, y, sample_weight, metadata)
+        plain = self._noise().at(X, {})
+        if not (plain.is_isotropic and plain.is_common):
+            raise ValueError(
+                f"{NAME}(noise={self.noise!r:.80}, kernel={self.kernel!r:.40}): noise of the kernel's features is one number. "
+                "Use NoiseAwareClassifier for errors of the inputs, or kernel='linear'."
+            )
+        with nullcontext() if X.shape[0] ** 3 >= MANY_THREADS else one_blas_thread:
+            space = self._space_of(X, checked_weights(sample_weight, X, f"{NAME}.fit"))
+        rows = space.coordinates
+        bound, alpha = self._bound(loss, rows, {}), float(self._alpha(loss))
+        problems = self._made(rows, codes, weights, loss, bound, alpha, len(self.classes_))
+        self.row_noise_ = False
+        fits, finished = self._trained(problems, X, y)
+        if space.gram is not None:
+            seen = GramRows(space, n_extra=1 + len(self.classes_))
+            tol, max_iter = float(self.tol), int(self.max_iter)
+            fits = [
+                proved_in(problem, found, seen, tol=tol, max_iter=max_iter)
+                for problem, (found, _) in zip(problems, fits, strict=True)
+            ]
+        self._unpack(problems, fits)
+        self._to_support(space, X, codes)
+        self._warn(problems)
+        finished()
+        return self
+
+    def _refuse_errors_of_inputs(self, metadata: dict[str, Any], method: str) -> None:
+        """Raise where there is a kernel and the errors of each row are stated."""
+        stated = [name for name, value in metadata.items() if value is not None]
+        if self._has_kernel and stated:
+            raise ValueError(
+                f"{NAME}(kernel={self.kernel!r:.40}).{method}(..., {stated[0]}=...): errors of the inputs are not noise of the "
+                "kernel's features. Use NoiseAwareClassifier, which takes them, or kernel='linear'."
+            )
 
     @offered_if(_takes_parts)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, X_std: Any = None) -> Self:
@@ -319,14 +403,20 @@ class GaussianRobustClassifier(IncrementalClassifier):
         """Return the problem that `fit` has to solve, or one a class, all input having been checked."""
         loss = self._loss()
         alpha = float(self._alpha(loss))
+        X, codes, weights = self._checked(X, y, sample_weight, metadata)
+        return self._made(X, codes, weights, loss, self._bound(loss, X, metadata), alpha, len(self.classes_))
+
+    def _checked(
+        self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]
+    ) -> tuple[Any, NDArray[np.intp], Array]:
+        """Return rows, codes of their classes, and their weights, once they are what `fit` takes."""
+        self._check_kernel()
         check_columns(X, {"sample_weight": sample_weight, **metadata})
         check_features(X, {"noise": self.noise})
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
-        classes, codes = class_codes(y, NAME)
-        weights = row_weights(sample_weight, self.class_weight, X, codes, classes, NAME)
-        bound = self._bound(loss, X, metadata)
-        self.classes_ = classes
-        return self._made(X, codes, weights, loss, bound, alpha, len(classes))
+        formats = False if self._is_precomputed else "csr"
+        X, y = validate_data(self, X, y, accept_sparse=formats, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        self.classes_, codes = class_codes(y, NAME)
+        return X, codes, row_weights(sample_weight, self.class_weight, X, codes, self.classes_, NAME)
 
     def _train(self, problem: Any, start: Array | None, report: Report) -> tuple[Solution, Certificate]:
         found, proof = super()._train(problem, start, report)
@@ -405,9 +495,9 @@ class GaussianRobustClassifier(IncrementalClassifier):
             return self.alpha
         return 0.0 if loss.is_homogeneous else 1.0
 
-    def stated_uncertainty(self) -> tuple[str, UncertaintySet]:
-        """Return the parameter that states the noise, and the noise as a set."""
-        return "noise", self._noise()
+    def stated_uncertainty(self) -> tuple[str, UncertaintySet | None]:
+        """Return the parameter that states the noise, and the noise as a set; None with a kernel: it is not that of rows."""
+        return "noise", None if self._has_kernel else self._noise()
 
     def _noise(self) -> UncertaintySet:
         if self.noise is None:
@@ -455,6 +545,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
                 ConvergenceWarning,
             )
 
+    @offered_if(_has_known_noise)
     def flip_probability(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         r"""Return the probability that the noise changes each prediction.
 
@@ -481,6 +572,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
         scores = self.decision_function(X)
         return flip_probabilities(scores, self._known_score_std(scores, metadata))
 
+    @offered_if(_has_known_noise)
     def score_std(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
         r"""Return the standard deviation :math:`t = \sqrt{w^\top C w}` that the noise gives to each row's score.
 
@@ -512,7 +604,10 @@ class GaussianRobustClassifier(IncrementalClassifier):
         """
         scores = self.decision_function(X)
         metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
+        self._refuse_errors_of_inputs(metadata, "predict_proba")
         check_columns(X, metadata, self)
+        # in the span of a score's own direction noise of the kernel's features is the same as in all of it
+        coef = self.rkhs_norm_[:, None] if hasattr(self, "dual_coef_") else self.coef_
         is_stated, noise = any(value is not None for value in metadata.values()), None
         if self.row_noise_ and not is_stated:
             warn_caller(
@@ -521,7 +616,8 @@ class GaussianRobustClassifier(IncrementalClassifier):
                 UserWarning,
             )
         else:
-            noise = self._bound_to(scores, self._noise().as_stated(metadata) if is_stated else self._noise(), metadata)
+            stated = self._noise().as_stated(metadata) if is_stated else self._noise()
+            noise = stated.at(np.broadcast_to(0.0, (len(scores), coef.shape[1])), metadata)
         loss = self._loss()
 
         def probability(score: Array, t: Array) -> Array:
@@ -529,7 +625,7 @@ class GaussianRobustClassifier(IncrementalClassifier):
                 return loss.evaluate(1.0 + score, t)[1]
             return loss.evaluate(1.0 + moderation(t) * score, 0.0 * t)[1]
 
-        return against_the_rest(scores, self.coef_, noise, probability)
+        return against_the_rest(scores, coef, noise, probability)
 
     @offered_if(_is_proper)
     def predict_log_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
@@ -560,11 +656,9 @@ class GaussianRobustClassifier(IncrementalClassifier):
             raise ValueError(
                 f"{NAME}: this model was fitted with the noise of each row, so it needs theirs here too. {NEEDS_NOISE}"
             )
-        return score_deviations(scores, self.coef_, self._bound_to(scores, self._noise().as_stated(metadata), metadata))
-
-    def _bound_to(self, scores: Array, noise: UncertaintySet, metadata: dict[str, Any]) -> BoundSet:
-        """Return the noise of the rows that have these scores."""
-        return noise.at(np.broadcast_to(0.0, (len(scores), self.coef_.shape[1])), metadata)
+        stated = self._noise().as_stated(metadata)
+        noise = stated.at(np.broadcast_to(0.0, (len(scores), self.coef_.shape[1])), metadata)
+        return score_deviations(scores, self.coef_, noise)
 
 
 @arguments()

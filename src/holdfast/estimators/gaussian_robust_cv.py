@@ -170,7 +170,8 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
     to be *expected* under that noise on the validation rows, :math:`\mathrm{mean}\,\Phi(y f(x) / t)`, exactly and without
     sampling (more than two classes: the lower bound that `flip_probability` gives).
 
-    Every fit of every fold carries its certificate; the largest gap is in ``cv_results_``.
+    Every fit of every fold carries its certificate; the largest gap is in ``cv_results_``. Linear scores only: with a kernel
+    search by :class:`sklearn.model_selection.GridSearchCV`, or here on features such as those of ``Nystroem``.
 
     Parameters
     ----------
@@ -259,7 +260,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
             verbose=verbose,
             random_state=random_state,
         )
-        del self.alpha, self.link, self.warm_start
+        del self.alpha, self.link, self.warm_start, self.kernel, self.gamma, self.degree, self.coef0, self.n_landmarks
         self.noises = noises
         self.alphas = alphas
         self.cv = cv

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 from sklearn.metrics.pairwise import pairwise_kernels
-from sklearn.utils.sparsefuncs import mean_variance_axis
+from sklearn.utils import gen_batches
 
 Array = NDArray[np.float64]
 
@@ -22,6 +23,8 @@ ASYMMETRIC = 1e-10
 
 CANDIDATES = 3
 """Rows a landmark among which these are chosen."""
+CHUNK = 1 << 22
+"""Values of a kernel that are held at a time."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class Kernel:
 
     def __call__(self, X: Any, Z: Any) -> Array:
         """Return k(x, z) of all pairs of rows in float64, shape (rows of X, rows of Z)."""
-        X, Z = (rows.astype(np.float64, copy=False) for rows in (X, Z))
+        # a copy, or scikit-learn would take a function's symmetry for granted
+        X, Z = X.astype(np.float64, copy=False), Z.astype(np.float64, copy=callable(self.kernel))
         try:
             K = np.asarray(pairwise_kernels(X, Z, metric=self.kernel, filter_params=True, **self._options))
             K = K.astype(np.float64, copy=False)
@@ -73,19 +77,16 @@ class Kernel:
         return f"{self.name}(kernel={self.kernel!r:.60})"
 
 
-def bandwidth(gamma: float | str, X: Any) -> float:
-    """Return gamma as a number: "scale" is 1 / (n_features * variance of all entries), "auto" 1 / n_features."""
+def bandwidth(gamma: float | str, X: Any, weights: Array) -> float:
+    """Return gamma as a number: "scale" is 1 / (n_features * variance of all entries by weight), "auto" 1 / n_features."""
     if not isinstance(gamma, str):
         return float(gamma)
-    d = X.shape[1]
+    d, shares = X.shape[1], weights / np.sum(weights)
     if gamma == "auto":
         return 1.0 / d
-    if isinstance(X, np.ndarray):
-        variance = float(np.var(X, dtype=np.float64))
-    else:
-        means, variances = mean_variance_axis(X.astype(np.float64), axis=0)
-        variance = float(np.mean(variances) + np.var(means))
-    return 1.0 / (d * variance) if variance > 0 else 1.0
+    squares = X.multiply(X) if hasattr(X, "multiply") else np.square(X, dtype=np.float64)
+    variance = float(np.mean(squares.T @ shares) - np.mean(X.T @ shares) ** 2)
+    return 1.0 / (d * variance) if variance > 0 else 1.0 / d
 
 
 @dataclass(frozen=True)
@@ -114,25 +115,26 @@ class PivotedCholesky:
 
         `call` is what errors quote: K must be symmetric and positive semidefinite, but for rounding.
         """
-        diagonal, size = np.diag(K), float(np.max(np.abs(K), initial=0.0))
-        if np.max(np.abs(K - K.T), initial=0.0) > ASYMMETRIC * size:
-            raise ValueError(f"{call}: the kernel is not symmetric, k(x, z) differs from k(z, x). Use another.")
+        diagonal, size = np.diag(K), float(max(np.max(K, initial=0.0), -np.min(K, initial=0.0)))
+        signs = np.where(np.random.default_rng(0).uniform(size=len(K)) < 0.5, -1.0, 1.0)
+        image = K @ signs
+        if np.max(np.abs(image - signs @ K), initial=0.0) > ASYMMETRIC * size:
+            raise ValueError(f"{call}: the kernel is not symmetric, k(x, z) differs from k(z, x). Use another kernel.")
         largest = float(np.max(diagonal, initial=0.0))
-        _refuse_indefinite(float(np.min(diagonal, initial=0.0)), largest if largest > 0 else size, call)
-        factor, order, rank, _ = dpstrf(np.asfortranarray(K), tol=tol * largest, lower=1)
+        _refuse_indefinite(float(np.min(diagonal, initial=0.0)), largest or size, call)
+        factor, order, rank, _ = dpstrf(np.array(K.T, order="F"), tol=tol * largest, lower=1, overwrite_a=1)
         rank = min(rank, len(K) if most is None else most) if largest > 0 else 0
         rows = np.empty((len(K), rank))
         rows[order - 1] = np.tril(factor[:, :rank])
         rest = diagonal - np.einsum("ij,ij->i", rows, rows)
         _refuse_indefinite(float(np.min(rest, initial=0.0)), largest, call)
         if rank < len(K) and most is None:
-            # a positive matrix with such a diagonal takes no vector farther than its trace
-            signs = np.where(np.random.default_rng(0).uniform(size=len(K)) < 0.5, -1.0, 1.0)
-            missed = float(np.linalg.norm(K @ signs - rows @ (rows.T @ signs)) / np.sqrt(len(K)))
+            # a positive matrix takes no vector farther than its trace does
+            missed = float(np.linalg.norm(image - rows @ (rows.T @ signs)) / np.sqrt(len(K)))
             _refuse_indefinite(-max(missed - float(np.sum(np.maximum(rest, 0.0))), 0.0), largest or size, call)
         return cls(rows, order[:rank].astype(np.intp) - 1, np.maximum(rest, 0.0))
 
-    @property
+    @cached_property
     def triangle(self) -> Array:
         """L of the pivots, lower triangular, shape (r, r)."""
         return self.rows[self.pivots]
@@ -152,21 +154,48 @@ class PivotedCholesky:
 def _refuse_indefinite(least: float, largest: float, call: str) -> None:
     if least < -INDEFINITE * largest:
         raise ValueError(
-            f"{call}: the kernel is not positive semidefinite on these rows (it leaves {least:.2g} where nothing below 0 can be; "
-            f"the largest k(x, x) is {largest:.2g}). Use another kernel."
+            f"{call}: the kernel is not positive semidefinite on these rows: {least:.2g} is left where nothing below 0 can be, "
+            f"beside a largest k(x, x) of {largest:.2g}. Use another kernel."
         )
 
 
-def landmarks(
-    kernel: Kernel, X: Any, n_landmarks: int, rng: np.random.Generator
-) -> tuple[NDArray[np.intp], PivotedCholesky]:
-    """Return rows for Nystroem's approximation and the factor of the kernel between them: leading pivots of a random part.
+@dataclass(frozen=True)
+class KernelSpace:
+    """The span of training rows in the space of a kernel, and where these rows are in it.
 
-    Fewer than asked for where all rows of that part depend on fewer.
+    Attributes
+    ----------
+    coordinates : ndarray of shape (n_samples, r)
+        Their products are those of the kernel; of Nystroem's approximation where there are landmarks.
+    factor : PivotedCholesky
+        From functions of the coordinates to weights of the rows `support`.
+    support : ndarray of shape (r,)
+    gram : ndarray of shape (n_samples, n_samples) or None
+        The kernel itself; None where there are landmarks.
     """
-    n = X.shape[0]
-    some = np.sort(rng.choice(n, size=min(n, CANDIDATES * n_landmarks), replace=False))
-    factor = PivotedCholesky.of(kernel(X[some], X[some]), most=n_landmarks, call=str(kernel))
-    return some[factor.pivots], PivotedCholesky(
-        factor.triangle, np.arange(len(factor.pivots)), factor.rest[factor.pivots]
-    )
+
+    coordinates: Array
+    factor: PivotedCholesky
+    support: NDArray[np.intp]
+    gram: Array | None
+
+    @classmethod
+    def of_products(cls, K: Array, call: str) -> KernelSpace:
+        """Return the span of all rows, whose products are K."""
+        factor = PivotedCholesky.of(K, call=call)
+        return cls(factor.rows, factor, factor.pivots, K)
+
+    @classmethod
+    def of_landmarks(cls, kernel: Kernel, X: Any, among: NDArray[np.intp], n_landmarks: int, rng: Any) -> KernelSpace:
+        """Return Nystroem's approximation: all rows projected on the span of landmarks.
+
+        These are the leading pivots of a random part of the rows `among`; fewer than asked for where that part spans no more.
+        """
+        some = np.sort(rng.choice(among, size=min(len(among), CANDIDATES * n_landmarks), replace=False))
+        part = PivotedCholesky.of(kernel(X[some], X[some]), most=n_landmarks, call=str(kernel))
+        support, r = some[part.pivots], len(part.pivots)
+        factor = PivotedCholesky(part.triangle, np.arange(r), np.zeros(r))
+        coordinates = np.empty((X.shape[0], r))
+        for rows in gen_batches(X.shape[0], max(1, CHUNK // max(r, 1))):
+            coordinates[rows] = factor.coordinates(kernel(X[rows], X[support]))
+        return cls(coordinates, factor, support, None)

@@ -12,8 +12,9 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast._core.tolerances import POLISHED
 
-WIDE = 500
-"""Features above which a factorised sample of the Hessian costs more than products with the Hessian of sparse rows."""
+WIDE, FEW = 500, 40
+"""Features above which a factorised sample of the Hessian costs more than products with the Hessian of rows that are sparse,
+or dense and fewer than so many a feature: there a sample would be most of them."""
 LOOSE = 0.3
 """Share of the gradient that a step may leave."""
 SPARE = 0.3
@@ -46,8 +47,8 @@ class NewtonCG(Solver):
     def preference(self, work: dict[str, Any]) -> float:
         if work.get("has_kinks", False) and work.get("is_wide", False):
             return 4.0
-        is_sparse = 2 * work["n_entries"] <= work["n_samples"] * work["n_features"]
-        return 1.5 if is_sparse and work["n_features"] > WIDE else 0.7
+        n, d = work["n_samples"], work["n_features"]
+        return 1.5 if d > WIDE and (2 * work["n_entries"] <= n * d or n < FEW * d) else 0.7
 
     def minimise(
         self, problem: Problem, start: Array, *, tol: float, max_iter: int, rough: bool = False, report: Report = silent

@@ -1,0 +1,118 @@
+"""Scores that are linear in a kernel's features: weights of training rows in the place of weights of features."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import gen_batches
+
+from holdfast._certificates.fitted import kernel_model
+from holdfast._certificates.models import Model
+from holdfast._core.exceptions import NoCertificateError
+from holdfast._core.loss import Array
+from holdfast.estimators.linear import LinearClassifier
+from holdfast.features.gram import CHUNK, Kernel, KernelSpace, bandwidth
+from holdfast.solvers.stochastic import generator
+
+LARGEST_GRAM = 10_000
+"""Rows up to which the kernel of all pairs is formed (800 MB)."""
+
+
+class KernelScores(LinearClassifier):
+    """A linear classifier that has, with a `kernel`, `dual_coef_` of the rows `support_` instead of `coef_`."""
+
+    kernel: Any
+    gamma: Any
+    degree: Any
+    coef0: Any
+    n_landmarks: Any
+    dual_coef_: Array
+    support_: NDArray[np.intp]
+    support_vectors_: Any
+    rkhs_norm_: Array
+    _kernel_: Kernel
+
+    @property
+    def _has_kernel(self) -> bool:
+        return not (isinstance(self.kernel, str) and self.kernel == self.linear_kernel)
+
+    @property
+    def _is_precomputed(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._is_precomputed
+        tags.input_tags.sparse = not self._is_precomputed
+        return tags
+
+    def _check_kernel(self) -> None:
+        """Raise if settings do not go together, before rows are looked at."""
+        call = f"{type(self).__name__}(kernel={self.kernel!r:.40}"
+        if self.n_landmarks is not None and (self._is_precomputed or not self._has_kernel):
+            raise ValueError(
+                f"{call}, n_landmarks={self.n_landmarks!r}): landmarks are rows between which a kernel is evaluated. Give "
+                "kernel='rbf' or another, or leave n_landmarks out."
+            )
+
+    def _space_of(self, X: Any, weights: Array) -> KernelSpace:
+        """Return the span of training rows in the kernel's space; `weights` are those by which gamma="scale" is meant."""
+        name, n = type(self).__name__, X.shape[0]
+        call = f"{name}(kernel={self.kernel!r:.40}).fit"
+        if self._is_precomputed:
+            if X.shape[1] != n:
+                raise ValueError(f"{call}: X has shape {X.shape}; it is square, one row and column a sample.")
+            space = KernelSpace.of_products(X.astype(np.float64, copy=False), call)
+        else:
+            gamma = None if callable(self.kernel) else bandwidth(self.gamma, X, weights)
+            self._kernel_ = Kernel(self.kernel, gamma, self.degree, self.coef0, name)
+            if self.n_landmarks is None:
+                if n > LARGEST_GRAM:
+                    raise ValueError(
+                        f"{call}: the kernel of {n} rows with each other would take n^2 * 8 = {8 * n**2:.2g} bytes. State of "
+                        "how many rows scores are to be made, n_landmarks=500 say."
+                    )
+                space = KernelSpace.of_products(self._kernel_(X, X), call)
+            else:
+                if self.n_landmarks > n:
+                    raise ValueError(
+                        f"{name}(n_landmarks={self.n_landmarks!r}).fit: landmarks are chosen among the {n} rows. Give at most "
+                        "so many, or None for all."
+                    )
+                rng, among = generator(self.random_state), np.flatnonzero(weights)
+                space = KernelSpace.of_landmarks(self._kernel_, X, among, int(self.n_landmarks), rng)
+        if len(space.support) == 0:
+            raise ValueError(f"{call}: the kernel is 0 at all rows. Use another kernel, or other units.")
+        return space
+
+    def _to_support(self, space: KernelSpace, X: Any, codes: NDArray[np.intp]) -> None:
+        """Replace the weights of coordinates by those of rows."""
+        theta = cast(Array, self.__dict__.pop("coef_"))
+        order = np.argsort(space.support)
+        self.support_ = space.support[order]
+        self.dual_coef_ = np.ascontiguousarray(space.factor.weights(theta.T)[order].T)
+        self.rkhs_norm_ = np.linalg.norm(theta, axis=1)
+        self.n_support_ = np.bincount(codes[self.support_], minlength=len(self.classes_))
+        if not self._is_precomputed:
+            self.support_vectors_, self.gamma_ = X[self.support_], self._kernel_.gamma
+
+    def _scores(self, X: Any) -> Array:
+        if not hasattr(self, "dual_coef_"):
+            return super()._scores(X)
+        parts = gen_batches(X.shape[0], max(1, CHUNK // len(self.support_)))
+        scores = np.concatenate([self._products(X[part]) @ self.dual_coef_.T for part in parts]) + self.intercept_
+        return scores.ravel() if len(self.dual_coef_) == 1 else scores
+
+    def _products(self, X: Any) -> Any:
+        """Return the kernel of rows with those of `support_`."""
+        return self._kernel_(X, self.support_vectors_) if hasattr(self, "_kernel_") else X[:, self.support_]
+
+    def certificate_model(self) -> Model:
+        """Return what certificates see of the fitted classifier."""
+        if not hasattr(self, "dual_coef_"):
+            return super().certificate_model()
+        if not hasattr(self, "_kernel_") or self._kernel_.kernel != "rbf":
+            raise NoCertificateError(f"{self!r:.80}: of kernels only kernel='rbf' is certified.")
+        return kernel_model(self.support_vectors_, cast(float, self.gamma_), self.dual_coef_, self.intercept_)
