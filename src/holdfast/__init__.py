@@ -61,7 +61,7 @@ from holdfast.estimators import (
     RobustLinearClassifierCV,
 )
 from holdfast.evaluate import certified_radius, compare, flip_probability, robust_accuracy, robustness_curve
-from holdfast.features import ExpectedFeatures
+from holdfast.features import ExpectedFeatures, RobustFourierFeatures, RobustNystroem
 from holdfast.pipeline import (
     ModeratedClassifier,
     NoiseCopies,
@@ -101,8 +101,10 @@ __all__ = [
     "NoiseAwareClassifier",
     "NoiseAwareClassifierCV",
     "NoiseCopies",
+    "RobustFourierFeatures",
     "RobustLinearClassifier",
     "RobustLinearClassifierCV",
+    "RobustNystroem",
     "SpreadImputer",
     "UncertainPipeline",
     "WeightError",

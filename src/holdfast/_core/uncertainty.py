@@ -283,7 +283,7 @@ class BoundSet(ABC):
         return np.array([self.take(slice(i, i + 1)).maximizer(w)[0] for i, w in enumerate(W)]).reshape(W.shape)
 
     def bends_at(self, W: Array) -> Array | None:
-        """Return the diagonals of the Hessians of `supports_at` where these are about diagonal, of the shape of W; else None."""
+        """Return the diagonals of the Hessians of `supports_at`, of the shape of W; None where these are not about diagonal."""
         return None
 
     def stretch(self, A: Array) -> Array:

@@ -6,7 +6,20 @@ Teach it a step of your own by :func:`teach_step`, or give the step a method ``u
 from holdfast.features.curved import Monotone, Products
 from holdfast.features.effects import Affine, AffineForm, Effect
 from holdfast.features.expected_features import ExpectedFeatures
+from holdfast.features.robust_fourier import RobustFourierFeatures
+from holdfast.features.robust_nystroem import RobustNystroem
 from holdfast.features.row_noise import RowNoise
 from holdfast.features.steps import teach_step
 
-__all__ = ["Affine", "AffineForm", "Effect", "ExpectedFeatures", "Monotone", "Products", "RowNoise", "teach_step"]
+__all__ = [
+    "Affine",
+    "AffineForm",
+    "Effect",
+    "ExpectedFeatures",
+    "Monotone",
+    "Products",
+    "RobustFourierFeatures",
+    "RobustNystroem",
+    "RowNoise",
+    "teach_step",
+]

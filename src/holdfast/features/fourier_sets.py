@@ -23,7 +23,7 @@ def angles(inputs: BoundSet, frequencies: Array) -> Array:
 
 
 def chord(t: Array) -> Array:
-    r"""Return :math:`2 - 2 \cos t`, the square of the chord of an arc, at most 4: :math:`4 \sin^2(t/2)` without cancellation."""
+    r"""Return :math:`2 - 2 \cos t = 4 \sin^2(t/2)`, the square of the chord of an arc of up to pi, without cancellation."""
     return 4 * np.square(np.sin(0.5 * np.minimum(t, np.pi)))
 
 

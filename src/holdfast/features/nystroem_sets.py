@@ -10,7 +10,6 @@ from sklearn.metrics.pairwise import rbf_kernel
 from holdfast._core.uncertainty import Array, BoundSet
 from holdfast.features.carrying import extents
 from holdfast.features.feature_sets import FeatureSets
-from holdfast.features.gram import PivotedCholesky
 from holdfast.uncertainty.clouds import norm, ratio
 
 STRAIGHT = 0.5
@@ -24,20 +23,20 @@ def ball_radius(reach: Array, gamma: float) -> Array:
 
 
 def beyond_tangent(reach: Array, gamma: float) -> Array:
-    r"""Return :math:`\sqrt{2 - 2e + r - 2re}`, :math:`r = 2\gamma g^2, e = e^{-r/2}`: what the tangent misses within g, in l2."""
+    r"""Return :math:`\sqrt{2 - 2e + r - 2re}`, :math:`r = 2\gamma g^2, e = e^{-r/2}`: what the tangent misses within g."""
     r = 2 * gamma * np.square(reach)
     fall = np.expm1(-0.5 * r)
     return np.sqrt(np.maximum(-2 * fall - r - 2 * r * fall, 0.0) + ROUNDED * r)
 
 
 class Landmarks(NamedTuple):
-    r"""Features :math:`\phi(x) = T^{-1} k(x)` of the values :math:`k_j(x) = e^{-\gamma |x - l_j|^2}`, T T' their Gram matrix."""
+    r"""Features :math:`\phi(x) = T^{-1} k(x)` of :math:`k_j(x) = e^{-\gamma |x - l_j|^2}`, T T' the kernel of landmarks l."""
 
     points: Array
     """l, shape (m, n_inputs)."""
     gamma: float
-    factor: PivotedCholesky
-    """Of the Gram matrix of the landmarks, all of them pivots, in this order."""
+    normalization: Array
+    """T^-1, shape (m, m)."""
 
     def values(self, X: Array) -> Array:
         """Return k_j(x), shape (n_samples, m)."""
@@ -74,6 +73,16 @@ class Landmarks(NamedTuple):
             )
         return np.exp(-self.gamma * farthest), np.exp(-self.gamma * np.maximum(nearest, 0.0))
 
+    def published_squares(self, X: Array, inputs: BoundSet, values: Array, reach: Array) -> Array:
+        r"""Return :math:`\sum_j k_j^2 (\tau_j^{-2} + 1 - 2 \rho \tau_j)`, which published squares of changes of k exceed.
+
+        :math:`\tau_j = e^{-2\gamma \max_d (x - l_j)^\top d}`, :math:`\rho = e^{-\gamma g^2}`; times the number of landmarks as
+        published. The factor is not needed.
+        """
+        pulls = np.column_stack([np.maximum(inputs.supports_at(X - c), inputs.supports_at(c - X)) for c in self.points])
+        tau, rho = np.exp(-2 * self.gamma * pulls), np.exp(-self.gamma * np.square(reach))[:, None]
+        return np.sum(np.square(values) * (tau**-2.0 + 1 - 2 * rho * tau), axis=1)
+
 
 class TangentBalls(FeatureSets):
     r"""Changes of :class:`Landmarks` features around each row: slopes times the error, and a ball.
@@ -95,6 +104,8 @@ class TangentBalls(FeatureSets):
         Of the kernel.
     reach : ndarray of shape (n_samples,)
         g.
+    allowance : float
+        What rounding may add to the radii.
     """
 
     def __init__(
@@ -105,27 +116,30 @@ class TangentBalls(FeatureSets):
         rows: Array,
         values: Array,
         reach: Array,
+        allowance: float = 0.0,
         ease: float = 0.0,
     ):
         super().__init__(inputs, faces, ease)
-        self.landmarks, self.rows, self.values, self.reach = landmarks, rows, values, reach
+        self.landmarks, self.rows, self.values, self.reach, self.allowance = landmarks, rows, values, reach, allowance
         self.n_inputs, self.n_features = rows.shape[1], len(landmarks.points)
         gamma = landmarks.gamma
         self.follows = (2 * gamma * np.square(reach) <= STRAIGHT).astype(np.float64)
-        self.radii = np.where(self.follows > 0, beyond_tangent(reach, gamma), ball_radius(reach, gamma))
+        radii = np.where(self.follows > 0, beyond_tangent(reach, gamma), ball_radius(reach, gamma))
+        self.radii = np.where(reach > 0, radii + allowance, 0.0)
 
     def _of(self, rows: Any, inputs: BoundSet, faces: Array, ease: float) -> Self:
-        return type(self)(inputs, faces, self.landmarks, self.rows[rows], self.values[rows], self.reach[rows], ease)
+        own = self.rows[rows], self.values[rows], self.reach[rows]
+        return type(self)(inputs, faces, self.landmarks, *own, self.allowance, ease)
 
     def _slopes(self, w: Array) -> Array:
-        points, gamma, factor = self.landmarks
-        pull = self.values * factor.weights(w)
+        points, gamma, back = self.landmarks
+        pull = self.values * (back.T @ w)
         return 2 * gamma * self.follows[:, None] * (pull @ points - pull.sum(axis=1, keepdims=True) * self.rows)
 
     def _lifted(self, moves: Array) -> Array:
-        points, gamma, factor = self.landmarks
+        points, gamma, back = self.landmarks
         along = moves @ points.T - np.einsum("ij,ij->i", moves, self.rows)[:, None]
-        return factor.coordinates(2 * gamma * self.follows[:, None] * self.values * along)
+        return 2 * gamma * self.follows[:, None] * (self.values * along) @ back.T
 
     def _rest(self, w: Array) -> tuple[Array, Array]:
         size = norm(w)
@@ -142,15 +156,15 @@ class TangentBalls(FeatureSets):
         return float(ratio(np.sum(first * self.radii), size)) * (v - unit * float(unit @ v))
 
     def _slope_gram(self, weights: Array, G: Array) -> Array:
-        points, gamma, factor = self.landmarks
+        points, gamma, back = self.landmarks
         heavy = 4 * gamma**2 * np.broadcast_to(weights, len(self.rows)) * self.follows
         mixed = self.values * (self.rows @ G @ points.T)
         K, scaled = self.values, heavy[:, None] * self.values
         between = (K.T @ scaled) * (points @ G @ points.T) - mixed.T @ scaled - scaled.T @ mixed
         between += K.T @ (np.einsum("ij,ij->i", self.rows @ G, self.rows)[:, None] * scaled)
-        return factor.coordinates(factor.coordinates(between).T)
+        return back @ between @ back.T
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
-        moves, factor = self.inputs.sample(rng, n_draws, self.n_inputs), self.landmarks.factor
-        found = [factor.coordinates(self.landmarks.values(self.rows + move) - self.values) for move in moves]
+        moves, back = self.inputs.sample(rng, n_draws, self.n_inputs), self.landmarks.normalization
+        found = [(self.landmarks.values(self.rows + move) - self.values) @ back.T for move in moves]
         return self.faces[:, None] * np.array(found)

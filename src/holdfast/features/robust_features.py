@@ -1,0 +1,161 @@
+"""What feature maps that push sets forward have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from holdfast._core.allowed import NORM, Choice
+from holdfast._core.labels import check_columns, check_features
+from holdfast._core.metadata import known_metadata
+from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
+from holdfast._core.whole_fits import WholeFits
+from holdfast.features.expected_features import checked_rows
+from holdfast.features.rows import checked_weights
+
+
+class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
+    """A feature map that knows how far errors of its inputs move its features."""
+
+    bounds: ClassVar[tuple[str, ...]]
+    """The names of the sets that `push` makes, the default first."""
+    common_bounds: ClassVar[tuple[str, ...]]
+    """Those of them that are one radius, the same for all rows whose errors are alike; the default of `radius` first."""
+
+    @abstractmethod
+    def _fit(self, X: Array, weights: Array) -> None:
+        """Fit to checked rows."""
+
+    @abstractmethod
+    def _features(self, X: Array) -> Array:
+        """Return the features of checked rows."""
+
+    @abstractmethod
+    def _push(self, X: Array, inputs: BoundSet, bound: str) -> BoundSet:
+        """Return sets that hold the changes of the features of checked rows while these move in `inputs`."""
+
+    @abstractmethod
+    def _radius(self, X: Array, inputs: BoundSet, bound: str, norm: float) -> Array:
+        """Return radii of balls in a norm that hold these changes, shape (n_samples,), or () where all are the same."""
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the map.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : None
+            Not used.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Of the rows in what ``gamma="scale"`` is; rows of weight 0 are not looked at.
+        """
+        call = f"{type(self).__name__}.fit"
+        check_columns(X, {"sample_weight": sample_weight})
+        X = checked_rows(self, X, call=call)
+        weights = checked_weights(sample_weight, X, call)
+        if not 0 < (total := weights.sum()) < np.inf:
+            raise ValueError(f"{call}: sample_weight sums to {total:g}. Give some row a weight > 0, none a huge one.")
+        self._fit(X, weights)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return the features of rows, shape (n_samples, n_features_out)."""
+        check_is_fitted(self)
+        return self._features(self._rows(X, "transform"))
+
+    def push(self, X: Any, uncertainty: UncertaintySet, *, bound: str | None = None, **metadata: Any) -> BoundSet:
+        r"""Return sets that hold all changes :math:`\phi(x_i + d) - \phi(x_i)` of the features while d is in row i's set.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        uncertainty : UncertaintySet
+            Of the rows, in the units of X: ``Ball(0.3)``, ``Box(0.1)``, ``Ellipsoid()``, ``IntervalBox()``, a sum of them.
+        bound : str, default=None
+            The kind of set, one of `bounds`; None for the first of them.
+        **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+            What differs by row.
+
+        Returns
+        -------
+        BoundSet
+            With ``support(w)``, how far each row's score w'phi can be pushed, and ``maximizer(w)``. They are what they are but
+            for the rounding of the features themselves.
+        """
+        X, inputs = self._bound(X, uncertainty, metadata, "push")
+        chosen = self.bounds[0] if bound is None else bound
+        return self._push(X, inputs, Choice(*self.bounds).checked(chosen, f"{type(self).__name__}.push(bound"))
+
+    def radius(
+        self, X: Any, uncertainty: UncertaintySet, *, bound: str | None = None, norm: Any = 2, **metadata: Any
+    ) -> Array:
+        """Return the radius of a ball that holds the changes of each row's features, rounded up.
+
+        Parameters
+        ----------
+        X, uncertainty, **metadata
+            As for `push`.
+        bound : str, default=None
+            One of `common_bounds`; None for the first of them.
+        norm : {1, 2, "inf"}, default=2
+            Of the changes of the features. Not all bounds know all norms.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        X, inputs = self._bound(X, uncertainty, metadata, "radius")
+        call = f"{type(self).__name__}.radius"
+        chosen = self.common_bounds[0] if bound is None else bound
+        chosen = Choice(*self.common_bounds).checked(chosen, f"{call}(bound")
+        order = NORM.checked(norm, f"{call}(norm")
+        return np.array(np.broadcast_to(self._radius(X, inputs, chosen, order), len(X)))
+
+    def _rows(self, X: Any, method: str) -> Array:
+        found: Array = checked_rows(self, X, call=f"{type(self).__name__}.{method}", reset=False)
+        return found
+
+    def _bound(self, X: Any, uncertainty: Any, metadata: Mapping[str, Any], method: str) -> tuple[Array, BoundSet]:
+        """Return checked rows and the sets around them."""
+        check_is_fitted(self)
+        call = f"{type(self).__name__}.{method}"
+        stated = known_metadata(metadata, call)
+        check_columns(X, stated, self)
+        check_features(X, {"uncertainty": uncertainty}, self)
+        X = self._rows(X, method)
+        if not isinstance(uncertainty, UncertaintySet):
+            raise ValueError(f"{call}(X, {uncertainty!r:.80}): give a set, such as Ball(0.3) or Box(0.1).")
+        return X, worst_only(uncertainty, X, stated, call)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return names such as "robustnystroem0"."""
+        check_is_fitted(self)
+        _check_feature_names_in(self, input_features)
+        return np.asarray([f"{type(self).__name__.lower()}{k}" for k in range(self._n_features_out)], dtype=object)
+
+    @property
+    @abstractmethod
+    def _n_features_out(self) -> int:
+        """How many features there are."""
+
+
+def worst_only(uncertainty: UncertaintySet, X: Array, metadata: Mapping[str, Any], call: str) -> BoundSet:
+    """Return sets bound to rows, which must not be noise to average over, nor hold for linear scores alone."""
+    worst, cloud = uncertainty.split(X, metadata)
+    if worst is None or cloud is not None:
+        raise ValueError(
+            f"{call}({uncertainty!r:.80}): Gaussian noise has no bounds, so that no set holds what curved features make of it. "
+            "State a set, such as Ellipsoid(2) for two standard deviations; NoiseAwareClassifier averages over noise."
+        )
+    if uncertainty.is_of_scores or not worst.has_origin:
+        raise ValueError(
+            f"{call}({uncertainty!r:.80}): this set says how far linear scores go, not where rows are, and the features are "
+            "curved. State a set that bounds the rows themselves, such as Box or Ellipsoid."
+        )
+    return worst
