@@ -57,6 +57,7 @@ from holdfast.estimators import (
     MinimaxProbabilityClassifier,
     NoiseAwareClassifier,
     NoiseAwareClassifierCV,
+    RobustKernelClassifier,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "NoiseAwareClassifierCV",
     "NoiseCopies",
     "RobustFourierFeatures",
+    "RobustKernelClassifier",
     "RobustLinearClassifier",
     "RobustLinearClassifierCV",
     "RobustNystroem",

@@ -14,7 +14,7 @@ from holdfast._core.problem import ConeProgram, LinearProgram
 from holdfast._core.solution import Status
 from holdfast.counterpart import Lasso, Limits
 from holdfast.counterpart.training import train
-from holdfast.estimators.robust_linear import LOSSES as NAMED
+from holdfast.estimators.worst_case import LOSSES as NAMED
 from holdfast.exceptions import CollapseWarning
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
 from holdfast.solvers import Clarabel, Highs

@@ -18,7 +18,7 @@ from holdfast import (
     RobustLinearClassifier,
 )
 from holdfast._core.loss import Loss
-from holdfast.estimators.robust_linear import LOSSES as NAMED
+from holdfast.estimators.worst_case import LOSSES as NAMED
 from holdfast.exceptions import CollapseWarning
 from holdfast.uncertainty import LinearImage
 

@@ -60,7 +60,7 @@ def view_of(model: Any, X: Any) -> View:
         assert form is not None
         map = _in_arithmetic_of(Z, form.map) if first == 0 else form.map
         found = found.after(map) if map.operations else found
-        made = _before(effects[first - 1], found) if first and form.given is None else None
+        made = model_before(effects[first - 1], found) if first and form.given is None else None
         if made is None:
             break
         found, stop = made, first - 1
@@ -207,20 +207,20 @@ def _taker(model: Any) -> tuple[Any, bool]:
 
 
 @singledispatch
-def _before(effect: Effect, model: Model) -> Model | None:
+def model_before(effect: Effect, model: Model) -> Model | None:
     """Return a model of what a step makes of rows as a model of the rows themselves; None where no such model is known."""
     return None if effect.map is None or effect.adds_errors or len(effect.exact) else model.after(effect.map)
 
 
-@_before.register
+@model_before.register
 def _(effect: InSequence, model: Model) -> Model | None:
     found: Model | None = model
     for part, _ in reversed(effect.parts):
-        found = None if found is None else _before(part, found)
+        found = None if found is None else model_before(part, found)
     return found
 
 
-@_before.register
+@model_before.register
 def _(effect: Waves, model: Model) -> Model | None:
     linear = model.as_linear()
     if linear is None:
@@ -229,7 +229,7 @@ def _(effect: Waves, model: Model) -> Model | None:
     return FourierModel(angles, linear.map, linear.decision)
 
 
-@_before.register
+@model_before.register
 def _(effect: RbfValues, model: Model) -> Model | None:
     linear = model.as_linear()
     if linear is None:

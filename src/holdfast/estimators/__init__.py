@@ -17,6 +17,7 @@ from holdfast.estimators.minimax_probability import MinimaxProbabilityClassifier
 from holdfast.estimators.missing import MissingReport
 from holdfast.estimators.noise_aware import NoiseAwareClassifier
 from holdfast.estimators.noise_aware_cv import NoiseAwareClassifierCV
+from holdfast.estimators.robust_kernel import RobustKernelClassifier
 from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.estimators.robust_linear_cv import RadiusPath, RobustLinearClassifierCV, radius_path
 from holdfast.estimators.weight_errors import PruningPath, prune, pruning_path, worst_weight_loss
@@ -36,6 +37,7 @@ __all__ = [
     "OnlineBound",
     "PruningPath",
     "RadiusPath",
+    "RobustKernelClassifier",
     "RobustLinearClassifier",
     "RobustLinearClassifierCV",
     "critical_noise",

@@ -34,8 +34,8 @@ from holdfast.data import rows_of
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.linear import MANY_THREADS, LinearClassifier
-from holdfast.estimators.robust_linear import bound_sets
 from holdfast.estimators.units import warn_of_units
+from holdfast.estimators.worst_case import bound_sets
 from holdfast.uncertainty import Box
 
 NAME = "MinimaxProbabilityClassifier"

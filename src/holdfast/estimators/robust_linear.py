@@ -8,19 +8,17 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import expit, softmax
+from scipy.special import softmax
 from sklearn.utils.validation import validate_data
 
 from holdfast._core.allowed import NOTHING, Choice, Instance, Number
 from holdfast._core.caller import warn_caller
-from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.joint_loss import JointLoss
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array, Loss
 from holdfast._core.metadata import METADATA
 from holdfast._core.offers import offered_if
-from holdfast._core.parameters import resolve
-from holdfast._core.solution import Solution, Status
+from holdfast._core.solution import Solution
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.ambiguity import LabelFlips
 from holdfast.counterpart import (
@@ -37,35 +35,18 @@ from holdfast.data import CROWDED, rows_of
 from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
 from holdfast.estimators.inputs import class_codes, row_weights
-from holdfast.estimators.linear import ROUTING, shares_of_classes
 from holdfast.estimators.units import warn_of_units
-from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
+from holdfast.estimators.worst_case import WorstCaseClassifier, bound_sets
+from holdfast.losses import Mixture
 from holdfast.solvers import StochasticProximal
-from holdfast.uncertainty import Ball, Box, WeightError
+from holdfast.uncertainty import Ball, WeightError
 from holdfast.uncertainty.clouds import dense
 from holdfast.uncertainty.filtering import enlarged, filtered
 from holdfast.uncertainty.weight_error import Faced
 
-LOSSES: dict[str, type[Loss]] = {
-    "hinge": Hinge,
-    "squared_hinge": SquaredHinge,
-    "logistic": Logistic,
-    "huberized_hinge": HuberizedHinge,
-}
 NAME = "RobustLinearClassifier"
-COLLAPSED = 1e-7
-"""Gap up to which w = 0 counts as optimal."""
 MANY_FLIPS = 0.4
 """Share of labels that may be wrong from which on little can be learnt."""
-
-
-def _is_proper(estimator: RobustLinearClassifier) -> bool:
-    if not estimator._loss().is_proper:
-        raise AttributeError(
-            f"{type(estimator).__name__} has no predict_proba with loss={estimator.loss!r}, which models no probability. Use "
-            "loss='logistic'."
-        )
-    return True
 
 
 def _is_streamed(estimator: RobustLinearClassifier) -> bool:
@@ -82,7 +63,7 @@ def _is_streamed(estimator: RobustLinearClassifier) -> bool:
     return is_incremental(estimator)
 
 
-class RobustLinearClassifier(IncrementalClassifier):
+class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
     r"""Linear classifier trained for the worst rows that the uncertainty of the data admits.
 
     Each row i is known up to a set: it is x_i + d for some d in :math:`S_i`. With the support function
@@ -495,15 +476,6 @@ class RobustLinearClassifier(IncrementalClassifier):
             )
         return self.weight_error.faced(X, signs, faced)
 
-    def _loss(self) -> Loss:
-        loss = resolve(self.loss, LOSSES, f"{NAME}(loss=%s)")
-        if not isinstance(loss, Loss) or not loss.is_worst_case or isinstance(loss, Mixture):
-            raise ValueError(
-                f"{NAME}(loss={self.loss!r}): give one of {', '.join(map(repr, LOSSES))}, or one of their objects. "
-                "(Expected losses go with GaussianRobustClassifier, or come with uncertainty=GaussianNoise(...).)"
-            )
-        return loss
-
     def _filtered(
         self, X: Any, worst: BoundSet | None, metadata: Mapping[str, Any]
     ) -> tuple[Any, BoundSet | None, float]:
@@ -540,13 +512,6 @@ class RobustLinearClassifier(IncrementalClassifier):
         worst, cloud = bound_sets(self.uncertainty, X, metadata, NAME)
         return Ball(0.0).split(X, {}) if worst is None and cloud is None else (worst, cloud)
 
-    def _stated_set(self) -> UncertaintySet:
-        return Ball(0.0) if self.uncertainty is None else self.uncertainty
-
-    def exact_uncertainty(self) -> tuple[str, UncertaintySet]:
-        """Return the parameter that states the set, and the set that stands there for None where errors are to be added."""
-        return "uncertainty", Box(0.0)
-
     def _refuse_unattained(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> None:
         """Raise if some problem has no minimum: a loss that never vanishes, no penalty, and rows that can be separated."""
         loss, kappa = self._loss(), float(self.kappa)
@@ -566,20 +531,12 @@ class RobustLinearClassifier(IncrementalClassifier):
                     "(separability_radius says which)."
                 )
 
-    def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
-        worst = super()._unpack(problems, fits)
-        self.collapsed_ = worst.status is Status.SOLVED and not np.any(self.coef_) and self.gap_ <= COLLAPSED
-        return worst
-
     def _warn(self, problems: Sequence[Any]) -> None:
         """Say what collapsed, and what is not certified, with the cure."""
-        if self.collapsed_:
-            warn_caller(
-                f"w = 0 is the best model under this uncertainty, certified to a gap of {self.gap_:.1g}: every prediction is "
-                "the same. Use smaller sets (critical_radius says from where on), class_weight='balanced', or less penalty"
-                + (", or fewer label flips." if self.ambiguity is not None else "."),
-                CollapseWarning,
-            )
+        self._warn_of_collapse(
+            "smaller sets (critical_radius says from where on), class_weight='balanced', or less penalty"
+            + (", or fewer label flips" if self.ambiguity is not None else "")
+        )
         share = problems[0].flipped_share
         if share >= MANY_FLIPS:
             warn_caller(
@@ -590,28 +547,9 @@ class RobustLinearClassifier(IncrementalClassifier):
             )
         self._warn_uncertified()
 
-    @offered_if(_is_proper)
-    def predict_proba(self, X: Any) -> Array:
-        r"""Return class probabilities :math:`\mathrm{sigmoid}(w^\top x + b)`; only with ``loss="logistic"``.
-
-        More than two classes: those of each class against the rest, made to sum to 1; after a joint fit the softmax of the
-        scores.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.column_stack([expit(-scores), expit(scores)])
-        if self.multiclass == "joint":
-            return np.asarray(softmax(scores, axis=1))
-        return shares_of_classes(expit(scores))
-
-    @offered_if(_is_proper)
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of `predict_proba`."""
-        return np.log(self.predict_proba(X))
+    def _probabilities(self, scores: Array) -> Array:
+        joint = self.multiclass == "joint"
+        return np.asarray(softmax(scores, axis=1)) if joint else super()._probabilities(scores)
 
     def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Array:
         r"""Return the admissible rows that hurt this model the most, given their labels.
@@ -635,39 +573,6 @@ class RobustLinearClassifier(IncrementalClassifier):
                 f"{call}: y must hold one of the classes {self.classes_.tolist()} for each of the {n_samples} rows."
             )
         return np.searchsorted(self.classes_, y)
-
-    def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
-        uncertainty = self._stated_set()
-        check_features(rows, {"uncertainty": self.uncertainty}, self)
-        if self.row_uncertainty_ and not stated:
-            raise ValueError(
-                f"{NAME}: this model was fitted with the uncertainty of each row, so it needs theirs here too. "
-                f"Pass {' or '.join(uncertainty.metadata)} (zeros for exact rows). {ROUTING}"
-            )
-        if not set(stated) <= set(uncertainty.metadata):
-            bound_sets(self.uncertainty, rows, stated, NAME)
-        return uncertainty.as_stated(stated) if stated else uncertainty
-
-
-def bound_sets(
-    uncertainty: Any, X: Any, metadata: Mapping[str, Any], name: str
-) -> tuple[BoundSet | None, BoundSet | None]:
-    """Return the sets to maximise over and those to average over, bound to the rows of X; neither where None is stated."""
-    stated = {key: value for key, value in metadata.items() if value is not None}
-    if uncertainty is None:
-        if stated:
-            raise ValueError(
-                f"{name}(uncertainty=None), {next(iter(stated))}=...: say what it means. Box() takes X_std as "
-                "half-widths, Ellipsoid() as standard deviations, GaussianNoise() averages over it, IntervalBox() takes "
-                "X_lower and X_upper, Ball() X_radius."
-            )
-        return None, None
-    if not isinstance(uncertainty, UncertaintySet):
-        raise ValueError(
-            f"{name}(uncertainty={uncertainty!r:.80}): give a set, such as Ball(0.3), Box(0.1), "
-            "Box(half_widths=[...]), Ellipsoid(shape=...), GaussianNoise(0.2), or a sum of sets; or None."
-        )
-    return uncertainty.split(X, stated)
 
 
 def _problem(

@@ -28,6 +28,9 @@ class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
     common_bounds: ClassVar[tuple[str, ...]]
     """Those of them that are one radius, the same for all rows whose errors are alike; the default of `radius` first."""
 
+    best_bounds: ClassVar[tuple[str, ...]]
+    """Those of `bounds` that no other one is always better than."""
+
     @abstractmethod
     def _fit(self, X: Array, weights: Array) -> None:
         """Fit to checked rows."""

@@ -87,6 +87,7 @@ class RobustNystroem(RobustFeatures):
 
     bounds = ("tangent", "ball", "intervals", "split", "landmarks", "published")
     common_bounds = ("ball",)
+    best_bounds = ("tangent", "ball", "intervals", "split")
 
     parameter_table = {
         "n_components": Count() | NOTHING,

@@ -1,0 +1,346 @@
+"""The nonlinear classifier for rows that are known up to a set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted
+
+from holdfast._certificates.fitted import linear_model
+from holdfast._certificates.models import Model
+from holdfast._certificates.pipelines import model_before
+from holdfast._core.allowed import NOTHING, TEXT, Choice, Count, Instance, Number
+from holdfast._core.labels import check_columns, check_features
+from holdfast._core.loss import Array, Loss
+from holdfast._core.metadata import METADATA
+from holdfast._core.uncertainty import BoundSet
+from holdfast.counterpart import MarginScaleProblem, train
+from holdfast.data import rows_of
+from holdfast.estimators.callbacks import with_callbacks
+from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
+from holdfast.estimators.units import warn_of_units
+from holdfast.estimators.worst_case import WorstCaseClassifier, bound_sets
+from holdfast.features.expected_features import checked_rows
+from holdfast.features.gram import CHUNK
+from holdfast.features.robust_features import RobustFeatures, worst_only
+from holdfast.features.robust_fourier import RobustFourierFeatures
+from holdfast.features.robust_nystroem import LARGEST_GRAM, RobustNystroem
+from holdfast.features.rows import checked_weights
+
+NAME = "RobustKernelClassifier"
+ROUGH = 1e-3
+"""Gap of the solution at which bounds are compared."""
+MAPS: dict[str, Any] = {"fourier": RobustFourierFeatures, "nystroem": RobustNystroem, "exact": RobustNystroem}
+
+
+class _Rows(NamedTuple):
+    """What the problems of all classes and of all bounds have in common."""
+
+    inputs: Array
+    """The rows as given, shape (n_samples, n_features)."""
+    features: Array
+    sets: BoundSet
+    """Of the rows as given."""
+    codes: NDArray[np.intp]
+    weights: Array
+
+
+class RobustKernelClassifier(WorstCaseClassifier):
+    r"""Nonlinear classifier, linear in features of a kernel, trained for the worst rows that their uncertainty admits.
+
+    Each row is x_i + d for some d in a set :math:`D_i` of inputs. The score is :math:`f(x) = w^\top \phi(x) + b`, with random
+    Fourier or Nystroem features :math:`\phi` of a kernel. What errors do to curved features has no closed form, so they are
+    trained for a set that holds all of it: with :math:`\rho_i(v) \ge \max_{d \in D_i} v^\top (\phi(x_i + d) - \phi(x_i))`
+
+    .. math:: \min_{w, b}\; \sum_i c_i\, \psi\bigl(1 - y_i f(x_i) + \rho_i(-y_i w)\bigr) + \frac\alpha2 |w|^2.
+
+    That bounds the largest loss of all admissible inputs from above, row by row. `bound` says which set; see
+    :class:`RobustFourierFeatures` and :class:`RobustNystroem`. The problem is convex, and `gap_` proves how near its optimum
+    the fit is. Without uncertainty it is an SVM with a kernel, ``SVC(C=1 / alpha)`` with ``features="exact"``.
+
+    ===========================  ====================================================================================
+    ``features="nystroem"``      `n_components` rows as landmarks of an RBF kernel; the default, and for many rows
+    ``features="exact"``         all rows as landmarks: the RBF kernel machine itself, up to about 2000 rows
+    ``features="fourier"``       `n_components` random Fourier features of an RBF kernel
+    a feature map                a ``RobustFourierFeatures(...)`` or ``RobustNystroem(...)`` with settings of its own
+    ===========================  ====================================================================================
+
+    The penalty and its bounds are from Couellan & Jan (2020), their radii corrected, and by default much tighter ones.
+
+    Parameters
+    ----------
+    uncertainty : UncertaintySet or None, default=None
+        What may be wrong with a row, in the units of the inputs: `Ball`, `Box`, `IntervalBox`, `Ellipsoid`, or a sum of them.
+        What differs by row is given to `fit`. None: nothing.
+    features : {"nystroem", "exact", "fourier"} or feature map, default="nystroem"
+    bound : str, default="auto"
+        One of the `bounds` of the feature map, ``"tangent"`` or ``"ball"`` say. ``"auto"`` trains for the ball first, which is
+        quick, and then for the bound that has the lowest objective there; ``bound_`` says which.
+    loss : {"hinge", "squared_hinge", "logistic", "huberized_hinge"} or Loss, default="hinge"
+        :math:`\psi`.
+    gamma : float or "scale", default="scale"
+        Of the kernel :math:`e^{-\gamma |x - z|^2}`; "scale" is 1 / (n_features * X.var()). A smaller gamma makes for features
+        that errors move less. :func:`holdfast.features.bandwidth_grid` proposes some.
+    n_components : int or None, default=None
+        Features, or landmarks; 200 by default. All rows with ``features="exact"``.
+    alpha : float, default=1.0
+        Strength of the penalty, > 0, what scikit-learn calls 1/C.
+    fit_intercept : bool, default=True
+    class_weight : dict or "balanced", default=None
+        Factors on the weights of the classes. More than two classes are trained one against the rest.
+    solver : str or Solver, default=None
+        None picks one.
+    tol : float, default=1e-6
+        Largest certified relative gap to accept.
+    max_iter : int, default=1000
+    warm_start : bool, default=False
+        Start from the previous fit's coefficients.
+    verbose : int, default=0
+        1 logs progress to the logger "holdfast".
+    random_state : int or None, default=None
+        Seeds the choice of frequencies or landmarks.
+
+    Attributes
+    ----------
+    feature_map_ : RobustFourierFeatures or RobustNystroem
+        Fitted.
+    coef_ : ndarray of shape (1, n_features_out) or (n_classes, n_features_out)
+        The weights of its features.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+        Sorted; with two classes a positive score means ``classes_[1]``.
+    bound_ : str
+        The set that it was trained for.
+    bound_objectives_ : dict
+        With ``bound="auto"``: the objective of each bound at the first solution.
+    objective_, lower_bound_, gap_ : float
+        The objective, a number that no coefficients can go below, and their relative distance, recomputed from the features.
+    collapsed_ : bool
+        Whether w = 0 has been certified as optimal (for every class).
+    proof_weights_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
+        The dual weights that prove `lower_bound_`; rows with an entry of 0 do not carry the model.
+    row_uncertainty_ : bool
+        Whether the sets were stated row by row in fit; `certify` then asks for them too.
+    norm_bound_, n_iter_, solution_, holdfast_version_, n_features_in_, feature_names_in_
+        As for :class:`RobustLinearClassifier`.
+
+    Notes
+    -----
+    `certify` and :func:`holdfast.certified_radius` take the best bound that they know for each row, which need not be the one
+    of training. They are sound, but not tight: a row that is not certified may hold all the same.
+
+    References
+    ----------
+    N. Couellan, S. Jan, "Feature uncertainty bounds for explicit feature maps and large robust nonlinear SVM classifiers"
+    (2020).
+
+    Examples
+    --------
+    >>> from holdfast import Ball, RobustKernelClassifier
+    >>> from sklearn.datasets import make_moons
+    >>> X, y = make_moons(200, noise=0.1, random_state=0)
+    >>> plain, robust = (RobustKernelClassifier(s, gamma=1.0, alpha=0.1).fit(X, y) for s in (None, Ball(0.15)))
+    >>> robust.bound_, robust.gap_ < 1e-6
+    ('tangent', True)
+    >>> for model in plain, robust:  # the share of rows whose class no error of length 0.15 can change
+    ...     print(f"{model.certify(X, Ball(0.15)).mean():.0%}")
+    4%
+    21%
+    """
+
+    features: Any
+    feature_map_: RobustFeatures
+
+    parameter_table = {
+        "features": Choice(*MAPS) | Instance(RobustFeatures, "give RobustFourierFeatures(...) or RobustNystroem(...)"),
+        "bound": TEXT,
+        "gamma": Choice("scale") | Number(strictly=True),
+        "n_components": Count() | NOTHING,
+        "alpha": Number(strictly=True),
+    }
+
+    def __init__(
+        self,
+        uncertainty: Any = None,
+        *,
+        features: Any = "nystroem",
+        bound: str = "auto",
+        loss: str | Loss = "hinge",
+        gamma: float | str = "scale",
+        n_components: int | None = None,
+        alpha: float = 1.0,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        solver: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        verbose: int = 0,
+        random_state: Any = None,
+    ):
+        self.uncertainty = uncertainty
+        self.features = features
+        self.bound = bound
+        self.loss = loss
+        self.gamma = gamma
+        self.n_components = n_components
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        return tags
+
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_std: Any = None,
+        X_cov: Any = None,
+        X_factor: Any = None,
+        X_lower: Any = None,
+        X_upper: Any = None,
+        X_radius: Any = None,
+    ) -> Self:
+        """Fit the feature map and the classifier.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Two classes or more.
+        sample_weight : array-like of shape (n_samples,), default=None
+        X_std : array-like of shape (n_samples, n_features), default=None
+            With `Box` the half-width of each entry's interval; with `Ellipsoid` its standard deviation.
+        X_cov : array-like of shape (n_samples, n_features, n_features), default=None
+            With `Ellipsoid` the covariance of each row.
+        X_factor : array-like of shape (n_samples, n_features, r), default=None
+            A factor F of each row's covariance F F'.
+        X_lower, X_upper : array-like of shape (n_samples, n_features), default=None
+            With `IntervalBox` the interval of each entry, ``X_lower <= X <= X_upper``.
+        X_radius : array-like of shape (n_samples,), default=None
+            With `Ball` the radius of each row.
+        """
+        metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
+        map = self._map()
+        bounds = self._bounds(map)
+        rows = self._checked(X, y, sample_weight, metadata, map)
+        warn_of_units(X, metadata, f"{NAME}.fit", factor=self._stated_set().row_factor)
+        self.row_uncertainty_ = any(value is not None for value in metadata.values())
+        problems = self._problems(rows, self._chosen(rows, bounds))
+        fits, finished = self._trained(problems, X, y)
+        self._unpack(problems, fits)
+        self._warn_of_collapse("smaller sets, a smaller gamma, class_weight='balanced', or a smaller alpha")
+        self._warn_uncertified()
+        finished()
+        return self
+
+    def _map(self) -> RobustFeatures:
+        """Return the feature map, not yet fitted."""
+        call = f"{NAME}(features={self.features!r:.60}, "
+        if not isinstance(self.features, str):
+            for name, default in (("gamma", "scale"), ("n_components", None)):
+                if getattr(self, name) != default:
+                    raise ValueError(f"{call}{name}={getattr(self, name)!r}): state {name} in the feature map.")
+            return clone(self.features)
+        kind = MAPS[self.features]
+        if self.features == "exact":
+            if self.n_components is not None:
+                raise ValueError(f"{call}n_components={self.n_components!r}): all rows are landmarks. Leave it out.")
+            return kind(None, gamma=self.gamma)
+        return kind(self.n_components or 200, gamma=self.gamma, random_state=self.random_state)
+
+    def _bounds(self, map: RobustFeatures) -> tuple[str, ...]:
+        """Return the bounds to choose from."""
+        known = Choice("auto", *map.bounds)
+        chosen = known.checked(self.bound, f"{NAME}(features={self.features!r:.60}, bound")
+        return map.best_bounds if chosen == "auto" else (chosen,)
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], map: RobustFeatures) -> _Rows:
+        """Return rows, their features and sets, once they are what `fit` takes; the map is fitted."""
+        check_columns(X, {"sample_weight": sample_weight, **metadata})
+        check_features(X, {"uncertainty": self.uncertainty})
+        self._loss()
+        inputs, y = checked_rows(self, X, y, call=f"{NAME}.fit", ensure_min_samples=2)
+        self.classes_, codes = class_codes(y, NAME)
+        weights = row_weights(sample_weight, self.class_weight, inputs, codes, self.classes_, NAME)
+        bound_sets(self.uncertainty, inputs, metadata, NAME)  # which says what metadata lack
+        stated = {name: value for name, value in metadata.items() if value is not None}
+        sets = worst_only(self._stated_set(), inputs, stated, f"{NAME}.fit")
+        if self.features == "exact" and len(inputs) > LARGEST_GRAM:
+            raise ValueError(
+                f"{NAME}(features='exact').fit: the kernel of {len(inputs)} rows with each other would take "
+                f"{8 * len(inputs) ** 2:.2g} bytes. Use features='nystroem'."
+            )
+        self.feature_map_ = map.fit(inputs, sample_weight=checked_weights(sample_weight, inputs, f"{NAME}.fit"))
+        return _Rows(inputs, map.transform(inputs), sets, codes, weights)
+
+    def _chosen(self, rows: _Rows, bounds: tuple[str, ...]) -> BoundSet:
+        """Return the sets of features to train for: of several bounds those with the lowest objective at a first solution."""
+        map = self.feature_map_
+        if len(bounds) > 1 and not np.any(rows.sets.stretch(np.eye(rows.inputs.shape[1]))):
+            bounds = map.common_bounds[:1]  # without errors all sets are points
+        pushed = {name: map._push(rows.inputs, rows.sets, name) for name in bounds}
+        self.bound_ = bounds[0]
+        if len(bounds) > 1:
+            first = self._first_solution(rows, pushed[map.common_bounds[0]])
+            self.bound_objectives_ = {name: self._objective(rows, sets, first) for name, sets in pushed.items()}
+            self.bound_ = min(bounds, key=lambda name: self.bound_objectives_[name])
+        return pushed[self.bound_]
+
+    def _first_solution(self, rows: _Rows, balls: BoundSet) -> list[Array]:
+        """Return parameters for balls, which is quick; where these make some w 0, parameters for exact rows."""
+        for sets in (balls, balls.scaled(0.0)):
+            problems = self._problems(rows, sets)
+            with one_blas_thread:
+                fits = [train(problem, tol=ROUGH, max_iter=int(self.max_iter))[0].parameters for problem in problems]
+            if all(np.any(problem.split(found)[0]) for problem, found in zip(problems, fits, strict=True)):
+                break
+        return fits
+
+    def _objective(self, rows: _Rows, sets: BoundSet, at: list[Array]) -> float:
+        """Return the objective of sets at parameters of the problem of each class."""
+        problems = self._problems(rows, sets)
+        return float(sum(problem.value_and_gradient(theta)[0] for problem, theta in zip(problems, at, strict=True)))
+
+    def _problems(self, rows: _Rows, sets: BoundSet) -> list[MarginScaleProblem]:
+        """Return the problem of two classes, or one for each of more."""
+        features, loss = rows_of(rows.features), self._loss()
+        positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
+        signs = [np.where(rows.codes == k, 1.0, -1.0) for k in positives]
+        alpha, b = float(self.alpha), bool(self.fit_intercept)
+        return [MarginScaleProblem(features, y, rows.weights, loss, sets.facing(y), alpha, b) for y in signs]
+
+    def _rows_to_score(self, X: Any) -> Array:
+        found: Array = checked_rows(self, X, call=NAME, reset=False)
+        return found
+
+    def _scores(self, X: Array) -> Array:
+        parts = gen_batches(len(X), max(1, CHUNK // self.coef_.shape[1]))
+        found = [self.feature_map_._features(X[part]) @ self.coef_.T for part in parts]
+        scores = np.concatenate(found) + self.intercept_
+        return scores.ravel() if len(self.coef_) == 1 else scores
+
+    def certificate_model(self) -> Model:
+        """Return what certificates see of the fitted classifier."""
+        check_is_fitted(self)
+        effect = self.feature_map_.uncertainty_effect(self.n_features_in_)
+        found = model_before(effect, linear_model(self.coef_, self.intercept_))
+        assert found is not None
+        return found

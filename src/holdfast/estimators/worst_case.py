@@ -1,0 +1,135 @@
+"""What classifiers have in common that are trained for the worst rows of a set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from holdfast._core.caller import warn_caller
+from holdfast._core.exceptions import CollapseWarning
+from holdfast._core.labels import check_features
+from holdfast._core.loss import Array, Loss
+from holdfast._core.offers import offered_if
+from holdfast._core.parameters import resolve
+from holdfast._core.solution import Solution, Status
+from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast.counterpart import Certificate
+from holdfast.estimators.linear import ROUTING, LinearClassifier, shares_of_classes
+from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
+from holdfast.uncertainty import Ball, Box
+
+LOSSES: dict[str, type[Loss]] = {
+    "hinge": Hinge,
+    "squared_hinge": SquaredHinge,
+    "logistic": Logistic,
+    "huberized_hinge": HuberizedHinge,
+}
+COLLAPSED = 1e-7
+"""Gap up to which w = 0 counts as optimal."""
+
+
+def _is_proper(estimator: WorstCaseClassifier) -> bool:
+    if not estimator._loss().is_proper:
+        raise AttributeError(
+            f"{type(estimator).__name__} has no predict_proba with loss={estimator.loss!r}, which models no probability. Use "
+            "loss='logistic'."
+        )
+    return True
+
+
+class WorstCaseClassifier(LinearClassifier):
+    """A classifier trained for the largest loss of rows that are known up to a set, `uncertainty`."""
+
+    uncertainty: Any
+    loss: Any
+    row_uncertainty_: bool
+
+    def _loss(self) -> Loss:
+        name = type(self).__name__
+        loss = resolve(self.loss, LOSSES, f"{name}(loss=%s)")
+        if not isinstance(loss, Loss) or not loss.is_worst_case or isinstance(loss, Mixture):
+            raise ValueError(
+                f"{name}(loss={self.loss!r}): give one of {', '.join(map(repr, LOSSES))}, or one of their objects. "
+                "(Expected losses go with GaussianRobustClassifier, or come with uncertainty=GaussianNoise(...).)"
+            )
+        return loss
+
+    def _stated_set(self) -> UncertaintySet:
+        return Ball(0.0) if self.uncertainty is None else self.uncertainty
+
+    def exact_uncertainty(self) -> tuple[str, UncertaintySet]:
+        """Return the parameter that states the set, and the set that stands there for None where errors are to be added."""
+        return "uncertainty", Box(0.0)
+
+    def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
+        uncertainty, name = self._stated_set(), type(self).__name__
+        check_features(rows, {"uncertainty": self.uncertainty}, self)
+        if self.row_uncertainty_ and not stated:
+            raise ValueError(
+                f"{name}: this model was fitted with the uncertainty of each row, so it needs theirs here too. "
+                f"Pass {' or '.join(uncertainty.metadata)} (zeros for exact rows). {ROUTING}"
+            )
+        if not set(stated) <= set(uncertainty.metadata):
+            bound_sets(self.uncertainty, rows, stated, name)
+        return uncertainty.as_stated(stated) if stated else uncertainty
+
+    def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
+        worst = super()._unpack(problems, fits)
+        self.collapsed_ = worst.status is Status.SOLVED and not np.any(self.coef_) and self.gap_ <= COLLAPSED
+        return worst
+
+    def _warn_of_collapse(self, cures: str) -> None:
+        """Say that all predictions are the same, where they are, and what helps."""
+        if self.collapsed_:
+            warn_caller(
+                f"w = 0 is the best model under this uncertainty, certified to a gap of {self.gap_:.1g}: every prediction is "
+                f"the same. Use {cures}.",
+                CollapseWarning,
+            )
+
+    def _probabilities(self, scores: Array) -> Array:
+        """Return the probabilities of several classes."""
+        return shares_of_classes(expit(scores))
+
+    @offered_if(_is_proper)
+    def predict_proba(self, X: Any) -> Array:
+        r"""Return class probabilities :math:`\mathrm{sigmoid}(f(x))` of the scores; only with ``loss="logistic"``.
+
+        More than two classes: those of each class against the rest, made to sum to 1; after a joint fit the softmax of the
+        scores.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        scores = self.decision_function(X)
+        return np.column_stack([expit(-scores), expit(scores)]) if scores.ndim == 1 else self._probabilities(scores)
+
+    @offered_if(_is_proper)
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithm of `predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+
+def bound_sets(
+    uncertainty: Any, X: Any, metadata: Mapping[str, Any], name: str
+) -> tuple[BoundSet | None, BoundSet | None]:
+    """Return the sets to maximise over and those to average over, bound to the rows of X; neither where None is stated."""
+    stated = {key: value for key, value in metadata.items() if value is not None}
+    if uncertainty is None:
+        if stated:
+            raise ValueError(
+                f"{name}(uncertainty=None), {next(iter(stated))}=...: say what it means. Box() takes X_std as "
+                "half-widths, Ellipsoid() as standard deviations, GaussianNoise() averages over it, IntervalBox() takes "
+                "X_lower and X_upper, Ball() X_radius."
+            )
+        return None, None
+    if not isinstance(uncertainty, UncertaintySet):
+        raise ValueError(
+            f"{name}(uncertainty={uncertainty!r:.80}): give a set, such as Ball(0.3), Box(0.1), "
+            "Box(half_widths=[...]), Ellipsoid(shape=...), GaussianNoise(0.2), or a sum of sets; or None."
+        )
+    return uncertainty.split(X, stated)
