@@ -98,11 +98,14 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
     ) -> tuple[list[tuple[Solution, Certificate]], Callable[[], None]]:
         """Return each problem's solution with its proof, and a function to call at the end of fit."""
         report, finished = announced(self, reporter(self.verbose), X, y)
+        return self._solved(problems, report), finished
+
+    def _solved(self, problems: Sequence[Any], report: Report) -> list[tuple[Solution, Certificate]]:
+        """Return each problem's solution with its proof."""
         n, d = problems[0].rows.n_samples, problems[0].rows.n_features
         with nullcontext() if n * d * d >= MANY_THREADS else one_blas_thread:
             starts = self._starts(problems)
-            fits = [self._train(problem, start, report) for problem, start in zip(problems, starts, strict=True)]
-        return fits, finished
+            return [self._train(problem, start, report) for problem, start in zip(problems, starts, strict=True)]
 
     def _train(self, problem: Any, start: Array | None, report: Report) -> tuple[Solution, Certificate]:
         """Return a problem's solution with its proof."""

@@ -18,10 +18,12 @@ from holdfast._core.allowed import NOTHING, TEXT, Choice, Count, Instance, Numbe
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array, Loss
 from holdfast._core.metadata import METADATA
+from holdfast._core.progress import reporter
+from holdfast._core.solver import Report
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart import MarginScaleProblem, train
 from holdfast.data import rows_of
-from holdfast.estimators.callbacks import with_callbacks
+from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.units import warn_of_units
 from holdfast.estimators.worst_case import WorstCaseClassifier, bound_sets
@@ -33,8 +35,8 @@ from holdfast.features.robust_nystroem import LARGEST_GRAM, RobustNystroem
 from holdfast.features.rows import checked_weights
 
 NAME = "RobustKernelClassifier"
-ROUGH = 1e-3
-"""Gap of the solution at which bounds are compared."""
+TRIAL_ROWS, ROUGH = 500, 1e-2
+"""Rows on which bounds are compared, about, and the gap of these fits."""
 MAPS: dict[str, Any] = {"fourier": RobustFourierFeatures, "nystroem": RobustNystroem, "exact": RobustNystroem}
 
 
@@ -48,6 +50,20 @@ class _Rows(NamedTuple):
     """Of the rows as given."""
     codes: NDArray[np.intp]
     weights: Array
+
+    def thinned(self, n_samples: int) -> _Rows:
+        """Return about so many of the rows, by a stride within each class and weighted to stand for all."""
+        stride = max(1, len(self.codes) // n_samples)
+        own = [np.flatnonzero((self.codes == k) & (self.weights > 0)) for k in range(self.codes.max() + 1)]
+        parts = [rows[::stride] for rows in own]
+        shares = [
+            self.weights[part] * (self.weights[rows].sum() / self.weights[part].sum())
+            for rows, part in zip(own, parts, strict=True)
+        ]
+        some = np.concatenate(parts)
+        return _Rows(
+            self.inputs[some], self.features[some], self.sets.take(some), self.codes[some], np.concatenate(shares)
+        )
 
 
 class RobustKernelClassifier(WorstCaseClassifier):
@@ -79,8 +95,8 @@ class RobustKernelClassifier(WorstCaseClassifier):
         What differs by row is given to `fit`. None: nothing.
     features : {"nystroem", "exact", "fourier"} or feature map, default="nystroem"
     bound : str, default="auto"
-        One of the `bounds` of the feature map, ``"tangent"`` or ``"ball"`` say. ``"auto"`` trains for the ball first, which is
-        quick, and then for the bound that has the lowest objective there; ``bound_`` says which.
+        One of the `bounds` of the feature map, ``"tangent"`` or ``"ball"`` say. ``"auto"`` makes a rough fit for each
+        that can be best, on about 500 rows, and takes the one with the lowest objective; ``bound_`` says which.
     loss : {"hinge", "squared_hinge", "logistic", "huberized_hinge"} or Loss, default="hinge"
         :math:`\psi`.
     gamma : float or "scale", default="scale"
@@ -117,7 +133,7 @@ class RobustKernelClassifier(WorstCaseClassifier):
     bound_ : str
         The set that it was trained for.
     bound_objectives_ : dict
-        With ``bound="auto"``: the objective of each bound at the first solution.
+        With ``bound="auto"``: the objective of each bound after these rough fits.
     objective_, lower_bound_, gap_ : float
         The objective, a number that no coefficients can go below, and their relative distance, recomputed from the features.
     collapsed_ : bool
@@ -243,9 +259,10 @@ class RobustKernelClassifier(WorstCaseClassifier):
         rows = self._checked(X, y, sample_weight, metadata, map)
         warn_of_units(X, metadata, f"{NAME}.fit", factor=self._stated_set().row_factor)
         self.row_uncertainty_ = any(value is not None for value in metadata.values())
-        problems = self._problems(rows, self._chosen(rows, bounds))
-        fits, finished = self._trained(problems, X, y)
-        self._unpack(problems, fits)
+        report, finished = announced(self, reporter(self.verbose), X, y)
+        self.bound_ = self._chosen(rows, bounds, report)
+        problems = self._problems(rows, self.bound_)
+        self._unpack(problems, self._solved(problems, report))
         self._warn_of_collapse("smaller sets, a smaller gamma, class_weight='balanced', or a smaller alpha")
         self._warn_uncertified()
         finished()
@@ -291,37 +308,26 @@ class RobustKernelClassifier(WorstCaseClassifier):
         self.feature_map_ = map.fit(inputs, sample_weight=checked_weights(sample_weight, inputs, f"{NAME}.fit"))
         return _Rows(inputs, map.transform(inputs), sets, codes, weights)
 
-    def _chosen(self, rows: _Rows, bounds: tuple[str, ...]) -> BoundSet:
-        """Return the sets of features to train for: of several bounds those with the lowest objective at a first solution."""
-        map = self.feature_map_
-        if len(bounds) > 1 and not np.any(rows.sets.stretch(np.eye(rows.inputs.shape[1]))):
-            bounds = map.common_bounds[:1]  # without errors all sets are points
-        pushed = {name: map._push(rows.inputs, rows.sets, name) for name in bounds}
-        self.bound_ = bounds[0]
-        if len(bounds) > 1:
-            first = self._first_solution(rows, pushed[map.common_bounds[0]])
-            self.bound_objectives_ = {name: self._objective(rows, sets, first) for name, sets in pushed.items()}
-            self.bound_ = min(bounds, key=lambda name: self.bound_objectives_[name])
-        return pushed[self.bound_]
-
-    def _first_solution(self, rows: _Rows, balls: BoundSet) -> list[Array]:
-        """Return parameters for balls, which is quick; where these make some w 0, parameters for exact rows."""
-        for sets in (balls, balls.scaled(0.0)):
-            problems = self._problems(rows, sets)
+    def _chosen(self, rows: _Rows, bounds: tuple[str, ...], report: Report) -> str:
+        """Return the bound to train for: of several the one with the lowest objective after a rough fit to some rows."""
+        if len(bounds) == 1:
+            return bounds[0]
+        if not np.any(rows.sets.stretch(np.eye(rows.inputs.shape[1]))):
+            return self.feature_map_.common_bounds[0]  # without errors all sets are points
+        some, found = rows.thinned(TRIAL_ROWS), {}
+        for name in bounds:
+            problems = self._problems(some, name)
             with one_blas_thread:
-                fits = [train(problem, tol=ROUGH, max_iter=int(self.max_iter))[0].parameters for problem in problems]
-            if all(np.any(problem.split(found)[0]) for problem, found in zip(problems, fits, strict=True)):
-                break
-        return fits
+                proofs = [train(problem, tol=ROUGH, max_iter=int(self.max_iter))[1] for problem in problems]
+            found[name] = float(sum(proof.objective for proof in proofs))
+            report(f"bound {name!r}: objective {found[name]:.4g} on {len(some.codes)} rows")
+        self.bound_objectives_ = found
+        return min(bounds, key=lambda name: found[name])
 
-    def _objective(self, rows: _Rows, sets: BoundSet, at: list[Array]) -> float:
-        """Return the objective of sets at parameters of the problem of each class."""
-        problems = self._problems(rows, sets)
-        return float(sum(problem.value_and_gradient(theta)[0] for problem, theta in zip(problems, at, strict=True)))
-
-    def _problems(self, rows: _Rows, sets: BoundSet) -> list[MarginScaleProblem]:
+    def _problems(self, rows: _Rows, bound: str) -> list[MarginScaleProblem]:
         """Return the problem of two classes, or one for each of more."""
         features, loss = rows_of(rows.features), self._loss()
+        sets = self.feature_map_._push(rows.inputs, rows.sets, bound)
         positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         signs = [np.where(rows.codes == k, 1.0, -1.0) for k in positives]
         alpha, b = float(self.alpha), bool(self.fit_intercept)
