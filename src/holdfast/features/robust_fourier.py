@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_random_state
 
 from holdfast._core.allowed import SEED, Choice, Count, Having, Number, Switch
@@ -14,7 +15,7 @@ from holdfast._core.uncertainty import Array, BoundSet
 from holdfast.features.composed import InSequence
 from holdfast.features.curved import Waves
 from holdfast.features.effects import Affine, Effect
-from holdfast.features.fourier_sets import RADII, STRAIGHT, ArcSets, angles
+from holdfast.features.fourier_sets import RADII, STRAIGHT, ArcSets, angles, rounding
 from holdfast.features.gram import bandwidth
 from holdfast.features.robust_features import RobustFeatures
 from holdfast.uncertainty.affine_map import AffineMap
@@ -146,7 +147,6 @@ class RobustFourierFeatures(RobustFeatures):
         return len(self.frequencies_) * (1 if self.phases else 2)
 
     def _features(self, X: Array) -> Array:
-        # in the units of an angle, row by row: products of matrices round differently for other numbers of rows
         at = X @ self.frequencies_.T
         scale = np.sqrt(2.0 / self._n_features_out)
         return scale * (np.cos(at + self.phases_) if self.phases else np.hstack([np.cos(at), np.sin(at)]))
@@ -157,13 +157,14 @@ class RobustFourierFeatures(RobustFeatures):
             return CommonCloud(radius) if inputs.is_common else Multiples(CommonCloud(np.ones(())), radius)
         at, reach = X @ self.frequencies_.T, angles(inputs, self.frequencies_)
         straight = STRAIGHT if bound == "tangent" else 0.0
-        arcs = ArcSets(inputs, np.ones(len(X)), np.cos(at), np.sin(at), self.frequencies_, reach, straight)
+        radii = rounding(X, self.frequencies_, reach)
+        arcs = ArcSets(inputs, np.ones(len(X)), radii, np.cos(at), np.sin(at), self.frequencies_, reach, straight)
         return Images(arcs, self._of_pairs()) if self.phases else arcs
 
     def _of_pairs(self) -> AffineMap:
         """Return the map from pairs to features with phases."""
-        both = np.hstack([np.diag(np.cos(self.phases_)), -np.diag(np.sin(self.phases_))])
-        return AffineMap(np.sqrt(2.0) * both)
+        both = [sparse.diags_array(np.cos(self.phases_)), sparse.diags_array(-np.sin(self.phases_))]
+        return AffineMap(np.sqrt(2.0) * sparse.hstack(both))
 
     def _radius(self, X: Array, inputs: BoundSet, bound: str, norm: float) -> Array:
         if (bound, norm) not in RADII or (self.phases and norm != 2):
@@ -171,9 +172,11 @@ class RobustFourierFeatures(RobustFeatures):
             raise ValueError(
                 f"{NAME}.radius(bound={bound!r}, norm={norm:g}): of this bound the norms {known} are known."
             )
-        total = np.square(np.atleast_1d(inputs.stretch(self.frequencies_)))
-        found = RADII[bound, norm](angles(inputs, self.frequencies_), total) / np.sqrt(len(self.frequencies_))
-        found = found * (np.sqrt(2.0) * OUTWARD if self.phases else OUTWARD)
+        reach, total = angles(inputs, self.frequencies_), np.square(np.atleast_1d(inputs.stretch(self.frequencies_)))
+        found = RADII[bound, norm](reach, total) / np.sqrt(len(self.frequencies_)) * OUTWARD
+        # in the l1 norm a change may be longer than in l2
+        rounded = rounding(X, self.frequencies_, reach) * (np.sqrt(self._n_features_out) if norm == 1 else 1.0)
+        found = (found + (np.max(rounded) if inputs.is_common else rounded)) * (np.sqrt(2.0) if self.phases else 1.0)
         return np.asarray(found[0] if inputs.is_common else found)
 
     def uncertainty_effect(self, n_features: int) -> Effect:
