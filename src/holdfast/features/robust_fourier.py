@@ -68,7 +68,7 @@ class RobustFourierFeatures(RobustFeatures):
     Parameters
     ----------
     n_components : int, default=200
-        D; even, unless `phases`.
+        D, the number of features; for pairs an odd number is made even by one more.
     kernel : {"rbf", "laplacian", "cauchy"} or callable, default="rbf"
     gamma : float or "scale", default="scale"
         "scale" is 1 / (n_features * X.var()), of the kernel "rbf"; its root for the others, whose gamma is one over a length.
@@ -126,11 +126,9 @@ class RobustFourierFeatures(RobustFeatures):
 
     def _fit(self, X: Array, weights: Array) -> None:
         D, rng = int(self.n_components), check_random_state(self.random_state)
-        if D % 2 and not self.phases:
-            raise ValueError(f"{NAME}(n_components={D}): pairs are an even number of features. Give {D + 1}, say.")
         gamma = bandwidth(self.gamma, X, weights)
         self.gamma_ = gamma if self.kernel == "rbf" or not isinstance(self.gamma, str) else float(np.sqrt(gamma))
-        shape = (D if self.phases else D // 2, X.shape[1])
+        shape = (D if self.phases else (D + 1) // 2, X.shape[1])
         sampler = self.kernel if callable(self.kernel) else SAMPLERS[self.kernel]
         found = np.asarray(sampler(rng, shape, self.gamma_), dtype=np.float64)
         if found.shape != shape or not np.all(np.isfinite(found)):
@@ -180,7 +178,10 @@ class RobustFourierFeatures(RobustFeatures):
         return np.asarray(found[0] if inputs.is_common else found)
 
     def uncertainty_effect(self, n_features: int) -> Effect:
-        """Return what the features do to rows and their errors, for pipelines."""
+        """Return what the features do to rows and their errors, for pipelines: sets become intervals of each feature.
+
+        :class:`holdfast.estimators.RobustKernelClassifier` trains with the tighter sets of `push` instead.
+        """
         omega, D = self.frequencies_, self._n_features_out
         if self.phases:
             waves = Waves(omega, self.phases_)

@@ -109,6 +109,8 @@ class RobustNystroem(RobustFeatures):
                 f"{NAME}(n_components=None).fit: the kernel of {len(rows)} rows with each other would take "
                 f"{8 * len(rows) ** 2:.2g} bytes. State how many landmarks to take, n_components=500 say."
             )
+        # in an order of their own, so that it does not matter which of the same rows, or whether one more, was chosen
+        rows = np.unique(rows, axis=0)
         K = rbf_values(rows, rows, self.gamma_)
         factor = PivotedCholesky.of(K, tol=LEFT, most=most, call=f"{NAME}.fit")
         self.landmarks_ = rows[factor.pivots]
@@ -157,7 +159,10 @@ class RobustNystroem(RobustFeatures):
         return BoundSum([rest, image_of(boxes, AffineMap(leads[:, None] * self.normalization_)), rounded])
 
     def uncertainty_effect(self, n_features: int) -> Effect:
-        """Return what the features do to rows and their errors, for pipelines."""
+        """Return what the features do to rows and their errors, for pipelines: sets become intervals of each feature.
+
+        :class:`holdfast.estimators.RobustKernelClassifier` trains with the tighter sets of `push` instead.
+        """
         values = RbfValues(self.landmarks_, self.gamma_)
         mixed = Affine.computed(len(self.landmarks_), Product(self.normalization_))
         return InSequence([(values, values.transform), (mixed, lambda rows: rows)], n_features)
