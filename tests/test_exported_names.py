@@ -33,6 +33,8 @@ TOP = [
     "RobustLinearClassifier",
     "RobustLinearClassifierCV",
     "ExpectedFeatures",
+    "RobustFourierFeatures",
+    "RobustNystroem",
     "ModeratedClassifier",
     "NoiseCopies",
     "SpreadImputer",

@@ -41,6 +41,8 @@ BY_PLACE = {
     "carried": ["X", "uncertainty"],
     "certify": ["X", "uncertainty"],
     "certified_margin": ["X", "uncertainty"],
+    "push": ["X", "uncertainty"],
+    "radius": ["X", "uncertainty"],
 }
 METADATA = {"X_std", "X_cov", "X_factor", "X_lower", "X_upper", "X_radius"}
 WHAT = {"model", "models", "estimator", "estimators", "X", "y", "frame", "path", "curve", "groups", "steps"}

@@ -41,6 +41,7 @@ CURVED = SVC(gamma=0.5).fit(X, y)
 ROBUST = h.RobustLinearClassifier(h.Box(0.1), weight_error=h.WeightError(0.01)).fit(X, y)
 GAUSSIAN = h.GaussianRobustClassifier(0.2, loss="hinge").fit(X, y)
 CHOSEN = h.GaussianRobustClassifierCV([0.3, 0.1], cv=2).fit(X, y)
+WAVES, LANDMARKS = h.RobustFourierFeatures(4, random_state=0).fit(X), h.RobustNystroem(4, random_state=0).fit(X)
 DELETED = h.FeatureDeletionClassifier(1.0, fit_intercept=False).fit(X / 10, y)
 CURVE = h.robustness_curve(LINEAR, X, y, h.GaussianNoise(1.0), [0.0, 1.0], n_repeats=2)
 PATH = h.noise_path(X, y, [0.1, 0.3])
@@ -145,8 +146,14 @@ def calls():
         trained("NoiseAwareClassifier", n_components=3),
         trained("NoiseAwareClassifierCV", gammas=[1.0], alphas=[1.0], cv=2, n_components=3),
         trained("NoiseCopies", estimator=LogisticRegression(), n_copies=2, uncertainty=box),
+        trained("RobustFourierFeatures", n_components=4),
+        called(WAVES.push, "RobustFourierFeatures.push", X=X, uncertainty=box),
+        called(WAVES.radius, "RobustFourierFeatures.radius", X=X, uncertainty=box),
         trained("RobustLinearClassifier", uncertainty=box),
         trained("RobustLinearClassifierCV", radii=[0.3], cv=2, uncertainty=h.Box(1.0)),
+        trained("RobustNystroem", n_components=4),
+        called(LANDMARKS.push, "RobustNystroem.push", X=X, uncertainty=box),
+        called(LANDMARKS.radius, "RobustNystroem.radius", X=X, uncertainty=box),
         trained("SpreadImputer"),
         trained("UncertainPipeline", steps=[("scale", StandardScaler()), ("classify", h.RobustLinearClassifier(box))]),
         used("Ball", as_set, radius=0.1),

@@ -327,13 +327,21 @@ def test_wrong_numbers_are_refused_with_what_to_do(uncertainty, metadata, words)
 # Directions by row
 
 
-def test_supports_at_a_direction_of_each_row_are_those_of_that_row_alone(bounds, rng):
-    for bound in bounds:
+def test_supports_at_a_direction_of_each_row_are_those_of_that_row_alone(smooth_bounds, rng):
+    for bound in smooth_bounds:
         W = rng.normal(size=(5, 3))
         found, points = bound.supports_at(W), bound.maximizers_at(W)
         alone = [np.broadcast_to(bound.support(w), 5)[i] for i, w in enumerate(W)]
+        each = [np.broadcast_to(bound.maximizer(w), (5, 3))[i] for i, w in enumerate(W)]
         assert_allclose(found, alone, rtol=1e-12, atol=1e-14)
-        assert_allclose(np.einsum("ij,ij->i", points, W), alone, rtol=1e-9, atol=1e-12)
+        assert_allclose(points, each, rtol=1e-9, atol=1e-12)
+
+
+def test_bends_at_a_direction_of_each_row_are_those_of_that_row_alone(smooth_bounds, rng):
+    for bound in smooth_bounds:
+        W, V = rng.normal(size=(2, 5, 3))
+        alone = [bound.curvature_product(w, np.eye(5)[i], v) for i, (w, v) in enumerate(zip(W, V, strict=True))]
+        assert_allclose(bound.bends_at(W).dot(V), alone, rtol=1e-9, atol=1e-12)
 
 
 def test_no_point_of_a_set_is_stretched_by_more_than_its_bound(bounds, rng):

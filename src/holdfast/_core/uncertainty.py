@@ -45,6 +45,37 @@ class IntervalForm(NamedTuple):
         return IntervalForm(change(self.common), own, centre)
 
 
+class RowBends(NamedTuple):
+    r"""Hessians of supports, one a row: :math:`H_i = \sum_k c_{ki} G_k + \sum_k c_{ki} q_{ki} q_{ki}^\top`."""
+
+    metrics: list[tuple[Array, Array]] = []
+    """Weights c, shape (n_samples,), with a matrix G that all rows share, (n_features, n_features)."""
+    vectors: list[tuple[Array, Array]] = []
+    """Weights c with a vector q of each row, shape (n_samples, n_features), or one for all, (1, n_features)."""
+
+    @classmethod
+    def diagonal(cls, bends: Array) -> RowBends:
+        """Return Hessians that are diagonal, from these, shape (n_samples, n_features)."""
+        return cls([], list(zip(bends.T, np.eye(bends.shape[1])[:, None], strict=True)))
+
+    def plus(self, other: RowBends) -> RowBends:
+        """Return the sums."""
+        return RowBends(self.metrics + other.metrics, self.vectors + other.vectors)
+
+    def times(self, factors: Array) -> RowBends:
+        """Return them multiplied by a number a row."""
+        return RowBends(*([(factors * weights, part) for weights, part in kind] for kind in self))
+
+    def dot(self, V: Array) -> Array:
+        """Return H_i v_i, one vector a row."""
+        found = np.zeros(V.shape)
+        for weights, G in self.metrics:
+            found += weights[:, None] * (V @ G)
+        for weights, q in self.vectors:
+            found += (weights * np.sum(q * V, axis=1))[:, None] * q
+        return found
+
+
 class DeletionForm(NamedTuple):
     """Sets, as they face the labels, of rows whose features are deleted within a budget, shares of a feature too."""
 
@@ -282,9 +313,9 @@ class BoundSet(ABC):
         """Return points that attain `supports_at`, of the shape of W."""
         return np.array([self.take(slice(i, i + 1)).maximizer(w)[0] for i, w in enumerate(W)]).reshape(W.shape)
 
-    def bends_at(self, W: Array) -> Array | None:
-        """Return the diagonals of the Hessians of `supports_at`, of the shape of W; None where these are not about diagonal."""
-        return None
+    def bends_at(self, W: Array) -> RowBends:
+        """Return the Hessians of `supports_at`; 0 for sets with corners and faces alone."""
+        return RowBends()
 
     def stretch(self, A: Array) -> Array:
         r"""Return a bound on the largest :math:`|A \delta|_2` of each row's set, shape (n_samples,), or () where `is_common`.
@@ -541,6 +572,19 @@ class EasedSet(BoundSet):
             # at w = 0 only t's square bends
             return self.base.square_curvature(len(w), np.broadcast_to(first / T, np.shape(first)))
         return self.base.curvature(w, first * share, first * self.delta**2 / T**3 + second * share**2)
+
+    def supports_at(self, W: Array) -> Array:
+        return np.hypot(self.base.supports_at(W), self.delta)
+
+    def maximizers_at(self, W: Array) -> Array:
+        t = self.base.supports_at(W)
+        return (t / np.hypot(t, self.delta))[:, None] * self.base.maximizers_at(W)
+
+    def bends_at(self, W: Array) -> RowBends:
+        t = self.base.supports_at(W)
+        T = np.hypot(t, self.delta)
+        points = RowBends([], [(np.square(self.delta / T) / T, self.base.maximizers_at(W))])
+        return self.base.bends_at(W).times(t / T).plus(points)
 
     def directional(self, w: Array, v: Array) -> Array:
         return self.base.directional(w, v) * self._parts(w)[1]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.metrics.pairwise import rbf_kernel
 
 from holdfast._core.uncertainty import Array
 from holdfast.features.averaged import Wave
 from holdfast.features.effects import Effect, OutOfDomainError
+from holdfast.features.gram import rbf_values
 from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import in_form_of, known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
@@ -228,7 +228,7 @@ class RbfValues(Effect):
 
     def transform(self, X: Any) -> Array:
         """Return the values at rows."""
-        return np.asarray(rbf_kernel(dense(known_numbers(X)), self.centres, gamma=self.width_of_kernel))
+        return rbf_values(dense(known_numbers(X)), self.centres, self.width_of_kernel)
 
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
         nearest, farthest = np.zeros((2, len(lower), len(self.centres)))

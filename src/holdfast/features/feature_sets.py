@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.memory import remembered
-from holdfast._core.uncertainty import Array, BoundSet, EasedSet
+from holdfast._core.uncertainty import Array, BoundSet, EasedSet, RowBends
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import ratio
+from holdfast.uncertainty.clouds import norm, ratio
 from holdfast.uncertainty.images import Images
+
+FAINT = 1e-16
+"""Weights of rows in a sum, as a share of the largest, that add nothing but rounding."""
 
 
 class FeatureSets(BoundSet):
@@ -21,10 +23,11 @@ class FeatureSets(BoundSet):
 
     With the derivatives :math:`J_i` of the features at the row, or of some of them, a weight vector w is pushed by no more than
 
-    .. math:: t_i(w) = \max_{d \in D_i} (J_i^\top w)^\top d + \rho_i(w),
+    .. math:: t_i(w) = \max_{d \in D_i} (J_i^\top w)^\top d + \rho_i(w) + b_i |w|_2,
 
-    :math:`\rho_i` the support of a set that holds what these derivatives miss. The classes of maps say which. Convex in w, and
-    exact for small sets. With a ridge only: how much of the sets reaches a target is not known.
+    :math:`\rho_i` the support of a set that holds what these derivatives miss, :math:`b_i` the radius of a ball that holds
+    what is left, rounding at least. The classes of maps say which. Convex in w, and exact for small sets. With a ridge only:
+    how much of the sets reaches a target is not known.
 
     Parameters
     ----------
@@ -32,6 +35,8 @@ class FeatureSets(BoundSet):
         D, of the rows as they are.
     faces : ndarray of shape (n_samples,)
         -1 for sets that are turned around.
+    radii : ndarray of shape (n_samples,)
+        b.
     ease : float, default=0.0
         How much larger supports may be made to be smooth; their points are those of the sets themselves.
     """
@@ -39,11 +44,13 @@ class FeatureSets(BoundSet):
     is_symmetric = False
     n_inputs: int
     n_features: int
+    follows: Array
+    """1 where derivatives are used, 0 elsewhere."""
 
-    def __init__(self, inputs: BoundSet, faces: Array, ease: float = 0.0):
-        self.inputs, self.faces, self.ease = inputs, faces, ease
-        # kinks of the inputs' supports, and of what derivatives miss, are eased each by half
+    def __init__(self, inputs: BoundSet, faces: Array, radii: Array, ease: float = 0.0):
+        self.inputs, self.faces, self.radii, self.ease = inputs, faces, radii, ease
         self.is_smooth = ease > 0
+        # kinks of the inputs' supports, and of what derivatives miss, are eased each by half of what EasedSet leaves
         self._moved = inputs if ease == 0 or inputs.is_smooth else inputs.eased(0.25 * ease)
 
     @abstractmethod
@@ -54,17 +61,17 @@ class FeatureSets(BoundSet):
     def _lifted(self, moves: Array) -> Array:
         """Return J_i d_i for one d a row, shape (n_samples, n_features)."""
 
-    @abstractmethod
     def _rest(self, w: Array) -> tuple[Array, Array]:
         """Return rho_i(f_i w), f being `faces`, and points that attain it, not yet turned, shape (n_samples, n_features)."""
+        return np.zeros(1), np.zeros((1, 1))
 
-    @abstractmethod
     def _rest_bends(self, w: Array, first: Array) -> Array:
         """Return sum_i first_i times the Hessian of rho_i, shape (n_features, n_features)."""
+        return np.zeros((1, 1))
 
-    @abstractmethod
     def _rest_product(self, w: Array, first: Array, v: Array) -> Array:
         """Return the product of `_rest_bends` with v."""
+        return np.zeros(1)
 
     @abstractmethod
     def _slope_gram(self, weights: Array, G: Array) -> Array:
@@ -75,15 +82,21 @@ class FeatureSets(BoundSet):
         """Return the sets of some rows, around which errors are `inputs`."""
 
     @remembered
-    def _found(self, w: Array) -> tuple[Array, Array, Array, Array]:
-        """Return supports, their points, and of these the part by slopes: its supports, and the errors d."""
-        slopes = self.faces[:, None] * self._slopes(w)
-        moves, along, (values, points) = (
-            self._moved.maximizers_at(slopes),
-            self._moved.supports_at(slopes),
-            self._rest(w),
-        )
-        return along + values, self.faces[:, None] * (self._lifted(moves) + points), along, moves
+    def _found(self, w: Array) -> tuple[Array, Array]:
+        """Return supports and their points."""
+        slopes, (values, points), size = self._faced(w), self._rest(w), norm(w)
+        turned = self.faces[:, None] * (self._lifted(self._moved.maximizers_at(slopes)) + points)
+        supports = self._moved.supports_at(slopes) + values + self.radii * size
+        return supports, turned + np.outer(self.radii, ratio(w, size))
+
+    def _faced(self, w: Array) -> Array:
+        """Return the slopes of sets as they face."""
+        return self.faces[:, None] * self._slopes(w)
+
+    @remembered
+    def _bends(self, w: Array) -> RowBends:
+        """Return the Hessians of the supports of the inputs."""
+        return self._moved.bends_at(self._faced(w)) if np.any(self.follows) else RowBends()
 
     def support(self, w: Array) -> Array:
         return self._found(w)[0]
@@ -102,42 +115,32 @@ class FeatureSets(BoundSet):
         return np.asarray(sum(block.T @ (r[part, None] * points[part]) for part, block in rows.dense_blocks()))
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        _, points, along, moves = self._found(w)
-        found = self._rest_bends(w, first) + points.T @ (np.broadcast_to(second, len(points))[:, None] * points)
-        diagonals = self._moved.bends_at(self.faces[:, None] * self._slopes(w))
-        if diagonals is not None:
-            units = np.eye(self.n_inputs)
-            return found + np.sum(
-                [self._slope_gram(first * d, np.outer(e, e)) for e, d in zip(units, diagonals.T, strict=True)], axis=0
-            )
-        bend, (G, squares) = ratio(first, along), self._input_metric
-        lifted = self._lifted(moves)
-        return found + self._slope_gram(bend * squares, G) - lifted.T @ (bend[:, None] * lifted)
+        points, first = self._found(w)[1], np.broadcast_to(first, len(self.faces))
+        found = self._rest_bends(w, first) + self._ball_bends(w, first, np.eye(len(w)))
+        found = found + _gram(points, np.broadcast_to(second, len(points)))
+        metrics, vectors = self._bends(w)
+        for weights, G in metrics:
+            found += self._slope_gram(first * weights, G)
+        for weights, q in vectors:
+            found += _gram(self._lifted(np.broadcast_to(q, (len(first), self.n_inputs))), first * weights)
+        return found
 
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        _, _, along, moves = self._found(w)
-        slopes = self._slopes(v)
-        diagonals = self._moved.bends_at(self.faces[:, None] * self._slopes(w))
-        if diagonals is not None:
-            across, bend = diagonals * slopes, np.broadcast_to(first, len(slopes))
-        else:
-            (G, squares), bend = self._input_metric, ratio(first, along)
-            across = squares[:, None] * (slopes @ G) - np.einsum("ij,ij->i", moves, slopes)[:, None] * moves
-        return self._rest_product(w, first, v) + self._lifted(across).T @ bend
+        first, across = np.broadcast_to(first, len(self.faces)), self._bends(w).dot(self._slopes(v))
+        return self._rest_product(w, first, v) + self._ball_bends(w, first, v) + self._lifted(across).T @ first
+
+    def _ball_bends(self, w: Array, first: Array, v: Array) -> Array:
+        """Return the Hessian of sum_i first_i b_i |w| times a vector, or a symmetric matrix."""
+        size = norm(w)
+        unit = ratio(w, size)
+        return float(ratio(np.sum(first * self.radii), size)) * (v - np.multiply.outer(unit, unit @ v))
 
     def square_curvature(self, n_features: int, first: Array) -> Array:
-        G, squares = self._input_metric
-        return self._slope_gram(np.broadcast_to(first, len(squares)) * squares, G)
-
-    @cached_property
-    def _input_metric(self) -> tuple[Array, Array]:
-        """G and squares with squares_i v'G v the square of the inputs' support, or about it."""
         n, d = len(self.faces), self.n_inputs
         squares = np.broadcast_to(np.square(self.inputs.stretch(np.eye(d))), n)
-        total = float(squares.sum())
-        if total == 0:
-            return np.zeros((d, d)), np.zeros(n)
-        return self.inputs.square_curvature(d, np.ones(n)) / total, squares
+        if not (total := float(squares.sum())) > 0:
+            return np.zeros((n_features, n_features))
+        return self._slope_gram(first * squares, self.inputs.square_curvature(d, np.ones(n)) / total)
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         raise NotImplementedError(f"{type(self).__name__} is known by its support alone.")
@@ -152,10 +155,22 @@ class FeatureSets(BoundSet):
         return Images(self, AffineMap.diagonal(np.full(self.n_features, factor)))
 
     def eased(self, delta: float) -> BoundSet:
+        if self.is_smooth:
+            return EasedSet(self, delta)
         return EasedSet(self._of(slice(None), self.inputs, self.faces, delta), 0.5 * delta)
 
     def facing(self, signs: Array) -> Self:
         return self._of(slice(None), self.inputs, -signs * self.faces, self.ease)
 
     def take(self, rows: Any) -> Self:
-        return self._of(rows, self.inputs.take(rows), self.faces[rows], self.ease)
+        found = self._of(rows, self.inputs.take(rows), self.faces[rows], self.ease)
+        # eased as all rows are together, not as some of them would be
+        found._moved = self._moved.take(rows)
+        return found
+
+
+def _gram(rows: Array, weights: Array) -> Array:
+    """Return sum_i weights_i r_i r_i', of the rows that have a weight."""
+    used = np.abs(weights) > FAINT * np.max(np.abs(weights), initial=0.0)
+    rows, weights = (rows, weights) if np.all(used) else (rows[used], weights[used])
+    return np.asarray(rows.T @ (weights[:, None] * rows))

@@ -10,16 +10,31 @@ import numpy as np
 from holdfast._core.memory import remembered
 from holdfast._core.uncertainty import Array, BoundSet
 from holdfast.features.feature_sets import FeatureSets
-from holdfast.uncertainty.clouds import ratio
+from holdfast.uncertainty.clouds import norm, ratio
 
 STRAIGHT = 1.5
 """The largest change of an angle up to which the tangent is the better start for an arc."""
+ROUNDED = 4 * float(np.finfo(np.float64).eps)
+"""Roundings of a term of an angle, of the row and of the moved row."""
 
 
 def angles(inputs: BoundSet, frequencies: Array) -> Array:
     r"""Return the largest :math:`|\omega_j^\top d|` over each row's set, shape (n_samples or 1, n_frequencies)."""
-    found = [np.maximum(inputs.support(v), inputs.support(-v)) for v in frequencies]
+    found = [
+        inputs.support(v) if inputs.is_symmetric else np.maximum(inputs.support(v), inputs.support(-v))
+        for v in frequencies
+    ]
     return np.atleast_2d(np.stack(found, axis=-1))
+
+
+def rounding(X: Array, frequencies: Array, reach: Array) -> Array:
+    r"""Return how far, in l2, computed features are off from those of exact numbers, shape (n_samples,).
+
+    Angles of rows far from 0 keep few digits: :math:`n \epsilon |\omega_j|^\top |x|`. Rows without errors are themselves.
+    """
+    k, n = frequencies.shape
+    each = ROUNDED * (n + 1) * (1 + np.abs(X) @ np.abs(frequencies).T + reach)
+    return np.where(np.any(reach > 0, axis=1), norm(each, axis=1) / np.sqrt(k), 0.0)
 
 
 def chord(t: Array) -> Array:
@@ -96,8 +111,8 @@ class ArcSets(FeatureSets):
 
     Parameters
     ----------
-    inputs, faces
-        As for :class:`FeatureSets`.
+    inputs, faces, radii
+        As for :class:`FeatureSets`; the balls are for rounding.
     cosines, sines : ndarray of shape (n_samples, k)
         Of the angles of the rows.
     frequencies : ndarray of shape (k, n_inputs)
@@ -110,6 +125,7 @@ class ArcSets(FeatureSets):
         self,
         inputs: BoundSet,
         faces: Array,
+        radii: Array,
         cosines: Array,
         sines: Array,
         frequencies: Array,
@@ -117,7 +133,7 @@ class ArcSets(FeatureSets):
         straight: float = STRAIGHT,
         ease: float = 0.0,
     ):
-        super().__init__(inputs, faces, ease)
+        super().__init__(inputs, faces, radii, ease)
         self.cosines, self.sines, self.frequencies = cosines, sines, frequencies
         self.reach, self.straight, self.n_inputs = reach, straight, frequencies.shape[1]
         self.n_features = 2 * len(frequencies)
@@ -128,9 +144,8 @@ class ArcSets(FeatureSets):
 
     def _of(self, rows: Any, inputs: BoundSet, faces: Array, ease: float) -> Self:
         reach = self.reach if len(self.reach) == 1 else self.reach[rows]
-        return type(self)(
-            inputs, faces, self.cosines[rows], self.sines[rows], self.frequencies, reach, self.straight, ease
-        )
+        own = self.radii[rows], self.cosines[rows], self.sines[rows]
+        return type(self)(inputs, faces, *own, self.frequencies, reach, self.straight, ease)
 
     def _turned(self, w: Array) -> tuple[Array, Array]:
         """Return the pairs of w turned back by each row's angles: along the radius and along the tangent."""
@@ -150,28 +165,47 @@ class ArcSets(FeatureSets):
 
     @remembered
     def _arcs(self, w: Array) -> _Arcs:
-        """Return the worst of every arc, eased so that a row's add up to half of `ease` more at most."""
+        """Return the worst of every arc, eased so that a row's add up to 0.4 of `ease` more at most."""
         radial, tangential = (self.faces[:, None] * part for part in self._turned(w))
-        ease = 0.25 * self.ease / (self.scale * len(self.frequencies))
+        ease, follows = 0.25 * self.ease / (self.scale * len(self.frequencies)), self.follows > 0
+        if np.all(follows):
+            return self._triangles(radial, tangential, ease)
+        if not np.any(follows):
+            return self._whole_arcs(radial, tangential, ease)
+        both = zip(self._triangles(radial, tangential, ease), self._whole_arcs(radial, tangential, ease), strict=True)
+        return _Arcs(*(np.where(follows, one, other) for one, other in both))
+
+    def _triangles(self, radial: Array, tangential: Array, ease: float) -> _Arcs:
+        """Return the worst of 0 and both ends, where the tangent is followed: in their triangle the rest of the arc lies."""
         side = np.hypot(tangential, ease)
-        # where the tangent is followed: the triangle of 0 and both ends, in which the rest of the arc lies
         height = side * self.missed - radial * self.dip
         root = np.hypot(height, 2 * ease)
-        share = 0.5 * (1 + ratio(height, root))
-        theta = np.clip(np.arctan2(side, radial), 0.0, np.minimum(self.reach, np.pi)) * (1 - self.follows)
-        is_inside = (theta < np.minimum(self.reach, np.pi)) & (theta > 0)
-        sine, slack = np.sin(theta), 0.5 * chord(theta)
-        fall = np.where(is_inside, radial * np.cos(theta) + side * sine, 1.0)
-        turn = ratio(np.abs(tangential), side) * np.sign(tangential)
-        follows = self.follows > 0
+        share, turn = 0.5 * (1 + ratio(height, root)), ratio(tangential, side)
         return _Arcs(
-            value=np.where(follows, 0.5 * (height + root), side * sine - radial * slack),
-            radial=np.where(follows, -share * self.dip, -slack),
-            tangential=np.where(follows, share * self.missed, sine) * turn,
-            h=np.where(follows, 2 * ratio(np.square(ease / root), root), np.where(is_inside, 1 / fall, 0.0)),
-            a=np.where(follows, -self.dip, -sine),
-            b=np.where(follows, self.missed, np.cos(theta)) * turn,
-            bend=np.where(follows, share * self.missed, sine) * ratio(np.square(ratio(ease, side)), side),
+            value=0.5 * (height + root),
+            radial=-share * self.dip,
+            tangential=share * self.missed * turn,
+            h=2 * ratio(np.square(ratio(ease, root)), root),
+            a=-self.dip,
+            b=self.missed * turn,
+            bend=share * self.missed * ratio(np.square(ratio(ease, side)), side),
+        )
+
+    def _whole_arcs(self, radial: Array, tangential: Array, ease: float) -> _Arcs:
+        """Return the worst of arcs that are taken by themselves."""
+        side, end = np.hypot(tangential, ease), np.minimum(self.reach, np.pi)
+        theta = np.minimum(np.arctan2(side, radial), end)
+        is_inside = (theta < end) & (theta > 0)
+        sine, cosine, turn = np.sin(theta), np.cos(theta), ratio(tangential, side)
+        slack = 0.5 * chord(theta)
+        return _Arcs(
+            value=side * sine - radial * slack,
+            radial=-slack,
+            tangential=sine * turn,
+            h=ratio(is_inside, radial * cosine + side * sine),
+            a=-sine,
+            b=cosine * turn,
+            bend=sine * ratio(np.square(ratio(ease, side)), side),
         )
 
     def _rest(self, w: Array) -> tuple[Array, Array]:
@@ -207,4 +241,4 @@ class ArcSets(FeatureSets):
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         moves = self.inputs.sample(rng, n_draws, self.n_inputs)
         theta = moves @ self.frequencies.T
-        return self.faces[:, None] * self._back(-0.5 * (2 - 2 * np.cos(theta)), np.sin(theta))
+        return self.faces[:, None] * self._back(np.cos(theta) - 1, np.sin(theta))

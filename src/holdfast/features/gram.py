@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
+from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import gen_batches
 
@@ -75,6 +76,16 @@ class Kernel:
 
     def __str__(self) -> str:
         return f"{self.name}(kernel={self.kernel!r:.60})"
+
+
+def rbf_values(X: Array, Z: Array, gamma: float) -> Array:
+    r"""Return :math:`e^{-\gamma |x - z|^2}` of all pairs of rows, to all digits also for rows far from 0.
+
+    From the differences themselves; :math:`|x|^2 - 2 x^\top z + |z|^2` would lose the digits that tell neighbours apart.
+    """
+    squares = cdist(X, Z, "sqeuclidean")
+    squares *= -gamma
+    return np.asarray(np.exp(squares, out=squares))
 
 
 def bandwidth(gamma: float | str, X: Any, weights: Array) -> float:

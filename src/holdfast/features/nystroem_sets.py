@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.metrics.pairwise import rbf_kernel
 
 from holdfast._core.uncertainty import Array, BoundSet
 from holdfast.features.carrying import extents
 from holdfast.features.feature_sets import FeatureSets
-from holdfast.uncertainty.clouds import norm, ratio
+from holdfast.features.gram import rbf_values
+from holdfast.uncertainty.clouds import norm, spectral_norm
 
 STRAIGHT = 0.5
 """The largest :math:`2 \\gamma g^2` up to which tangents are better than the ball."""
-ROUNDED = 8 * float(np.finfo(np.float64).eps)
+EPS = float(np.finfo(np.float64).eps)
 
 
 def ball_radius(reach: Array, gamma: float) -> Array:
@@ -26,7 +26,7 @@ def beyond_tangent(reach: Array, gamma: float) -> Array:
     r"""Return :math:`\sqrt{2 - 2e + r - 2re}`, :math:`r = 2\gamma g^2, e = e^{-r/2}`: what the tangent misses within g."""
     r = 2 * gamma * np.square(reach)
     fall = np.expm1(-0.5 * r)
-    return np.sqrt(np.maximum(-2 * fall - r - 2 * r * fall, 0.0) + ROUNDED * r)
+    return np.sqrt(np.maximum(-2 * fall - r - 2 * r * fall, 0.0) + 8 * EPS * r)
 
 
 class Landmarks(NamedTuple):
@@ -40,7 +40,26 @@ class Landmarks(NamedTuple):
 
     def values(self, X: Array) -> Array:
         """Return k_j(x), shape (n_samples, m)."""
-        return np.asarray(rbf_kernel(X.astype(np.float64, copy=False), self.points, gamma=self.gamma))
+        return rbf_values(X, self.points, self.gamma)
+
+    def gain(self) -> float:
+        r"""Return :math:`\|T^{-1} K T^{-\top}\|^{1/2}`, 1 but for rounding, rounded up.
+
+        Changes of k in the kernel's space by r are at most that times r in the features as they are computed.
+        """
+        m, d = self.points.shape
+        found = self.normalization @ rbf_values(self.points, self.points, self.gamma) @ self.normalization.T
+        rounded = m * (d + 3) * EPS * spectral_norm(self.normalization) ** 2
+        return float(np.sqrt(np.linalg.eigvalsh(found)[-1] + rounded)) * (1 + 1e-12)
+
+    def rounding(self, X: Array) -> Array:
+        """Return how far, in l2, computed features are off from those of exact numbers, shape (n_samples,).
+
+        Kernel values are rounded, and sums of them by T^-1; moved rows far from 0 are too.
+        """
+        m, d = self.points.shape
+        back = np.sqrt(m) * (m + d + 4) * float(np.linalg.norm(self.normalization))
+        return 2 * EPS * (back + np.sqrt(8 * self.gamma) * norm(X, axis=1))
 
     def ranges(self, X: Array, inputs: BoundSet) -> tuple[Array, Array]:
         r"""Return the lowest and highest values of k_j over the set of each row, or bounds on these, shape (n_samples, m).
@@ -55,23 +74,31 @@ class Landmarks(NamedTuple):
             away = X - point
             inside = np.maximum(np.maximum(away - below, -away - above), 0.0)
             outside = np.maximum(np.abs(away - below), np.abs(away + above))
-            distance = norm(away, axis=1)
+            distance, (toward, back) = norm(away, axis=1), self._pulls(inputs, away)
             square = np.square(distance)
             nearest[:, j] = np.maximum.reduce(
                 [
                     np.einsum("ij,ij->i", inside, inside),
                     np.square(np.maximum(distance - g, 0.0)),
-                    square - 2 * inputs.supports_at(-away),
+                    square - 2 * toward,
                 ]
             )
             farthest[:, j] = np.minimum.reduce(
                 [
                     np.einsum("ij,ij->i", outside, outside),
                     np.square(distance + g),
-                    square + 2 * inputs.supports_at(away) + np.square(g),
+                    square + 2 * back + np.square(g),
                 ]
             )
-        return np.exp(-self.gamma * farthest), np.exp(-self.gamma * np.maximum(nearest, 0.0))
+            # differences of what is about the same size round by more than they are
+            nearest[:, j] = np.maximum(nearest[:, j] - 8 * (X.shape[1] + 2) * EPS * square, 0.0)
+        return np.exp(-self.gamma * farthest), np.exp(-self.gamma * nearest)
+
+    @staticmethod
+    def _pulls(inputs: BoundSet, away: Array) -> tuple[Array, Array]:
+        """Return how far errors go towards the landmark and away from it, times the distance, each of shape (n_samples,)."""
+        back = inputs.supports_at(away)
+        return (back if inputs.is_symmetric else inputs.supports_at(-away)), back
 
     def published_squares(self, X: Array, inputs: BoundSet, values: Array, reach: Array) -> Array:
         r"""Return :math:`\sum_j k_j^2 (\tau_j^{-2} + 1 - 2 \rho \tau_j)`, which published squares of changes of k exceed.
@@ -79,7 +106,7 @@ class Landmarks(NamedTuple):
         :math:`\tau_j = e^{-2\gamma \max_d (x - l_j)^\top d}`, :math:`\rho = e^{-\gamma g^2}`; times the number of landmarks as
         published. The factor is not needed.
         """
-        pulls = np.column_stack([np.maximum(inputs.supports_at(X - c), inputs.supports_at(c - X)) for c in self.points])
+        pulls = np.column_stack([np.maximum(*self._pulls(inputs, X - c)) for c in self.points])
         tau, rho = np.exp(-2 * self.gamma * pulls), np.exp(-self.gamma * np.square(reach))[:, None]
         return np.sum(np.square(values) * (tau**-2.0 + 1 - 2 * rho * tau), axis=1)
 
@@ -96,40 +123,43 @@ class TangentBalls(FeatureSets):
 
     Parameters
     ----------
-    inputs, faces
+    inputs, faces, radii
         As for :class:`FeatureSets`.
     landmarks : Landmarks
     rows : ndarray of shape (n_samples, n_inputs)
     values : ndarray of shape (n_samples, m)
         Of the kernel.
-    reach : ndarray of shape (n_samples,)
-        g.
-    allowance : float
-        What rounding may add to the radii.
+    follows : ndarray of shape (n_samples,)
+        1 for rows with tangents, 0 for those with the ball alone.
     """
 
     def __init__(
         self,
         inputs: BoundSet,
         faces: Array,
+        radii: Array,
         landmarks: Landmarks,
         rows: Array,
         values: Array,
-        reach: Array,
-        allowance: float = 0.0,
+        follows: Array,
         ease: float = 0.0,
     ):
-        super().__init__(inputs, faces, ease)
-        self.landmarks, self.rows, self.values, self.reach, self.allowance = landmarks, rows, values, reach, allowance
+        super().__init__(inputs, faces, radii, ease)
+        self.landmarks, self.rows, self.values, self.follows = landmarks, rows, values, follows
         self.n_inputs, self.n_features = rows.shape[1], len(landmarks.points)
+
+    @classmethod
+    def around(cls, landmarks: Landmarks, rows: Array, values: Array, inputs: BoundSet, reach: Array) -> Self:
+        """Return the sets of rows whose features have these kernel `values`, `reach` being g."""
         gamma = landmarks.gamma
-        self.follows = (2 * gamma * np.square(reach) <= STRAIGHT).astype(np.float64)
-        radii = np.where(self.follows > 0, beyond_tangent(reach, gamma), ball_radius(reach, gamma))
-        self.radii = np.where(reach > 0, radii + allowance, 0.0)
+        follows = (2 * gamma * np.square(reach) <= STRAIGHT).astype(np.float64)
+        radii = np.where(follows > 0, beyond_tangent(reach, gamma), ball_radius(reach, gamma)) * landmarks.gain()
+        radii = np.where(reach > 0, radii + landmarks.rounding(rows), 0.0)
+        return cls(inputs, np.ones(len(rows)), radii, landmarks, rows, values, follows)
 
     def _of(self, rows: Any, inputs: BoundSet, faces: Array, ease: float) -> Self:
-        own = self.rows[rows], self.values[rows], self.reach[rows]
-        return type(self)(inputs, faces, self.landmarks, *own, self.allowance, ease)
+        own = self.rows[rows], self.values[rows], self.follows[rows]
+        return type(self)(inputs, faces, self.radii[rows], self.landmarks, *own, ease)
 
     def _slopes(self, w: Array) -> Array:
         points, gamma, back = self.landmarks
@@ -140,20 +170,6 @@ class TangentBalls(FeatureSets):
         points, gamma, back = self.landmarks
         along = moves @ points.T - np.einsum("ij,ij->i", moves, self.rows)[:, None]
         return 2 * gamma * self.follows[:, None] * (self.values * along) @ back.T
-
-    def _rest(self, w: Array) -> tuple[Array, Array]:
-        size = norm(w)
-        return self.radii * size, np.outer(self.radii * self.faces, ratio(w, size))
-
-    def _rest_bends(self, w: Array, first: Array) -> Array:
-        size = norm(w)
-        unit = ratio(w, size)
-        return float(ratio(np.sum(first * self.radii), size)) * (np.eye(len(w)) - np.outer(unit, unit))
-
-    def _rest_product(self, w: Array, first: Array, v: Array) -> Array:
-        size = norm(w)
-        unit = ratio(w, size)
-        return float(ratio(np.sum(first * self.radii), size)) * (v - unit * float(unit @ v))
 
     def _slope_gram(self, weights: Array, G: Array) -> Array:
         points, gamma, back = self.landmarks

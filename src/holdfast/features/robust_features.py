@@ -133,7 +133,7 @@ class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
         check_features(X, {"uncertainty": uncertainty}, self)
         X = self._rows(X, method)
         if not isinstance(uncertainty, UncertaintySet):
-            raise ValueError(f"{call}(X, {uncertainty!r:.80}): give a set, such as Ball(0.3) or Box(0.1).")
+            raise ValueError(f"{call}(uncertainty={uncertainty!r:.80}): give a set, such as Ball(0.3) or Box(0.1).")
         return X, worst_only(uncertainty, X, stated, call)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
@@ -156,7 +156,12 @@ def worst_only(uncertainty: UncertaintySet, X: Array, metadata: Mapping[str, Any
             f"{call}({uncertainty!r:.80}): Gaussian noise has no bounds, so that no set holds what curved features make of it. "
             "State a set, such as Ellipsoid(2) for two standard deviations; NoiseAwareClassifier averages over noise."
         )
-    if uncertainty.is_of_scores or not worst.has_origin:
+    if not worst.has_origin:
+        raise ValueError(
+            f"{call}({uncertainty!r:.80}): rows have to change in this set, and features are pushed around rows as they are. Use "
+            "exactly=False."
+        )
+    if uncertainty.is_of_scores:
         raise ValueError(
             f"{call}({uncertainty!r:.80}): this set says how far linear scores go, not where rows are, and the features are "
             "curved. State a set that bounds the rows themselves, such as Box or Ellipsoid."

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_random_state
 
 from holdfast._core.allowed import SEED, Choice, Count, Having, Number, Switch
@@ -14,7 +15,7 @@ from holdfast._core.uncertainty import Array, BoundSet
 from holdfast.features.composed import InSequence
 from holdfast.features.curved import Waves
 from holdfast.features.effects import Affine, Effect
-from holdfast.features.fourier_sets import RADII, STRAIGHT, ArcSets, angles
+from holdfast.features.fourier_sets import RADII, STRAIGHT, ArcSets, angles, rounding
 from holdfast.features.gram import bandwidth
 from holdfast.features.robust_features import RobustFeatures
 from holdfast.uncertainty.affine_map import AffineMap
@@ -67,7 +68,7 @@ class RobustFourierFeatures(RobustFeatures):
     Parameters
     ----------
     n_components : int, default=200
-        D; even, unless `phases`.
+        D, the number of features; for pairs an odd number is made even by one more.
     kernel : {"rbf", "laplacian", "cauchy"} or callable, default="rbf"
     gamma : float or "scale", default="scale"
         "scale" is 1 / (n_features * X.var()), of the kernel "rbf"; its root for the others, whose gamma is one over a length.
@@ -126,11 +127,9 @@ class RobustFourierFeatures(RobustFeatures):
 
     def _fit(self, X: Array, weights: Array) -> None:
         D, rng = int(self.n_components), check_random_state(self.random_state)
-        if D % 2 and not self.phases:
-            raise ValueError(f"{NAME}(n_components={D}): pairs are an even number of features. Give {D + 1}, say.")
         gamma = bandwidth(self.gamma, X, weights)
         self.gamma_ = gamma if self.kernel == "rbf" or not isinstance(self.gamma, str) else float(np.sqrt(gamma))
-        shape = (D if self.phases else D // 2, X.shape[1])
+        shape = (D if self.phases else (D + 1) // 2, X.shape[1])
         sampler = self.kernel if callable(self.kernel) else SAMPLERS[self.kernel]
         found = np.asarray(sampler(rng, shape, self.gamma_), dtype=np.float64)
         if found.shape != shape or not np.all(np.isfinite(found)):
@@ -147,7 +146,6 @@ class RobustFourierFeatures(RobustFeatures):
         return len(self.frequencies_) * (1 if self.phases else 2)
 
     def _features(self, X: Array) -> Array:
-        # in the units of an angle, row by row: products of matrices round differently for other numbers of rows
         at = X @ self.frequencies_.T
         scale = np.sqrt(2.0 / self._n_features_out)
         return scale * (np.cos(at + self.phases_) if self.phases else np.hstack([np.cos(at), np.sin(at)]))
@@ -158,13 +156,14 @@ class RobustFourierFeatures(RobustFeatures):
             return CommonCloud(radius) if inputs.is_common else Multiples(CommonCloud(np.ones(())), radius)
         at, reach = X @ self.frequencies_.T, angles(inputs, self.frequencies_)
         straight = STRAIGHT if bound == "tangent" else 0.0
-        arcs = ArcSets(inputs, np.ones(len(X)), np.cos(at), np.sin(at), self.frequencies_, reach, straight)
+        radii = rounding(X, self.frequencies_, reach)
+        arcs = ArcSets(inputs, np.ones(len(X)), radii, np.cos(at), np.sin(at), self.frequencies_, reach, straight)
         return Images(arcs, self._of_pairs()) if self.phases else arcs
 
     def _of_pairs(self) -> AffineMap:
         """Return the map from pairs to features with phases."""
-        both = np.hstack([np.diag(np.cos(self.phases_)), -np.diag(np.sin(self.phases_))])
-        return AffineMap(np.sqrt(2.0) * both)
+        both = [sparse.diags_array(np.cos(self.phases_)), sparse.diags_array(-np.sin(self.phases_))]
+        return AffineMap(np.sqrt(2.0) * sparse.hstack(both))
 
     def _radius(self, X: Array, inputs: BoundSet, bound: str, norm: float) -> Array:
         if (bound, norm) not in RADII or (self.phases and norm != 2):
@@ -172,13 +171,18 @@ class RobustFourierFeatures(RobustFeatures):
             raise ValueError(
                 f"{NAME}.radius(bound={bound!r}, norm={norm:g}): of this bound the norms {known} are known."
             )
-        total = np.square(np.atleast_1d(inputs.stretch(self.frequencies_)))
-        found = RADII[bound, norm](angles(inputs, self.frequencies_), total) / np.sqrt(len(self.frequencies_))
-        found = found * (np.sqrt(2.0) * OUTWARD if self.phases else OUTWARD)
+        reach, total = angles(inputs, self.frequencies_), np.square(np.atleast_1d(inputs.stretch(self.frequencies_)))
+        found = RADII[bound, norm](reach, total) / np.sqrt(len(self.frequencies_)) * OUTWARD
+        # in the l1 norm a change may be longer than in l2
+        rounded = rounding(X, self.frequencies_, reach) * (np.sqrt(self._n_features_out) if norm == 1 else 1.0)
+        found = (found + (np.max(rounded) if inputs.is_common else rounded)) * (np.sqrt(2.0) if self.phases else 1.0)
         return np.asarray(found[0] if inputs.is_common else found)
 
     def uncertainty_effect(self, n_features: int) -> Effect:
-        """Return what the features do to rows and their errors, for pipelines."""
+        """Return what the features do to rows and their errors, for pipelines: sets become intervals of each feature.
+
+        :class:`holdfast.estimators.RobustKernelClassifier` trains with the tighter sets of `push` instead.
+        """
         omega, D = self.frequencies_, self._n_features_out
         if self.phases:
             waves = Waves(omega, self.phases_)

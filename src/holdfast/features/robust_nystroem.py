@@ -14,11 +14,11 @@ from holdfast._core.uncertainty import Array, BoundSet
 from holdfast.features.composed import InSequence
 from holdfast.features.curved import RbfValues
 from holdfast.features.effects import Affine, Effect
-from holdfast.features.gram import Kernel, KernelSpace, bandwidth
+from holdfast.features.gram import CANDIDATES, PivotedCholesky, bandwidth, rbf_values
 from holdfast.features.nystroem_sets import Landmarks, TangentBalls, ball_radius
 from holdfast.features.robust_features import RobustFeatures
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import CommonCloud, norm, spectral_norm
+from holdfast.uncertainty.clouds import CommonCloud, norm
 from holdfast.uncertainty.images import image_of
 from holdfast.uncertainty.minkowski import BoundSum
 from holdfast.uncertainty.multiples import Multiples
@@ -27,9 +27,8 @@ from holdfast.uncertainty.row_boxes import RowBoxes
 NAME = "RobustNystroem"
 LARGEST_GRAM = 10_000
 """Rows up to which all of them may be landmarks."""
-OUTWARD = 1 + 1e-12
-"""What radii are multiplied by, more than their own rounding."""
-ROUNDED = 32 * float(np.finfo(np.float64).eps)
+LEFT = 1e-9
+"""What landmarks leave of the square of another, from which on that one depends on them; less would cost digits."""
 LEADING = 0.25
 """What pivots before leave of a landmark, from which on it is one that narrow features are made of."""
 
@@ -38,8 +37,8 @@ class RobustNystroem(RobustFeatures):
     r"""Nystroem features of the kernel :math:`e^{-\gamma |x - z|^2}` that know how far errors of the inputs move them.
 
     :math:`\phi(x) = T^{-1} k(x)`, :math:`k_j(x) = e^{-\gamma |x - l_j|^2}`, T the Cholesky factor of the kernel between the
-    landmarks :math:`l_j`: the projection of the kernel's own feature of x on their span. Landmarks that depend on others are
-    left out. With all rows as landmarks a linear model of the features is a kernel machine, exactly.
+    landmarks :math:`l_j`: the projection of the kernel's own feature of x on their span. Landmarks of whose squares others
+    leave less than 1e-9 are left out. With all rows as landmarks a linear model of the features is a kernel machine.
 
     Sets for all :math:`\phi(x + d) - \phi(x)`, by `push`, with the l2 length g of the longest error:
 
@@ -54,7 +53,7 @@ class RobustNystroem(RobustFeatures):
     ``"published"``  around each row: that of Couellan & Jan (2020), corrected: :math:`R^{-\top}` and not its transpose
     ===============  =======================================================================================================
 
-    Rounding through :math:`T^{-1}` is allowed for, by :math:`\epsilon \|T^{-1}\|`.
+    Each allows for rounding through :math:`T^{-1}`, by a ball of about :math:`\epsilon m \|T^{-1}\|`.
 
     Parameters
     ----------
@@ -101,21 +100,22 @@ class RobustNystroem(RobustFeatures):
         self.random_state = random_state
 
     def _fit(self, X: Array, weights: Array) -> None:
-        rows = X[weights > 0]
+        rows, most = X[weights > 0], self.n_components
         self.gamma_ = bandwidth(self.gamma, X, weights)
-        kernel = Kernel("rbf", self.gamma_, name=NAME)
-        if self.n_components is None:
-            if len(rows) > LARGEST_GRAM:
-                raise ValueError(
-                    f"{NAME}(n_components=None).fit: the kernel of {len(rows)} rows with each other would take "
-                    f"{8 * len(rows) ** 2:.2g} bytes. State how many landmarks to take, n_components=500 say."
-                )
-            space = KernelSpace.of_products(kernel(rows, rows), f"{NAME}.fit")
-        else:
+        if most is not None:
             rng = check_random_state(self.random_state)
-            space = KernelSpace.of_landmarks(kernel, rows, np.arange(len(rows)), int(self.n_components), rng)
-        self.landmarks_, triangle = rows[space.support], space.factor.triangle
-        self.normalization_ = solve_triangular(triangle, np.eye(len(triangle)), lower=True)
+            rows = rows[np.sort(rng.choice(len(rows), size=min(len(rows), CANDIDATES * int(most)), replace=False))]
+        elif len(rows) > LARGEST_GRAM:
+            raise ValueError(
+                f"{NAME}(n_components=None).fit: the kernel of {len(rows)} rows with each other would take "
+                f"{8 * len(rows) ** 2:.2g} bytes. State how many landmarks to take, n_components=500 say."
+            )
+        # in an order of their own, so that it does not matter which of the same rows, or whether one more, was chosen
+        rows = np.unique(rows, axis=0)
+        K = rbf_values(rows, rows, self.gamma_)
+        factor = PivotedCholesky.of(K, tol=LEFT, most=most, call=f"{NAME}.fit")
+        self.landmarks_ = rows[factor.pivots]
+        self.normalization_ = solve_triangular(factor.triangle, np.eye(len(factor.pivots)), lower=True)
 
     @property
     def _n_features_out(self) -> int:
@@ -127,43 +127,43 @@ class RobustNystroem(RobustFeatures):
     def _map(self) -> Landmarks:
         return Landmarks(self.landmarks_, self.gamma_, self.normalization_)
 
-    def _allowance(self) -> float:
-        """Return what rounding of kernel values may do to features, in l2."""
-        return ROUNDED * float(np.sqrt(len(self.landmarks_))) * spectral_norm(self.normalization_)
-
     def _radius(self, X: Array, inputs: BoundSet, bound: str, norm: float) -> Array:
         if norm != 2:
             raise ValueError(f"{NAME}.radius(norm={norm:g}): of these features norm=2 alone is known.")
-        reach = inputs.stretch(np.eye(X.shape[1]))
-        return np.where(reach > 0, ball_radius(reach, self.gamma_) * OUTWARD + self._allowance(), 0.0)
+        reach, known = inputs.stretch(np.eye(X.shape[1])), self._map()
+        rounded = known.rounding(X)
+        found = ball_radius(reach, self.gamma_) * known.gain() + (np.max(rounded) if inputs.is_common else rounded)
+        return np.where(reach > 0, found, 0.0)
 
     def _push(self, X: Array, inputs: BoundSet, bound: str) -> BoundSet:
-        radius, map = self._radius(X, inputs, bound, 2), AffineMap(self.normalization_)
-        unit = CommonCloud(np.ones(()))
-        ball = CommonCloud(radius) if inputs.is_common else Multiples(unit, radius)
+        unit, known, n = CommonCloud(np.ones(())), self._map(), len(X)
         if bound == "ball":
-            return ball
-        known, n = self._map(), len(X)
-        values = known.values(X)
-        reach = np.broadcast_to(inputs.stretch(np.eye(X.shape[1])), n)
+            radius = self._radius(X, inputs, bound, 2)
+            return CommonCloud(radius) if inputs.is_common else Multiples(unit, radius)
+        values, reach = known.values(X), np.broadcast_to(inputs.stretch(np.eye(X.shape[1])), n)
         if bound == "tangent":
-            return TangentBalls(inputs, np.ones(n), known, X, values, reach, self._allowance())
+            return TangentBalls.around(known, X, values, inputs, reach)
+        rounded, map = Multiples(unit, np.where(reach > 0, known.rounding(X), 0.0)), AffineMap(self.normalization_)
         if bound == "published":
             squares = known.published_squares(X, inputs, values, reach)
-            return image_of(Multiples(unit, np.sqrt(len(self.landmarks_) * squares)), map)
+            return BoundSum([image_of(Multiples(unit, np.sqrt(len(self.landmarks_) * squares)), map), rounded])
         low, high = known.ranges(X, inputs)
-        below, above = np.maximum(values - low, 0.0) + ROUNDED, np.maximum(high - values, 0.0) + ROUNDED
+        below, above = np.maximum(values - low, 0.0), np.maximum(high - values, 0.0)
         if bound == "landmarks":
-            return image_of(Multiples(unit, norm(np.maximum(below, above), axis=1)), map)
+            return BoundSum([image_of(Multiples(unit, norm(np.maximum(below, above), axis=1)), map), rounded])
         boxes = RowBoxes(0.5 * (below + above), 0.5 * (above - below))
         if bound == "intervals":
-            return image_of(boxes, map)
+            return BoundSum([image_of(boxes, map), rounded])
         leads = (1 / np.diag(self.normalization_)) ** 2 >= LEADING
+        ball = Multiples(unit, np.broadcast_to(self._radius(X, inputs, bound, 2), n))
         rest = image_of(ball, AffineMap.diagonal(np.where(leads, 0.0, 1.0)))
-        return BoundSum([rest, image_of(boxes, AffineMap(leads[:, None] * self.normalization_))])
+        return BoundSum([rest, image_of(boxes, AffineMap(leads[:, None] * self.normalization_)), rounded])
 
     def uncertainty_effect(self, n_features: int) -> Effect:
-        """Return what the features do to rows and their errors, for pipelines."""
+        """Return what the features do to rows and their errors, for pipelines: sets become intervals of each feature.
+
+        :class:`holdfast.estimators.RobustKernelClassifier` trains with the tighter sets of `push` instead.
+        """
         values = RbfValues(self.landmarks_, self.gamma_)
         mixed = Affine.computed(len(self.landmarks_), Product(self.normalization_))
         return InSequence([(values, values.transform), (mixed, lambda rows: rows)], n_features)

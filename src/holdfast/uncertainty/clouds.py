@@ -13,7 +13,7 @@ from scipy import linalg, sparse
 
 from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
-from holdfast._core.uncertainty import Array, BoundSet, CommonSet, IntervalForm
+from holdfast._core.uncertainty import Array, BoundSet, CommonSet, IntervalForm, RowBends
 
 FLAT, ROUNDED = 1e-10, 1e-14
 """Extent of a set, and its square, as a share of the largest, that is taken for none."""
@@ -104,6 +104,10 @@ class CommonCloud(Cloud, CommonSet):
         roots = self._roots(W)
         units = ratio(roots, norm(roots, axis=1)[:, None])
         return units @ self.factor.T if self.factor.ndim == 2 else self.factor * units
+
+    def bends_at(self, W: Array) -> RowBends:
+        bend, F = ratio(1.0, self.supports_at(W)), self.matrix(W.shape[1])
+        return RowBends([(bend, F @ F.T)], [(-bend, self.maximizers_at(W))])
 
     def stretch(self, A: Array) -> Array:
         return np.asarray(spectral_norm(A @ self.factor if self.factor.ndim == 2 else A * self.factor))
@@ -257,6 +261,10 @@ class DiagonalClouds(RowClouds):
         stds = dense(self.deviations())
         return stds * ratio(stds * W, norm(stds * W, axis=1)[:, None])
 
+    def bends_at(self, W: Array) -> RowBends:
+        bend, squares = ratio(1.0, self.supports_at(W)), np.square(dense(self.deviations()))
+        return RowBends.diagonal(bend[:, None] * squares).plus(RowBends([], [(-bend, self.maximizers_at(W))]))
+
     def stretch(self, A: Array) -> Array:
         stds = dense(self.deviations())
         whole = norm(stds * norm(A.T, axis=1), axis=1)
@@ -391,6 +399,11 @@ class FactorClouds(RowClouds):
     def maximizers_at(self, W: Array) -> Array:
         roots = np.einsum("nij,ni->nj", self.factors, W)
         return self.spread(ratio(roots, norm(roots, axis=1)[:, None]))
+
+    def bends_at(self, W: Array) -> RowBends:
+        bend = ratio(1.0, self.supports_at(W))
+        axes = [(bend, q) for q in np.moveaxis(self.factors, 2, 0)]
+        return RowBends([], [*axes, (-bend, self.maximizers_at(W))])
 
     def stretch(self, A: Array) -> Array:
         own = np.linalg.norm(self.factors, axis=(1, 2))

@@ -13,7 +13,7 @@ from scipy import sparse
 from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import AFFORDABLE, ROUNDING
-from holdfast._core.uncertainty import Array, BoundSet, DeletionForm, EasedSet, UncertaintySet
+from holdfast._core.uncertainty import Array, BoundSet, DeletionForm, EasedSet, RowBends, UncertaintySet
 from holdfast.uncertainty.checks import numbers, per_feature, stated
 from holdfast.uncertainty.clouds import MISSED, CommonCloud, dense, norm, ratio, rescaled
 from holdfast.uncertainty.knapsack import feature_costs, stated_number
@@ -218,8 +218,9 @@ class Deletions(RowPoints):
         return self.knapsacks.eased(np.zeros(self.moves.nnz), np.ones(self.moves.shape[0])).values
 
     def gains(self, w: Array) -> Array:
-        """Return what deleting each entry does to the score."""
-        return np.asarray(self.moves.data * w[self.moves.indices])
+        """Return what deleting each entry does to the score; `w` may be a vector, or one a row."""
+        here = w[self.moves.indices] if w.ndim == 1 else w[self.owners, self.moves.indices]
+        return np.asarray(self.moves.data * here)
 
     def matrix(self, per_entry: Array) -> RowMatrix:
         """Return one number an entry as a matrix."""
@@ -242,6 +243,12 @@ class Deletions(RowPoints):
     @remembered
     def support(self, w: Array) -> Array:
         return self.knapsacks.row_sums(self._filled(w).shares * self.gains(w))
+
+    def supports_at(self, W: Array) -> Array:
+        return self.support(W)
+
+    def maximizers_at(self, W: Array) -> Array:
+        return self.maximizer(W)
 
     def _shares(self, here: Array) -> Array:
         """Return how much of each entry is deleted at points that are `here` in its place."""
@@ -441,6 +448,16 @@ class EasedDeletions(RowPoints, EasedSet):
 
     def support(self, w: Array) -> Array:
         return self._here(w).values + np.where(self.base.ease > 0, 0.0, self.delta)
+
+    def supports_at(self, W: Array) -> Array:
+        return self.support(W)
+
+    def maximizers_at(self, W: Array) -> Array:
+        return self.maximizer(W)
+
+    def bends_at(self, W: Array) -> RowBends:
+        squares, _, along, held = self._bends(W)
+        return RowBends.diagonal(squares.of(slice(None))).plus(RowBends([], [(-held, along.of(slice(None)))]))
 
     @remembered
     def _bends(self, w: Array) -> tuple[RowMatrix, RowMatrix, RowMatrix, Array]:

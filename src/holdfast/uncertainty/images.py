@@ -13,7 +13,7 @@ from scipy import linalg, sparse
 from holdfast._core.allowed import short
 from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import ROUNDING
-from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
+from holdfast._core.uncertainty import Array, BoundSet, RowBends, UncertaintySet
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.ball import Ball
 from holdfast.uncertainty.box import Box
@@ -67,6 +67,11 @@ class Images(BoundSet):
 
     def maximizers_at(self, W: Array) -> Array:
         return self.map.moved(self.base.maximizers_at(W @ dense(self.map.matrix)))
+
+    def bends_at(self, W: Array) -> RowBends:
+        found = self.base.bends_at(W @ dense(self.map.matrix))
+        metrics = [(weights, self._both(G)) for weights, G in found.metrics]
+        return RowBends(metrics, [(weights, self.map.moved(q)) for weights, q in found.vectors])
 
     def stretch(self, A: Array) -> Array:
         return self.base.stretch(A @ dense(self.map.matrix))

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import ROUNDING
-from holdfast._core.uncertainty import Array, BoundSet, IntervalForm
+from holdfast._core.uncertainty import Array, BoundSet, IntervalForm, RowBends
 from holdfast.uncertainty.clouds import norm, ratio
 from holdfast.uncertainty.polytopes import CommonBox
 from holdfast.uncertainty.pooled import approaches
@@ -79,6 +79,9 @@ class BoundSum(BoundSet):
 
     def maximizers_at(self, W: Array) -> Array:
         return np.asarray(sum(part.maximizers_at(W) for part in self.parts))
+
+    def bends_at(self, W: Array) -> RowBends:
+        return reduce(RowBends.plus, [part.bends_at(W) for part in self.parts])
 
     def stretch(self, A: Array) -> Array:
         return np.asarray(sum(part.stretch(A) for part in self.parts))

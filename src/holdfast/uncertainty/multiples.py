@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.problem import SupportProgram
-from holdfast._core.uncertainty import Array, BoundSet, IntervalForm
+from holdfast._core.uncertainty import Array, BoundSet, IntervalForm, RowBends
 from holdfast.uncertainty.clouds import ratio
 
 
@@ -48,9 +48,8 @@ class Multiples(BoundSet):
     def maximizers_at(self, W: Array) -> Array:
         return self.factors[:, None] * self.base.maximizers_at(W)
 
-    def bends_at(self, W: Array) -> Array | None:
-        found = self.base.bends_at(W)
-        return None if found is None else self.factors[:, None] * found
+    def bends_at(self, W: Array) -> RowBends:
+        return self.base.bends_at(W).times(self.factors)
 
     def stretch(self, A: Array) -> Array:
         return self.factors * self.base.stretch(A)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast._core.uncertainty import Array, BoundSet, CommonSet
+from holdfast._core.uncertainty import Array, BoundSet, CommonSet, RowBends
 from holdfast.uncertainty.clouds import MISSED, box_stretch, norm, ratio, spectral_norm
 from holdfast.uncertainty.polytopes import EasedCommonSet, uniform_in_ball
 
@@ -35,11 +35,13 @@ class CommonNormBall(CommonSet):
         return _derivatives(w, self.radius, self.q).gradient
 
     def supports_at(self, W: Array) -> Array:
-        return self.radius * np.linalg.norm(W, self.q, axis=1)
+        return _derivatives(W, self.radius, self.q).value
 
     def maximizers_at(self, W: Array) -> Array:
-        shares = ratio(np.abs(W), np.linalg.norm(W, self.q, axis=1)[:, None])
-        return self.radius * np.sign(W) * shares ** (self.q - 1)
+        return _derivatives(W, self.radius, self.q).gradient
+
+    def bends_at(self, W: Array) -> RowBends:
+        return _derivatives(W, self.radius, self.q).by_row()
 
     def stretch(self, A: Array) -> Array:
         longest = max(1.0, A.shape[1] ** (0.5 - 1 / self.p))
@@ -57,7 +59,7 @@ class CommonNormBall(CommonSet):
         if self.radius == 0:
             sizes = np.full(len(target), norm(target)) if sizes is None else sizes
             return np.inf if np.any(np.abs(target) > MISSED * sizes) else 0.0
-        return _p_norm(np.abs(target), self.p) / self.radius
+        return float(_p_norm(np.abs(target), self.p)) / self.radius
 
     def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return self.left_along(target, budgets, scale, direction)
@@ -111,11 +113,20 @@ class EasedNormBall(EasedCommonSet):
     base: CommonNormBall
 
     def _derivatives(self, w: Array) -> _Derivatives:
-        ease = self.delta * len(w) ** (-1 / self.base.q)
+        ease = self.delta * w.shape[-1] ** (-1 / self.base.q)
         return _derivatives(w, self.base.radius, self.base.q, ease)
 
     def support(self, w: Array) -> Array:
         return np.asarray(self._derivatives(w).value)
+
+    def supports_at(self, W: Array) -> Array:
+        return self._derivatives(W).value
+
+    def maximizers_at(self, W: Array) -> Array:
+        return self._derivatives(W).gradient
+
+    def bends_at(self, W: Array) -> RowBends:
+        return self._derivatives(W).by_row()
 
     def _point(self, w: Array) -> Array:
         return self._derivatives(w).gradient
@@ -131,12 +142,12 @@ class EasedNormBall(EasedCommonSet):
 
 
 class _Derivatives(NamedTuple):
-    """T, its gradient, and its Hessian as diag(bends) - fall * gradient gradient'."""
+    """T, its gradient, and its Hessian as diag(bends) - fall * gradient gradient'; of each row for several."""
 
-    value: float
+    value: Array
     gradient: Array
     bends: Array
-    fall: float
+    fall: Array
 
     def curvature(self, first: Array, second: Array) -> Array:
         total = float(np.sum(first))
@@ -147,17 +158,23 @@ class _Derivatives(NamedTuple):
     def curvature_product(self, first: Array, v: Array) -> Array:
         return float(np.sum(first)) * (self.bends * v - self.fall * float(self.gradient @ v) * self.gradient)
 
+    def by_row(self) -> RowBends:
+        """Return the Hessians of several rows."""
+        return RowBends.diagonal(self.bends).plus(RowBends([], [(-self.fall, self.gradient)]))
+
 
 def _derivatives(w: Array, radius: float, q: float, ease: float = 0.0) -> _Derivatives:
     reach = radius * w
     roots = np.hypot(reach, ease)
     value = _p_norm(roots, q)
-    shares, slopes = ratio(roots, value), ratio(reach, roots)
-    powers = np.power(shares, q - 2, out=np.zeros(len(w)), where=shares > 0)
-    bends = radius**2 * float(ratio(1.0, value)) * powers * (1 + (q - 2) * slopes**2)
-    return _Derivatives(value, radius * powers * shares * slopes, bends, (q - 1) * float(ratio(1.0, value)))
+    each = value[..., None]
+    shares, slopes = ratio(roots, each), ratio(reach, roots)
+    powers = np.power(shares, q - 2, out=np.zeros(w.shape), where=shares > 0)
+    bends = radius**2 * ratio(1.0, each) * powers * (1 + (q - 2) * slopes**2)
+    return _Derivatives(value, radius * powers * shares * slopes, bends, (q - 1) * ratio(1.0, value))
 
 
-def _p_norm(sizes: Array, p: float) -> float:
-    top = float(np.max(sizes, initial=0.0))
-    return top * float(np.sum((sizes / top) ** p)) ** (1 / p) if top > 0 else 0.0
+def _p_norm(sizes: Array, p: float) -> Array:
+    """Return the p-norm of a vector, or of each row."""
+    top = np.max(sizes, axis=-1, initial=0.0)
+    return top * np.sum(ratio(sizes, top[..., None]) ** p, axis=-1) ** (1 / p)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.problem import SupportProgram
-from holdfast._core.uncertainty import Array, BoundSet, CommonSet, EasedSet, IntervalForm
+from holdfast._core.uncertainty import Array, BoundSet, CommonSet, EasedSet, IntervalForm, RowBends
 from holdfast.uncertainty.clouds import MISSED, box_stretch, norm, ratio
 
 FAINT = 30.0
@@ -227,9 +227,9 @@ class EasedBox(EasedCommonSet):
         reach = self.base.widths * W
         return self.base.widths * (reach / np.hypot(reach, self.delta / W.shape[1]))
 
-    def bends_at(self, W: Array) -> Array:
+    def bends_at(self, W: Array) -> RowBends:
         roots = np.hypot(self.base.widths * W, self.delta / W.shape[1])
-        return np.square(self.base.widths * (self.delta / W.shape[1]) / roots) / roots
+        return RowBends.diagonal(np.square(self.base.widths * (self.delta / W.shape[1]) / roots) / roots)
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         point = self._point(w)
@@ -274,8 +274,10 @@ class EasedDiamond(EasedCommonSet):
     def maximizers_at(self, W: Array) -> Array:
         return self.base.radius * self._parts_at(W)[1] * np.tanh(W * (self.base.radius / self._width(W[0])))
 
-    def bends_at(self, W: Array) -> Array:
-        return self.base.radius**2 / self._width(W[0]) * self._parts_at(W)[1]
+    def bends_at(self, W: Array) -> RowBends:
+        width = self._width(W[0])
+        own = RowBends.diagonal(self.base.radius**2 / width * self._parts_at(W)[1])
+        return own.plus(RowBends([], [(np.full(len(W), -1 / width), self.maximizers_at(W))]))
 
     def _parts_at(self, W: Array) -> tuple[Array, Array]:
         """Return supports in units of the width, and shares of the features, by row."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from holdfast._core.uncertainty import Array, BoundSet, EasedSet, IntervalForm
+from holdfast._core.uncertainty import Array, BoundSet, EasedSet, IntervalForm, RowBends
 from holdfast.uncertainty.clouds import MISSED, box_stretch, dense, norm, ratio, rescaled
 from holdfast.uncertainty.polytopes import FAINT
 
@@ -326,9 +326,9 @@ class EasedRowBoxes(RowPoints, EasedSet):
         half, centre = self.base._dense()
         return half * (W / np.hypot(W, self.widths)) + centre
 
-    def bends_at(self, W: Array) -> Array:
+    def bends_at(self, W: Array) -> RowBends:
         roots = np.hypot(W, self.widths)
-        return self.base._dense()[0] * np.square(self.widths / roots) / roots
+        return RowBends.diagonal(self.base._dense()[0] * np.square(self.widths / roots) / roots)
 
     def take(self, rows: Any) -> EasedRowBoxes:
         return EasedRowBoxes(self.base.take(rows), self.delta, self.widths)
