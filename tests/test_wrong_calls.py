@@ -149,6 +149,7 @@ def calls():
         trained("RobustFourierFeatures", n_components=4),
         called(WAVES.push, "RobustFourierFeatures.push", X=X, uncertainty=box),
         called(WAVES.radius, "RobustFourierFeatures.radius", X=X, uncertainty=box),
+        trained("RobustKernelClassifier", uncertainty=box, n_components=4),
         trained("RobustLinearClassifier", uncertainty=box),
         trained("RobustLinearClassifierCV", radii=[0.3], cv=2, uncertainty=h.Box(1.0)),
         trained("RobustNystroem", n_components=4),

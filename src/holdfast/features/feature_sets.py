@@ -50,8 +50,10 @@ class FeatureSets(BoundSet):
     def __init__(self, inputs: BoundSet, faces: Array, radii: Array, ease: float = 0.0):
         self.inputs, self.faces, self.radii, self.ease = inputs, faces, radii, ease
         self.is_smooth = ease > 0
-        # kinks of the inputs' supports, and of what derivatives miss, are eased each by half of what EasedSet leaves
-        self._moved = inputs if ease == 0 or inputs.is_smooth else inputs.eased(0.25 * ease)
+        # kinks of the inputs' supports get half of what EasedSet leaves, arcs and balls a quarter each; none may be left at
+        # w = 0, where the path of easings starts
+        self._moved = inputs.eased(0.25 * ease) if ease > 0 else inputs
+        self._blunt = float(ratio(0.125 * ease, np.max(radii, initial=0.0)))
 
     @abstractmethod
     def _slopes(self, w: Array) -> Array:
@@ -84,10 +86,14 @@ class FeatureSets(BoundSet):
     @remembered
     def _found(self, w: Array) -> tuple[Array, Array]:
         """Return supports and their points."""
-        slopes, (values, points), size = self._faced(w), self._rest(w), norm(w)
+        slopes, (values, points), size = self._faced(w), self._rest(w), self._size(w)
         turned = self.faces[:, None] * (self._lifted(self._moved.maximizers_at(slopes)) + points)
         supports = self._moved.supports_at(slopes) + values + self.radii * size
         return supports, turned + np.outer(self.radii, ratio(w, size))
+
+    def _size(self, w: Array) -> Array:
+        """Return |w|, without its kink at 0 where the sets are eased."""
+        return np.hypot(norm(w), self._blunt)
 
     def _faced(self, w: Array) -> Array:
         """Return the slopes of sets as they face."""
@@ -131,7 +137,7 @@ class FeatureSets(BoundSet):
 
     def _ball_bends(self, w: Array, first: Array, v: Array) -> Array:
         """Return the Hessian of sum_i first_i b_i |w| times a vector, or a symmetric matrix."""
-        size = norm(w)
+        size = self._size(w)
         unit = ratio(w, size)
         return float(ratio(np.sum(first * self.radii), size)) * (v - np.multiply.outer(unit, unit @ v))
 
@@ -165,7 +171,7 @@ class FeatureSets(BoundSet):
     def take(self, rows: Any) -> Self:
         found = self._of(rows, self.inputs.take(rows), self.faces[rows], self.ease)
         # eased as all rows are together, not as some of them would be
-        found._moved = self._moved.take(rows)
+        found._moved, found._blunt = self._moved.take(rows), self._blunt
         return found
 
 

@@ -29,7 +29,7 @@ class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
     """Those of them that are one radius, the same for all rows whose errors are alike; the default of `radius` first."""
 
     best_bounds: ClassVar[tuple[str, ...]]
-    """Those of `bounds` that no other one is always better than."""
+    """Those of `bounds` among which the best is to be found, by the study in ``benchmarks/feature_bounds.md``."""
 
     @abstractmethod
     def _fit(self, X: Array, weights: Array) -> None:
@@ -158,8 +158,8 @@ def worst_only(uncertainty: UncertaintySet, X: Array, metadata: Mapping[str, Any
         )
     if not worst.has_origin:
         raise ValueError(
-            f"{call}({uncertainty!r:.80}): rows have to change in this set, and features are pushed around rows as they are. Use "
-            "exactly=False."
+            f"{call}({uncertainty!r:.80}): rows have to change in this set, and features are pushed around rows as they are. "
+            "Use exactly=False."
         )
     if uncertainty.is_of_scores:
         raise ValueError(

@@ -86,7 +86,7 @@ class RobustNystroem(RobustFeatures):
 
     bounds = ("tangent", "ball", "intervals", "split", "landmarks", "published")
     common_bounds = ("ball",)
-    best_bounds = ("tangent", "ball", "intervals", "split")
+    best_bounds = ("tangent", "intervals")
 
     parameter_table = {
         "n_components": Count() | NOTHING,

@@ -17,6 +17,8 @@ from holdfast._core.uncertainty import Array, BoundSet, CommonSet, IntervalForm,
 
 FLAT, ROUNDED = 1e-10, 1e-14
 """Extent of a set, and its square, as a share of the largest, that is taken for none."""
+MANY_AXES = 64
+"""Columns of factors from which on their Frobenius norm stands for the largest singular value."""
 MISSED = 1e-13
 """Share of a target that a least-squares split may miss by rounding."""
 
@@ -406,8 +408,11 @@ class FactorClouds(RowClouds):
         return RowBends([], [*axes, (-bend, self.maximizers_at(W))])
 
     def stretch(self, A: Array) -> Array:
-        own = np.linalg.norm(self.factors, axis=(1, 2))
-        return spectral_norm(A) * own
+        if self.factors.shape[2] > MANY_AXES:
+            return np.asarray(spectral_norm(A) * np.linalg.norm(self.factors, axis=(1, 2)))
+        moved = (A if len(A) <= A.shape[1] else np.linalg.qr(A)[1]) @ self.factors
+        squares = np.linalg.eigvalsh(moved.transpose(0, 2, 1) @ moved)[:, -1]
+        return np.sqrt(np.maximum(squares, 0.0)) * (1 + 1e-12)
 
     def covariance(self, weights: Array) -> Array:
         """Return sum_i weights_i F_i F_i', shape (n, n), for weights >= 0."""
