@@ -53,7 +53,9 @@ def concrete(cls):
 
 def test_every_linear_classifier_is_here():
     found = {one.__name__ for one in concrete(LinearClassifier) if hasattr(one, "fit")}
-    assert found - {"IncrementalClassifier", "MissingFeatures", "PathSearch", "CrossValidated"} == set(MODELS)
+    parts = {"IncrementalClassifier", "MissingFeatures", "PathSearch", "CrossValidated"}
+    # which is linear in its features, not in its inputs; its own tests attack it
+    assert found - parts - {"RobustKernelClassifier"} == set(MODELS)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -35,10 +35,12 @@ def fitted(X, y, noise, **options):
     return GaussianRobustClassifier(noise, **{"solver": "newton_cg", **options}).fit(X, y, sample_weight=weight)
 
 
-def test_wide_sparse_rows_are_left_to_newton_cg(make_problem, rng, loss):
+def test_wide_rows_are_left_to_newton_cg_where_they_are_sparse_or_few(make_problem, rng, loss):
     X, y = texts(rng)
     assert isinstance(pick(make_problem(X, y, loss)), NewtonCG)
-    assert not isinstance(pick(make_problem(X.toarray(), y, loss)), NewtonCG)
+    assert isinstance(pick(make_problem(X.toarray(), y, loss)), NewtonCG)
+    many = np.broadcast_to(X.toarray()[:1, :501], (501 * 40, 501))
+    assert not isinstance(pick(make_problem(many, np.where(np.arange(501 * 40) % 2, 1.0, -1.0), loss)), NewtonCG)
     assert not isinstance(pick(make_problem(X[:, :100], y, loss)), NewtonCG)
 
 

@@ -46,25 +46,30 @@ class IntervalForm(NamedTuple):
 
 
 class RowBends(NamedTuple):
-    r"""Hessians of supports, one a row: :math:`H_i = \sum_k c_{ki} G_k + \sum_k c_{ki} q_{ki} q_{ki}^\top`."""
+    r"""Hessians of supports, one a row.
+
+    .. math:: H_i = \sum_k c_{ki} G_k + \sum_k c_{ki} q_{ki} q_{ki}^\top + \sum_j c_{ij} a_j a_j^\top.
+    """
 
     metrics: list[tuple[Array, Array]] = []
     """Weights c, shape (n_samples,), with a matrix G that all rows share, (n_features, n_features)."""
     vectors: list[tuple[Array, Array]] = []
-    """Weights c with a vector q of each row, shape (n_samples, n_features), or one for all, (1, n_features)."""
+    """Weights c with a vector q of each row, shape (n_samples, n_features)."""
+    axes: list[tuple[Array, Array]] = []
+    """Weights c, shape (n_samples, n_axes), with vectors a that all rows share, (n_axes, n_features)."""
 
     @classmethod
     def diagonal(cls, bends: Array) -> RowBends:
         """Return Hessians that are diagonal, from these, shape (n_samples, n_features)."""
-        return cls([], list(zip(bends.T, np.eye(bends.shape[1])[:, None], strict=True)))
+        return cls(axes=[(bends, np.eye(bends.shape[1]))])
 
     def plus(self, other: RowBends) -> RowBends:
         """Return the sums."""
-        return RowBends(self.metrics + other.metrics, self.vectors + other.vectors)
+        return RowBends(*(one + two for one, two in zip(self, other, strict=True)))
 
     def times(self, factors: Array) -> RowBends:
         """Return them multiplied by a number a row."""
-        return RowBends(*([(factors * weights, part) for weights, part in kind] for kind in self))
+        return RowBends(*([((weights.T * factors).T, part) for weights, part in kind] for kind in self))
 
     def dot(self, V: Array) -> Array:
         """Return H_i v_i, one vector a row."""
@@ -73,6 +78,8 @@ class RowBends(NamedTuple):
             found += weights[:, None] * (V @ G)
         for weights, q in self.vectors:
             found += (weights * np.sum(q * V, axis=1))[:, None] * q
+        for weights, axes in self.axes:
+            found += (weights * (V @ axes.T)) @ axes
         return found
 
 

@@ -180,8 +180,8 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
     coef0 : float, default=1.0
         Of the kernel "poly".
     n_landmarks : int, default=None
-        Rows whose kernels scores are made of, chosen by `random_state` and pivoting. None: all rows that do not depend on others,
-        up to 10 000 rows.
+        Rows whose kernels scores are made of, chosen by `random_state` and pivoting. None: all rows that do not depend on
+        others, up to 10 000 rows.
     link : {None, "moderated"}, default=None
         "moderated", with the logistic loss only, trains for moderated scores as said above; three to four times the work, and
         nothing is proved. Not in :class:`GaussianRobustClassifierCV`, whose paths are certified; GridSearchCV searches alpha.
@@ -211,7 +211,7 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         With more than two classes one row each; the rows of a joint fit sum to 0. Not with a kernel.
     dual_coef_ : ndarray of shape (1, n_support) or (n_classes, n_support)
-        With a kernel: :math:`\beta`, the weights of the rows `support_`. Here and below "with a kernel" means another than "linear".
+        With a kernel: :math:`\beta`, the weights of the rows `support_`. "linear" counts as none, here and below.
     support_ : ndarray of shape (n_support,)
         With a kernel: the indices of these rows, all that the others depend on or the landmarks.
     support_vectors_, n_support_, gamma_

@@ -310,10 +310,10 @@ class RobustKernelClassifier(WorstCaseClassifier):
 
     def _chosen(self, rows: _Rows, bounds: tuple[str, ...], report: Report) -> str:
         """Return the bound to train for: of several the one with the lowest objective after a rough fit to some rows."""
+        if not np.any(rows.sets.stretch(np.eye(rows.inputs.shape[1]))):
+            return self.feature_map_.common_bounds[0]  # without errors all sets are points, this one the cheapest
         if len(bounds) == 1:
             return bounds[0]
-        if not np.any(rows.sets.stretch(np.eye(rows.inputs.shape[1]))):
-            return self.feature_map_.common_bounds[0]  # without errors all sets are points
         some, found = rows.thinned(TRIAL_ROWS), {}
         for name in bounds:
             problems = self._problems(some, name)

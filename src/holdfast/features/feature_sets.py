@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 
 from holdfast._core.memory import remembered
 from holdfast._core.uncertainty import Array, BoundSet, EasedSet, RowBends
@@ -14,6 +15,8 @@ from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import norm, ratio
 from holdfast.uncertainty.images import Images
 
+CHUNK = 1 << 20
+"""Numbers that are held at a time."""
 FAINT = 1e-16
 """Weights of rows in a sum, as a share of the largest, that add nothing but rounding."""
 
@@ -80,6 +83,10 @@ class FeatureSets(BoundSet):
         """Return sum_i weights_i J_i G J_i', shape (n_features, n_features)."""
 
     @abstractmethod
+    def _along(self, axes: Array, rows: slice) -> Array:
+        """Return J_i a_j of some rows and all `axes`, shape (n_rows, n_axes, n_features)."""
+
+    @abstractmethod
     def _of(self, rows: Any, inputs: BoundSet, faces: Array, ease: float) -> Self:
         """Return the sets of some rows, around which errors are `inputs`."""
 
@@ -124,11 +131,20 @@ class FeatureSets(BoundSet):
         points, first = self._found(w)[1], np.broadcast_to(first, len(self.faces))
         found = self._rest_bends(w, first) + self._ball_bends(w, first, np.eye(len(w)))
         found = found + _gram(points, np.broadcast_to(second, len(points)))
-        metrics, vectors = self._bends(w)
+        metrics, vectors, axes = self._bends(w)
         for weights, G in metrics:
             found += self._slope_gram(first * weights, G)
         for weights, q in vectors:
-            found += _gram(self._lifted(np.broadcast_to(q, (len(first), self.n_inputs))), first * weights)
+            found += _gram(self._lifted(q), first * weights)
+        for weights, q in axes:
+            found += self._axes_gram(first[:, None] * weights, q)
+        return found
+
+    def _axes_gram(self, weights: Array, axes: Array) -> Array:
+        """Return sum_ij weights_ij (J_i a_j)(J_i a_j)', shape (n_features, n_features), for the vectors a = `axes`."""
+        found = np.zeros((self.n_features, self.n_features))
+        for rows in gen_batches(len(weights), max(1, CHUNK // max(len(axes) * self.n_features, 1))):
+            found += _gram(self._along(axes, rows).reshape(-1, self.n_features), weights[rows].ravel())
         return found
 
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -233,8 +234,16 @@ class ArcSets(FeatureSets):
         one, other = np.split(v, 2)
         return np.concatenate([a * one + b * other, b * one + c * other])
 
+    @cached_property
+    def _tangents(self) -> Array:
+        """What features gain while their angles do, where these are followed, shape (n_samples, n_features)."""
+        return self.scale * np.hstack([-self.follows * self.sines, self.follows * self.cosines])
+
+    def _along(self, axes: Array, rows: slice) -> Array:
+        return self._tangents[rows, None] * np.tile(axes @ self.frequencies.T, 2)
+
     def _slope_gram(self, weights: Array, G: Array) -> Array:
-        tangents = self.scale * np.hstack([-self.follows * self.sines, self.follows * self.cosines])
+        tangents = self._tangents
         between = self.frequencies @ G @ self.frequencies.T
         return (tangents.T @ (weights[:, None] * tangents)) * np.tile(between, (2, 2))
 

@@ -171,6 +171,15 @@ class TangentBalls(FeatureSets):
         along = moves @ points.T - np.einsum("ij,ij->i", moves, self.rows)[:, None]
         return 2 * gamma * self.follows[:, None] * (self.values * along) @ back.T
 
+    def _along(self, axes: Array, rows: slice) -> Array:
+        # before T^-1, which comes once for all of them
+        across = (axes @ self.landmarks.points.T) - (self.rows[rows] @ axes.T)[:, :, None]
+        return (self.values * self.follows[:, None])[rows, None] * across
+
+    def _axes_gram(self, weights: Array, axes: Array) -> Array:
+        _, gamma, back = self.landmarks
+        return 4 * gamma**2 * (back @ super()._axes_gram(weights, axes) @ back.T)
+
     def _slope_gram(self, weights: Array, G: Array) -> Array:
         points, gamma, back = self.landmarks
         heavy = 4 * gamma**2 * np.broadcast_to(weights, len(self.rows)) * self.follows

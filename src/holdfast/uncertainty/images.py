@@ -71,7 +71,7 @@ class Images(BoundSet):
     def bends_at(self, W: Array) -> RowBends:
         found = self.base.bends_at(W @ dense(self.map.matrix))
         metrics = [(weights, self._both(G)) for weights, G in found.metrics]
-        return RowBends(metrics, [(weights, self.map.moved(q)) for weights, q in found.vectors])
+        return RowBends(metrics, *([(c, self.map.moved(q)) for c, q in kind] for kind in (found.vectors, found.axes)))
 
     def stretch(self, A: Array) -> Array:
         return self.base.stretch(A @ dense(self.map.matrix))

@@ -253,11 +253,8 @@ class EasedDiamond(EasedCommonSet):
     base: CommonDiamond
 
     def _parts(self, w: Array) -> tuple[Array, Array]:
-        z = np.abs(w) * (self.base.radius / self._width(w))
-        top = np.max(z, initial=0.0)
-        terms = np.exp(z - top) * (1 + np.exp(-2 * z))
-        total = terms.sum()
-        return np.asarray(self._width(w) * (top + np.log(total))), terms / total
+        values, shares = self._parts_at(w[None])
+        return self._width(w) * values[0], shares[0]
 
     def _width(self, w: Array) -> float:
         return self.delta / float(np.log(2 * len(w)))
