@@ -9,6 +9,8 @@ demo: .venv/demo
 	$(BIN)/python examples/plot_do_error_bars_help.py build/demo
 	$(BIN)/python examples/plot_certified_intervals.py build/demo
 	$(BIN)/python examples/plot_how_it_degrades.py build/demo
+	$(BIN)/python examples/plot_radial_toy.py build/demo
+	$(BIN)/python examples/plot_robust_fourier.py build/demo
 
 test test-slow: export OMP_NUM_THREADS = 1
 
@@ -33,7 +35,7 @@ certify-check: .venv/test
 	$(BIN)/python tests/certify_check.py 1000000
 
 bench: .venv/test
-	for name in gaussian_dense gaussian_sparse gaussian_multiclass gaussian_path gaussian_sgd robust_sets label_flips minimax_probability feature_deletion missing_features certify; do \
+	for name in gaussian_dense gaussian_sparse gaussian_multiclass gaussian_path gaussian_sgd robust_sets label_flips minimax_probability feature_deletion missing_features certify kernel_speed; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
 
 format: .venv/dev
