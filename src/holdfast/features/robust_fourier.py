@@ -101,7 +101,7 @@ class RobustFourierFeatures(RobustFeatures):
 
     bounds = ("tangent", "arc", "water", "spectral", "tight", "published")
     common_bounds = bounds[2:]
-    best_bounds = ("tangent", "water")
+    best_bounds = ("tangent", "arc")
 
     parameter_table = {
         "n_components": Count(),
