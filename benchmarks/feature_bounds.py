@@ -1,24 +1,26 @@
 """How loose are the sets that hold what errors do to features of kernels, and which of them are worth trying?
 
-Run it with `python benchmarks/feature_bounds.py`. Rows are drawn from two Gaussian classes in n features and lie in balls of an
-l1, l2 or linf norm. `width` is gamma over "scale", 1 / (n_features * X.var()): above 1 kernels are narrower than usual. `size` is
-the length of the longest error, in l2, over the kernel's own length 1 / sqrt(2 gamma). The adversary has its own formulas of the
-features: conditional gradients from STARTS starts a row, corners and sides among them, for STEPS steps with five step lengths
-each, and the best point of all is kept. It may miss the worst one, so that ratios are upper bounds of what is lost.
+Run it with `python benchmarks/feature_bounds.py`. Rows are drawn from two Gaussian classes in n features and lie in balls of
+an l1, l2 or linf norm. `width` is gamma over "scale", 1 / (n_features * X.var()): above 1 kernels are narrower than usual.
+`size` is the length of the longest error, in l2, over the kernel's own length 1 / sqrt(2 gamma). The adversary has its own
+formulas of the features: conditional gradients from STARTS starts a row, corners and sides among them, for STEPS steps with
+five step lengths each, and the best point of all is kept. It may miss the worst one, so that ratios are upper bounds of what
+is lost.
 
-*Scores*: how far the score of a row goes by a bound (`push`), over how far the adversary took it; weights are those of a logistic
-regression, C = 10, in D random Fourier features, or m Nystroem landmarks. Median over ROWS rows and SEEDS seeds. The last
-two columns of Fourier features are the other two forms of the published radius, in the l1 and the linf norm, written again here.
+*Scores*: how far the score of a row goes by a bound (`push`), over how far the adversary took it; weights are those of a
+logistic regression, C = 10, in D random Fourier features, or m Nystroem landmarks. Median over ROWS rows and SEEDS seeds. The
+last two columns of Fourier features are the other two forms of the published radius, in the l1 and the linf norm, written
+again here.
 
-*Features*: the radius that holds the change of all Fourier features in a norm (`radius`), over the largest change that was found
-at any row. Errors are in an l2 ball. "-" where a bound does not know the norm.
+*Features*: the radius that holds the change of all Fourier features in a norm (`radius`), over the largest change that was
+found at any row. Errors are in an l2 ball. "-" where a bound does not know the norm.
 
 *Trained*: the objective of `RobustKernelClassifier`, hinge and alpha = 0.03, trained for a bound, over the lowest one of any
 bound, at a gap of 1e-3: 60 rows of moons, breast cancer and shells (six features, the classes are two ranges of |x|), 40
-features, widths 0.1, 1 and 5, balls and boxes, sizes 0.03 and 0.3, and 0.4 for width 0.3. Problems whose best model is w = 0 for
-all bounds are left out. `lowest` counts how often a bound has the lowest objective, within 1 %; `alone`, how often no other one
-has. `at most` is the largest ratio. Bounds in bold type are those that bound="auto" chooses from, `best_bounds`; `lost` is by how much the best of them
-is above the lowest of all.
+features, widths 0.1, 1 and 5, balls and boxes, sizes 0.03 and 0.3, and 0.4 for width 0.3. Problems whose best model is w = 0
+for all bounds are left out. `lowest` counts how often a bound has the lowest objective, within 1 %; `alone`, how often no
+other one has. `at most` is the largest ratio. Bounds in bold type are those that bound="auto" chooses from, `best_bounds`;
+`lost` is by how much the best of them is above the lowest of all.
 
 `violations` counts bounds that were below a change that was found, by more than 1e-9 of it. There must be none.
 """
@@ -93,10 +95,11 @@ def farthest(G, norm, radius):
 
 def attacked(features, X, norm, radius, rng, worth):
     """Return the largest worth of changes of the features of each row that was found; `worth` gives also its gradient."""
-    n_rows, n = X.shape
     before = np.repeat(features(X), STARTS, axis=0)
     rows = np.repeat(X, STARTS, axis=0)
-    moves = farthest(rng.normal(size=rows.shape), norm, radius) * np.tile([1.0, 1.0, 0.5, 0.01], len(rows) // 4)[:, None]
+    moves = (
+        farthest(rng.normal(size=rows.shape), norm, radius) * np.tile([1.0, 1.0, 0.5, 0.01], len(rows) // 4)[:, None]
+    )
     best = worth(features(rows + moves) - before)[0]
     for _ in range(STEPS):
         changes = features(rows + moves) - before
@@ -106,7 +109,7 @@ def attacked(features, X, norm, radius, rng, worth):
         chosen = found.argmax(axis=0)
         moves = np.array(tried)[chosen, np.arange(len(rows))]
         best = np.maximum(best, found.max(axis=0))
-    return best.reshape(n_rows, STARTS).max(axis=1)
+    return best.reshape(len(X), STARTS).max(axis=1)
 
 
 def along(z):
@@ -214,7 +217,9 @@ def radii(settings):
                         continue
                     broken += violations(found, truth)
                     ratios[name, norm] += list(found / truth)
-        cells = [short(np.median(ratios[name, norm])) if ratios[name, norm] else "-" for norm in NORMS for name in names]
+        cells = [
+            short(np.median(ratios[name, norm])) if ratios[name, norm] else "-" for norm in NORMS for name in names
+        ]
         lines.append(f"| {n} | {D} | {width:g} | {size:g} | {' | '.join(cells)} |")
         print(lines[-1], flush=True)
     return lines, broken

@@ -1,10 +1,10 @@
 """How long does a certified Gaussian robust fit with a kernel take, beside SVC with the same kernel?
 
-Run it with `python benchmarks/kernel_speed.py`. Both use an RBF kernel and a single thread; times are CPU seconds of a fit of the
-process, the median over rounds in which the methods take turns; SVC has a cache of 500 MB. Ours is
+Run it with `python benchmarks/kernel_speed.py`. Both use an RBF kernel and a single thread; times are CPU seconds of a fit of
+the process, the median over rounds in which the methods take turns; SVC has a cache of 500 MB. Ours is
 `GaussianRobustClassifier(noise, loss="hinge", kernel="rbf")`, KEN-GURU, with 500 landmarks (Nystroem), or exact, which is the
-kernel of all rows. Settings are chosen for both alike, by accuracy in three folds of about 1500 training rows: gamma among 0.3,
-1 and 3 times a usual one (`gamma="scale"`; for images 1 over their mean squared length), noise among NOISES, C among CS.
+kernel of all rows. Settings are chosen for both alike, by accuracy in three folds of about 1500 training rows: gamma among
+0.3, 1 and 3 times a usual one (`gamma="scale"`; for images 1 over their mean squared length), noise among NOISES, C among CS.
 Accuracy is that of test rows which nobody has seen, in percent, with its standard error. `gap` is what is proved of our fit,
 relative; with landmarks it speaks of Nystroem's kernel. The ratio is SVC's time over ours. SVC is not run on 100 000 rows.
 
@@ -150,7 +150,9 @@ def row(task, seconds, models, settings):
     return "| " + " | ".join(cells) + " |"
 
 
-HEAD = "| rows | ours | seconds | gap | accuracy | chosen | SVC, seconds | accuracy | chosen | support vectors | ratio |"
+HEAD = (
+    "| rows | ours | seconds | gap | accuracy | chosen | SVC, seconds | accuracy | chosen | support vectors | ratio |"
+)
 
 
 def main():

@@ -2,14 +2,15 @@
 What does noise in the space of a kernel do to a circle?
 ========================================================
 
-The radial toy of the thesis behind GURU (Ginodi & Globerson, 2010): points of the square from -7.5 to 7.5, one class where r < 2,
-the other where r > 3.5, none between. A kernel of degree 2, (x'z + 1)^2, finds a circle; with ``loss="hinge"`` that is KEN-GURU.
+The radial toy of the thesis behind GURU (Ginodi & Globerson, 2010): points of the square from -7.5 to 7.5, one class where r
+< 2, the other where r > 3.5, none between. A kernel of degree 2, (x'z + 1)^2, finds a circle; with ``loss="hinge"`` that is
+KEN-GURU.
 
-Its noise is that of the kernel's own features, squares and products of the inputs, of the same size in all directions; it is not
-an error of the two inputs. Left: circles for some sigmas. Small ones hardly matter. Large ones draw the circle in, since one point
-in sixteen is of the inner class and giving it up costs little, until nothing is left of it: w = 0 is then the best model, which
-is proved and said in a warning. Right: the radius of the circle against sigma, mean and standard deviation over draws of the
-points. With ``class_weight="balanced"`` it is never given up, and grows instead, as the two classes count alike.
+Its noise is that of the kernel's own features, squares and products of the inputs, of the same size in all directions; it is
+not an error of the two inputs. Left: circles for some sigmas. Small ones hardly matter. Large ones draw the circle in, since
+one point in sixteen is of the inner class and giving it up costs little, until nothing is left of it: w = 0 is then the best
+model, which is proved and said in a warning. Right: the radius of the circle against sigma, mean and standard deviation over
+draws of the points. With ``class_weight="balanced"`` it is never given up, and grows instead, as the two classes count alike.
 
 Run ``python examples/plot_radial_toy.py [FOLDER]``; the table and the picture go to FOLDER (build/demo).
 """
@@ -26,7 +27,12 @@ from holdfast import GaussianRobustClassifier
 from holdfast.exceptions import CollapseWarning
 
 SIGMAS = (0.1, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 20.0)
-SHOWN = {0.1: ("#000000", "-"), 3.0: ("#0072B2", "--"), 5.0: ("#009E73", "-."), 6.0: ("#CC79A7", ":")}  # Okabe and Ito's
+SHOWN = {
+    0.1: ("#000000", "-"),
+    3.0: ("#0072B2", "--"),
+    5.0: ("#009E73", "-."),
+    6.0: ("#CC79A7", ":"),
+}  # Okabe and Ito's
 WEIGHTS = {None: ("classes as they are", "#D55E00", "o"), "balanced": ('class_weight="balanced"', "#0072B2", "s")}
 INNER, OUTER, SIDE = 2.0, 3.5, 7.5
 N_DRAWN = 400  # points of the square, of which about 360 are kept
@@ -87,7 +93,9 @@ def draw_radii(axes, found):
         mean, spread = values.mean(axis=0), values.std(axis=0, ddof=1)
         axes.fill_between(SIGMAS, mean - spread, mean + spread, color=colour, alpha=0.2, lw=0)
         axes.plot(SIGMAS, mean, color=colour, marker=marker, ms=4, label=name)
-    axes.set(xscale="log", ylim=(-0.1, 5.2), xlabel="sigma, noise of the kernel's features", ylabel="radius of the circle")
+    axes.set(
+        xscale="log", ylim=(-0.1, 5.2), xlabel="sigma, noise of the kernel's features", ylabel="radius of the circle"
+    )
     axes.set_xticks([0.1, 0.3, 1, 3, 10, 20], ["0.1", "0.3", "1", "3", "10", "20"])
     axes.set_title("The same, over draws of the points")
     axes.legend(loc="lower left", fontsize=9)
@@ -95,7 +103,9 @@ def draw_radii(axes, found):
 
 
 def table(found):
-    lines = ["| radius of the circle (standard deviation) | " + " | ".join(f"sigma {sigma:g}" for sigma in SIGMAS) + " |"]
+    lines = [
+        "| radius of the circle (standard deviation) | " + " | ".join(f"sigma {sigma:g}" for sigma in SIGMAS) + " |"
+    ]
     lines.append("| --- " + "| ---: " * len(SIGMAS) + "|")
     for weight, values in found.items():
         cells = zip(values.mean(axis=0), values.std(axis=0, ddof=1), strict=True)

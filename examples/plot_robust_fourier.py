@@ -2,13 +2,13 @@
 How far may a point move before a nonlinear classifier changes its mind?
 ========================================================================
 
-Two half moons and random Fourier features of an RBF kernel, as in the toy of Couellan & Jan (2020). Each point may lie anywhere
-in a ball around what was measured. The first three panels show the regions of three classifiers: one that is not told of the balls,
-and two that are trained for balls of growing size, drawn in gray. These give up crannies between the moons, and leave more room around
-points.
+Two half moons and random Fourier features of an RBF kernel, as in the toy of Couellan & Jan (2020). Each point may lie
+anywhere in a ball around what was measured. The first three panels show the regions of three classifiers: one that is not
+told of the balls, and two that are trained for balls of growing size, drawn in gray. These give up crannies between the
+moons, and leave more room around points.
 
-Right: the share of new points that are right wherever they are in a ball of that radius, as far as an attack found out, mean and
-standard error over draws of all points. Small balls cost hardly any accuracy on points as they are; large ones do, as
+Right: the share of new points that are right wherever they are in a ball of that radius, as far as an attack found out, mean
+and standard error over draws of all points. Small balls cost hardly any accuracy on points as they are; large ones do, as
 they overlap.
 
 Run ``python examples/plot_robust_fourier.py [FOLDER]``; the table and the picture go to FOLDER (build/demo).
@@ -50,7 +50,9 @@ def draw_regions(axes, model, X, y, radius):
     if radius:
         sizes = np.full(len(X), 2 * radius)
         balls = {"units": "xy", "offsets": X, "offset_transform": axes.transData}
-        axes.add_collection(EllipseCollection(sizes, sizes, 0 * sizes, **balls, facecolors="none", edgecolors="0.6", lw=0.5))
+        axes.add_collection(
+            EllipseCollection(sizes, sizes, 0 * sizes, **balls, facecolors="none", edgecolors="0.6", lw=0.5)
+        )
     for label, colour, marker in zip((0, 1), CLASSES, ("o", "s"), strict=True):
         axes.plot(*X[y == label].T, marker, ms=4, color=colour, markeredgecolor="0.2", mew=0.5, ls="")
     axes.set(xlim=across[[0, -1]], ylim=up[[0, -1]], aspect="equal", xlabel="feature 1", title=named(radius))
@@ -67,7 +69,10 @@ def attacked(draws):
     """Return accuracies within balls, (draws, levels) for each radius of training."""
     return {
         radius: np.array(
-            [[robust_accuracy(models[radius], *new, Ball(level)).accuracy for level in LEVELS] for _, new, models in draws]
+            [
+                [robust_accuracy(models[radius], *new, Ball(level)).accuracy for level in LEVELS]
+                for _, new, models in draws
+            ]
         )
         for radius in RADII
     }

@@ -60,7 +60,7 @@ def filled(t: Array, total: Array) -> Array:
 
 
 def _lengths(t: Array) -> Array:
-    """Return the lengths of chords, which point anywhere: an entry is as large, and two add up to root 2 times that, at most."""
+    """Return the lengths of chords, which point anywhere: an entry is as large at most, and two add up to root 2 times that."""
     return np.sqrt(chord(t))
 
 
