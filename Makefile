@@ -33,7 +33,7 @@ certify-check: .venv/test
 	$(BIN)/python tests/certify_check.py 1000000
 
 bench: .venv/test
-	for name in gaussian_dense gaussian_sparse gaussian_multiclass gaussian_path gaussian_sgd robust_sets label_flips minimax_probability feature_deletion missing_features certify; do \
+	for name in gaussian_dense gaussian_sparse gaussian_multiclass gaussian_path gaussian_sgd robust_sets label_flips minimax_probability feature_deletion missing_features certify kernel_speed; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
 
 format: .venv/dev

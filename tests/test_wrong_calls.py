@@ -176,6 +176,7 @@ def calls():
         used("GaussianNoise", on_trial, std=0.1),
         used("LabelFlips", on_trial, k=1),
         used("Quantize", on_trial),
+        called(h.bandwidth_grid, X=X, uncertainty=box),
         called(h.certified_accuracy, **rows, y=y, uncertainty=box),
         called(h.certified_accuracy_scorer),
         called(h.certified_deletions, **rows),

@@ -9,7 +9,7 @@ What may be wrong with your data? Choose, then ``fit(X, y)`` as usual, with what
       of unknown size                         GaussianRobustClassifierCV()
     values lie within tolerances              RobustLinearClassifier(Box(0.1)), or Box() with X_std=half_widths
       between lower and upper bounds          RobustLinearClassifier(IntervalBox()).fit(X, y, X_lower=..., X_upper=...)
-      and no line tells the classes apart     RobustKernelClassifier(Box(0.1)); by RobustNystroem(), RobustFourierFeatures()
+      and no line tells the classes apart     RobustKernelClassifier(Box(0.1)); RobustNystroem(), RobustFourierFeatures()
       in a ball or an ellipsoid around X      RobustLinearClassifier(Ball(0.5)), Ellipsoid(shape=...)
       with a given probability                RobustLinearClassifier(ChanceConstraint(0.05, "gaussian", cov=...))
       of unknown size                         RobustLinearClassifierCV(uncertainty=Box())

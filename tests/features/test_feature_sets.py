@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 
 from holdfast import Ball, Box, Ellipsoid, IntervalBox, RobustFourierFeatures, RobustNystroem
 from holdfast.data import rows_of
+from holdfast.features.fourier_sets import RADII
 
 STEP = 1e-5
 N, D = 7, 3
@@ -168,3 +169,27 @@ def test_everything_is_finite_at_zero_weights(pushed):
                 bound.curvature_product(w, one, w),
             )
             assert all(np.all(np.isfinite(part)) for part in found), kind
+
+
+@pytest.mark.parametrize(("bound", "norm"), RADII)
+def test_radii_hold_the_changes_of_the_features_themselves_in_their_norm(bound, norm, rng):
+    X = 3 * rng.normal(size=(400, D))  # whose pairs point anywhere
+    for kind, (sets, own) in stated(1.0).items():
+        if own:
+            continue
+        for size in (0.05, 0.5, 3.0):
+            map = RobustFourierFeatures(8, gamma=size**2, random_state=1).fit(X)
+            radius = map.radius(X, sets, bound=bound, norm=norm)
+            moves = sets.at(X, {}).sample(rng, 20, D)
+            changes = map.transform((X + moves).reshape(-1, D)).reshape(-1, len(X), 8) - map.transform(X)
+            assert np.all(np.linalg.norm(changes, norm, axis=2) <= radius), kind
+
+
+@pytest.mark.parametrize(("bound", "norm"), [case for case in RADII if case[0] != "published"])
+def test_with_one_frequency_radii_are_attained(bound, norm):
+    X = np.linspace(0, 2 * np.pi, 2001)[:, None]
+    map = RobustFourierFeatures(2, kernel=lambda rng, shape, gamma: np.ones(shape)).fit(X)
+    for size in (0.01, 1.0, 4.0):
+        radius = map.radius(X, Ball(size), bound=bound, norm=norm)
+        change = map.transform(X + min(size, np.pi)) - map.transform(X)
+        assert_allclose(np.linalg.norm(change, norm, axis=1).max(), radius, rtol=1e-5)

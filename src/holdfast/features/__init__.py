@@ -3,6 +3,7 @@
 Teach it a step of your own by :func:`teach_step`, or give the step a method ``uncertainty_effect(n_features)``.
 """
 
+from holdfast.features.bandwidths import BandwidthGrid, bandwidth_grid
 from holdfast.features.curved import Monotone, Products
 from holdfast.features.effects import Affine, AffineForm, Effect
 from holdfast.features.expected_features import ExpectedFeatures
@@ -14,6 +15,7 @@ from holdfast.features.steps import teach_step
 __all__ = [
     "Affine",
     "AffineForm",
+    "BandwidthGrid",
     "Effect",
     "ExpectedFeatures",
     "Monotone",
@@ -21,5 +23,6 @@ __all__ = [
     "RobustFourierFeatures",
     "RobustNystroem",
     "RowNoise",
+    "bandwidth_grid",
     "teach_step",
 ]

@@ -60,24 +60,21 @@ def filled(t: Array, total: Array) -> Array:
     return np.minimum(np.square(t), np.maximum(level, 0.0)[:, None])
 
 
-def _rise(s: Array) -> Array:
-    """Return 1 - cos s + sin s, at its largest at 3 pi / 4."""
-    s = np.minimum(s, 0.75 * np.pi)
-    return 0.5 * chord(s) + np.sin(s)
+def _lengths(t: Array) -> Array:
+    """Return the lengths of chords, which point anywhere: an entry is as large at most, and two add up to root 2 times that."""
+    return np.sqrt(chord(t))
 
 
 Radius = Callable[[Array, Array], Array]
 """From t, shape (n, k), and a bound on the sum of squares of all angles, shape (n,), to radii before they are scaled."""
 
 RADII: dict[tuple[str, float], Radius] = {
-    ("published", 1): lambda t, M: np.sum(np.minimum(2, 0.5 * t**2) + np.minimum(1, t), axis=1),
     ("published", 2): lambda t, M: np.sqrt(2 * np.sum(np.minimum(2, 0.5 * t**2), axis=1)),
-    ("published", np.inf): lambda t, M: np.max(np.maximum(np.minimum(2, 0.5 * t**2), np.minimum(1, t)), axis=1),
-    ("tight", 1): lambda t, M: np.sum(_rise(t), axis=1),
+    ("tight", 1): lambda t, M: np.sqrt(2) * np.sum(_lengths(t), axis=1),
     ("tight", 2): lambda t, M: np.sqrt(np.sum(chord(t), axis=1)),
-    ("tight", np.inf): lambda t, M: np.max(np.maximum(0.5 * chord(t), np.sin(np.minimum(t, 0.5 * np.pi))), axis=1),
+    ("tight", np.inf): lambda t, M: np.max(_lengths(t), axis=1),
     ("spectral", 2): lambda t, M: np.sqrt(t.shape[1] * chord(np.sqrt(M / t.shape[1]))),
-    ("water", 1): lambda t, M: np.sum(_rise(np.sqrt(filled(t, M))), axis=1),
+    ("water", 1): lambda t, M: np.sqrt(2) * np.sum(_lengths(np.sqrt(filled(t, M))), axis=1),
     ("water", 2): lambda t, M: np.sqrt(np.sum(chord(np.sqrt(filled(t, M))), axis=1)),
 }
 r"""Radii of changes of :math:`(\cos, \sin)` pairs in a norm of all of them, by bound and norm."""

@@ -63,7 +63,8 @@ class RobustFourierFeatures(RobustFeatures):
                      the whole sum)
     ===============  =======================================================================================================
 
-    No radius depends on the row. With n inputs the published one is loose by about :math:`\sqrt n` for small errors.
+    No radius depends on the row. With n inputs the published one is loose by about :math:`\sqrt n` for small errors. Its l1 and
+    linf forms are not among those of `radius`: they hold for features that are turned back by each row's own angles.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ class RobustFourierFeatures(RobustFeatures):
 
     bounds = ("tangent", "arc", "water", "spectral", "tight", "published")
     common_bounds = bounds[2:]
-    best_bounds = ("tangent", "water")
+    best_bounds = ("tangent", "arc")
 
     parameter_table = {
         "n_components": Count(),
