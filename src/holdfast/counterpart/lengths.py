@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -10,27 +11,39 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from holdfast._core.loss import Array
+from holdfast._core.solver import Report, silent
 from holdfast._core.uncertainty import BoundSet
 from holdfast.counterpart.margin_scale import MarginScaleProblem
 from holdfast.losses.hyperbolic_hinge import HyperbolicHinge
 from holdfast.solvers import Newton
+from holdfast.solvers.in_box import minimised_in_box
 from holdfast.uncertainty.clouds import CommonCloud, FactorClouds
 
 EASE = 1e-6
 """Noise on the score by which supports are smooth at w = 0."""
 STEPS = 200
 """Newton steps for one training; a handful where it starts from the last one."""
+ROUNDINGS = (1.0, 0.2, 0.06)
+"""By how much the hinge is rounded, from stage to stage; it bends as much as a softplus of half that softness."""
+SLOPE, MOST_STEPS = 1e-5, 40
+"""The slope, in squares as shares of the largest, at which a stage ends, and its steps at most."""
+
+
+def ellipsoids(squares: Array, slopes: Array | None) -> BoundSet:
+    """Return ellipsoids of lengths whose squares these are, of the features, or of what these have the slopes J_i in."""
+    sizes = np.sqrt(squares)
+    return CommonCloud(sizes) if slopes is None else FactorClouds(slopes * sizes)
 
 
 class ValidatedLengths:
-    r"""The validation loss :math:`V(\nu) = \sum_j c_j\, \psi(1 - y_j f_\nu(x_j))` of the classifiers :math:`f_\nu` that minimise
+    r"""The validation loss :math:`V(\nu) = \sum_j c_j\, \psi(1 - y_j f_\nu(x_j))` of classifiers :math:`f_\nu` that minimise
 
     .. math:: \sum_i c_i\, \psi\bigl(1 - y_i (w^\top x_i + b) + t_i(w)\bigr) + \tfrac\alpha2 |w|^2, \qquad
               t_i(w)^2 = \sum_k \nu_k (J_i^\top w)_k^2,
 
     with :math:`\psi` the hinge rounded by a hyperbola, so that V has a gradient, by the implicit function theorem:
-    :math:`\nabla V = -\partial_\nu (q^\top \nabla_\theta F)` with :math:`H q = \nabla_\theta V`, F being what is minimised and H
-    its Hessian. Several problems (one a class) are trained for the same lengths, and their validation losses added up.
+    :math:`\nabla V = -\partial_\nu (q^\top \nabla_\theta F)` with :math:`H q = \nabla_\theta V`, F being what is minimised and
+    H its Hessian. Several problems (one a class) are trained for the same lengths, and their validation losses added up.
 
     Parameters
     ----------
@@ -54,8 +67,7 @@ class ValidatedLengths:
 
     def sets(self, squares: Array) -> BoundSet:
         """Return the ellipsoids of lengths whose squares these are."""
-        sizes = np.sqrt(squares)
-        return CommonCloud(sizes) if self.slopes is None else FactorClouds(self.slopes * sizes)
+        return ellipsoids(squares, self.slopes)
 
     def value_and_gradient(self, squares: Array, scale: float) -> tuple[float, Array]:
         """Return V and its gradient in the squares nu of the lengths, for a hinge rounded by `scale`."""
@@ -68,6 +80,28 @@ class ValidatedLengths:
             move = _solved(problem, theta, slope)
             value, gradient = value + own_value, gradient - self.pull(problem, theta, move, squares)
         return value, gradient
+
+    def minimised(self, starts: Sequence[Array], low: Array, high: Array, *, report: Report = silent) -> Array:
+        """Return squares of lengths between `low` and `high` with a low V: the best that any of the starts leads to.
+
+        By L-BFGS in squares as shares of the largest, the rounding of the hinge taken back in stages.
+        """
+        unit = np.where(high > 0, high, 1.0)
+
+        def loss(shares: Array, rounding: float) -> tuple[float, Array]:
+            value, slope = self.value_and_gradient(shares * unit, rounding)
+            return value, slope * unit
+
+        best, least = low, np.inf
+        for k, start in enumerate(starts):
+            at, value = start / unit, np.inf
+            for rounding in ROUNDINGS:
+                report(f"start {k + 1} of {len(starts)}, hinge rounded by {rounding:g}")
+                stage, bounds = partial(loss, rounding=rounding), (low / unit, high / unit)
+                at, value = minimised_in_box(stage, at, *bounds, tol=SLOPE, max_iter=MOST_STEPS, report=report)
+            if value < least:
+                best, least = at, value
+        return np.clip(best * unit, low, high)
 
     def part(self, trained: NDArray[np.intp], judged: NDArray[np.intp], *, drawn: bool = False) -> Self:
         """Return what some of the rows make of it; with `drawn` they were drawn by their weights and count alike."""
@@ -85,9 +119,9 @@ class ValidatedLengths:
         root, turn = self._roots(w), self._roots(v)
         mixed = root * turn
         along = mixed @ squares / t
-        x = 1 - problem.signs * (problem.rows.dot(w) + b) + t
-        first = problem.weights * problem.loss.psi(x)[1]
-        second = problem.weights * problem.loss.bend(x) * (along - problem.signs * (problem.rows.dot(v) + c))
+        u = 1 - problem.signs * (problem.rows.dot(w) + b)
+        first = problem.weights * problem.loss.evaluate(u, t)[1]
+        second = problem.weights * problem.loss.curvature(u, t)[0] * (along - problem.signs * (problem.rows.dot(v) + c))
         if self.slopes is None:  # one set for all rows
             first, second = np.array([first.sum()]), np.array([second.sum()])
         return np.square(root).T @ (0.5 * second / t - 0.5 * first * along / np.square(t)) + mixed.T @ (first / t)

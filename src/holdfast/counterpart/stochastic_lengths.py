@@ -25,8 +25,8 @@ def stochastic_lengths(
 ) -> Array:
     """Return the squares of lengths that stochastic descent on both levels finds, averaged over the second half of the steps.
 
-    A step draws a few training rows, for a proximal step of the weights on the robust hinge loss, and a few validation rows. The
-    gradient of their hinge loss is taken back through that one step to the lengths, which are moved against it and put back
+    A step draws a few training rows, for a proximal step of the weights on the robust hinge loss, and a few validation rows.
+    The gradient of their hinge loss is taken back through that one step to the lengths, which are moved against it and put back
     between their bounds. So it is biased: what weights owe to lengths by earlier steps is left out. Steps of the lengths fall
     like the root of their number, and are in units of the typical gradient so far. `start` and the bounds are squares.
     """

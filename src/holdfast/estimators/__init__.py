@@ -20,7 +20,8 @@ from holdfast.estimators.noise_aware_cv import NoiseAwareClassifierCV
 from holdfast.estimators.robust_kernel import RobustKernelClassifier
 from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.estimators.robust_linear_cv import RadiusPath, RobustLinearClassifierCV, radius_path
-from holdfast.estimators.safe import Distrust, SafeClassifier
+from holdfast.estimators.safe import SafeClassifier
+from holdfast.estimators.validation import Distrust
 from holdfast.estimators.weight_errors import PruningPath, prune, pruning_path, worst_weight_loss
 
 __all__ = [

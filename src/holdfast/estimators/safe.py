@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +22,15 @@ from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.solution import Solution
 from holdfast._core.solver import Report
-from holdfast._core.summary import Summary, digits
-from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.counterpart import Certificate, MarginScaleProblem
-from holdfast.counterpart.lengths import ValidatedLengths
+from holdfast.counterpart.lengths import ValidatedLengths, ellipsoids
 from holdfast.counterpart.stochastic_lengths import stochastic_lengths
 from holdfast.data import rows_of
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.units import warn_of_units
+from holdfast.estimators.validation import Distrust, Rows, Validation, stated_lengths
 from holdfast.estimators.worst_case import CollapsingClassifier
 from holdfast.features.expected_features import checked_rows
 from holdfast.features.gram import CHUNK
@@ -39,18 +38,13 @@ from holdfast.features.robust_features import RobustFeatures
 from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import checked_weights
 from holdfast.losses import Hinge
-from holdfast.solvers.in_box import minimised_in_box
 from holdfast.uncertainty import Ellipsoid
 from holdfast.uncertainty.clouds import CommonCloud
 
 NAME = "SafeClassifier"
 NOISE = ("X_std", "X_cov", "X_factor")
-ROUNDINGS = (1.0, 0.2, 0.06)
-"""By how much the hinge is rounded, from stage to stage; at twice the softness of a softplus it bends as much."""
 STARTS = (0.35, 0.75)
-"""Where starts lie between the least and the largest lengths, in logarithms: low enough for w not to be 0."""
-ENOUGH, STEPS = 1e-5, 40
-"""The slope in squares of lengths, as shares of the largest, at which a stage ends, and its steps at most."""
+"""Where other starts lie between the least and the largest lengths, in logarithms: low enough for w not to be 0."""
 DEVIATIONS = 2.0
 """Standard errors by which the validation loss has to fall."""
 LEAST_ROWS = 4
@@ -62,80 +56,6 @@ ELSEWHERE = 5.0
 one was scaled and the other not."""
 LEAST, LARGEST = 0.01, 1.0
 """Bounds of the lengths by default, in standard deviations of the columns."""
-
-
-class _Rows(NamedTuple):
-    """Checked training rows."""
-
-    inputs: Array
-    features: Array
-    codes: NDArray[np.intp]
-    weights: Array
-    factors: Array
-    """The factor of `class_weight` for each class."""
-    spreads: Array
-    """The standard deviation of each column."""
-
-
-class _Validation(NamedTuple):
-    """Validation rows: as many copies of every unit, one after the other, of which units are independent."""
-
-    inputs: Array
-    codes: NDArray[np.intp]
-    weights: Array
-    n_units: int
-
-    def halves(self) -> list[NDArray[np.bool_]]:
-        """Return the rows of two halves of the units, every other one of each class."""
-        own = self.codes[: self.n_units]
-        order = np.argsort(own, kind="stable")
-        side = np.empty(self.n_units, dtype=bool)
-        side[order] = np.arange(self.n_units) % 2 == 0
-        first = np.tile(side, len(self.codes) // self.n_units)
-        return [first, ~first]
-
-    def units(self, values: Array) -> Array:
-        """Return the mean of values of rows over the copies of each unit."""
-        return values.reshape(-1, self.n_units).mean(axis=0)
-
-
-@dataclass
-class Distrust(Summary):
-    """The lengths that a classifier was trained for, the largest first beside the spread of their columns.
-
-    Attributes
-    ----------
-    names : list of str
-    lengths : ndarray of shape (n_features,)
-        In the units of the features.
-    shares : ndarray of shape (n_features,)
-        The same in standard deviations of the columns.
-    gain, gain_error : float
-        As of :class:`SafeClassifier`.
-    is_learned : bool
-    """
-
-    names: list[str]
-    lengths: Array
-    shares: Array
-    gain: float
-    gain_error: float
-    is_learned: bool
-
-    def _title(self) -> str:
-        return "Lengths that were learned" if self.is_learned else "Lengths as stated: the least ones"
-
-    def _columns(self) -> list[str]:
-        return ["feature", "length", "in standard deviations"]
-
-    def _lines(self) -> list[list[str]]:
-        found = zip(self.names, self.lengths, self.shares, strict=True)
-        return [[name, digits(length), digits(share)] for name, length, share in found]
-
-    def _notes(self) -> list[str]:
-        if np.isnan(self.gain):
-            return ["There was nothing to learn from."]
-        return [f"Validation loss: {digits(self.gain)} lower, standard error {digits(self.gain_error)}."]
 
 
 class SafeClassifier(CollapsingClassifier):
@@ -160,18 +80,19 @@ class SafeClassifier(CollapsingClassifier):
     lengths are `sigma_min`, and a :class:`holdfast.exceptions.NothingLearnedWarning` says so. It need not be noise that is
     found: with few training rows larger lengths may pay as a penalty does.
 
-    ``method="implicit"``: the hinge is rounded, so that the validation loss has a gradient in the squares of the lengths, by the
-    implicit function theorem, exact to rounding; L-BFGS within the bounds, the rounding taken back in three stages, from several
-    starts. ``method="stochastic"``: stochastic steps on both levels at once, after Couellan & Wang, the gradient taken through
+    ``method="implicit"``: the hinge is rounded, so that the validation loss has a gradient in the squares of the lengths, by
+    the implicit function theorem; L-BFGS within the bounds, the rounding taken back in three stages, from several starts.
+    ``method="stochastic"``: stochastic steps on both levels at once, in the manner of Couellan & Wang, the gradient taken through
     one step only: cheap for many rows, rough and biased. The problem is not convex in the lengths, and the least validation loss
-    need not be found. For given lengths it is, and `gap_` certifies the final fit, that of
+    need not be found. For given lengths it is convex, and `gap_` certifies the final fit, that of
     ``RobustLinearClassifier(Ellipsoid(shape=model.learned_shape_), alpha=alpha)``.
 
     More than two classes are trained one against the rest, for the same lengths: those that have the lowest loss together.
 
-    With `features`, lengths are still those of the inputs. They are learned for the first-order change of the features; the
-    final fit is then for all of it, the ``bound="tangent"`` of :class:`RobustKernelClassifier`. (One radius in feature space for
-    all rows, as published, would make of all lengths one number, and change no more than the strength of the penalty.)
+    With `features`, :math:`\phi`, lengths are still those of the inputs, and rows are robust against what errors do to their
+    features to first order: :math:`|\sigma \circ J_i^\top w|_2` with the derivatives :math:`J_i` of the features at row i. That
+    is exact for small lengths and no bound for large ones (certificates do not rely on it). One radius in feature space for all
+    rows, as published, would not do: whatever the lengths, it changes no more than the strength of the penalty.
 
     Parameters
     ----------
@@ -185,7 +106,8 @@ class SafeClassifier(CollapsingClassifier):
         How noisy rows will be when the model is used, in multiples of ``X_std``.
     n_copies : int, default=5
         Noisy copies of each row.
-    n_starts : int, default=2
+    n_starts : int, default=3
+        The first one is by how much more validation rows vary within classes; all lengths are alike in the others.
     alpha : float, default=1.0
         Strength of the ridge, > 0, what scikit-learn calls 1/C. Not learned.
     fit_intercept : bool, default=True
@@ -268,7 +190,7 @@ class SafeClassifier(CollapsingClassifier):
         method: str = "implicit",
         deploy_noise: float = 1.0,
         n_copies: int = 5,
-        n_starts: int = 2,
+        n_starts: int = 3,
         alpha: float = 1.0,
         fit_intercept: bool = True,
         class_weight: Any = None,
@@ -343,9 +265,7 @@ class SafeClassifier(CollapsingClassifier):
             squares = np.square(lower)
             self.gain_, self.gain_error_, self.is_learned_ = np.nan, np.nan, False
             if judged is not None and np.any(upper > lower):
-                self._test(rows, judged, lower, upper, rng, report)
-                if self.is_learned_:
-                    squares = self._learned(rows, judged, lower, upper, rng, report)
+                squares = self._safest(rows, judged, lower, upper, rng, report)
         self.lengths_, self.learned_shape_, self.spreads_ = np.sqrt(squares), squares, rows.spreads
         problems = self._problems(rows, squares)
         self._unpack(problems, self._solved(problems, report))
@@ -363,10 +283,11 @@ class SafeClassifier(CollapsingClassifier):
         stated = [name for name, value in metadata.items() if value is not None]
         if X_val is not None and stated:
             raise ValueError(
-                f"{NAME}.fit(..., {stated[0]}=..., X_val=...): validation rows are either given, or noisy copies of X. State one."
+                f"{NAME}.fit(..., {stated[0]}=..., X_val=...): validation rows are given, or noisy copies of X. State "
+                "one."
             )
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> _Rows:
+    def _checked(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> Rows:
         check_columns(X, {"sample_weight": sample_weight, **metadata})
         check_features(X, {"sigma_min": self.sigma_min, "sigma_max": self.sigma_max})
         inputs, y = checked_rows(self, X, y, call=f"{NAME}.fit", ensure_min_samples=2)
@@ -375,17 +296,17 @@ class SafeClassifier(CollapsingClassifier):
         counts = checked_weights(sample_weight, inputs, f"{NAME}.fit")
         middle = np.average(inputs, axis=0, weights=counts)
         spreads = np.sqrt(np.average(np.square(inputs - middle), axis=0, weights=counts))
-        features = inputs
-        if self.features is not None:
-            self.feature_map_ = clone(self.features).fit(inputs, sample_weight=counts)
-            features = self.feature_map_.transform(inputs)
         factors = np.bincount(codes, weights) / np.bincount(codes, counts)
-        return _Rows(inputs, features, codes, weights, factors, spreads)
+        if self.features is None:
+            return Rows(inputs, inputs, codes, weights, factors, spreads, None)
+        self.feature_map_ = clone(self.features).fit(inputs, sample_weight=counts)
+        features = self.feature_map_.transform(inputs)
+        return Rows(inputs, features, codes, weights, factors, spreads, self._slopes(inputs, features.shape[1]))
 
     def _limits(self, spreads: Array) -> tuple[Array, Array]:
         """Return the least and the largest lengths."""
         least, largest = (
-            default * spreads if value is None else _lengths(value, name, len(spreads))
+            default * spreads if value is None else stated_lengths(value, f"{NAME}({name}", len(spreads))
             for name, value, default in (("sigma_min", self.sigma_min, LEAST), ("sigma_max", self.sigma_max, LARGEST))
         )
         call = f"{NAME}(sigma_min={short(self.sigma_min):.80}, sigma_max={short(self.sigma_max):.80})"
@@ -402,7 +323,7 @@ class SafeClassifier(CollapsingClassifier):
             )
         return least, largest
 
-    def _copies(self, rows: _Rows, metadata: Mapping[str, Any], rng: np.random.Generator) -> _Validation | None:
+    def _copies(self, rows: Rows, metadata: Mapping[str, Any], rng: np.random.Generator) -> Validation | None:
         """Return noisy copies of the rows; None where no noise is stated."""
         if all(value is None for value in metadata.values()):
             return None
@@ -412,62 +333,81 @@ class SafeClassifier(CollapsingClassifier):
         own, n = np.flatnonzero(rows.weights), int(self.n_copies)
         drawn = np.concatenate([rows.inputs[own] + noise.take(own).drawn(rng) for _ in range(n)])
         weights = np.tile(rows.weights[own], n)
-        return self._enough(_Validation(drawn, np.tile(rows.codes[own], n), weights / weights.sum(), len(own)))
+        return self._enough(Validation(drawn, np.tile(rows.codes[own], n), weights / weights.sum(), len(own)))
 
-    def _given(self, rows: _Rows, X_val: Any, y_val: Any) -> _Validation:
+    def _given(self, rows: Rows, X_val: Any, y_val: Any) -> Validation:
         """Return validation rows as they are given."""
         call = f"{NAME}.fit(..., X_val=..., y_val=...)"
         check_columns(X_val, {"y_val": y_val}, self)
         inputs, y = checked_rows(self, X_val, y_val, call=call, reset=False)
         known = np.isin(y, self.classes_)
         if not np.all(known):
-            raise ValueError(f"{call}: y_val holds {np.unique(y[~known]).tolist()!r:.80}, y has {self.classes_.tolist()}.")
+            raise ValueError(
+                f"{call}: y_val holds {np.unique(y[~known]).tolist()!r:.80}, y has {self.classes_.tolist()}."
+            )
         codes = np.searchsorted(self.classes_, y)
         self._warn_of_place(rows, inputs, call)
         weights = rows.factors[codes]
-        return self._enough(_Validation(inputs, codes, weights / weights.sum(), len(codes)))
+        return self._enough(Validation(inputs, codes, weights / weights.sum(), len(codes)))
 
     @staticmethod
-    def _enough(judged: _Validation) -> _Validation:
+    def _enough(judged: Validation) -> Validation:
         if judged.n_units < LEAST_ROWS:
             raise ValueError(
-                f"{NAME}.fit: {judged.n_units} validation rows do not tell whether lengths pay; {LEAST_ROWS} are the least, and "
-                "hundreds are better."
+                f"{NAME}.fit: {judged.n_units} validation rows do not tell whether lengths pay; {LEAST_ROWS} are the least, "
+                "and hundreds are better."
             )
         return judged
 
     @staticmethod
-    def _warn_of_place(rows: _Rows, inputs: Array, call: str) -> None:
+    def _warn_of_place(rows: Rows, inputs: Array, call: str) -> None:
         """Warn where validation rows are so far from the others that one of them was scaled and the other not."""
         away = np.abs(np.median(inputs, axis=0) - np.median(rows.inputs, axis=0))
         far = away > ELSEWHERE * rows.spreads
         if 2 * np.sum(far & (rows.spreads > 0)) > np.sum(rows.spreads > 0):
             warn_caller(
                 f"{call}: in {np.sum(far)} of {len(far)} columns the validation rows lie more than {ELSEWHERE:g} standard "
-                "deviations from the others. Was X scaled and X_val not? A Pipeline transforms it with transform_input=['X_val'].",
+                "deviations from the others. Was X scaled and X_val not? A Pipeline transforms both with "
+                "transform_input=['X_val'].",
                 UnitsWarning,
             )
 
-    def _test(
-        self, rows: _Rows, judged: _Validation, lower: Array, upper: Array, rng: np.random.Generator, report: Report
-    ) -> None:
-        """Set whether lengths learned from one half of the validation rows pay on the other half, both ways together."""
-        plain = self._losses(rows, judged, np.square(lower), report)
+    def _safest(
+        self, rows: Rows, judged: Validation, lower: Array, upper: Array, rng: np.random.Generator, report: Report
+    ) -> Array:
+        """Return the squares of the lengths to train for, and set whether these are learned ones, and what they gain."""
+        low, high = np.square(lower), np.square(upper)
+        plain, starts, found = self._losses(rows, judged, low, report), self._first_lengths(rows, judged, low, high), []
         other = np.empty_like(plain)
         for half in judged.halves():
             report(f"lengths from {np.sum(half)} of {len(half)} validation rows, to be tested on the others")
-            weights = np.where(half, judged.weights, 0.0)
-            squares = self._learned(rows, judged._replace(weights=weights), lower, upper, rng, report)
-            other[~half] = self._losses(rows, judged, squares, report)[~half]
-        falls, weights = judged.units(plain - other), judged.units(judged.weights)
-        weights, base = weights / weights.sum(), float(judged.weights @ plain)
-        gain = float(weights @ falls)
-        n = np.count_nonzero(weights)
-        self.gain_, self.gain_error_ = gain, float(np.sqrt(np.square(weights) @ np.square(falls - gain) * n / (n - 1)))
-        self.is_learned_ = gain > DEVIATIONS * self.gain_error_ + self.tol * base
-        report(f"validation loss {base:.4g}, lower by {gain:.3g}, standard error {self.gain_error_:.2g}")
+            own = judged._replace(weights=np.where(half, judged.weights, 0.0))
+            found.append(self._learned(rows, own, starts, low, high, rng, report))
+            other[~half] = self._losses(rows, judged, found[-1], report)[~half]
+        self.gain_, self.gain_error_ = judged.mean(plain - other)
+        base = float(judged.weights @ plain)
+        report(f"validation loss {base:.4g}, lower by {self.gain_:.3g}, standard error {self.gain_error_:.2g}")
+        least = self.tol * base
+        if self.gain_ > DEVIATIONS * self.gain_error_ + least:
+            squares = self._learned(rows, judged, found, low, high, rng, report)
+            self.is_learned_ = judged.weights @ self._losses(rows, judged, squares, report) < base - least
+        return squares if self.is_learned_ else low
 
-    def _losses(self, rows: _Rows, judged: _Validation, squares: Array, report: Report) -> Array:
+    def _first_lengths(self, rows: Rows, judged: Validation, low: Array, high: Array) -> list[Array]:
+        """Return squares of lengths to start from: by how much validation rows vary more within classes, then lengths alike."""
+        more = np.zeros(len(low))
+        for k in range(len(self.classes_)):
+            own, others = rows.codes == k, judged.codes == k
+            if np.any(judged.weights[others]):
+                X, c = rows.inputs[own], rows.weights[own]
+                middle = c @ X / c.sum()
+                away = judged.weights[others] @ np.square(judged.inputs[others] - middle)
+                more += away - judged.weights[others].sum() * (c @ np.square(X - middle)) / c.sum()
+        shares = np.linspace(*STARTS, int(self.n_starts) - 1)
+        alike = [np.where(high > 0, low ** (1 - share) * high**share, 0.0) for share in shares]
+        return [np.clip(more, low, high), *alike]
+
+    def _losses(self, rows: Rows, judged: Validation, squares: Array, report: Report) -> Array:
         """Return the hinge losses of validation rows, added up over classes, after training for lengths."""
         problems = self._problems(rows, squares)
         fits: list[tuple[Solution, Certificate]] = self._solved(problems, report)
@@ -478,76 +418,58 @@ class SafeClassifier(CollapsingClassifier):
         return found
 
     def _learned(
-        self, rows: _Rows, judged: _Validation, lower: Array, upper: Array, rng: np.random.Generator, report: Report
+        self,
+        rows: Rows,
+        judged: Validation,
+        starts: Sequence[Array],
+        low: Array,
+        high: Array,
+        rng: np.random.Generator,
+        report: Report,
     ) -> Array:
-        """Return the squares of lengths with a low validation loss."""
+        """Return squares of lengths, between `low` and `high`, with a low validation loss."""
         problem = self._validated(rows, judged)
-        # shares of the largest squares, whatever the units
-        unit = np.where(upper > 0, np.square(upper), 1.0)
-        low, high = np.square(lower) / unit, np.square(upper) / unit
         if self.method == "stochastic":
-            middle = np.sqrt(np.square(lower) * np.square(upper))
-            return stochastic_lengths(problem, middle, np.square(lower), np.square(upper), rng=rng, report=report)
-        best, least = low, np.inf
-        for share in np.linspace(*STARTS, int(self.n_starts)):
-            at, value = np.where(high > 0, low ** (1 - share) * high**share, 0.0), np.inf
-            for scale in ROUNDINGS:
+            return stochastic_lengths(problem, starts[0], low, high, rng=rng, report=report)
+        return problem.minimised(starts, low, high, report=report)
 
-                def loss(shares: Array, scale: float = scale) -> tuple[float, Array]:
-                    value, slope = problem.value_and_gradient(shares * unit, scale)
-                    return value, slope * unit
-
-                report(f"hinge rounded by {scale:g}, starting {share:.2g} of the way from least to largest lengths")
-                at, value = minimised_in_box(loss, at, low, high, tol=ENOUGH, max_iter=STEPS, report=report)
-            if value < least:
-                best, least = at, value
-        return np.clip(best * unit, np.square(lower), np.square(upper))
-
-    def _validated(self, rows: _Rows, judged: _Validation) -> ValidatedLengths:
+    def _validated(self, rows: Rows, judged: Validation) -> ValidatedLengths:
         """Return the validation loss as a function of lengths."""
-        none, b = CommonCloud(np.zeros(())), bool(self.fit_intercept)
-        trained, asked = rows_of(rows.features), rows_of(self._mapped(judged.inputs))
-        pairs = zip(self._signs(rows.codes), self._signs(judged.codes), strict=True)
-        problems = [
-            (
-                MarginScaleProblem(trained, own, rows.weights, Hinge(), none, float(self.alpha), b),
-                MarginScaleProblem(asked, others, judged.weights, Hinge(), none, 0.0, b),
-            )
-            for own, others in pairs
+        asked, none, b = rows_of(self._mapped(judged.inputs)), CommonCloud(np.zeros(())), bool(self.fit_intercept)
+        others = [
+            MarginScaleProblem(asked, y, judged.weights, Hinge(), none, 0.0, b) for y in self._signs(judged.codes)
         ]
-        return ValidatedLengths([own for own, _ in problems], [other for _, other in problems], self._slopes(rows))
+        return ValidatedLengths(self._problems(rows, np.zeros(len(rows.spreads))), others, rows.slopes)
 
-    def _slopes(self, rows: _Rows) -> Array | None:
-        """Return the derivatives of the features at each row, None for the inputs themselves."""
-        if self.features is None:
-            return None
-        (n, d), width = rows.inputs.shape, rows.features.shape[1]
+    def _slopes(self, inputs: Array, width: int) -> Array:
+        """Return the derivatives of the features at each row."""
+        n, d = inputs.shape
         if n * d * width > LARGEST_SLOPES:
             raise ValueError(
-                f"{NAME}(features={self.features!r:.60}).fit: the derivatives of {width} features at {n} rows of {d} inputs would "
-                f"take {8 * n * d * width:.2g} bytes. Use fewer components or fewer rows."
+                f"{NAME}(features={self.features!r:.60}).fit: the derivatives of {width} features at {n} rows of {d} inputs "
+                f"would take {8 * n * d * width:.2g} bytes. Use fewer components or fewer rows."
             )
         ones = RowNoise.mixed(np.broadcast_to(np.eye(d), (n, d, d)))
-        return self.feature_map_.uncertainty_effect(d).linearised(rows.inputs, ones).factor
+        return np.asarray(self.feature_map_.uncertainty_effect(d).linearised(inputs, ones).factor)
 
     def _signs(self, codes: NDArray[np.intp]) -> list[Array]:
         """Return the labels of two classes, or those of each class against the rest."""
         positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         return [np.where(codes == k, 1.0, -1.0) for k in positives]
 
-    def _problems(self, rows: _Rows, squares: Array) -> list[MarginScaleProblem]:
+    def _problems(self, rows: Rows, squares: Array) -> list[MarginScaleProblem]:
         """Return the problem of two classes, or one for each of more, for given lengths."""
-        inputs: BoundSet = CommonCloud(np.sqrt(squares))
-        sets = inputs if self.features is None else self.feature_map_._push(rows.inputs, inputs, "tangent")
-        features, alpha, b = rows_of(rows.features), float(self.alpha), bool(self.fit_intercept)
-        signs = self._signs(rows.codes)
-        return [MarginScaleProblem(features, y, rows.weights, Hinge(), sets.facing(y), alpha, b) for y in signs]
+        features, sets = rows_of(rows.features), ellipsoids(squares, rows.slopes)
+        alpha, b = float(self.alpha), bool(self.fit_intercept)
+        return [MarginScaleProblem(features, y, rows.weights, Hinge(), sets, alpha, b) for y in self._signs(rows.codes)]
 
-    def _warn_of_learning(self, judged: _Validation | None, is_free: NDArray[np.bool_]) -> None:
+    def _warn_of_learning(self, judged: Validation | None, is_free: NDArray[np.bool_]) -> None:
         """Say that the lengths are the least ones, where they are, and why."""
         if self.is_learned_ or not np.any(is_free):
             return
-        why = "pass X_val and y_val, or X_std with deploy_noise > 0: lengths are learned from validation rows that differ"
+        why = (
+            "pass X_val and y_val, or X_std with deploy_noise > 0: lengths are learned from validation rows that differ"
+        )
         if judged is not None:
             why = (
                 f"learned ones lower the validation loss by {self.gain_:.2g}, standard error {self.gain_error_:.2g}, and "
@@ -556,7 +478,7 @@ class SafeClassifier(CollapsingClassifier):
         warn_caller(f"{NAME}.fit: nothing was learned, the lengths are sigma_min; {why}.", NothingLearnedWarning)
 
     def distrust(self) -> Distrust:
-        """Return the lengths by feature, those first that are the largest beside the spread of their columns; it prints itself."""
+        """Return the lengths by feature, those first that are the largest beside the spread of their columns."""
         check_is_fitted(self)
         shares = np.divide(self.lengths_, self.spreads_, out=np.zeros_like(self.lengths_), where=self.spreads_ > 0)
         order = np.argsort(-shares, kind="stable")
@@ -589,17 +511,3 @@ class SafeClassifier(CollapsingClassifier):
         mapped = model_before(self.feature_map_.uncertainty_effect(self.n_features_in_), found)
         assert mapped is not None
         return mapped
-
-
-def _lengths(value: Any, name: str, n_features: int) -> Array:
-    """Return stated lengths, one for each feature."""
-    call = f"{NAME}({name}"
-    if np.ndim(value) == 0:
-        return np.full(n_features, Number().checked(value, call))
-    try:
-        found = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        found = np.full(1, np.nan)
-    if found.shape != (n_features,) or not np.all(np.isfinite(found) & (found >= 0)):
-        raise ValueError(f"{call}={short(value):.80}): give a number >= 0, or one for each of {n_features} features.")
-    return found

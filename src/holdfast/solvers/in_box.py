@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from holdfast._core.loss import Array
 from holdfast._core.solver import Report, silent
 
-FLAT = 1e-10
+FLAT = 1e-8
 """Share of the value by which a step has to improve it."""
 
 
