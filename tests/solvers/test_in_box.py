@@ -15,7 +15,14 @@ def test_a_convex_quadratic_in_a_box_meets_its_optimality_conditions(seed):
     low, high = rng.uniform(-1, 0, 6), rng.uniform(0, 1, 6)
     lines = []
     x, value = minimised_in_box(
-        lambda x: (0.5 * x @ H @ x + c @ x, H @ x + c), low, low, high, tol=1e-7, max_iter=200, report=lines.append
+        lambda x: (0.5 * x @ H @ x + c @ x, H @ x + c),
+        low,
+        low,
+        high,
+        tol=1e-7,
+        gain=1e-15,
+        max_iter=200,
+        report=lines.append,
     )
     assert np.all((low <= x) & (x <= high))
     assert_allclose(value, 0.5 * x @ H @ x + c @ x)
@@ -30,6 +37,7 @@ def test_what_is_found_is_not_worse_than_the_start_when_steps_run_out():
         np.zeros(2),
         np.ones(2),
         tol=0.0,
+        gain=0.0,
         max_iter=1,
     )
     assert value <= 2 * np.cos(0.3)

@@ -21,12 +21,12 @@ from holdfast.uncertainty.clouds import CommonCloud, FactorClouds
 
 EASE = 1e-6
 """Noise on the score by which supports are smooth at w = 0."""
-STEPS = 200
-"""Newton steps for one training; a handful where it starts from the last one."""
+ACCURATE, STEPS = 1e-11, 200
+"""The gain that the last Newton step of a training may still promise (it squares the error), and steps at most."""
 ROUNDINGS = (1.0, 0.2, 0.06)
 """By how much the hinge is rounded, from stage to stage; it bends as much as a softplus of half that softness."""
-SLOPE, MOST_STEPS = 1e-5, 40
-"""The slope, in squares as shares of the largest, at which a stage ends, and its steps at most."""
+SLOPE, GAIN, MOST_STEPS = 1e-4, 1e-6, 40
+"""The slope, in squares as shares of the largest, and the gain of a step at which a stage ends, and its steps at most."""
 
 
 def ellipsoids(squares: Array, slopes: Array | None) -> BoundSet:
@@ -75,7 +75,7 @@ class ValidatedLengths:
         value, gradient = 0.0, np.zeros(len(squares))
         for k, (own, judged) in enumerate(zip(self.trained, self.judged, strict=True)):
             problem = own.having(loss=loss, bound=bound)
-            theta = self._last[k] = Newton().minimise(problem, self._last[k], tol=0.0, max_iter=STEPS).parameters
+            theta = self._last[k] = Newton().minimise(problem, self._last[k], tol=ACCURATE, max_iter=STEPS).parameters
             own_value, slope = judged.having(loss=loss).value_and_gradient(theta)
             move = _solved(problem, theta, slope)
             value, gradient = value + own_value, gradient - self.pull(problem, theta, move, squares)
@@ -98,7 +98,9 @@ class ValidatedLengths:
             for rounding in ROUNDINGS:
                 report(f"start {k + 1} of {len(starts)}, hinge rounded by {rounding:g}")
                 stage, bounds = partial(loss, rounding=rounding), (low / unit, high / unit)
-                at, value = minimised_in_box(stage, at, *bounds, tol=SLOPE, max_iter=MOST_STEPS, report=report)
+                at, value = minimised_in_box(
+                    stage, at, *bounds, tol=SLOPE, gain=GAIN, max_iter=MOST_STEPS, report=report
+                )
             if value < least:
                 best, least = at, value
         return np.clip(best * unit, low, high)

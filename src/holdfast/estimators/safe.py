@@ -82,9 +82,9 @@ class SafeClassifier(CollapsingClassifier):
 
     ``method="implicit"``: the hinge is rounded, so that the validation loss has a gradient in the squares of the lengths, by
     the implicit function theorem; L-BFGS within the bounds, the rounding taken back in three stages, from several starts.
-    ``method="stochastic"``: stochastic steps on both levels at once, in the manner of Couellan & Wang, the gradient taken through
-    one step only: cheap for many rows, rough and biased. The problem is not convex in the lengths, and the least validation loss
-    need not be found. For given lengths it is convex, and `gap_` certifies the final fit, that of
+    ``method="stochastic"``: stochastic steps on both levels at once, in the manner of Couellan & Wang, the gradient taken
+    through one step only: cheap for many rows, rough and biased. The problem is not convex in the lengths, and the least
+    validation loss need not be found. For given lengths it is convex, and `gap_` certifies the final fit, that of
     ``RobustLinearClassifier(Ellipsoid(shape=model.learned_shape_), alpha=alpha)``.
 
     More than two classes are trained one against the rest, for the same lengths: those that have the lowest loss together.
