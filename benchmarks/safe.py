@@ -1,7 +1,8 @@
 """What SafeClassifier learns where validation rows are noisier than training rows, and where they are not.
 
 Run ``python benchmarks/safe.py > benchmarks/safe.md``. Six features, whose sum decides the class; three of them are measured
-with noise of standard deviation 1, in training, in validation or in both. 400 validation rows, lengths from 0.02 to 1, alpha 0.1.
+with noise of standard deviation 1, in training, in validation or in both. 400 validation rows, lengths from 0.02 to 1,
+alpha 0.1.
 """
 
 import platform
