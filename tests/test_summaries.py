@@ -74,7 +74,7 @@ RECORDS = {
     "RadiusPath": lambda: radius_path(X, y, 3, uncertainty=Box()),
     "PruningPath": lambda: pruning_path(RobustLinearClassifier(Box(0.1)), X, y, deltas=[0.1, 0.05]),
     "MissingReport": reported,
-    "Distrust": lambda: SafeClassifier(n_starts=1).fit(X, y, X_std=S).distrust(),
+    "Distrust": lambda: SafeClassifier(0.1, 0.1).fit(X, y).distrust(),
     "GeneralizationBound": bounded,
     "OnlineBound": lambda: FeatureDeletionPerceptron(1, radius=9.0).fit(X, y).online_bound(),
 }

@@ -376,3 +376,12 @@ def test_it_tells_of_its_progress(caplog):
         SafeClassifier(verbose=1, **QUICK).fit(X, Y, **validated())
     assert "to be tested on the others" in caplog.text
     assert "standard error" in caplog.text
+
+
+def test_of_many_features_the_most_distrusted_are_shown():
+    rng = np.random.default_rng(0)
+    sizes = np.linspace(0.01, 0.2, 20)
+    text = str(SafeClassifier(sizes, sizes).fit(rng.normal(size=(40, 20)), np.arange(40) % 2).distrust())
+    assert "12 features more" in text
+    assert "x19" in text
+    assert "x0 " not in text

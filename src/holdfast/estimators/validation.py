@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast._core.allowed import Number, short
 from holdfast._core.loss import Array
-from holdfast._core.summary import Summary, digits
+from holdfast._core.summary import SHOWN, Summary, counted, digits
 
 
 class Rows(NamedTuple):
@@ -83,13 +83,15 @@ class Distrust(Summary):
         return ["feature", "length", "in standard deviations"]
 
     def _lines(self) -> list[list[str]]:
-        found = zip(self.names, self.lengths, self.shares, strict=True)
+        found = list(zip(self.names, self.lengths, self.shares, strict=True))[:SHOWN]
         return [[name, digits(length), digits(share)] for name, length, share in found]
 
     def _notes(self) -> list[str]:
+        rest = len(self.names) - SHOWN
+        more = f"{counted(rest, 'feature')} more, less distrusted." if rest > 0 else ""
         if np.isnan(self.gain):
-            return ["There was nothing to learn from."]
-        return [f"Validation loss: {digits(self.gain)} lower, standard error {digits(self.gain_error)}."]
+            return [more, "There was nothing to learn from."]
+        return [more, f"Validation loss: {digits(self.gain)} lower, standard error {digits(self.gain_error)}."]
 
 
 def stated_lengths(value: Any, call: str, n_features: int) -> Array:
