@@ -26,6 +26,7 @@ from holdfast import (
     RobustLinearClassifier,
     RobustLinearClassifierCV,
     RobustNystroem,
+    SafeClassifier,
     SpreadImputer,
     WeightError,
 )
@@ -73,6 +74,7 @@ SETTINGS = [
     RobustFourierFeatures(11, kernel="laplacian", phases=True),
     RobustNystroem(20),
     RobustNystroem(None, gamma=0.1),
+    SafeClassifier(),
     NoiseAwareClassifier(n_components=20),
     NoiseAwareClassifier(method="moments"),
     NoiseAwareClassifierCV([1.0], alphas=[1.0, 0.1], cv=2, n_components=10),
@@ -122,6 +124,7 @@ def _cases(setting):
 pytestmark = pytest.mark.filterwarnings(
     "ignore::holdfast.exceptions.CollapseWarning",  # tiny, unbalanced or random data: w = 0 is the right answer there
     "ignore::sklearn.exceptions.ConvergenceWarning",
+    "ignore::holdfast.exceptions.NothingLearnedWarning",
     "ignore::scipy.linalg.LinAlgWarning",  # more features than rows
 )
 

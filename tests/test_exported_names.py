@@ -33,6 +33,7 @@ TOP = [
     "RobustKernelClassifier",
     "RobustLinearClassifier",
     "RobustLinearClassifierCV",
+    "SafeClassifier",
     "ExpectedFeatures",
     "RobustFourierFeatures",
     "RobustNystroem",

@@ -19,6 +19,7 @@ from holdfast import (
     NoiseCopies,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
+    SafeClassifier,
 )
 from holdfast.estimators import AlternatingSVC, linear
 
@@ -96,6 +97,7 @@ def test_whoever_is_named_has_it():
         GaussianRobustClassifier(0.1).fit(X, y),
         FeatureDeletionClassifier(0.5, missing="delete").fit(X, y),
         FeatureDeletionPerceptron(0.5, radius=3.0).fit(X, y),
+        SafeClassifier(0.1, 0.1).fit(X, y),
     ]
     for name, where in linear.ELSEWHERE.items():
         named = [model for model in models if type(model).__name__ in where]

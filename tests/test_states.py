@@ -30,6 +30,7 @@ from holdfast import (
     RobustLinearClassifier,
     RobustLinearClassifierCV,
     RobustNystroem,
+    SafeClassifier,
     SpreadImputer,
     UncertainPipeline,
     estimators,
@@ -61,6 +62,7 @@ EXAMPLES = [
     RobustLinearClassifier(Box(0.1), loss="logistic"),
     RobustLinearClassifierCV([0.3, 0.1], uncertainty=Box(1.0), cv=2),
     RobustNystroem(5, random_state=0),
+    SafeClassifier(0.1, 1.0, features=RobustNystroem(5, random_state=0)),
     SpreadImputer(),
     UncertainPipeline(PIPELINE),
 ]

@@ -17,6 +17,7 @@ from holdfast import (
     FeatureDeletionPerceptron,
     GaussianNoise,
     RobustLinearClassifier,
+    SafeClassifier,
 )
 from holdfast._core.summary import Summary, counted, digits, percent, share, some, spread
 from holdfast.datasets import intervals_from_replicates, load_breast_cancer_errors
@@ -73,6 +74,7 @@ RECORDS = {
     "RadiusPath": lambda: radius_path(X, y, 3, uncertainty=Box()),
     "PruningPath": lambda: pruning_path(RobustLinearClassifier(Box(0.1)), X, y, deltas=[0.1, 0.05]),
     "MissingReport": reported,
+    "Distrust": lambda: SafeClassifier(0.1, 0.1).fit(X, y).distrust(),
     "GeneralizationBound": bounded,
     "OnlineBound": lambda: FeatureDeletionPerceptron(1, radius=9.0).fit(X, y).online_bound(),
 }

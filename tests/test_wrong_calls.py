@@ -155,6 +155,7 @@ def calls():
         trained("RobustNystroem", n_components=4),
         called(LANDMARKS.push, "RobustNystroem.push", X=X, uncertainty=box),
         called(LANDMARKS.radius, "RobustNystroem.radius", X=X, uncertainty=box),
+        trained("SafeClassifier"),
         trained("SpreadImputer"),
         trained("UncertainPipeline", steps=[("scale", StandardScaler()), ("classify", h.RobustLinearClassifier(box))]),
         used("Ball", as_set, radius=0.1),

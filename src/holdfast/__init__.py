@@ -13,6 +13,7 @@ What may be wrong with your data? Choose, then ``fit(X, y)`` as usual, with what
       in a ball or an ellipsoid around X      RobustLinearClassifier(Ball(0.5)), Ellipsoid(shape=...)
       with a given probability                RobustLinearClassifier(ChanceConstraint(0.05, "gaussian", cov=...))
       of unknown size                         RobustLinearClassifierCV(uncertainty=Box())
+      in features still to be found           SafeClassifier().fit(X, y, X_val=..., y_val=...)
     values were missing and are filled in     make_uncertain_pipeline(SpreadImputer(), ..., classifier)
     features may be missing when it is used   FeatureDeletionClassifier(budget=2)
       besides another set                     RobustLinearClassifier(FeatureDeletion(2) + Box(0.1))
@@ -61,6 +62,7 @@ from holdfast.estimators import (
     RobustKernelClassifier,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
+    SafeClassifier,
 )
 from holdfast.evaluate import certified_radius, compare, flip_probability, robust_accuracy, robustness_curve
 from holdfast.features import ExpectedFeatures, RobustFourierFeatures, RobustNystroem
@@ -108,6 +110,7 @@ __all__ = [
     "RobustLinearClassifier",
     "RobustLinearClassifierCV",
     "RobustNystroem",
+    "SafeClassifier",
     "SpreadImputer",
     "UncertainPipeline",
     "WeightError",

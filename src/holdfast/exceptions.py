@@ -1,5 +1,19 @@
 """Warnings and errors of holdfast, for ``except`` and for filters of warnings."""
 
-from holdfast._core.exceptions import CollapseWarning, NoCertificateError, ProofError, UnitsWarning, UnstatedError
+from holdfast._core.exceptions import (
+    CollapseWarning,
+    NoCertificateError,
+    NothingLearnedWarning,
+    ProofError,
+    UnitsWarning,
+    UnstatedError,
+)
 
-__all__ = ["CollapseWarning", "NoCertificateError", "ProofError", "UnitsWarning", "UnstatedError"]
+__all__ = [
+    "CollapseWarning",
+    "NoCertificateError",
+    "NothingLearnedWarning",
+    "ProofError",
+    "UnitsWarning",
+    "UnstatedError",
+]

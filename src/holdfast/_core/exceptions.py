@@ -9,6 +9,10 @@ class NoCertificateError(TypeError):
     """A classifier, or a step before it, of which nothing is certain."""
 
 
+class NothingLearnedWarning(UserWarning):
+    """Lengths were to be learned and stay at the least that was stated: nothing to learn from, or nothing gained by it."""
+
+
 class ProofError(RuntimeError):
     """A proof contradicts itself: a fault in holdfast, which asks for a report. Nothing is fitted."""
 

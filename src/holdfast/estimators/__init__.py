@@ -20,10 +20,13 @@ from holdfast.estimators.noise_aware_cv import NoiseAwareClassifierCV
 from holdfast.estimators.robust_kernel import RobustKernelClassifier
 from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.estimators.robust_linear_cv import RadiusPath, RobustLinearClassifierCV, radius_path
+from holdfast.estimators.safe import SafeClassifier
+from holdfast.estimators.validation import Distrust
 from holdfast.estimators.weight_errors import PruningPath, prune, pruning_path, worst_weight_loss
 
 __all__ = [
     "AlternatingSVC",
+    "Distrust",
     "FeatureDeletionClassifier",
     "FeatureDeletionPerceptron",
     "GaussianRobustClassifier",
@@ -40,6 +43,7 @@ __all__ = [
     "RobustKernelClassifier",
     "RobustLinearClassifier",
     "RobustLinearClassifierCV",
+    "SafeClassifier",
     "critical_noise",
     "critical_radius",
     "generalization_bound",

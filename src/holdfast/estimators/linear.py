@@ -39,6 +39,7 @@ ELSEWHERE = {
     "carrying_rows": "GaussianRobustClassifier has it, with loss='hinge' say",
     "certified_margin": "RobustLinearClassifier and other linear classifiers of holdfast have it",
     "certify": "RobustLinearClassifier and other linear classifiers of holdfast have it; certified_radius asks any",
+    "distrust": "SafeClassifier has it",
     "flip_probability": "GaussianRobustClassifier has it, holdfast.flip_probability(model, X, noise) asks any classifier",
     "is_certain": "FeatureDeletionClassifier(missing='delete') has it",
     "missing_report": "FeatureDeletionClassifier(missing='delete') has it",

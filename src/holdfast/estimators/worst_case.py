@@ -40,7 +40,25 @@ def _is_proper(estimator: WorstCaseClassifier) -> bool:
     return True
 
 
-class WorstCaseClassifier(LinearClassifier):
+class CollapsingClassifier(LinearClassifier):
+    """A classifier trained for the largest loss of rows in sets, of which w = 0 is the best from some size on."""
+
+    def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
+        worst = super()._unpack(problems, fits)
+        self.collapsed_ = worst.status is Status.SOLVED and not np.any(self.coef_) and self.gap_ <= COLLAPSED
+        return worst
+
+    def _warn_of_collapse(self, cures: str) -> None:
+        """Say that all predictions are the same, where they are, and what helps."""
+        if self.collapsed_:
+            warn_caller(
+                f"w = 0 is the best model under this uncertainty, certified to a gap of {self.gap_:.1g}: every prediction is "
+                f"the same. Use {cures}.",
+                CollapseWarning,
+            )
+
+
+class WorstCaseClassifier(CollapsingClassifier):
     """A classifier trained for the largest loss of rows that are known up to a set, `uncertainty`."""
 
     uncertainty: Any
@@ -75,20 +93,6 @@ class WorstCaseClassifier(LinearClassifier):
         if not set(stated) <= set(uncertainty.metadata):
             bound_sets(self.uncertainty, rows, stated, name)
         return uncertainty.as_stated(stated) if stated else uncertainty
-
-    def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
-        worst = super()._unpack(problems, fits)
-        self.collapsed_ = worst.status is Status.SOLVED and not np.any(self.coef_) and self.gap_ <= COLLAPSED
-        return worst
-
-    def _warn_of_collapse(self, cures: str) -> None:
-        """Say that all predictions are the same, where they are, and what helps."""
-        if self.collapsed_:
-            warn_caller(
-                f"w = 0 is the best model under this uncertainty, certified to a gap of {self.gap_:.1g}: every prediction is "
-                f"the same. Use {cures}.",
-                CollapseWarning,
-            )
 
     def _probabilities(self, scores: Array) -> Array:
         """Return the probabilities of several classes."""
