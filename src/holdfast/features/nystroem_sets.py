@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from holdfast._core.uncertainty import Array, BoundSet
 from holdfast.features.carrying import extents
@@ -61,37 +62,28 @@ class Landmarks(NamedTuple):
         back = np.sqrt(m) * (m + d + 4) * float(np.linalg.norm(self.normalization))
         return 2 * EPS * (back + np.sqrt(8 * self.gamma) * norm(X, axis=1))
 
-    def ranges(self, X: Array, inputs: BoundSet) -> tuple[Array, Array]:
+    def ranges(self, X: Array, inputs: BoundSet, reach: Array) -> tuple[Array, Array]:
         r"""Return the lowest and highest values of k_j over the set of each row, or bounds on these, shape (n_samples, m).
 
-        From the squared distance by coordinates, exact for boxes; by the l2 length of errors, exact for balls; and by
+        From the squared distance by coordinates, exact for boxes; by `reach`, the l2 length of errors, exact for balls; and by
         :math:`|x - l|^2 + 2 (x - l)^\top d + |d|^2`, with the support of the set.
         """
-        below, above = extents(inputs, X.shape)
-        g = np.broadcast_to(inputs.stretch(np.eye(X.shape[1])), len(X))
-        nearest, farthest = (np.empty((len(X), len(self.points))) for _ in range(2))
-        for j, point in enumerate(self.points):
-            away = X - point
-            inside = np.maximum(np.maximum(away - below, -away - above), 0.0)
-            outside = np.maximum(np.abs(away - below), np.abs(away + above))
-            distance, (toward, back) = norm(away, axis=1), self._pulls(inputs, away)
-            square = np.square(distance)
-            nearest[:, j] = np.maximum.reduce(
-                [
-                    np.einsum("ij,ij->i", inside, inside),
-                    np.square(np.maximum(distance - g, 0.0)),
-                    square - 2 * toward,
-                ]
-            )
-            farthest[:, j] = np.minimum.reduce(
-                [
-                    np.einsum("ij,ij->i", outside, outside),
-                    np.square(distance + g),
-                    square + 2 * back + np.square(g),
-                ]
-            )
-            # differences of what is about the same size round by more than they are
-            nearest[:, j] = np.maximum(nearest[:, j] - 8 * (X.shape[1] + 2) * EPS * square, 0.0)
+        squares, g = cdist(X, self.points, "sqeuclidean"), reach[:, None]
+        distances = np.sqrt(squares)
+        nearest, farthest = np.square(np.maximum(distances - g, 0.0)), np.square(distances + g)
+        if not inputs.is_isotropic:
+            below, above = extents(inputs, X.shape)
+            for j, point in enumerate(self.points):
+                away = X - point
+                inside = np.maximum(np.maximum(away - below, -away - above), 0.0)
+                outside = np.maximum(np.abs(away - below), np.abs(away + above))
+                toward, back = self._pulls(inputs, away)
+                least = np.maximum(np.einsum("ij,ij->i", inside, inside), squares[:, j] - 2 * toward)
+                most = np.minimum(np.einsum("ij,ij->i", outside, outside), squares[:, j] + 2 * back + np.square(reach))
+                nearest[:, j] = np.maximum(nearest[:, j], least)
+                farthest[:, j] = np.minimum(farthest[:, j], most)
+        # differences of what is about the same size round by more than they are
+        nearest = np.maximum(nearest - 8 * (X.shape[1] + 2) * EPS * squares, 0.0)
         return np.exp(-self.gamma * farthest), np.exp(-self.gamma * nearest)
 
     @staticmethod
