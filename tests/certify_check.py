@@ -13,7 +13,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC, NuSVC
 
-from holdfast import Ball, GaussianRobustClassifier, MinimaxProbabilityClassifier, RobustLinearClassifier
+from holdfast import (
+    Ball,
+    GaussianRobustClassifier,
+    MinimaxProbabilityClassifier,
+    RobustFourierFeatures,
+    RobustKernelClassifier,
+    RobustLinearClassifier,
+)
+from holdfast._certificates.fourier_model import FourierModel
 from holdfast._certificates.models import LinearModel
 from holdfast._certificates.pipelines import view_of
 from holdfast._certificates.views import View
@@ -58,7 +66,25 @@ def kernel_models():
         "Fourier": make_pipeline(
             StandardScaler(), RBFSampler(gamma=0.1, n_components=60, random_state=0), LogisticRegression()
         ),
+        "narrow": make_pipeline(StandardScaler(), SVC(gamma=20, C=5)),
+        "Gaussian": make_pipeline(StandardScaler(), GaussianRobustClassifier(0.1, kernel="rbf", gamma=0.2)),
+        "robust Nystroem": make_pipeline(StandardScaler(), robust(n_components=30)),
+        "robust exact": make_pipeline(StandardScaler(), robust(features="exact")),
+        "robust pairs": make_pipeline(StandardScaler(), robust(features="fourier", n_components=40)),
+        "robust phases": make_pipeline(
+            StandardScaler(),
+            RobustKernelClassifier(
+                Ball(0.1),
+                features=RobustFourierFeatures(30, gamma=0.1, phases=True, random_state=0),
+                bound="water",
+            ),
+        ),
     }
+
+
+def robust(**options):
+    """Return a robust classifier in features of a kernel."""
+    return RobustKernelClassifier(Ball(0.1), gamma=0.1, alpha=0.3, max_iter=60, random_state=0, **options)
 
 
 def fitted(model, X, y):
@@ -226,7 +252,7 @@ def family_of(name, model, X):
     """Return which certificate a model has."""
     view = view_of(model, X).model
     if not isinstance(view, LinearModel):
-        return "Fourier" if name == "Fourier" else "RBF"
+        return "Fourier" if isinstance(view, FourierModel) else "RBF"
     return "linear" if len(view.coef) in (1, len(model.classes_)) and name != "libsvm" else "contests"
 
 

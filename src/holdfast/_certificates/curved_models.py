@@ -130,7 +130,7 @@ def units_of(sizes: Array) -> Array:
 
 
 def longest(sets: BoundSet, A: Array, each: Array) -> Array:
-    r"""Return an upper bound of the largest :math:`|A d|_2` over each row's set, whose entries go as far as `each`, (n, n_out)."""
+    r"""Return bounds of the largest :math:`|A d|_2` over each row's set, where entries of A d go up to `each`, (n, n_out)."""
     unit = units_of(np.abs(A).max(initial=0.0))
     found = np.asarray(unit * sets.stretch(A / unit) * OUTWARD)
     # less than a single entry is what underflow leaves of squares

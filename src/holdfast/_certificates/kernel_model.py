@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -18,12 +19,16 @@ from holdfast.features.carrying import extents
 from holdfast.features.gram import rbf_values
 from holdfast.features.nystroem_sets import EPS, Landmarks
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import dense, ratio
+from holdfast.uncertainty.clouds import dense
 from holdfast.uncertainty.images import image_of
 from holdfast.uncertainty.minkowski import BoundSum
 from holdfast.uncertainty.multiples import Multiples
 from holdfast.uncertainty.polytopes import CommonBox
 from holdfast.uncertainty.row_boxes import RowBoxes
+
+FINE = np.longdouble
+ROUGH = 1.01
+"""How much larger than it is a norm may be taken for the rounding of its sum."""
 
 
 @dataclass(frozen=True)
@@ -177,23 +182,33 @@ class KernelModel(CurvedModel):
     @cached_property
     def _gram(self) -> Array:
         """Inner products of the scores in the kernel's space, shape (n_scores, n_scores)."""
-        size, a = max(1, int(1e7 / len(self.centres))), self.output.coef
+        return self._products(lambda part: rbf_values(part, self.centres, self.width), np.float64)
+
+    @cached_property
+    def _fine_gram(self) -> Any:
+        """The same with more digits, where the platform has any: large weights of Nystroem features cancel."""
+        centres, squares = self.centres.astype(FINE), lambda part: np.sum(np.square(part[:, None] - centres), axis=2)
+        return self._products(lambda part: np.exp(-FINE(self.width) * squares(part.astype(FINE))), FINE)
+
+    def _products(self, kernel: Callable[[Array], Any], dtype: Any) -> Any:
+        a, size = self.output.coef.astype(dtype), max(1, int(1e7 / self.centres.size))
         parts = (slice(i, i + size) for i in range(0, len(self.centres), size))
-        blocks = (a[:, part] @ (rbf_values(self.centres[part], self.centres, self.width) @ a.T) for part in parts)
-        return np.asarray(sum(blocks))
+        return np.asarray(sum(a[:, part] @ (kernel(self.centres[part]) @ a.T) for part in parts))
 
     def norms(self, C: Array) -> Array:
         """Return upper bounds on the norms of combinations C f of scores in the kernel's space, shape (n_combinations,)."""
-        sizes = self.output.sizes.sum(axis=1)
-        # values of the kernel from differences are off by less than a share of 1
-        share = gamma(2 * len(self.centres) + 2 * len(sizes) + self.centres.shape[1] + 8) + self.output.gamma(
-            np.float64
-        )
-        squares = np.maximum(np.einsum("ri,ij,rj->r", C, self._gram, C), 0.0)
-        largest = np.abs(C) @ sizes
-        found = np.sqrt(squares + 2 * share * np.square(largest)) * (1 + LAST_BITS)
+        largest = np.abs(C) @ self.output.sizes.sum(axis=1)
+        found = self._norms(C, largest, self._gram, np.float64)
+        if np.any(found > ROUGH * self._norms(C, 0 * largest, self._gram, np.float64)):
+            found = np.minimum(found, self._norms(C, largest, self._fine_gram, FINE))
         # squares underflow
-        return np.where(largest < np.sqrt(TINY) / gamma(2), largest, found)
+        return np.where(largest < np.sqrt(TINY) / gamma(2), largest, found + self.output.gamma(np.float64) * largest)
+
+    def _norms(self, C: Array, largest: Array, gram: Any, dtype: Any) -> Array:
+        # values of the kernel from differences are off by less than a share of 1
+        share = gamma(2 * len(self.centres) + 2 * len(gram) + self.centres.shape[1] + 10, np.finfo(dtype))
+        squares = np.maximum(np.einsum("ri,ij,rj->r", C, gram, C), 0.0) + 2 * share * np.square(largest)
+        return np.asarray(np.sqrt(squares), dtype=np.float64) * (1 + LAST_BITS)
 
     def _inner(self, X: Any) -> tuple[Array, Array | None]:
         """Return z, and how far off it may be."""

@@ -106,7 +106,7 @@ class Model(ABC):
         """
 
     def refined(self, rows: Any, found: Leads, radii: Array, norm: float, weights: Array) -> Array:
-        r"""Return larger radii, where more is known of these rows than `reach`; `radii` are 0 or certain, shape (n_samples,)."""
+        """Return radii no smaller than these, from what is known of these rows beyond `reach`; `radii` are 0 or certain."""
         return radii
 
     @abstractmethod

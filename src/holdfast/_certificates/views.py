@@ -26,6 +26,15 @@ BOTH_ENDS = 2
 """Errors of a score that a lead is made smaller by: one of the score here, one of the model's own wherever the row goes."""
 
 
+def refuse_scores_alone(model: Model, uncertainty: UncertaintySet) -> None:
+    """Raise where a set says how far linear scores go, not where rows are, and the model's scores are not linear."""
+    if uncertainty.is_of_scores and model.as_linear() is None:
+        raise ValueError(
+            f"uncertainty={uncertainty!r:.80}: this set says how far linear scores go, not where rows are, and this model's "
+            "scores are not linear. State a set that bounds the rows themselves, such as Box or Ellipsoid."
+        )
+
+
 @dataclass(frozen=True)
 class Passage:
     """Steps that rows go through before a model, and how much of them is known by a model of the rows themselves."""
@@ -123,6 +132,7 @@ class View:
         """Return the sets to maximise over, and those to average over, of the first `n_features` numbers of `rows`."""
         passage = self.passage
         if not passage.is_curved:
+            refuse_scores_alone(self.model, uncertainty)
             refuse_inexact(passage.exact(self.n_features), uncertainty, metadata, self.X)
             return uncertainty.split(self.numbers, metadata)
         n = passage.n_curved

@@ -18,7 +18,6 @@ from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array
 from holdfast._core.summary import Summary, counted, percent, share, spread
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
-from holdfast.evaluate.certificates import certified_radius
 from holdfast.evaluate.fitted import (
     asked,
     classes_of,
@@ -388,11 +387,7 @@ def _certified_share(question: _Question) -> float:
     if question.is_closed:
         return float(np.mean(_exact_rows(question)[1]))
     codes, margin = view.margins(question.seen)
-    is_sure, stds = margin > 0, question.sets.deviations()
-    if stds is not None and np.ndim(stds) < 2 and not view.is_curved:
-        # an ellipsoid along the features is a ball in their units
-        is_sure = is_sure | (certified_radius(question.model, question.X, norm=2, weights=stds).radius >= 1)
-    return float(np.mean(is_sure & (question.classes[codes] == question.labels)))
+    return float(np.mean((margin > 0) & (question.classes[codes] == question.labels)))
 
 
 class _Prey(ABC):
