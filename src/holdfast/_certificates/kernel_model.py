@@ -17,12 +17,11 @@ from holdfast._core.rounding import Array, gamma
 from holdfast._core.uncertainty import BoundSet
 from holdfast.features.carrying import extents
 from holdfast.features.gram import rbf_values
-from holdfast.features.nystroem_sets import EPS, Landmarks
+from holdfast.features.nystroem_sets import EPS, Distances, Landmarks
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
 from holdfast.uncertainty.images import image_of
 from holdfast.uncertainty.minkowski import BoundSum
-from holdfast.uncertainty.multiples import Multiples
 from holdfast.uncertainty.polytopes import CommonBox
 from holdfast.uncertainty.row_boxes import RowBoxes
 
@@ -48,19 +47,16 @@ class KernelAround(Around):
 
     units: Array
     """What all that follows of the combinations is divided by, (n_combinations,)."""
-    landmarks: Landmarks
+    distances: Distances
+    """Of the centres."""
     weights: Array
     """Of the centres, (n_combinations, n_centres)."""
     sizes: Array
     """Sums of their sizes, (n_combinations,)."""
     norms: Array
     """Upper bounds of |F|_H, (n_combinations,)."""
-    rows: Array
-    """z."""
     kernel: Array
     """Values of the kernel, (n_samples, n_centres)."""
-    sets: BoundSet
-    """Of z."""
     reach: Array
     """g, shape (n_samples,)."""
     values: Array
@@ -77,9 +73,9 @@ class KernelAround(Around):
     n_bounds = 2
 
     def take(self, rows: Any) -> Self:
-        own = ("rows", "kernel", "reach", "values", "slopes", "left")
+        own = ("kernel", "reach", "values", "slopes", "left")
         some = {name: getattr(self, name)[rows] for name in own}
-        return replace(self, sets=self.sets.take(rows), pushes=self.pushes[:, rows], **some)
+        return replace(self, distances=self.distances.take(rows), pushes=self.pushes[:, rows], **some)
 
     def falls(self, number: int, signs: Array, factors: Array) -> Array:
         if not np.any(self.reach):
@@ -88,7 +84,7 @@ class KernelAround(Around):
 
     def _by_slopes(self, signs: Array, factors: Array) -> Array:
         """Return the least of the falls by derivatives and by the angle."""
-        width, g = self.landmarks.gamma, (factors * self.reach)[:, None]
+        width, g = self.distances.gamma, (factors * self.reach)[:, None]
         r = np.minimum(2 * width * np.square(g), 1e4)
         lost, ahead = -np.expm1(-0.5 * r), signs * self.values
         # at d the gradient counts by |d| e(|d|), which falls from |d| = 1 / sqrt(2 width) on
@@ -107,12 +103,11 @@ class KernelAround(Around):
 
     def _by_intervals(self, signs: Array, factors: Array) -> Array:
         """Return what values of the kernel that go where they can, each for itself, make the combinations fall."""
-        sets = Multiples(self.sets, factors) if self.sets.is_common else self.sets
-        low, high = self.landmarks.ranges(self.rows, sets, factors * self.reach)
+        low, high = self.distances.ranges(factors * self.reach, factors)
         below, above = np.maximum(self.kernel - low, 0.0), np.maximum(high - self.kernel, 0.0)
         up, down = np.maximum(self.weights, 0.0).T, np.maximum(-self.weights, 0.0).T
         falls = np.where(signs > 0, below @ up + above @ down, below @ down + above @ up)
-        return falls + gamma(len(up) + 8 * self.rows.shape[1] + 40) * self.sizes + self.doubts
+        return falls + gamma(len(up) + 8 * self.distances.rows.shape[1] + 40) * self.sizes + self.doubts
 
     def _sure(self, values: Array) -> Array:
         """Return the size that values have for sure."""
@@ -270,13 +265,11 @@ class KernelModel(CurvedModel):
         left = np.sqrt(np.maximum(squares, 0.0) + 16 * EPS * np.square(norms))
         return KernelAround(
             units=units,
-            landmarks=Landmarks(self.centres, self.width, np.zeros((0, m))),
+            distances=Landmarks(self.centres, self.width, np.zeros((0, m))).around(Z, inner),
             weights=A,
             sizes=sizes,
             norms=norms,
-            rows=Z,
             kernel=kernel,
-            sets=inner,
             reach=reach,
             values=values,
             slopes=(steep + blur).T,

@@ -147,7 +147,7 @@ class RobustNystroem(RobustFeatures):
         if bound == "published":
             squares = known.published_squares(X, inputs, values, reach)
             return BoundSum([image_of(Multiples(unit, np.sqrt(len(self.landmarks_) * squares)), map), rounded])
-        low, high = known.ranges(X, inputs, reach)
+        low, high = known.around(X, inputs).ranges(reach, np.ones(n))
         below, above = np.maximum(values - low, 0.0), np.maximum(high - values, 0.0)
         if bound == "landmarks":
             return BoundSum([image_of(Multiples(unit, norm(np.maximum(below, above), axis=1)), map), rounded])
