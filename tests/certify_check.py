@@ -154,6 +154,7 @@ def descended(view, X, D, norm, weights, steps=5):
     for k in range(steps):
         toward = steepest(view.gradients(X + D, C) * weights, norm)
         new = D / weights / size + toward * 2.0 ** (1 - k)
+        new = np.where(np.any(new, axis=1)[:, None], new, D / weights / size)
         new = new / lengths(new, norm)[:, None] * size * weights
         leads, combinations = closest(X + new)
         better = leads < best

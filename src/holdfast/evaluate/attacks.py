@@ -213,9 +213,8 @@ def robust_accuracy(
     """Return the share of rows that are right wherever they are in their sets.
 
     Linear models: exactly, but for rounding, and without forming a row. Others: an upper bound by the attack of
-    :func:`worst_case`, and, for RBF kernels and random Fourier features, a lower bound that is proved: for l2 balls, and
-    ellipsoids along the features, by :func:`certified_radius`, for other sets by :func:`certified_interval` of the smallest
-    boxes around them.
+    :func:`worst_case`, and, for RBF kernels and random Fourier features, a lower bound that is proved, by what
+    :func:`certified_radius` knows of each row, for the sets themselves.
 
     `FeatureDeletion` also allows parts of features to be deleted, so the accuracy may be lower than whole deletions would
     leave it; for linear models with equal values and a whole budget it is the same. To delete whole features only, use

@@ -47,11 +47,14 @@ def certified_radius(
     ==========================  =======================================================================================
     linear models               :math:`\min_l (f_k - f_l) / \|(w_k - w_l) \cdot weights\|_q`, q dual to p: nothing larger is
                                 certain, but for rounding
-    RBF kernels                 the r at which :math:`\|f_k - f_l\|_H \sqrt{2 - 2 e^{-\gamma r^2}}` reaches the lead: sound,
-                                not tight
-    random Fourier features     lead over a Lipschitz constant: sound, not tight
+    RBF kernels, Nystroem       the largest of those by the gradient and the norm of :math:`f_k - f_l` in the kernel's space,
+                                and by intervals of the kernel's values, for narrow kernels: sound, not tight
+    random Fourier features     the largest of those by tangents and a bound on curvature, by arcs of each angle, and by a
+                                Lipschitz constant: sound, not tight
     ``method="smoothing"``      any classifier, made into another one by noise: :func:`smoothed`
     ==========================  =======================================================================================
+
+    Those of kernels and of Fourier features are found by a search; what it returns was tried and is proved.
 
     SVC's contests of pairs: the smallest over those of the winner where it wins them all, else over all.
 
