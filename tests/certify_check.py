@@ -13,7 +13,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC, NuSVC
 
-from holdfast import Ball, GaussianRobustClassifier, MinimaxProbabilityClassifier, RobustLinearClassifier
+from holdfast import (
+    Ball,
+    GaussianRobustClassifier,
+    MinimaxProbabilityClassifier,
+    RobustFourierFeatures,
+    RobustKernelClassifier,
+    RobustLinearClassifier,
+)
+from holdfast._certificates.fourier_model import FourierModel
 from holdfast._certificates.models import LinearModel
 from holdfast._certificates.pipelines import view_of
 from holdfast._certificates.views import View
@@ -22,6 +30,8 @@ from holdfast.evaluate import certified_deletions, certified_interval, certified
 NORMS = (1, 2, np.inf)
 BATCH = 20_000
 SLIGHTLY = 1e-6
+FAR = 1e100
+"""Radii from which on squares of moves might overflow; only where no move changes the class."""
 SCALES = np.array([1.0, 0.01, 30.0, 1.0, 5.0])
 
 
@@ -58,7 +68,25 @@ def kernel_models():
         "Fourier": make_pipeline(
             StandardScaler(), RBFSampler(gamma=0.1, n_components=60, random_state=0), LogisticRegression()
         ),
+        "narrow": make_pipeline(StandardScaler(), SVC(gamma=20, C=5)),
+        "Gaussian": make_pipeline(StandardScaler(), GaussianRobustClassifier(0.1, kernel="rbf", gamma=0.2)),
+        "robust Nystroem": make_pipeline(StandardScaler(), robust(n_components=30)),
+        "robust exact": make_pipeline(StandardScaler(), robust(features="exact")),
+        "robust pairs": make_pipeline(StandardScaler(), robust(features="fourier", n_components=40)),
+        "robust phases": make_pipeline(
+            StandardScaler(),
+            RobustKernelClassifier(
+                Ball(0.1),
+                features=RobustFourierFeatures(30, gamma=0.1, phases=True, random_state=0),
+                bound="water",
+            ),
+        ),
     }
+
+
+def robust(**options):
+    """Return a robust classifier in features of a kernel."""
+    return RobustKernelClassifier(Ball(0.1), gamma=0.1, alpha=0.3, max_iter=60, random_state=0, **options)
 
 
 def fitted(model, X, y):
@@ -126,6 +154,7 @@ def descended(view, X, D, norm, weights, steps=5):
     for k in range(steps):
         toward = steepest(view.gradients(X + D, C) * weights, norm)
         new = D / weights / size + toward * 2.0 ** (1 - k)
+        new = np.where(np.any(new, axis=1)[:, None], new, D / weights / size)
         new = new / lengths(new, norm)[:, None] * size * weights
         leads, combinations = closest(X + new)
         better = leads < best
@@ -138,7 +167,7 @@ def attack_radius(model, X, norm, weights, n_attacks, rng):
     """Return how many rows moved within their radius were tried, and how many of them got another class."""
     found, view = certified_radius(model, X, norm=norm, weights=weights), view_of(model, X).model
     assert np.array_equal(found.predicted, model.predict(X))
-    rows = np.flatnonzero((found.radius > 0) & np.isfinite(found.radius))
+    rows = np.flatnonzero((found.radius > 0) & (found.radius < FAR))
     tried = fallen = 0
     while tried < n_attacks and len(rows):
         some = rng.choice(rows, size=min(BATCH, n_attacks))
@@ -226,7 +255,7 @@ def family_of(name, model, X):
     """Return which certificate a model has."""
     view = view_of(model, X).model
     if not isinstance(view, LinearModel):
-        return "Fourier" if name == "Fourier" else "RBF"
+        return "Fourier" if isinstance(view, FourierModel) else "RBF"
     return "linear" if len(view.coef) in (1, len(model.classes_)) and name != "libsvm" else "contests"
 
 

@@ -98,12 +98,14 @@ def test_without_a_set_their_own_is_meant(name, rng):
         model.certify(X, Box(), X_sdt=X)
 
 
-def test_kernels_say_that_sets_are_certified_by_linear_scores(rng):
+def test_kernels_say_which_of_them_are_certified(rng):
     X, y = drawn(2, rng)
-    model = MinimaxProbabilityClassifier(kernel="rbf", covariance_ridge=0.1).fit(X, y)
+    model = MinimaxProbabilityClassifier(kernel="poly", covariance_ridge=0.1).fit(X, y)
     assert not hasattr(model, "certify")
-    with pytest.raises(AttributeError, match="kernel=None"):
+    with pytest.raises(AttributeError, match="kernel=None and kernel='rbf'"):
         model.certify(X, Box(0.1))
+    model.set_params(kernel="rbf").fit(X, y)
+    assert 0 < np.mean(model.certify(X, Box(0.1))) < 1
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

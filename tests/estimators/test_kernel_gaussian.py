@@ -317,9 +317,11 @@ def test_errors_of_the_inputs_are_refused_and_point_to_who_takes_them():
     model.fit(X, LABELS)
     with pytest.raises(ValueError, match=r"X_cov=.*NoiseAwareClassifier"):
         model.predict_proba(X, X_cov=np.tile(np.eye(2), (60, 1, 1)))
-    for method in ("flip_probability", "score_std", "partial_fit", "certify"):
+    for method in ("flip_probability", "score_std", "partial_fit"):
         with pytest.raises(AttributeError, match="kernel='"):
             getattr(model, method)
+    with pytest.raises(AttributeError, match="kernel='poly'"):
+        _ = GaussianRobustClassifier(0.1, kernel="poly").certify
     asked = holdfast.flip_probability(model, X[:5], GaussianNoise(std=0.3), random_state=0)
     assert len(asked.probability) == 5
 

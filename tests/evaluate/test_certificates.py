@@ -203,7 +203,7 @@ def test_radii_are_finite_where_weights_and_units_are_not_zero_but_their_product
     kernel = make_pipeline(StandardScaler(), SVC()).fit(1e-160 * rows, rows[:, 0] > 0)
     fourier = make_pipeline(RBFSampler(random_state=0), LogisticRegression(C=1e-3)).fit(rows, rows[:, 0] > 0)
     fourier[-1].coef_ = 1e-200 * fourier[-1].coef_
-    fourier[-1].intercept_ = np.array([1e-190])
+    fourier[-1].intercept_ = np.zeros(1)  # or nothing moves a score by as much
     assert np.all(np.isfinite(certified_radius(fourier, rows, norm=norm, weights=[1e-200]).radius))
     assert np.all(np.isfinite(certified_radius(kernel, 1e-160 * rows, norm=norm, weights=[1e-320]).radius))
 
@@ -263,7 +263,7 @@ def test_constant_model_and_features_that_cannot_move_have_infinite_radii():
     assert np.all(np.isinf(certified_radius(linear(np.zeros((3, 2)), [0.0, 1.0, 0.5]), np.ones((2, 2))).radius))
 
 
-def test_kernel_radius_is_where_the_kernels_space_allows_a_change(rows):
+def test_kernel_radius_is_no_smaller_than_where_the_kernels_space_allows_a_change(rows):
     X, y = rows
     X, y = X[y < 2], y[y < 2]
     model = SVC(gamma=0.3).fit(X, y)
@@ -271,10 +271,12 @@ def test_kernel_radius_is_where_the_kernels_space_allows_a_change(rows):
     K = np.exp(-0.3 * np.sum((S[:, None] - S[None]) ** 2, axis=-1))
     share = np.abs(model.decision_function(X)) / np.sqrt(a @ K @ a)
     expected = np.sqrt(-np.log(np.maximum(1 - share**2 / 2, 0.0)) / 0.3)
-    assert_allclose(certified_radius(model, X).radius, expected, rtol=1e-6)
-    assert_allclose(certified_radius(model, X, norm=1).radius, expected, rtol=1e-6)
-    assert_allclose(certified_radius(model, X, norm=np.inf).radius, expected / np.sqrt(5), rtol=1e-6)
-    assert_allclose(certified_radius(model, X, weights=np.full(5, 2.0)).radius, expected / 2, rtol=1e-6)
+    radius = certified_radius(model, X).radius
+    assert np.all(radius >= expected * (1 - 1e-9))
+    assert np.median(radius / expected) >= 1.3
+    assert np.all(certified_radius(model, X, norm=1).radius >= radius * (1 - 1e-5))
+    assert np.all(certified_radius(model, X, norm=np.inf).radius >= radius / np.sqrt(5) * (1 - 1e-5))
+    assert_allclose(certified_radius(model, X, weights=np.full(5, 2.0)).radius, radius / 2, rtol=1e-4)
 
 
 def test_kernel_radius_through_a_scaler_is_that_of_scaled_rows(rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,18 @@ class Leads(NamedTuple):
     """One for each rival; inf where there is none. Shape (n_samples, n_rivals)."""
     is_turned: NDArray[np.bool_]
     """Whether a lead is minus what `Decision.combinations` gives, shape (n_samples or 1, n_rivals)."""
+
+    def take(self, rows: Any) -> Leads:
+        """Return those of some rows."""
+        return Leads(
+            self.codes[rows], self.leads[rows], self.is_turned[rows] if len(self.is_turned) > 1 else self.is_turned
+        )
+
+    def groups(self, decision: Decision) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
+        """Yield rows that have the same combinations, these, and signs by which leads are changes of these."""
+        signs = np.broadcast_to(np.where(self.is_turned, -1.0, 1.0), self.leads.shape)
+        for some, C in decision.groups(self.codes):
+            yield some, C, signs[some]
 
 
 class Decision(ABC):

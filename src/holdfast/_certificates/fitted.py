@@ -13,7 +13,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, NuSVC
 
 from holdfast._certificates.decisions import LargestScore, Votes, one_score
-from holdfast._certificates.models import KernelModel, LinearModel, Model
+from holdfast._certificates.kernel_model import KernelModel
+from holdfast._certificates.models import LinearModel, Model
 from holdfast._certificates.rounded_map import RoundedMap
 from holdfast._core.exceptions import NoCertificateError
 from holdfast.uncertainty.affine_map import AffineMap
@@ -76,7 +77,8 @@ def _(model: Any) -> Model:
     if model.kernel == "linear":
         return LinearModel(RoundedMap(a, model.intercept_, AffineMap(centres)), decision)
     if model.kernel == "rbf":
-        return KernelModel(centres, model._gamma, RoundedMap(a, model.intercept_), decision)
+        # libsvm adds up squares of differences
+        return KernelModel(centres, model._gamma, RoundedMap(a, model.intercept_), decision, is_direct=True)
     raise NoCertificateError(
         f"{model!r:.80}: of kernels only 'linear' and 'rbf' are certified. Supported are {SUPPORTED}."
     )

@@ -16,7 +16,9 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from holdfast._certificates.fitted import SMOOTHED, model_of, refuse_own_predicts
-from holdfast._certificates.models import FourierModel, KernelModel, LinearModel, Model
+from holdfast._certificates.fourier_model import FourierModel
+from holdfast._certificates.kernel_model import KernelModel
+from holdfast._certificates.models import LinearModel, Model
 from holdfast._certificates.rounded_map import RoundedMap
 from holdfast._certificates.views import Passage, View
 from holdfast._core.exceptions import NoCertificateError
@@ -234,7 +236,8 @@ def _(effect: RbfValues, model: Model) -> Model | None:
     linear = model.as_linear()
     if linear is None:
         return None
-    return KernelModel(effect.centres.astype(np.float64), effect.width_of_kernel, linear.map, linear.decision)
+    centres, is_direct = effect.centres.astype(np.float64), effect.is_direct
+    return KernelModel(centres, effect.width_of_kernel, linear.map, linear.decision, is_direct=is_direct)
 
 
 def _check_names(model: Any, X: Any) -> None:

@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.utils import _safe_indexing
 
 from holdfast._certificates.decisions import Leads
-from holdfast._certificates.models import LinearModel, Model
+from holdfast._certificates.models import LinearModel, Model, by_sign
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.features.carrying import carry, refuse_inexact, together, transformed
@@ -24,6 +24,15 @@ BLOCK = 1 << 18
 """Entries that are looked at at a time: what is made of them stays in cache."""
 BOTH_ENDS = 2
 """Errors of a score that a lead is made smaller by: one of the score here, one of the model's own wherever the row goes."""
+
+
+def refuse_scores_alone(model: Model, uncertainty: UncertaintySet) -> None:
+    """Raise where a set says how far linear scores go, not where rows are, and the model's scores are not linear."""
+    if uncertainty.is_of_scores and model.as_linear() is None:
+        raise ValueError(
+            f"uncertainty={uncertainty!r:.80}: this set says how far linear scores go, not where rows are, and this model's "
+            "scores are not linear. State a set that bounds the rows themselves, such as Box or Ellipsoid."
+        )
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,7 @@ class View:
         """Return the sets to maximise over, and those to average over, of the first `n_features` numbers of `rows`."""
         passage = self.passage
         if not passage.is_curved:
+            refuse_scores_alone(self.model, uncertainty)
             refuse_inexact(passage.exact(self.n_features), uncertainty, metadata, self.X)
             return uncertainty.split(self.numbers, metadata)
         n = passage.n_curved
@@ -156,14 +166,11 @@ class View:
                 found = found._replace(leads=found.leads - falls)
             yield part, block, found
 
-    def falls(self, found: Leads, of: Callable[[NDArray[np.intp], Array], Any]) -> Array:
-        """Return by how much leads can fall, `of(rows, C)` being what combinations C of the scores can fall by."""
+    def falls(self, found: Leads, of: Callable[[NDArray[np.intp], Array, Array], Any]) -> Array:
+        """Return by how much leads can fall, `of(rows, C, signs)` being what signs * C f can fall by at rows."""
         out = np.zeros(found.leads.shape)
-        for some, C in self.model.decision.groups(found.codes):
-            turned = found.is_turned if len(found.is_turned) == 1 else found.is_turned[some]
-            out[some] = of(some, C)
-            if np.any(turned):
-                out[some] = np.where(turned, of(some, -C), out[some])
+        for some, C, signs in found.groups(self.model.decision):
+            out[some] = of(some, C, signs)
         return out
 
     def margins(self, sets: BoundSet) -> tuple[NDArray[np.intp], Array]:
@@ -177,11 +184,12 @@ class View:
             codes[part], margin[part] = found.codes, (found.leads - falls).min(axis=1)
         return codes, margin
 
-    def _falls_in(self, sets: BoundSet, start: int, some: NDArray[np.intp], C: Array) -> Array:
-        """Return by how much combinations C of scores can fall where rows `some`, from `start` on, move in their sets."""
+    def _falls_in(self, sets: BoundSet, start: int, some: NDArray[np.intp], C: Array, signs: Array) -> Array:
+        """Return by how much signs * C f can fall where rows `some`, from `start` on, move in their sets."""
         out, which = np.zeros((len(some), len(C))), start + some
         for few, weights in self.patterns(which):
-            out[few] = self.model.falls_in(sets.take(which[few]), len(few), weights, C, self.rows.dtype)
+            rows = which[few]
+            out[few] = self.model.falls_in(self.rows[rows], sets.take(rows), weights, C, signs[few])
         return out
 
     def worst_duels(
@@ -201,8 +209,8 @@ class View:
                 doubts = doubts + BOTH_ENDS * errors @ np.abs(C).T
                 yield some, wins, scores @ C.T - falls - self._own_falls(some, C), doubts
 
-    def _falls_at(self, which: NDArray[np.intp], some: NDArray[np.intp], C: Array) -> Array | float:
-        return self._own_falls(which[some], C)
+    def _falls_at(self, which: NDArray[np.intp], some: NDArray[np.intp], C: Array, signs: Array) -> Array | float:
+        return by_sign(lambda C: np.asarray(self._own_falls(which[some], C)), C, signs)
 
     def _own_falls(self, some: Any, C: Array) -> Array | float:
         """Return by how much combinations C of scores may fall since what steps put beside rows `some` is not exact."""

@@ -1,4 +1,4 @@
-"""What is certain of the predictions of linear classifiers: the same questions for all of them."""
+"""What is certain of the predictions of classifiers: the same questions for all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast._certificates.fitted import linear_model, refuse_own_predicts
 from holdfast._certificates.models import Model
-from holdfast._certificates.views import View
+from holdfast._certificates.views import View, refuse_scores_alone
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
 from holdfast._core.metadata import known_metadata
@@ -19,18 +19,18 @@ from holdfast._core.offers import offered_if
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 
 
-def _is_linear(model: Any) -> bool:
+def _is_known(model: Any) -> bool:
     plain = model.linear_kernel
-    if getattr(model, "kernel", plain) == plain:
+    if getattr(model, "kernel", plain) in (plain, "rbf"):
         return True
     raise AttributeError(
-        f"{type(model).__name__}(kernel={model.kernel!r:.40}) has no certify: sets are certified by linear scores, "
-        f"kernel={plain!r}. certified_radius knows kernel='rbf'."
+        f"{type(model).__name__}(kernel={model.kernel!r:.40}) has no certify: certified are kernel={plain!r} and kernel='rbf' "
+        "alone."
     )
 
 
 class CertifiedPredictions:
-    """A classifier by linear scores, whose predictions can be certified against any set."""
+    """A classifier by scores that are linear, in the rows or in features of a kernel, and can be certified for any set."""
 
     coef_: Array
     intercept_: Array
@@ -42,7 +42,7 @@ class CertifiedPredictions:
         """Return what certificates see of the fitted classifier."""
         return linear_model(self.coef_, self.intercept_)
 
-    @offered_if(_is_linear)
+    @offered_if(_is_known)
     def certify(self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> NDArray[np.bool_]:
         """Return for each row whether no admissible input can change its prediction.
 
@@ -62,13 +62,14 @@ class CertifiedPredictions:
         """
         return self.certified_margin(X, uncertainty, **metadata) > 0
 
-    @offered_if(_is_linear)
+    @offered_if(_is_known)
     def certified_margin(self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> Array:
         r"""Return by how much each prediction leads at the worst admissible input; negative where it can be changed.
 
         Two classes: :math:`|f(x)| - h(-\mathrm{sign}(f) w)` with the support function h of the row's set. More: the smallest
         over all other classes l of :math:`f_k - f_l - h(w_l - w_k)`, k being predicted. Exact but for rounding, which is taken
-        off: a margin > 0 is proof. Takes sets as `certify` does.
+        off: a margin > 0 is proof. Of an RBF kernel, and of features of one, a lower bound: the best of those that hold at each
+        row, see :func:`holdfast.certified_radius`. Takes sets as `certify` does.
         """
         view, sets = self._view_and_sets(X, uncertainty, metadata, "certify")
         return view.margins(sets)[1]
@@ -93,7 +94,9 @@ class CertifiedPredictions:
                 f"{call}(uncertainty={chosen!r}): Gaussian noise has no bounds, so no prediction is certain and no row is the "
                 "worst. State a set: ChanceConstraint(epsilon, 'gaussian') bounds what happens with probability 1 - epsilon."
             )
-        return View(self.certificate_model(), X, rows, rows.shape[1]), worst
+        model = self.certificate_model()
+        refuse_scores_alone(model, chosen)
+        return View(model, X, rows, rows.shape[1]), worst
 
     def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
         """Return the set that the model was trained for, as metadata state it."""

@@ -18,7 +18,6 @@ from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array
 from holdfast._core.summary import Summary, counted, percent, share, spread
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
-from holdfast.evaluate.certificates import certified_radius
 from holdfast.evaluate.fitted import (
     asked,
     classes_of,
@@ -214,9 +213,8 @@ def robust_accuracy(
     """Return the share of rows that are right wherever they are in their sets.
 
     Linear models: exactly, but for rounding, and without forming a row. Others: an upper bound by the attack of
-    :func:`worst_case`, and, for RBF kernels and random Fourier features, a lower bound that is proved: for l2 balls, and
-    ellipsoids along the features, by :func:`certified_radius`, for other sets by :func:`certified_interval` of the smallest
-    boxes around them.
+    :func:`worst_case`, and, for RBF kernels and random Fourier features, a lower bound that is proved, by what
+    :func:`certified_radius` knows of each row, for the sets themselves.
 
     `FeatureDeletion` also allows parts of features to be deleted, so the accuracy may be lower than whole deletions would
     leave it; for linear models with equal values and a whole budget it is the same. To delete whole features only, use
@@ -388,11 +386,7 @@ def _certified_share(question: _Question) -> float:
     if question.is_closed:
         return float(np.mean(_exact_rows(question)[1]))
     codes, margin = view.margins(question.seen)
-    is_sure, stds = margin > 0, question.sets.deviations()
-    if stds is not None and np.ndim(stds) < 2 and not view.is_curved:
-        # an ellipsoid along the features is a ball in their units
-        is_sure = is_sure | (certified_radius(question.model, question.X, norm=2, weights=stds).radius >= 1)
-    return float(np.mean(is_sure & (question.classes[codes] == question.labels)))
+    return float(np.mean((margin > 0) & (question.classes[codes] == question.labels)))
 
 
 class _Prey(ABC):

@@ -47,11 +47,14 @@ def certified_radius(
     ==========================  =======================================================================================
     linear models               :math:`\min_l (f_k - f_l) / \|(w_k - w_l) \cdot weights\|_q`, q dual to p: nothing larger is
                                 certain, but for rounding
-    RBF kernels                 the r at which :math:`\|f_k - f_l\|_H \sqrt{2 - 2 e^{-\gamma r^2}}` reaches the lead: sound,
-                                not tight
-    random Fourier features     lead over a Lipschitz constant: sound, not tight
+    RBF kernels, Nystroem       the largest of those by the gradient and the norm of :math:`f_k - f_l` in the kernel's space,
+                                and by intervals of the kernel's values, for narrow kernels: sound, not tight
+    random Fourier features     the largest of those by tangents and a bound on curvature, by arcs of each angle, and by a
+                                Lipschitz constant: sound, not tight
     ``method="smoothing"``      any classifier, made into another one by noise: :func:`smoothed`
     ==========================  =======================================================================================
+
+    Those of kernels and of Fourier features are found by a search; what it returns was tried and is proved.
 
     SVC's contests of pairs: the smallest over those of the winner where it wins them all, else over all.
 
@@ -126,16 +129,18 @@ def certified_radius(
     seen, rows = view.model, view.rows
     reaches: dict[bytes, tuple[Array, float]] = {}
     codes, radius = np.zeros(rows.shape[0], dtype=np.intp), np.zeros(rows.shape[0])
-    for part, _, (own, leads, _) in view.lead_blocks():
-        codes[part], is_sure = own, np.all(leads > 0, axis=1)
-        which = np.arange(part.start, part.start + len(own))
+    for part, block, found in view.lead_blocks():
+        codes[part], is_sure = found.codes, np.all(found.leads > 0, axis=1)
+        which = np.arange(part.start, part.start + len(is_sure))
         for few, weights in view.patterns(which):
             if (key := weights.tobytes()) not in reaches:
                 moving = units * view.spread(weights, 0.0)
                 reaches[key] = seen.reach(norm, moving, rows.dtype), seen.limit(norm, moving, rows.dtype)
             reach, limit = reaches[key]
-            found = seen.radii(np.maximum(leads[few], 0.0), seen.decision.of_rows(reach, own[few])).min(axis=1)
-            radius[which[few]] = np.where(is_sure[few], np.minimum(found, limit), 0.0)
+            some = found.take(few)
+            first = seen.radii(np.maximum(some.leads, 0.0), seen.decision.of_rows(reach, some.codes)).min(axis=1)
+            first = np.where(is_sure[few], np.minimum(first, limit), 0.0)
+            radius[which[few]] = seen.refined(block[few], some, first, norm, units * view.spread(weights, 0.0))
     return CertifiedRadius(
         predicted=settled(model, view, classes, codes, radius > 0),
         radius=radius,

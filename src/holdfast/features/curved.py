@@ -218,10 +218,12 @@ class RbfValues(Effect):
         c.
     width : float
         gamma.
+    is_direct : bool, default=False
+        Whether the step takes squared distances from differences, which keeps the digits of rows far from 0.
     """
 
-    def __init__(self, centres: Array, width: float):
-        self.centres, self.width_of_kernel = centres, float(width)
+    def __init__(self, centres: Array, width: float, *, is_direct: bool = False):
+        self.centres, self.width_of_kernel, self.is_direct = centres, float(width), is_direct
 
     def width(self, n_features: int) -> int:
         return len(self.centres)

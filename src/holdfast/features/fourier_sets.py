@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -205,6 +205,18 @@ class ArcSets(FeatureSets):
             b=cosine * turn,
             bend=sine * ratio(np.square(ratio(ease, side)), side),
         )
+
+    def least(self, w: Array, thresholds: Sequence[float]) -> Array:
+        """Return the least support of sets with each of these for `straight`, which are no larger than its own."""
+        radial, tangential = (self.faces[:, None] * part for part in self._turned(w))
+        followed, alone = (arcs(radial, tangential, 0.0).value for arcs in (self._triangles, self._whole_arcs))
+        found = []
+        for straight in thresholds:
+            follows = self.reach <= straight
+            slopes = self.scale * (follows * tangential) @ self.frequencies
+            arcs = self.scale * np.where(follows, followed, alone).sum(axis=1)
+            found.append(arcs + (self.inputs.supports_at(slopes) if np.any(follows) else 0.0))
+        return np.minimum.reduce(found) + self.radii * norm(w)
 
     def _rest(self, w: Array) -> tuple[Array, Array]:
         arcs = self._arcs(w)

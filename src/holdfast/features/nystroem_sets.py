@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from holdfast._core.uncertainty import Array, BoundSet
 from holdfast.features.carrying import extents
@@ -27,6 +28,50 @@ def beyond_tangent(reach: Array, gamma: float) -> Array:
     r = 2 * gamma * np.square(reach)
     fall = np.expm1(-0.5 * r)
     return np.sqrt(np.maximum(-2 * fall - r - 2 * r * fall, 0.0) + 8 * EPS * r)
+
+
+class Distances(NamedTuple):
+    """Distances of landmarks from rows that move in multiples of sets."""
+
+    rows: Array
+    points: Array
+    gamma: float
+    squares: Array
+    """Of the rows as they are, shape (n_samples, m)."""
+    toward: Array
+    """How far errors go towards the landmarks, times the distance, (n_samples, m); inf, (n_samples, 1), if not asked."""
+    back: Array
+    """How far they go away from them."""
+    below: Array
+    """How far they go down and up, (n_samples, n_inputs)."""
+    above: Array
+    is_box: bool
+    """Whether the sets are boxes."""
+
+    def take(self, rows: Any) -> Distances:
+        """Return those of some rows."""
+        own = ("rows", "squares", "toward", "back", "below", "above")
+        return self._replace(**{name: getattr(self, name)[rows] for name in own})
+
+    def ranges(self, reach: Array, factors: Array) -> tuple[Array, Array]:
+        r"""Return the lowest and highest values of k_j over `factors` times the sets, or bounds on these, shape (n_samples, m).
+
+        From the squared distance by coordinates, exact for boxes; by `reach`, the l2 length of errors, exact for balls; and by
+        :math:`|x - l|^2 + 2 (x - l)^\top d + |d|^2`, with the support of the set.
+        """
+        g, factors, distances = reach[:, None], factors[:, None], np.sqrt(self.squares)
+        nearest = np.maximum(np.square(np.maximum(distances - g, 0.0)), self.squares - 2 * factors * self.toward)
+        farthest = np.minimum(np.square(distances + g), self.squares + 2 * factors * self.back + np.square(g))
+        if self.is_box:
+            least, most = np.zeros((2, *self.squares.shape))
+            for x, point, down, up in zip(self.rows.T, self.points.T, self.below.T, self.above.T, strict=True):
+                away, down, up = x[:, None] - point, factors * down[:, None], factors * up[:, None]
+                least += np.square(np.maximum(np.maximum(away - down, -away - up), 0.0))
+                most += np.square(np.maximum(np.abs(away - down), np.abs(away + up)))
+            nearest, farthest = np.maximum(nearest, least), np.minimum(farthest, most)
+        # differences of what is about the same size round by more than they are
+        nearest = np.maximum(nearest - 8 * (self.rows.shape[1] + 2) * EPS * self.squares, 0.0)
+        return np.exp(-self.gamma * farthest), np.exp(-self.gamma * nearest)
 
 
 class Landmarks(NamedTuple):
@@ -61,44 +106,23 @@ class Landmarks(NamedTuple):
         back = np.sqrt(m) * (m + d + 4) * float(np.linalg.norm(self.normalization))
         return 2 * EPS * (back + np.sqrt(8 * self.gamma) * norm(X, axis=1))
 
-    def ranges(self, X: Array, inputs: BoundSet) -> tuple[Array, Array]:
-        r"""Return the lowest and highest values of k_j over the set of each row, or bounds on these, shape (n_samples, m).
-
-        From the squared distance by coordinates, exact for boxes; by the l2 length of errors, exact for balls; and by
-        :math:`|x - l|^2 + 2 (x - l)^\top d + |d|^2`, with the support of the set.
-        """
+    def around(self, X: Array, inputs: BoundSet) -> Distances:
+        """Return what is known of distances of the landmarks from rows that move in sets."""
         below, above = extents(inputs, X.shape)
-        g = np.broadcast_to(inputs.stretch(np.eye(X.shape[1])), len(X))
-        nearest, farthest = (np.empty((len(X), len(self.points))) for _ in range(2))
-        for j, point in enumerate(self.points):
-            away = X - point
-            inside = np.maximum(np.maximum(away - below, -away - above), 0.0)
-            outside = np.maximum(np.abs(away - below), np.abs(away + above))
-            distance, (toward, back) = norm(away, axis=1), self._pulls(inputs, away)
-            square = np.square(distance)
-            nearest[:, j] = np.maximum.reduce(
-                [
-                    np.einsum("ij,ij->i", inside, inside),
-                    np.square(np.maximum(distance - g, 0.0)),
-                    square - 2 * toward,
-                ]
-            )
-            farthest[:, j] = np.minimum.reduce(
-                [
-                    np.einsum("ij,ij->i", outside, outside),
-                    np.square(distance + g),
-                    square + 2 * back + np.square(g),
-                ]
-            )
-            # differences of what is about the same size round by more than they are
-            nearest[:, j] = np.maximum(nearest[:, j] - 8 * (X.shape[1] + 2) * EPS * square, 0.0)
-        return np.exp(-self.gamma * farthest), np.exp(-self.gamma * nearest)
+        corner = np.broadcast_to(inputs.support(np.ones(X.shape[1])), len(X))
+        is_box = bool(np.all(corner >= (1 - 1e-9) * above.sum(axis=1)))
+        squares = cdist(X, self.points, "sqeuclidean")
+        none = np.full((len(X), 1), np.inf)
+        # exact by coordinates, or by the length of errors alone
+        toward, back = (none, none) if is_box or inputs.is_isotropic else self._pulls(X, inputs)
+        return Distances(X, self.points, self.gamma, squares, toward, back, below, above, is_box)
 
-    @staticmethod
-    def _pulls(inputs: BoundSet, away: Array) -> tuple[Array, Array]:
-        """Return how far errors go towards the landmark and away from it, times the distance, each of shape (n_samples,)."""
-        back = inputs.supports_at(away)
-        return (back if inputs.is_symmetric else inputs.supports_at(-away)), back
+    def _pulls(self, X: Array, inputs: BoundSet) -> tuple[Array, Array]:
+        """Return how far errors go towards landmarks and away from them, times the distance, each of shape (n_samples, m)."""
+        back = np.column_stack([inputs.supports_at(X - point) for point in self.points])
+        if inputs.is_symmetric:
+            return back, back
+        return np.column_stack([inputs.supports_at(point - X) for point in self.points]), back
 
     def published_squares(self, X: Array, inputs: BoundSet, values: Array, reach: Array) -> Array:
         r"""Return :math:`\sum_j k_j^2 (\tau_j^{-2} + 1 - 2 \rho \tau_j)`, which published squares of changes of k exceed.
@@ -106,7 +130,7 @@ class Landmarks(NamedTuple):
         :math:`\tau_j = e^{-2\gamma \max_d (x - l_j)^\top d}`, :math:`\rho = e^{-\gamma g^2}`; times the number of landmarks as
         published. The factor is not needed.
         """
-        pulls = np.column_stack([np.maximum(*self._pulls(inputs, X - c)) for c in self.points])
+        pulls = np.maximum(*self._pulls(X, inputs))
         tau, rho = np.exp(-2 * self.gamma * pulls), np.exp(-self.gamma * np.square(reach))[:, None]
         return np.sum(np.square(values) * (tau**-2.0 + 1 - 2 * rho * tau), axis=1)
 

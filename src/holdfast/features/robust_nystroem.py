@@ -147,7 +147,7 @@ class RobustNystroem(RobustFeatures):
         if bound == "published":
             squares = known.published_squares(X, inputs, values, reach)
             return BoundSum([image_of(Multiples(unit, np.sqrt(len(self.landmarks_) * squares)), map), rounded])
-        low, high = known.ranges(X, inputs)
+        low, high = known.around(X, inputs).ranges(reach, np.ones(n))
         below, above = np.maximum(values - low, 0.0), np.maximum(high - values, 0.0)
         if bound == "landmarks":
             return BoundSum([image_of(Multiples(unit, norm(np.maximum(below, above), axis=1)), map), rounded])
@@ -164,6 +164,6 @@ class RobustNystroem(RobustFeatures):
 
         :class:`holdfast.estimators.RobustKernelClassifier` trains with the tighter sets of `push` instead.
         """
-        values = RbfValues(self.landmarks_, self.gamma_)
+        values = RbfValues(self.landmarks_, self.gamma_, is_direct=True)
         mixed = Affine.computed(len(self.landmarks_), Product(self.normalization_))
         return InSequence([(values, values.transform), (mixed, lambda rows: rows)], n_features)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import Any, Self
 
@@ -48,10 +49,22 @@ class Images(BoundSet):
     def __init__(self, base: BoundSet, map: AffineMap):
         self.base, self.map = base, map
         self.is_common, self.is_symmetric, self.is_sublinear = base.is_common, base.is_symmetric, base.is_sublinear
-        self.is_smooth, self.is_full = base.is_smooth, base.is_full and map.rank == map.shape[0]
-        # where no two points have the same image, the point that a target is the image of is no choice
-        self.is_injective = map.rank == map.shape[1]
-        self.has_gauge = base.has_gauge and self.is_injective
+        self.is_smooth = base.is_smooth
+
+    @cached_property
+    def is_full(self) -> bool:  # type: ignore[override]
+        """Whether the support is 0 at w = 0 only; that takes a decomposition of the map."""
+        return self.base.is_full and self.map.rank == self.map.shape[0]
+
+    @cached_property
+    def is_injective(self) -> bool:
+        """Whether no two points have the same image, so that the point that a target is the image of is no choice."""
+        return self.map.rank == self.map.shape[1]
+
+    @cached_property
+    def has_gauge(self) -> bool:  # type: ignore[override]
+        """Whether `demand` splits a target in the way that needs the least."""
+        return self.base.has_gauge and self.is_injective
 
     def support(self, w: Array) -> Array:
         return self.base.support(self.map.back(w))

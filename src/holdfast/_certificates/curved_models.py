@@ -1,0 +1,150 @@
+"""What certificates of scores that are not linear have in common: bounds around each row, and radii by search."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._certificates.decisions import Leads
+from holdfast._certificates.models import TINY, Model
+from holdfast._certificates.rounded_map import RoundedMap
+from holdfast._core.rounding import Array
+from holdfast._core.uncertainty import BoundSet
+from holdfast.features.carrying import extents
+from holdfast.uncertainty.clouds import CommonCloud
+from holdfast.uncertainty.polytopes import CommonBox, CommonDiamond
+
+BALLS: dict[float, BoundSet] = {
+    1: CommonDiamond(np.ones(())),
+    2: CommonCloud(np.ones(())),
+    np.inf: CommonBox(np.ones(())),
+}
+"""The balls of radius 1."""
+FACTORS = (1 + 1e-9, 1.25, 1.6, 2.0, 3.0, 8.0, 64.0, 1e4, 1e8, 1e16, 1e80, 1e160, np.inf)
+"""By what a first radius is multiplied, one after the other, until it is too large."""
+SEARCHES, CLOSE = 12, 1e-6
+"""Steps of a search between two radii, and the share by which they may differ in the end."""
+LARGEST = float(np.finfo(np.float64).max)
+OUTWARD = 1 + 1e-9
+"""What lengths are multiplied by, more than roundings of norms of matrices."""
+FAINTEST = 1e-300
+"""Share of a lead that a logarithm is taken of."""
+
+
+class Around(ABC):
+    """What is known of combinations C f of scores while each row moves in multiples of a set."""
+
+    n_bounds: int
+    """How many bounds there are, the cheapest first."""
+
+    @abstractmethod
+    def take(self, rows: Any) -> Self:
+        """Return the same of some of the rows."""
+
+    @abstractmethod
+    def falls(self, number: int, signs: Array, factors: Array) -> Array:
+        """Return by how much signs * C f can fall in `factors` times the sets, (n_samples, n_combinations), by one bound."""
+
+
+class CurvedModel(Model):
+    """Scores that are no linear functions: changes of them are bounded around each row, and, more coarsely, around all."""
+
+    @abstractmethod
+    def around(self, X: Any, sets: BoundSet, weights: Array, C: Array) -> Around:
+        """Return what is known around rows whose first features move by `weights` times points of sets."""
+
+    def falls_in(self, rows: Any, sets: BoundSet, weights: Array, C: Array, signs: Array) -> Array:
+        below, above = self._ends(sets, weights, rows.shape[0])
+        least, ones = self.falls(below, above, C, rows.dtype), np.ones(rows.shape[0])
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+            around = self.around(rows, sets, weights, C)
+            for number in range(around.n_bounds):
+                least = np.fmin(least, around.falls(number, signs, ones))
+        return least
+
+    def _ends(self, sets: BoundSet, weights: Array, n_samples: int) -> tuple[Array, Array]:
+        """Return how far the features go down and up, (n_samples, n_features)."""
+        rest = np.zeros((n_samples, self.n_features - len(weights)))
+        below, above = (np.hstack([weights * end, rest]) for end in extents(sets, (n_samples, len(weights))))
+        return below, above
+
+    def refined(self, rows: Any, found: Leads, radii: Array, norm: float, weights: Array) -> Array:
+        out = radii.copy()
+        able = np.flatnonzero((radii > 0) & np.isfinite(radii))
+        found = found.take(able)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+            for some, C, signs in found.groups(self.decision):
+                which = able[some]
+                around = self.around(rows[which], BALLS[norm], weights, C)
+                for number in range(around.n_bounds):
+                    search = _Search(around, number, found.leads[some], signs)
+                    out[which] = search.farthest(out[which])
+        return np.maximum(np.minimum(out, self.limit(norm, weights, rows.dtype)), radii)
+
+
+class _Search:
+    """The largest multiples of sets within which, by one bound, all leads stay > 0."""
+
+    def __init__(self, around: Around, number: int, leads: Array, signs: Array):
+        self.around, self.number, self.leads, self.signs = around, number, leads, signs
+
+    def farthest(self, radii: Array) -> Array:
+        """Return radii that are no smaller than these; any that is larger was tried, and is proved."""
+        self.low, self.high = radii.copy(), np.full(len(radii), np.inf)
+        self.low_log, self.high_log = np.full(len(radii), -1.0), np.zeros(len(radii))
+        rows = np.flatnonzero(np.isfinite(radii))
+        for factor in FACTORS:
+            rows = rows[self._tried(rows, np.minimum(radii[rows] * factor, LARGEST))]
+        self.low[rows] = np.inf
+        rows = np.flatnonzero(np.isfinite(self.high) & (self.low > radii))
+        for step in range(SEARCHES):
+            rows = rows[self.high[rows] > self.low[rows] * (1 + CLOSE)]
+            if not len(rows):
+                break
+            low, high = self.low_log[rows], self.high_log[rows]
+            # shares of leads are about powers of radii: the secant of logarithms, and now and then the middle
+            way = np.clip(-low / (high - low), 0.01, 0.99) if step % 3 < 2 else 0.5
+            self._tried(rows, self.low[rows] * (self.high[rows] / self.low[rows]) ** way)
+        return self.low
+
+    def _tried(self, rows: NDArray[np.intp], radii: Array) -> NDArray[np.bool_]:
+        """Return at which rows these radii are proved, and keep what was found."""
+        leads = self.leads[rows]
+        falls = self.around.take(rows).falls(self.number, self.signs[rows], radii)
+        # a rival that is none has an infinite lead
+        shares = np.max(np.where(np.isinf(leads), 0.0, falls / leads), axis=1, initial=0.0)
+        logs = np.log(np.clip(np.where(np.isnan(shares), np.inf, shares), FAINTEST, 1 / FAINTEST))
+        holds = logs < 0
+        self.low[rows[holds]], self.low_log[rows[holds]] = radii[holds], logs[holds]
+        self.high[rows[~holds]], self.high_log[rows[~holds]] = radii[~holds], logs[~holds]
+        return holds
+
+
+def units_of(sizes: Array) -> Array:
+    """Return numbers of about these sizes, by which what is made of tiny or huge weights neither under- nor overflows."""
+    is_one = (sizes > 0) & np.isfinite(sizes)
+    return np.where(is_one, np.exp2(np.floor(np.log2(np.where(is_one, sizes, 1.0)))), 1.0)
+
+
+def longest(sets: BoundSet, A: Array, each: Array) -> Array:
+    r"""Return bounds of the largest :math:`|A d|_2` over each row's set, where entries of A d go up to `each`, (n, n_out)."""
+    unit = units_of(np.abs(A).max(initial=0.0))
+    found = np.asarray(unit * sets.stretch(A / unit) * OUTWARD)
+    # less than a single entry is what underflow leaves of squares
+    return np.where(found >= each.max(axis=1, initial=0.0), found, np.inf)
+
+
+def moved_by(map: RoundedMap, sets: BoundSet, n_samples: int, weights: Array, dtype: Any) -> tuple[Array, Array]:
+    r"""Return A, columns of features that move times `weights`, and how far rounding may put A d besides, (n_samples, n_out).
+
+    Twice: its own numbers are rounded, and so are the images of moved rows where the model computes them.
+    """
+    n = len(weights)
+    reach = np.maximum(*extents(sets, (n_samples, n))) * weights
+    share = 2 * map.gamma(dtype)
+    growth = share * (reach @ map.sizes[:, :n].T) * (1 + 1e-9)
+    growth = growth + n * TINY * np.any(reach > 0, axis=1, keepdims=True)
+    return map.coef[:, :n] * weights, np.where(growth < share * map.largest(dtype), growth, np.inf)

@@ -1,0 +1,304 @@
+"""What certificates see of models of an RBF kernel: kernel machines, and linear models of Nystroem features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from holdfast._certificates.curved_models import Around, CurvedModel, longest, moved_by, units_of
+from holdfast._certificates.decisions import Decision
+from holdfast._certificates.models import LAST_BITS, TINY, lengths, quotients, stretch
+from holdfast._certificates.rounded_map import RoundedMap
+from holdfast._core.rounding import Array, gamma
+from holdfast._core.uncertainty import BoundSet
+from holdfast.features.carrying import extents
+from holdfast.features.gram import rbf_values
+from holdfast.features.nystroem_sets import EPS, Distances, Landmarks
+from holdfast.uncertainty.affine_map import AffineMap
+from holdfast.uncertainty.clouds import dense
+from holdfast.uncertainty.images import image_of
+from holdfast.uncertainty.minkowski import BoundSum
+from holdfast.uncertainty.polytopes import CommonBox
+from holdfast.uncertainty.row_boxes import RowBoxes
+
+FINE = np.longdouble
+ROUGH = 1.01
+"""How much larger than it is a norm may be taken for the rounding of its sum."""
+
+
+@dataclass(frozen=True)
+class KernelAround(Around):
+    r"""Combinations of scores of an RBF kernel around rows z, whose inputs move in sets of l2 length g.
+
+    :math:`k_z` and its derivatives are orthogonal in the kernel's space, so with :math:`r = 2\gamma |d|^2`,
+    :math:`e = e^{-r/2}` and F = C f without intercepts
+
+    .. math:: F(z + d) \ge e\,(F(z) + d^\top \nabla F(z)) - \sqrt{1 - e^2 (1 + r)}\,
+              \sqrt{\|F\|_H^2 - F(z)^2 - |\nabla F(z)|^2 / 2\gamma},
+
+    where the worst :math:`d^\top \nabla F` is the set's own support. Without the derivatives :math:`F(z + d)` is
+    :math:`\|F\|_H` times the cosine of an angle that grows by no more than :math:`\arccos e`; that is never worse than
+    :math:`\|F\|_H \sqrt{2 - 2e}`. And each value of the kernel stays within what distances allow, for narrow kernels.
+    """
+
+    units: Array
+    """What all that follows of the combinations is divided by, (n_combinations,)."""
+    distances: Distances
+    """Of the centres."""
+    weights: Array
+    """Of the centres, (n_combinations, n_centres)."""
+    sizes: Array
+    """Sums of their sizes, (n_combinations,)."""
+    norms: Array
+    """Upper bounds of |F|_H, (n_combinations,)."""
+    kernel: Array
+    """Values of the kernel, (n_samples, n_centres)."""
+    reach: Array
+    """g, shape (n_samples,)."""
+    values: Array
+    """F(z), (n_samples, n_combinations); as are the following."""
+    slopes: Array
+    """Upper bounds of the length of the gradient."""
+    pushes: Array
+    """Upper bounds of the most that d'grad F falls, and rises, (2, n_samples, n_combinations)."""
+    left: Array
+    """Upper bounds of the last root above."""
+    doubts: Array
+    """How far off F(z) may be, (n_combinations,)."""
+
+    n_bounds = 2
+
+    def take(self, rows: Any) -> Self:
+        own = ("kernel", "reach", "values", "slopes", "left")
+        some = {name: getattr(self, name)[rows] for name in own}
+        return replace(self, distances=self.distances.take(rows), pushes=self.pushes[:, rows], **some)
+
+    def falls(self, number: int, signs: Array, factors: Array) -> Array:
+        if not np.any(self.reach):
+            return np.zeros(self.values.shape)
+        return self.units * (self._by_intervals if number else self._by_slopes)(signs, factors)
+
+    def _by_slopes(self, signs: Array, factors: Array) -> Array:
+        """Return the least of the falls by derivatives and by the angle."""
+        width, g = self.distances.gamma, (factors * self.reach)[:, None]
+        r = np.minimum(2 * width * np.square(g), 1e4)
+        lost, ahead = -np.expm1(-0.5 * r), signs * self.values
+        # at d the gradient counts by |d| e(|d|), which falls from |d| = 1 / sqrt(2 width) on
+        most = np.minimum(r, 1.0)
+        top = np.sqrt(most / (2 * width)) * np.exp(-0.5 * most) * self.slopes
+        push = factors[:, None] * np.where(signs > 0, *self.pushes)
+        along = np.minimum(
+            lost * np.maximum(ahead - push, 0.0) + push, lost * np.maximum(ahead, 0.0) + np.minimum(push, top)
+        )
+        missed = np.minimum(0.5 * np.square(r), -np.expm1(-r) - r * np.exp(-r) + 8 * EPS * r)
+        by_slope = along + np.sqrt(missed) * self.left
+        sides = np.sqrt(np.maximum(np.square(self.norms) - np.square(self._sure(self.values)), 0.0))
+        is_short = (1 - lost) * self.norms + ahead > 0
+        by_angle = np.where(is_short, lost * ahead + np.sqrt(-np.expm1(-r)) * sides, self.norms + ahead)
+        return np.minimum(by_slope, by_angle) * (1 + LAST_BITS) + self.doubts
+
+    def _by_intervals(self, signs: Array, factors: Array) -> Array:
+        """Return what values of the kernel that go where they can, each for itself, make the combinations fall."""
+        low, high = self.distances.ranges(factors * self.reach, factors)
+        below, above = np.maximum(self.kernel - low, 0.0), np.maximum(high - self.kernel, 0.0)
+        up, down = np.maximum(self.weights, 0.0).T, np.maximum(-self.weights, 0.0).T
+        falls = np.where(signs > 0, below @ up + above @ down, below @ down + above @ up)
+        return falls + gamma(len(up) + 8 * self.distances.rows.shape[1] + 40) * self.sizes + self.doubts
+
+    def _sure(self, values: Array) -> Array:
+        """Return the size that values have for sure."""
+        return np.maximum(np.abs(values) - self.doubts, 0.0)
+
+
+class KernelModel(CurvedModel):
+    r"""Scores :math:`f(x) = \sum_i a_i k(x_i, z) + b` with :math:`k(z, z') = e^{-\gamma \|z - z'\|^2}`, z an affine map of x.
+
+    Anywhere :math:`|f(z) - f(z')| \le \|f\|_H \sqrt{2 - 2 e^{-\gamma \|z - z'\|^2}}`, :math:`\|f\|_H^2 = a^\top K a`; around
+    a row :class:`KernelAround` knows more. Sound, not tight.
+
+    Parameters
+    ----------
+    centres : ndarray of shape (n_centres, n_inputs)
+    width : float
+        gamma.
+    output : RoundedMap
+        From values of the kernel to scores: a and b.
+    decision : Decision
+    map : RoundedMap, default=None
+        From x to z, none where they are the same.
+    is_direct : bool, default=False
+        Whether the model takes squared distances from differences of entries, not from products of rows.
+    """
+
+    method = "RBF kernel: first order and norm in the kernel's space, intervals of its values"
+
+    def __init__(
+        self,
+        centres: Array,
+        width: float,
+        output: RoundedMap,
+        decision: Decision,
+        map: RoundedMap | None = None,
+        *,
+        is_direct: bool = False,
+    ):
+        self.centres, self.width, self.output, self.decision, self.map = centres, float(width), output, decision, map
+        self.n_features, self.is_direct = centres.shape[1] if map is None else map.n_features, is_direct
+
+    @property
+    def n_columns(self) -> int:
+        return max(super().n_columns, len(self.centres))
+
+    def after(self, steps: AffineMap) -> KernelModel:
+        n = self.centres.shape[1]
+        same = RoundedMap(np.eye(n), np.zeros(n)) if self.map is None else self.map
+        made = KernelModel(self.centres, self.width, self.output, self.decision, same.after(steps))
+        made.is_direct = self.is_direct
+        return made
+
+    def _error(self, dtype: Any) -> Array:
+        r"""Return a bound on the rounding of any score, wherever the row is, shape (n_scores,).
+
+        Squared distances as :math:`\|z\|^2 + \|x\|^2 - 2 z^\top x` are off by no more than a share of
+        :math:`\|z\|^2 + \|x\|^2`; far from all centres that is little beside the distance itself, and the kernel is 0. From
+        differences they are off by a share of themselves.
+        """
+        eta = gamma(self.centres.shape[1] + 8, self.output.kind(dtype))
+        spread = self.width * float(np.max(np.sum(np.square(self.centres), axis=1), initial=0.0))
+        spread = 0.0 if self.is_direct else spread
+        each = eta * (20 * spread + 32) if eta * 20 * spread < 1 else np.inf
+        total = self.output.sizes.sum(axis=1)
+        return each * total + self.output.gamma(dtype) * (2 * total + self.output.offset_sizes)
+
+    @cached_property
+    def _gram(self) -> Array:
+        """Inner products of the scores in the kernel's space, shape (n_scores, n_scores)."""
+        return self._products(lambda part: rbf_values(part, self.centres, self.width), np.float64)
+
+    @cached_property
+    def _fine_gram(self) -> Any:
+        """The same with more digits, where the platform has any: large weights of Nystroem features cancel."""
+        centres, squares = self.centres.astype(FINE), lambda part: np.sum(np.square(part[:, None] - centres), axis=2)
+        return self._products(lambda part: np.exp(-FINE(self.width) * squares(part.astype(FINE))), FINE)
+
+    def _products(self, kernel: Callable[[Array], Any], dtype: Any) -> Any:
+        a, size = self.output.coef.astype(dtype), max(1, int(1e7 / self.centres.size))
+        parts = (slice(i, i + size) for i in range(0, len(self.centres), size))
+        return np.asarray(sum(a[:, part] @ (kernel(self.centres[part]) @ a.T) for part in parts))
+
+    def norms(self, C: Array) -> Array:
+        """Return upper bounds on the norms of combinations C f of scores in the kernel's space, shape (n_combinations,)."""
+        largest = np.abs(C) @ self.output.sizes.sum(axis=1)
+        found = self._norms(C, largest, self._gram, np.float64)
+        if np.any(found > ROUGH * self._norms(C, 0 * largest, self._gram, np.float64)):
+            found = np.minimum(found, self._norms(C, largest, self._fine_gram, FINE))
+        # squares underflow
+        return np.where(largest < np.sqrt(TINY) / gamma(2), largest, found + self.output.gamma(np.float64) * largest)
+
+    def _norms(self, C: Array, largest: Array, gram: Any, dtype: Any) -> Array:
+        # values of the kernel from differences are off by less than a share of 1
+        share = gamma(2 * len(self.centres) + 2 * len(gram) + self.centres.shape[1] + 10, np.finfo(dtype))
+        squares = np.maximum(np.einsum("ri,ij,rj->r", C, gram, C), 0.0) + 2 * share * np.square(largest)
+        return np.asarray(np.sqrt(squares), dtype=np.float64) * (1 + LAST_BITS)
+
+    def _inner(self, X: Any) -> tuple[Array, Array | None]:
+        """Return z, and how far off it may be."""
+        Z, blur = (X, None) if self.map is None else self.map(X)
+        return dense(Z).astype(np.float64, copy=False), blur
+
+    def scores(self, X: Any) -> tuple[Array, Array]:
+        Z, blur = self._inner(X)
+        values = rbf_values(Z, self.centres, self.width) @ self.output.coef.T + self.output.intercept
+        errors = np.broadcast_to(self._error(X.dtype), values.shape)
+        if blur is not None:
+            steepness = np.sqrt(2 * self.width) * self.norms(np.eye(values.shape[1]))
+            errors = errors + np.outer(lengths(blur), steepness) * (1 + 1e-9)
+        return values, errors
+
+    def reach(self, norm: float, weights: Array, dtype: Any) -> Array:
+        longest = stretch(self.map, weights, self.n_features, norm, dtype)
+        table = self.decision.table(self.norms)
+        return np.stack([table, np.full_like(table, longest)], axis=-1)
+
+    def radii(self, leads: Array, reach: Array) -> Array:
+        shares = 0.5 * np.square(quotients(leads, reach[..., 0])) * (1 - LAST_BITS)
+        with np.errstate(divide="ignore"):
+            distances = np.sqrt(-np.log1p(-np.minimum(shares, 1.0)) / self.width)
+        return quotients(distances, reach[..., 1])
+
+    def falls(self, below: Any, above: Any, C: Array, dtype: Any) -> Array:
+        farthest = np.maximum(dense(below), dense(above))
+        if self.map is not None:
+            farthest = farthest @ (np.abs(self.map.coef) + 2 * self.map.gamma(dtype) * self.map.sizes).T
+        distances = lengths(farthest) * (1 + gamma(self.n_features + farthest.shape[1] + 4))
+        shares = np.sqrt(-2 * np.expm1(-self.width * np.square(distances))) * (1 + LAST_BITS)
+        return np.outer(shares, self.norms(C))
+
+    def _inner_sets(self, sets: BoundSet, n_samples: int, weights: Array, dtype: Any) -> BoundSet:
+        """Return the sets that z moves in, what rounding puts there included."""
+        if self.map is None:
+            return sets if np.all(weights == 1) else image_of(sets, AffineMap.diagonal(weights))
+        A, growth = moved_by(self.map, sets, n_samples, weights, dtype)
+        return BoundSum([image_of(sets, AffineMap(A)), CommonBox(growth[0]) if sets.is_common else RowBoxes(growth)])
+
+    def around(self, X: Any, sets: BoundSet, weights: Array, C: Array) -> KernelAround:
+        Z, _ = self._inner(X)
+        (n, d), m = Z.shape, len(self.centres)
+        inner = self._inner_sets(sets, n, weights, X.dtype)
+        reach = longest(inner, np.eye(d), np.maximum(*extents(inner, (n, d))))
+        sizes = np.abs(C) @ self.output.sizes.sum(axis=1)
+        units = units_of(sizes)
+        sizes, norms = sizes / units, self.norms(C) / units
+        kernel, A = rbf_values(Z, self.centres, self.width), C @ self.output.coef / units[:, None]
+        values = kernel @ A.T
+        doubts = (2 * self.output.gamma(X.dtype) + gamma(m + d + 40)) * sizes
+        gradients, blur = self._slopes(Z, kernel, A)
+        steep = lengths(gradients.reshape(-1, d)).reshape(len(C), n)
+        blur = blur + 2 * gamma(2 * d + 40) * steep
+        pushes = np.array([[inner.supports_at(sign * G) for G in gradients] for sign in (-1.0, 1.0)]) + reach * blur
+        slopes = np.maximum(steep - blur, 0.0).T
+        squares = np.square(norms) - np.square(np.maximum(np.abs(values) - doubts, 0.0)) - slopes**2 / (2 * self.width)
+        left = np.sqrt(np.maximum(squares, 0.0) + 16 * EPS * np.square(norms))
+        return KernelAround(
+            units=units,
+            distances=Landmarks(self.centres, self.width, np.zeros((0, m))).around(Z, inner),
+            weights=A,
+            sizes=sizes,
+            norms=norms,
+            kernel=kernel,
+            reach=reach,
+            values=values,
+            slopes=(steep + blur).T,
+            pushes=pushes.transpose(0, 2, 1),
+            left=left,
+            doubts=doubts,
+        )
+
+    def _slopes(self, Z: Array, kernel: Array, A: Array) -> tuple[Array, Array]:
+        """Return gradients of sums with weights A, (n_combinations, n_samples, n_inputs), and their errors' l2 lengths.
+
+        Around the centres' middle, so that rows far from 0 keep their digits.
+        """
+        middle = self.centres.mean(axis=0)
+        rows, centres = Z - middle, self.centres - middle
+        away, far = lengths(rows), lengths(centres)
+        share = gamma(len(centres) + Z.shape[1] + 40)
+        found, errors = np.empty((len(A), *Z.shape)), np.empty((len(A), len(Z)))
+        for k, a in enumerate(A):
+            pull = kernel * a
+            found[k] = 2 * self.width * (pull @ centres - pull.sum(axis=1, keepdims=True) * rows)
+            size = np.abs(pull)
+            # values of the kernel are off by a share of their exponents
+            errors[k] = 2 * self.width * share * (size @ far + size.sum(axis=1) * away)
+            errors[k] += 2 * np.sqrt(self.width) * share * np.sum(np.abs(a))
+        return found, errors
+
+    def gradients(self, X: Any, C: Array) -> Array:
+        Z, _ = self._inner(X)
+        pull = (C @ self.output.coef) * rbf_values(Z, self.centres, self.width)
+        slopes = 2 * self.width * (pull @ self.centres - pull.sum(axis=1, keepdims=True) * Z)
+        return slopes if self.map is None else slopes @ self.map.coef
