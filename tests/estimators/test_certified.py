@@ -20,6 +20,7 @@ from holdfast import (
     MinimaxProbabilityClassifier,
     RobustLinearClassifier,
     RobustLinearClassifierCV,
+    SafeClassifier,
     make_uncertain_pipeline,
 )
 from holdfast.estimators import AlternatingSVC
@@ -35,6 +36,7 @@ MODELS = {
     "FeatureDeletionClassifier": FeatureDeletionClassifier(1.0),
     "FeatureDeletionPerceptron": FeatureDeletionPerceptron(1.0),
     "AlternatingSVC": AlternatingSVC(0.1, max_iter=3),
+    "SafeClassifier": SafeClassifier(0.1, 0.1),
 }
 
 

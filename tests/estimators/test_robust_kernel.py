@@ -145,6 +145,33 @@ def test_the_bound_that_is_chosen_is_the_best(features, gamma, size):
         assert model.objective_ <= fitted(Box(size), bound=bound, **options).objective_ * 1.01
 
 
+@pytest.mark.parametrize("bound", ["intervals", "split"])
+def test_a_fit_in_which_few_rows_count_is_a_fit_like_others(bound):
+    rows = np.random.default_rng(0).normal(size=(20, 2))
+    model = fitted(Ball(0.05), rows[:, 0] > 0, rows, features="exact", bound=bound, loss="squared_hinge", gamma=2.3)
+    assert model.gap_ <= 1e-6
+
+
+def test_rows_far_from_0_are_fitted_as_those_around_it():
+    near, far = fitted(Ball(0.1), bound="tangent"), fitted(Ball(0.1), bound="tangent", rows=X + 1e6)
+    assert far.gap_ <= 1e-6
+    assert_allclose(far.objective_, near.objective_, rtol=1e-6)
+
+
+def test_sets_larger_than_any_feature_are_no_larger_than_all_features():
+    model = fitted(Ball(0.1))
+    push = model.feature_map_.push(X, Ball(1e3), bound="published").support(model.coef_[0])
+    assert np.all(np.isfinite(push))
+    with pytest.warns(CollapseWarning):
+        assert fitted(Ball(1e3), bound="published").collapsed_
+
+
+def test_a_model_that_was_trained_for_nothing_asks_what_to_certify_against():
+    with pytest.raises(ValueError, match="trained for no set"):
+        fitted(None).certify(X)
+    assert 0 < np.mean(fitted(None).certify(X, Ball(0.05))) < 1
+
+
 def test_more_uncertainty_costs_more_and_certifies_more():
     sizes = (0.0, 0.05, 0.1, 0.2)
     models = [fitted(Ball(size)) for size in sizes]

@@ -46,10 +46,9 @@ def rows(n=60, d=3, seed=0):
 
 def robust(features="nystroem", **options):
     own = {} if not isinstance(features, str) else {"gamma": 0.5}
-    model = RobustKernelClassifier(
+    return RobustKernelClassifier(
         Ball(0.1), features=features, alpha=0.3, max_iter=200, random_state=0, **own, **options
     )
-    return model
 
 
 @pytest.mark.parametrize("norm", [2, np.inf])
@@ -147,7 +146,7 @@ def test_intervals_of_rows_are_certified_by_coordinates():
     X, level = np.array([[0.1, 0.0], [0.4, 0.4]]), 0.3
     model = kernel_model(np.zeros((1, 2)), 0.5, [[1.0]], [-level])
     known = Known(model, lambda X: np.exp(-0.5 * np.sum(X**2, axis=1)) - level)
-    found = certified_interval(known, X, X_lower=X - [0.2, 0.0], X_upper=X + [0.3, 1.0])
-    farthest = np.maximum(np.abs(X - [0.2, 0.0]), np.abs(X + [0.3, 1.0]))
+    found = certified_interval(known, X, X_lower=X - [0.2, 0.0], X_upper=X + np.array([0.3, 1.0]))
+    farthest = np.maximum(np.abs(X - [0.2, 0.0]), np.abs(X + np.array([0.3, 1.0])))
     assert_allclose(found.margin, np.exp(-0.5 * np.sum(farthest**2, axis=1)) - level, rtol=1e-9)
     assert isinstance(View(model, X, X, 2).model, Model)

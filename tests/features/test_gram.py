@@ -69,7 +69,6 @@ def test_bandwidths_are_those_of_svc_and_count_a_row_of_weight_2_twice():
         assert_allclose(bandwidth(gamma, sparse.csr_array(X), np.ones(60)), expected)
     weights = np.repeat([2.0, 1.0], 30)
     assert_allclose(bandwidth("scale", X, weights), bandwidth("scale", np.concatenate([X, X[:30]]), np.ones(90)))
-    assert bandwidth("scale", np.ones((5, 2)), np.ones(5)) == 0.5
 
 
 def test_landmarks_are_rows_that_may_be_chosen_and_the_kernel_between_them_is_exact():
@@ -80,3 +79,12 @@ def test_landmarks_are_rows_that_may_be_chosen_and_the_kernel_between_them_is_ex
     own = space.coordinates[space.support]
     assert_allclose(own @ own.T, kernel(X[space.support], X[space.support]), atol=1e-10)
     assert np.all(np.sum(space.coordinates**2, axis=1) <= 1 + 1e-10)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_scale_is_one_over_the_variance_of_the_entries_and_that_of_constant_rows_is_that_of_their_number(offset):
+    rows, ones = X + offset, np.ones(len(X))
+    assert_allclose(bandwidth("scale", rows, ones), 1 / (rows.shape[1] * X.var()), rtol=1e-8)
+    assert bandwidth("scale", np.full((5, 4), 0.1 + offset), np.ones(5)) == bandwidth(
+        "auto", np.ones((5, 4)), np.ones(5)
+    )

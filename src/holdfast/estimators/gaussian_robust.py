@@ -180,8 +180,8 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
     coef0 : float, default=1.0
         Of the kernel "poly".
     n_landmarks : int, default=None
-        Rows whose kernels scores are made of, chosen by `random_state` and pivoting. None: all rows that do not depend on
-        others, up to 10 000 rows.
+        Most rows whose kernels scores are made of, chosen by `random_state` and pivoting. None: all rows that do not depend
+        on others, up to 10 000 rows.
     link : {None, "moderated"}, default=None
         "moderated", with the logistic loss only, trains for moderated scores as said above; three to four times the work, and
         nothing is proved. Not in :class:`GaussianRobustClassifierCV`, whose paths are certified; GridSearchCV searches alpha.

@@ -76,11 +76,6 @@ class KernelScores(LinearClassifier):
                     )
                 space = KernelSpace.of_products(self._kernel_(X, X), call)
             else:
-                if self.n_landmarks > n:
-                    raise ValueError(
-                        f"{name}(n_landmarks={self.n_landmarks!r}).fit: landmarks are chosen among the {n} rows. Give at most "
-                        "so many, or None for all."
-                    )
                 rng, among = generator(self.random_state), np.flatnonzero(weights)
                 space = KernelSpace.of_landmarks(self._kernel_, X, among, int(self.n_landmarks), rng)
         if len(space.support) == 0:

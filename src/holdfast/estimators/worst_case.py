@@ -85,6 +85,8 @@ class WorstCaseClassifier(CollapsingClassifier):
     def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
         uncertainty, name = self._stated_set(), type(self).__name__
         check_features(rows, {"uncertainty": self.uncertainty}, self)
+        if self.uncertainty is None and not stated:
+            return super()._own_set(rows, stated, call)
         if self.row_uncertainty_ and not stated:
             raise ValueError(
                 f"{name}: this model was fitted with the uncertainty of each row, so it needs theirs here too. "

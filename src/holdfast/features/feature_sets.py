@@ -14,6 +14,7 @@ from holdfast._core.uncertainty import Array, BoundSet, EasedSet, RowBends
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import norm, ratio
 from holdfast.uncertainty.images import Images
+from holdfast.uncertainty.minkowski import BoundSum
 
 CHUNK = 1 << 20
 """Numbers that are held at a time."""
@@ -189,6 +190,13 @@ class FeatureSets(BoundSet):
         # eased as all rows are together, not as some of them would be
         found._moved, found._blunt = self._moved.take(rows), self._blunt
         return found
+
+
+class FeatureSum(BoundSum):
+    """A sum of sets of features, with a ridge only: it would be a long search how much of it reaches a target."""
+
+    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+        return np.full(np.shape(self.support(target)), np.inf)
 
 
 def _gram(rows: Array, weights: Array) -> Array:

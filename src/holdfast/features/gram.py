@@ -22,6 +22,9 @@ DEPENDENT, INDEFINITE = 1e-12, 1e-8
 ASYMMETRIC = 1e-10
 """Difference of k(x, z) and k(z, x), as a share of the largest entry, that is no rounding any more."""
 
+CONSTANT = 1e-15
+"""Variance, as a share of the square of the mean, that is rounding: all entries are the same."""
+
 CANDIDATES = 3
 """Rows a landmark among which these are chosen."""
 CHUNK = 1 << 22
@@ -95,9 +98,12 @@ def bandwidth(gamma: float | str, X: Any, weights: Array) -> float:
     d, shares = X.shape[1], weights / np.sum(weights)
     if gamma == "auto":
         return 1.0 / d
-    squares = X.multiply(X) if hasattr(X, "multiply") else np.square(X, dtype=np.float64)
-    variance = float(np.mean(squares.T @ shares) - np.mean(X.T @ shares) ** 2)
-    return 1.0 / (d * variance) if variance > 0 else 1.0 / d
+    mean = float(np.mean(X.T @ shares))
+    if hasattr(X, "multiply"):
+        variance = float(np.mean(X.multiply(X).T @ shares)) - mean**2
+    else:
+        variance = float(np.mean(np.square(X - mean).T @ shares))
+    return 1.0 / (d * variance) if variance > CONSTANT * mean**2 else 1.0 / d
 
 
 @dataclass(frozen=True)

@@ -128,11 +128,12 @@ class Landmarks(NamedTuple):
         r"""Return :math:`\sum_j k_j^2 (\tau_j^{-2} + 1 - 2 \rho \tau_j)`, which published squares of changes of k exceed.
 
         :math:`\tau_j = e^{-2\gamma \max_d (x - l_j)^\top d}`, :math:`\rho = e^{-\gamma g^2}`; times the number of landmarks as
-        published. The factor is not needed.
+        published. The factor is not needed. No more than 1 of each, as values of k are between 0 and 1.
         """
         pulls = np.maximum(*self._pulls(X, inputs))
         tau, rho = np.exp(-2 * self.gamma * pulls), np.exp(-self.gamma * np.square(reach))[:, None]
-        return np.sum(np.square(values) * (tau**-2.0 + 1 - 2 * rho * tau), axis=1)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            return np.sum(np.fmin(np.square(values) * (tau**-2.0 + 1 - 2 * rho * tau), 1.0), axis=1)
 
 
 class TangentBalls(FeatureSets):
@@ -179,6 +180,9 @@ class TangentBalls(FeatureSets):
         follows = (2 * gamma * np.square(reach) <= STRAIGHT).astype(np.float64)
         radii = np.where(follows > 0, beyond_tangent(reach, gamma), ball_radius(reach, gamma)) * landmarks.gain()
         radii = np.where(reach > 0, radii + landmarks.rounding(rows), 0.0)
+        # differences of landmarks and rows keep their digits where both are around 0
+        middle = landmarks.points.mean(axis=0)
+        landmarks, rows = landmarks._replace(points=landmarks.points - middle), rows - middle
         return cls(inputs, np.ones(len(rows)), radii, landmarks, rows, values, follows)
 
     def _of(self, rows: Any, inputs: BoundSet, faces: Array, ease: float) -> Self:

@@ -14,13 +14,13 @@ from holdfast._core.uncertainty import Array, BoundSet
 from holdfast.features.composed import InSequence
 from holdfast.features.curved import RbfValues
 from holdfast.features.effects import Affine, Effect
+from holdfast.features.feature_sets import FeatureSum
 from holdfast.features.gram import CANDIDATES, PivotedCholesky, bandwidth, rbf_values
 from holdfast.features.nystroem_sets import Landmarks, TangentBalls, ball_radius
 from holdfast.features.robust_features import RobustFeatures
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import CommonCloud, norm
 from holdfast.uncertainty.images import image_of
-from holdfast.uncertainty.minkowski import BoundSum
 from holdfast.uncertainty.multiples import Multiples
 from holdfast.uncertainty.row_boxes import RowBoxes
 
@@ -146,18 +146,18 @@ class RobustNystroem(RobustFeatures):
         rounded, map = Multiples(unit, np.where(reach > 0, known.rounding(X), 0.0)), AffineMap(self.normalization_)
         if bound == "published":
             squares = known.published_squares(X, inputs, values, reach)
-            return BoundSum([image_of(Multiples(unit, np.sqrt(len(self.landmarks_) * squares)), map), rounded])
+            return FeatureSum([image_of(Multiples(unit, np.sqrt(len(self.landmarks_) * squares)), map), rounded])
         low, high = known.around(X, inputs).ranges(reach, np.ones(n))
         below, above = np.maximum(values - low, 0.0), np.maximum(high - values, 0.0)
         if bound == "landmarks":
-            return BoundSum([image_of(Multiples(unit, norm(np.maximum(below, above), axis=1)), map), rounded])
+            return FeatureSum([image_of(Multiples(unit, norm(np.maximum(below, above), axis=1)), map), rounded])
         boxes = RowBoxes(0.5 * (below + above), 0.5 * (above - below))
         if bound == "intervals":
-            return BoundSum([image_of(boxes, map), rounded])
+            return FeatureSum([image_of(boxes, map), rounded])
         leads = (1 / np.diag(self.normalization_)) ** 2 >= LEADING
         ball = Multiples(unit, np.broadcast_to(self._radius(X, inputs, bound, 2), n))
         rest = image_of(ball, AffineMap.diagonal(np.where(leads, 0.0, 1.0)))
-        return BoundSum([rest, image_of(boxes, AffineMap(leads[:, None] * self.normalization_)), rounded])
+        return FeatureSum([rest, image_of(boxes, AffineMap(leads[:, None] * self.normalization_)), rounded])
 
     def uncertainty_effect(self, n_features: int) -> Effect:
         """Return what the features do to rows and their errors, for pipelines: sets become intervals of each feature.

@@ -227,7 +227,7 @@ class BoundSum(BoundSet):
 
     def _of(self, change: Callable[[BoundSet], BoundSet]) -> BoundSum:
         """Return the sum of changed parts."""
-        return BoundSum([change(part) for part in self.parts])
+        return type(self)([change(part) for part in self.parts])
 
     def facing(self, signs: Array) -> BoundSum:
         return self._of(lambda part: part.facing(signs))

@@ -177,7 +177,7 @@ class RowBoxes(RowPoints):
     @cached_property
     def widest(self) -> Array:
         """The largest half-width of each feature."""
-        own = np.ravel(dense(self.half.max(axis=0)))
+        own = np.ravel(dense(self.half.max(axis=0))) if self.half.shape[0] else np.zeros(self.half.shape[1])
         return own if self.common is None else self.common + own
 
     def _pooled(self, budgets: Array) -> tuple[Array, Array]:
