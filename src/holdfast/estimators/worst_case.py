@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from holdfast._certificates.views import View
 from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.labels import check_features
@@ -82,11 +83,16 @@ class WorstCaseClassifier(CollapsingClassifier):
         """Return the parameter that states the set, and the set that stands there for None where errors are to be added."""
         return "uncertainty", Box(0.0)
 
+    def _view_and_sets(
+        self, X: Any, uncertainty: UncertaintySet | None, metadata: Mapping[str, Any], method: str
+    ) -> tuple[View, BoundSet]:
+        if uncertainty is None and self.uncertainty is None and all(value is None for value in metadata.values()):
+            super()._own_set(X, {}, f"{type(self).__name__}.{method}")  # which says what to ask about
+        return super()._view_and_sets(X, uncertainty, metadata, method)
+
     def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
         uncertainty, name = self._stated_set(), type(self).__name__
         check_features(rows, {"uncertainty": self.uncertainty}, self)
-        if self.uncertainty is None and not stated:
-            return super()._own_set(rows, stated, call)
         if self.row_uncertainty_ and not stated:
             raise ValueError(
                 f"{name}: this model was fitted with the uncertainty of each row, so it needs theirs here too. "
