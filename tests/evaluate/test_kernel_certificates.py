@@ -151,3 +151,11 @@ def test_intervals_of_rows_are_certified_by_coordinates():
     farthest = np.maximum(np.abs(X - [0.2, 0.0]), np.abs(X + [0.3, 1.0]))
     assert_allclose(found.margin, np.exp(-0.5 * np.sum(farthest**2, axis=1)) - level, rtol=1e-9)
     assert isinstance(View(model, X, X, 2).model, Model)
+
+
+def test_radius_is_exact_where_the_score_is_the_difference_of_two_points_of_the_kernels_space():
+    here, there = np.array([[0.2, -0.4, 1.0]]), np.array([[0.5, 0.3, 0.7]])
+    apart = 1 - np.exp(-0.5 * np.sum((here - there) ** 2))
+    model = kernel_model(np.vstack([here, there]), 0.5, [[1.0, -1.0]], [apart])
+    found = certified_radius(Known(model, lambda X: np.ones(len(X))), here).radius[0]
+    assert_allclose(found, np.linalg.norm(here - there), rtol=1e-6)
