@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from holdfast import Ball, ChanceConstraint, Ellipsoid, RobustFourierFeatures, RobustKernelClassifier, certified_radius
@@ -159,3 +161,9 @@ def test_radius_is_exact_where_the_score_is_the_difference_of_two_points_of_the_
     model = kernel_model(np.vstack([here, there]), 0.5, [[1.0, -1.0]], [apart])
     found = certified_radius(Known(model, lambda X: np.ones(len(X))), here).radius[0]
     assert_allclose(found, np.linalg.norm(here - there), rtol=1e-6)
+
+
+def test_rows_none_of_which_is_certain_have_radius_zero():
+    X = np.zeros((4, 2))
+    model = make_pipeline(StandardScaler(), SVC(gamma=1.0)).fit([[-1.0, 0.0], [1.0, 0.0]], [0, 1])
+    assert np.all(certified_radius(model, X).radius == 0)
