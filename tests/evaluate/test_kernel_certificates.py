@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from holdfast import Ball, ChanceConstraint, Ellipsoid, RobustFourierFeatures, RobustKernelClassifier, certified_radius
@@ -150,3 +152,17 @@ def test_intervals_of_rows_are_certified_by_coordinates():
     farthest = np.maximum(np.abs(X - [0.2, 0.0]), np.abs(X + np.array([0.3, 1.0])))
     assert_allclose(found.margin, np.exp(-0.5 * np.sum(farthest**2, axis=1)) - level, rtol=1e-9)
     assert isinstance(View(model, X, X, 2).model, Model)
+
+
+def test_radius_is_exact_where_the_score_is_the_difference_of_two_points_of_the_kernels_space():
+    here, there = np.array([[0.2, -0.4, 1.0]]), np.array([[0.5, 0.3, 0.7]])
+    apart = 1 - np.exp(-0.5 * np.sum((here - there) ** 2))
+    model = kernel_model(np.vstack([here, there]), 0.5, [[1.0, -1.0]], [apart])
+    found = certified_radius(Known(model, lambda X: np.ones(len(X))), here).radius[0]
+    assert_allclose(found, np.linalg.norm(here - there), rtol=1e-6)
+
+
+def test_rows_none_of_which_is_certain_have_radius_zero():
+    X = np.zeros((4, 2))
+    model = make_pipeline(StandardScaler(), SVC(gamma=1.0)).fit([[-1.0, 0.0], [1.0, 0.0]], [0, 1])
+    assert np.all(certified_radius(model, X).radius == 0)

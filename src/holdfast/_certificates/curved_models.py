@@ -74,6 +74,8 @@ class CurvedModel(Model):
     def refined(self, rows: Any, found: Leads, radii: Array, norm: float, weights: Array) -> Array:
         out = radii.copy()
         able = np.flatnonzero((radii > 0) & np.isfinite(radii))
+        if not len(able):
+            return radii
         found = found.take(able)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
             for some, C, signs in found.groups(self.decision):
