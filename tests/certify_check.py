@@ -79,6 +79,7 @@ def kernel_models():
                 Ball(0.1),
                 features=RobustFourierFeatures(30, gamma=0.1, phases=True, random_state=0),
                 bound="water",
+                tol=1e-2,
             ),
         ),
     }
@@ -86,7 +87,8 @@ def kernel_models():
 
 def robust(**options):
     """Return a robust classifier in features of a kernel."""
-    return RobustKernelClassifier(Ball(0.1), gamma=0.1, alpha=0.3, max_iter=60, random_state=0, **options)
+    options = {"bound": "tangent", "tol": 1e-2} | options
+    return RobustKernelClassifier(Ball(0.1), gamma=0.1, alpha=0.3, random_state=0, **options)
 
 
 def fitted(model, X, y):
