@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from holdfast import (
     Ball,
     Box,
+    ConditionalImputer,
     ExpectedFeatures,
     FeatureDeletionClassifier,
     FeatureDeletionPerceptron,
@@ -68,6 +69,8 @@ SETTINGS = [
     # draws that differ keep weights of 2 from being the same as two rows; tests/pipeline has the other checks with noise
     NoiseCopies(LogisticRegression(), 3, uncertainty=Box(relative=0.0)),
     SpreadImputer(),
+    ConditionalImputer(),
+    ConditionalImputer(n_factors=2),
     ExpectedFeatures(n_components=20),
     RobustFourierFeatures(20),
     RobustFourierFeatures(11, kernel="laplacian", phases=True),

@@ -39,6 +39,7 @@ TOP = [
     "ModeratedClassifier",
     "NoiseCopies",
     "SpreadImputer",
+    "ConditionalImputer",
     "UncertainPipeline",
     "make_uncertain_pipeline",
     "certified_radius",

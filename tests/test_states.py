@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from holdfast import (
     Ball,
     Box,
+    ConditionalImputer,
     ExpectedFeatures,
     FeatureDeletionClassifier,
     FeatureDeletionPerceptron,
@@ -62,6 +63,7 @@ EXAMPLES = [
     RobustLinearClassifierCV([0.3, 0.1], uncertainty=Box(1.0), cv=2),
     RobustNystroem(5, random_state=0),
     SpreadImputer(),
+    ConditionalImputer(),
     UncertainPipeline(PIPELINE),
 ]
 BAD = ["nonsense", -1, [], np.ones((2, 2, 2))]

@@ -156,6 +156,7 @@ def calls():
         called(LANDMARKS.push, "RobustNystroem.push", X=X, uncertainty=box),
         called(LANDMARKS.radius, "RobustNystroem.radius", X=X, uncertainty=box),
         trained("SpreadImputer"),
+        trained("ConditionalImputer"),
         trained("UncertainPipeline", steps=[("scale", StandardScaler()), ("classify", h.RobustLinearClassifier(box))]),
         used("Ball", as_set, radius=0.1),
         used("Box", as_set, radius=0.1),

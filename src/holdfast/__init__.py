@@ -13,7 +13,8 @@ What may be wrong with your data? Choose, then ``fit(X, y)`` as usual, with what
       in a ball or an ellipsoid around X      RobustLinearClassifier(Ball(0.5)), Ellipsoid(shape=...)
       with a given probability                RobustLinearClassifier(ChanceConstraint(0.05, "gaussian", cov=...))
       of unknown size                         RobustLinearClassifierCV(uncertainty=Box())
-    values were missing and are filled in     make_uncertain_pipeline(SpreadImputer(), ..., classifier)
+    values were missing and are filled in     make_uncertain_pipeline(ConditionalImputer(), ..., classifier)
+      and the worst case counts               make_uncertain_pipeline(SpreadImputer(), ..., classifier)
     features may be missing when it is used   FeatureDeletionClassifier(budget=2)
       besides another set                     RobustLinearClassifier(FeatureDeletion(2) + Box(0.1))
       and rows come one by one                FeatureDeletionPerceptron(budget=2)
@@ -65,6 +66,7 @@ from holdfast.estimators import (
 from holdfast.evaluate import certified_radius, compare, flip_probability, robust_accuracy, robustness_curve
 from holdfast.features import ExpectedFeatures, RobustFourierFeatures, RobustNystroem
 from holdfast.pipeline import (
+    ConditionalImputer,
     ModeratedClassifier,
     NoiseCopies,
     SpreadImputer,
@@ -87,6 +89,7 @@ __all__ = [
     "Ball",
     "Box",
     "ChanceConstraint",
+    "ConditionalImputer",
     "CorruptedFeatures",
     "Ellipsoid",
     "ExpectedFeatures",

@@ -14,7 +14,7 @@ from sklearn.utils import _safe_indexing
 
 from holdfast._core.operations import Cast
 from holdfast._core.uncertainty import Array
-from holdfast.features.effects import FILLED_TWICE, AffineForm, Effect, Lost, traced
+from holdfast.features.effects import FILLED_TWICE, AffineForm, Corners, Effect, Lost, traced
 from holdfast.features.row_noise import RowNoise, side_by_side
 from holdfast.features.rows import beside, known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
@@ -133,6 +133,14 @@ class SideBySide(Effect):
         ]
         map = AffineMap.beside([(form.map, own) for form, own in zip(known, columns, strict=True)], int(ends[-1]))
         return _joined(map, known, [chosen for _, chosen in self.parts])
+
+    def corners(self, X: Any) -> Sequence[Corners]:
+        ends = np.cumsum([0, *(part.width(len(chosen)) for part, chosen in self.parts)])
+        return [
+            one.shifted(int(start))
+            for (part, chosen), start in zip(self.parts, ends, strict=False)
+            for one in part.corners(_safe_indexing(X, chosen, axis=1))
+        ]
 
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
         found = self._each(X, lambda part, rows, chosen: part.bounds(rows, lower[:, chosen], upper[:, chosen]))

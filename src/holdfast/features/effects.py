@@ -81,6 +81,40 @@ class Lost(NamedTuple):
     """What that input was multiplied by before, (n_given,)."""
 
 
+class Corners(NamedTuple):
+    """One-hot columns of a category that is missing or in doubt: the truth is one of their corners, whichever it is."""
+
+    columns: NDArray[np.intp]
+    """The columns, of those that a step gives."""
+    is_open: NDArray[np.bool_]
+    """Which categories may be the true one, (n_samples, n_columns); none in rows where nothing is in doubt."""
+    given: Array
+    """What is put there, (n_samples, n_columns): probabilities, or 0 where none are known."""
+
+    @property
+    def rows(self) -> NDArray[np.bool_]:
+        """The rows that are in doubt."""
+        return np.any(self.is_open, axis=1)
+
+    def take(self, which: Any) -> Corners:
+        """Return the same of some rows."""
+        return self._replace(is_open=self.is_open[which], given=self.given[which])
+
+    def shifted(self, start: int) -> Corners:
+        """Return the same where `start` other columns come before."""
+        return self._replace(columns=self.columns + start)
+
+    def falls(self, v: Array) -> Array:
+        """Return by how much a score with weights v of the columns can fall, (n_samples,), >= 0."""
+        least = np.where(self.is_open, v, np.inf).min(axis=1)
+        return np.where(self.rows, np.maximum(self.given @ v - np.where(self.rows, least, 0.0), 0.0), 0.0)
+
+    def variances(self, v: Array) -> Array:
+        r"""Return :math:`v^\top (D(p) - p p^\top) v`, the variance of such a score by the probabilities given, (n_samples,)."""
+        square = self.given @ np.square(v) - np.square(self.given @ v)
+        return np.where(self.rows, np.maximum(square, 0.0), 0.0)
+
+
 class AffineForm(NamedTuple):
     """A step, at certain rows, as an affine map of their numbers and of others that it puts beside these by itself."""
 
@@ -95,6 +129,8 @@ class AffineForm(NamedTuple):
     """Their standard deviations where errors are averaged over; None where they are exact."""
     lost: Lost | None = None
     """Which of them stand for entries that are missing."""
+    corners: tuple[Corners, ...] = ()
+    """Which of them are those of a category that is in doubt: their errors are these, not `below`, `above` and `std`."""
 
 
 class Effect(ABC):
@@ -111,6 +147,14 @@ class Effect(ABC):
     """Features that must have no error, such as categories."""
     adds_errors = False
     """Whether its outputs have errors even where its inputs have none, besides those that `map` makes of the inputs'."""
+
+    def at_rows(self, rows: Callable[[], Any]) -> Effect:
+        """Return what the step does to these rows, which may be simpler than what it does to others."""
+        return self
+
+    def corners(self, X: Any) -> Sequence[Corners]:
+        """Return which outputs are one-hot columns of categories that are missing or in doubt; `bounds` hold these too."""
+        return ()
 
     @property
     def looks_at_rows(self) -> bool:

@@ -93,7 +93,7 @@ def effect_of(step: Any, at: StepContext) -> Effect:
     at : StepContext
     """
     if hasattr(step, "uncertainty_effect"):
-        return _checked(step.uncertainty_effect(at.n_features), step, at)
+        return _checked(step.uncertainty_effect(at.n_features), step, at).at_rows(at.rows)
     if at.path in at.stated and hasattr(step, "transform"):
         return CLAIMS[at.stated[at.path]](step, at)
     return _checked(_known(step, at), step, at)

@@ -5,6 +5,7 @@
 errors from data.
 """
 
+from holdfast.pipeline.conditional_imputer import ConditionalImputer
 from holdfast.pipeline.moderated import ModeratedClassifier
 from holdfast.pipeline.noise_copies import NoiseCopies
 from holdfast.pipeline.noise_estimates import (
@@ -19,6 +20,7 @@ from holdfast.pipeline.spread_imputer import SpreadImputer
 from holdfast.pipeline.uncertain_pipeline import UncertainPipeline, make_uncertain_pipeline
 
 __all__ = [
+    "ConditionalImputer",
     "IntervalNoise",
     "ModeratedClassifier",
     "NoiseCopies",

@@ -14,7 +14,10 @@ from holdfast.uncertainty.clouds import dense
 
 
 class SpreadImputer(WholeFits, SimpleImputer):
-    """SimpleImputer whose entries have, in an :class:`UncertainPipeline`, the spread of their column as their error.
+    """SimpleImputer for worst cases: in an :class:`UncertainPipeline` its entries have the spread of their column as their error.
+
+    For certificates that hold wherever in their column's spread missing entries are. To predict well use
+    :class:`ConditionalImputer`, which asks the other entries of the row: the spread of a column brought no accuracy.
 
     It comes in addition to the error stated for the entry, if any. Where errors are averaged over (`GaussianNoise`), its
     standard deviation is the column's in training; where the worst is taken, the entry lies within one standard deviation
