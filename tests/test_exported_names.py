@@ -18,6 +18,7 @@ TOP = [
     "ChanceConstraint",
     "CorruptedFeatures",
     "Ellipsoid",
+    "DropoutNoise",
     "FeatureDeletion",
     "GaussianNoise",
     "IntervalBox",

@@ -161,6 +161,7 @@ def calls():
         used("Ball", as_set, radius=0.1),
         used("Box", as_set, radius=0.1),
         used("ChanceConstraint", as_set, epsilon=0.4, cov=0.01 * np.eye(D)),
+        used("DropoutNoise", as_set, share=0.2),
         used("Ellipsoid", as_set, radius=0.1),
         used("FeatureDeletion", as_set, budget=1),
         used("GaussianNoise", as_set, std=0.1),

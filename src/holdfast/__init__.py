@@ -16,6 +16,7 @@ What may be wrong with your data? Choose, then ``fit(X, y)`` as usual, with what
     values were missing and are filled in     make_uncertain_pipeline(ConditionalImputer(), ..., classifier)
       and the worst case counts               make_uncertain_pipeline(SpreadImputer(), ..., classifier)
     features may be missing when it is used   FeatureDeletionClassifier(budget=2)
+      whichever, at random                    GaussianRobustClassifier(DropoutNoise(0.3)), rows filled in with means
       besides another set                     RobustLinearClassifier(FeatureDeletion(2) + Box(0.1))
       and rows come one by one                FeatureDeletionPerceptron(budget=2)
     features may be replaced by noise         CorruptedFeatures(2), for robustness_curve
@@ -78,6 +79,7 @@ from holdfast.uncertainty import (
     Box,
     ChanceConstraint,
     CorruptedFeatures,
+    DropoutNoise,
     Ellipsoid,
     FeatureDeletion,
     GaussianNoise,
@@ -91,6 +93,7 @@ __all__ = [
     "ChanceConstraint",
     "ConditionalImputer",
     "CorruptedFeatures",
+    "DropoutNoise",
     "Ellipsoid",
     "ExpectedFeatures",
     "FeatureDeletion",

@@ -127,6 +127,7 @@ def radius_path(
         verbose=verbose,
     )
     model.check_parameters("radius_path")
+    _refuse_of_training(model._stated_set(), "radius_path")
     problems = model._problems(X, y, sample_weight, metadata)
     warn_of_units(X, metadata, "radius_path", factor=model._stated_set().row_factor)
     with one_blas_thread:
@@ -139,6 +140,15 @@ def radius_path(
     path = RadiusPath(factors, *(np.array(column) for column in zip(*fitted, strict=True)))
     warn_of_gaps(path.gaps, tol)
     return path
+
+
+def _refuse_of_training(uncertainty: UncertaintySet | None, call: str) -> None:
+    """Raise where a multiple of a set is not that of what it does to scores."""
+    if uncertainty is not None and uncertainty.is_of_training:
+        raise ValueError(
+            f"{call}(uncertainty={uncertainty!r}): it moves the rows too, which no radius says. Search over its share: "
+            "GridSearchCV(RobustLinearClassifier(...), {'uncertainty__share': [...]})."
+        )
 
 
 def _at(problem: Any, factor: float) -> Any:
@@ -288,6 +298,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         """
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         plain = self._model()
+        _refuse_of_training(plain._stated_set(), f"{NAME}.fit")
         problems = plain._problems(X, y, sample_weight, metadata)
         warn_of_units(X, metadata, f"{NAME}.fit", factor=plain._stated_set().row_factor)
         self.row_uncertainty_ = any(value is not None for value in metadata.values())

@@ -69,7 +69,9 @@ class GaussianMoments:
             size = max(1, BLOCK // int(count) ** 2)
             for start in range(0, len(patterns), size):
                 chosen = columns[start : start + size]
-                found = np.linalg.inv(self.precision[chosen[:, :, None], chosen[:, None, :]])
+                found: Array = np.asarray(
+                    np.linalg.inv(self.precision[chosen[:, :, None], chosen[:, None, :]]), dtype=np.float64
+                )
                 own = np.flatnonzero((owners >= start) & (owners < start + size))
                 which = owners[own] - start
                 for some in range(0, len(own), size):

@@ -145,6 +145,8 @@ class Effect(ABC):
     """The affine map that the step is of numbers that are not missing; None for others."""
     exact: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
     """Features that must have no error, such as categories."""
+    knows_spread = True
+    """Whether it says how uncertain what it fills in is."""
     adds_errors = False
     """Whether its outputs have errors even where its inputs have none, besides those that `map` makes of the inputs'."""
 
@@ -272,6 +274,7 @@ class Imputed(Effect):
 
     def __init__(self, map: AffineMap, transform: Callable[[Any], Any], lower: Array, upper: Array, std: Array):
         self.map, self.transform, self.lower, self.upper, self.std = map, transform, lower, upper, std
+        self.knows_spread = not np.any(np.isnan(std))
 
     def affine_form(self, X: Any) -> AffineForm:
         is_filled, n_out = self._is_filled(X), self.map.shape[0]

@@ -14,7 +14,7 @@ from holdfast.uncertainty.clouds import dense
 
 
 class SpreadImputer(WholeFits, SimpleImputer):
-    """SimpleImputer for worst cases: in an :class:`UncertainPipeline` its entries have the spread of their column as their error.
+    """SimpleImputer for worst cases: in an :class:`UncertainPipeline` entries have the spread of their column as error.
 
     For certificates that hold wherever in their column's spread missing entries are. To predict well use
     :class:`ConditionalImputer`, which asks the other entries of the row: the spread of a column brought no accuracy.

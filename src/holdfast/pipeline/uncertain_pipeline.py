@@ -262,7 +262,8 @@ class UncertainPipeline(Pipeline):
             for holder in self._holders(stated):
                 check_features(X, {holder.owner: holder.uncertainty})
                 # refuses what makes no sense before anything is fitted
-                holder.uncertainty.split(known_numbers(X), stated if holder.is_told else {})
+                told = holder.uncertainty.learned(numbers_of(X))
+                told.split(known_numbers(X), stated if holder.is_told else {})
         columns = list(X.columns) if hasattr(X, "columns") else None
         if stated:
             factor = max(holder.uncertainty.row_factor for holder in self._holders(stated) if holder.is_told)
@@ -399,7 +400,7 @@ class UncertainPipeline(Pipeline):
         if own:
             return own
         if not is_fit and takes_by_name(final, method, "X_std"):
-            noises = [holder.uncertainty for holder in holders(final) if holder.uncertainty.is_expectation]
+            noises = [one.uncertainty.at_prediction() for one in holders(final) if one.uncertainty.is_expectation]
             return [Holder("", noises[0] if noises else GaussianNoise(0.0), True, type(final).__name__)]
         # one that moderates probabilities is told of the errors there
         if found or holders(final) or takes_by_name(final, "predict_proba", "X_std"):
@@ -538,7 +539,8 @@ class UncertainPipeline(Pipeline):
             return getattr(super(), method)(X, **params)
         Z = transformed(self.steps[:-1], X)
         # without metadata the noise that the last step's constructor states
-        own = [Holder("", meaning(set(stated)), True, type(final).__name__)] if stated else holders(final)
+        held = [holder for holder in holders(final) if not holder.uncertainty.is_of_training]
+        own = [Holder("", meaning(set(stated)), True, type(final).__name__)] if stated else held
         is_noise = all(holder.uncertainty.is_expectation for holder in holders(final))
         rows = self._all_carried(X, Z, own, stated)[2] if is_noise else Z
         if rows is Z:
@@ -576,6 +578,8 @@ class UncertainPipeline(Pipeline):
         """Return the sets that questions about rows go by, as stated by metadata where there are any."""
         final = self._final_estimator
         own = [holder for holder in holders(final) if "__" not in holder.path]
+        if not stated:
+            own = [holder for holder in own if not holder.uncertainty.is_of_training]
         if not own and stated:
             own = [Holder("", meaning(set(stated)), True, type(final).__name__)]
         if stated:
