@@ -19,7 +19,7 @@ The methods; linear models are logistic regressions with ridge 1 on standardised
 * dropout GL: SimpleImputer and GL with DropoutNoise(0.5).
 * conditional + LR: ConditionalImputer and LogisticRegression.
 * conditional + GL: ConditionalImputer and GL, which is told of the conditional covariance of what is filled in.
-* conditional + GL, copies: the same, trained on the rows and on a copy of each with 25 % and one with 50 % of the entries deleted.
+* conditional + GL, copies: the same, trained on the rows, a copy of each with 25 % and one with 50 % of the entries deleted.
 * conditional + noise-aware, copies: NoiseAwareClassifier(levels=(0, 1)) on the same rows.
 
 No setting is tuned. Accuracy in % on the test rows and log loss, means over splits; in brackets the standard error of the mean.
@@ -58,7 +58,13 @@ from holdfast.datasets import load_from_folder
 HERE = Path(__file__).parent
 CELLS = ("complete", "25 % gone", "50 % gone", "best fifth gone")
 COPIES = 8
-OURS = ("dropout GL", "conditional + LR", "conditional + GL", "conditional + GL, copies", "conditional + noise-aware, copies")
+OURS = (
+    "dropout GL",
+    "conditional + LR",
+    "conditional + GL",
+    "conditional + GL, copies",
+    "conditional + noise-aware, copies",
+)
 
 
 def sets():
@@ -74,7 +80,15 @@ def sets():
         data = load_from_folder(name)
         X = np.asarray(data["X_na"] if name == "pima" else data["X"], dtype=float)
         X = np.log1p(X) if name == "spambase" else X
-        yield name, X[:, np.nanstd(X, axis=0) > 0], np.unique(data["y"], return_inverse=True)[1], splits, train, test, None
+        yield (
+            name,
+            X[:, np.nanstd(X, axis=0) > 0],
+            np.unique(data["y"], return_inverse=True)[1],
+            splits,
+            train,
+            test,
+            None,
+        )
     data = load_from_folder("splice_uci")
     letters = np.unique(data["X"], return_inverse=True)[1].reshape(data["X"].shape)
     bases = [k for k, letter in enumerate(np.unique(data["X"])) if chr(int(letter)) in "ACGT"]
@@ -96,7 +110,9 @@ def with_copies(X, y, shares, rng, width):
 
 def boosting(X, width):
     """Return boosted trees; letters are one column each."""
-    return HistGradientBoostingClassifier(categorical_features=None if width is None else list(range(X.shape[1] // width)))
+    return HistGradientBoostingClassifier(
+        categorical_features=None if width is None else list(range(X.shape[1] // width))
+    )
 
 
 def seen(X, width):
@@ -109,7 +125,9 @@ def seen(X, width):
 
 def fitted(X, y, rng, width):
     """Yield names and fitted methods, functions of rows to probabilities, and their CPU seconds."""
-    iterative = IterativeImputer() if width is None else IterativeImputer(max_iter=3, n_nearest_features=30, random_state=0)
+    iterative = (
+        IterativeImputer() if width is None else IterativeImputer(max_iter=3, n_nearest_features=30, random_state=0)
+    )
     plain = {
         "mean + LR": make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression(max_iter=1000)),
         "iterative + LR": make_pipeline(iterative, StandardScaler(), LogisticRegression(max_iter=1000)),
@@ -120,7 +138,9 @@ def fitted(X, y, rng, width):
         "conditional + GL": make_uncertain_pipeline(ConditionalImputer(), StandardScaler(), GaussianRobustClassifier()),
     }
     copied = {
-        "conditional + GL, copies": make_uncertain_pipeline(ConditionalImputer(), StandardScaler(), GaussianRobustClassifier()),
+        "conditional + GL, copies": make_uncertain_pipeline(
+            ConditionalImputer(), StandardScaler(), GaussianRobustClassifier()
+        ),
         "conditional + noise-aware, copies": make_uncertain_pipeline(
             ConditionalImputer(), StandardScaler(), NoiseAwareClassifier(levels=(0, 1), n_copies=1, n_components=300)
         ),
@@ -161,7 +181,11 @@ def split(X, y, train, test, width, seed):
     worth = mutual_info_classif(known, y[own], discrete_features=width is not None, random_state=0)
     worth = worth.reshape(-1, width or 1).sum(axis=1)
     best = np.repeat(worth >= np.sort(worth)[-max(1, len(worth) // 5)], width or 1)
-    rows = [X[other], *(deleted(X[other], share, rng, width) for share in (0.25, 0.5)), np.where(best, np.nan, X[other])]
+    rows = [
+        X[other],
+        *(deleted(X[other], share, rng, width) for share in (0.25, 0.5)),
+        np.where(best, np.nan, X[other]),
+    ]
     found, seconds = {}, {}
     for name, model, form, began in fitted(X[own], y[own], rng, width):
         found[name] = [measured(model, form, one, y[other]) for one in rows]
@@ -180,7 +204,9 @@ def shown(values, digits):
 def table(found, part, digits):
     head = ["", *CELLS]
     lines = [head, ["---"] * len(head)]
-    lines += [[name, *(shown(values[:, cell, part], digits) for cell in range(len(CELLS)))] for name, values in found.items()]
+    lines += [
+        [name, *(shown(values[:, cell, part], digits) for cell in range(len(CELLS)))] for name, values in found.items()
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -215,7 +241,9 @@ def main():
     parser.add_argument("--sets", nargs="*")
     options = parser.parse_args()
     if not os.environ.get("HOLDFAST_DATA"):
-        print("missing_entries.py: not run. Set HOLDFAST_DATA to the folder that holds wine.npz, spambase.npz and others.")
+        print(
+            "missing_entries.py: not run. Set HOLDFAST_DATA to the folder that holds wine.npz, spambase.npz and others."
+        )
         return
     warnings.simplefilter("ignore")
     results, text = {}, ["# Accuracy on rows that lack entries", __doc__.split("\n\n", 1)[1].strip()]

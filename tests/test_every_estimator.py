@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from holdfast import (
     Ball,
     Box,
+    CategoryEncoder,
     ConditionalImputer,
     ExpectedFeatures,
     FeatureDeletionClassifier,
@@ -70,6 +71,7 @@ SETTINGS = [
     NoiseCopies(LogisticRegression(), 3, uncertainty=Box(relative=0.0)),
     SpreadImputer(),
     ConditionalImputer(),
+    CategoryEncoder(),
     ConditionalImputer(n_factors=2),
     ExpectedFeatures(n_components=20),
     RobustFourierFeatures(20),

@@ -41,6 +41,7 @@ TOP = [
     "NoiseCopies",
     "SpreadImputer",
     "ConditionalImputer",
+    "CategoryEncoder",
     "UncertainPipeline",
     "make_uncertain_pipeline",
     "certified_radius",

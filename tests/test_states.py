@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from holdfast import (
     Ball,
     Box,
+    CategoryEncoder,
     ConditionalImputer,
     ExpectedFeatures,
     FeatureDeletionClassifier,
@@ -64,6 +65,7 @@ EXAMPLES = [
     RobustNystroem(5, random_state=0),
     SpreadImputer(),
     ConditionalImputer(),
+    CategoryEncoder(),
     UncertainPipeline(PIPELINE),
 ]
 BAD = ["nonsense", -1, [], np.ones((2, 2, 2))]

@@ -157,6 +157,7 @@ def calls():
         called(LANDMARKS.radius, "RobustNystroem.radius", X=X, uncertainty=box),
         trained("SpreadImputer"),
         trained("ConditionalImputer"),
+        trained("CategoryEncoder"),
         trained("UncertainPipeline", steps=[("scale", StandardScaler()), ("classify", h.RobustLinearClassifier(box))]),
         used("Ball", as_set, radius=0.1),
         used("Box", as_set, radius=0.1),

@@ -14,6 +14,7 @@ What may be wrong with your data? Choose, then ``fit(X, y)`` as usual, with what
       with a given probability                RobustLinearClassifier(ChanceConstraint(0.05, "gaussian", cov=...))
       of unknown size                         RobustLinearClassifierCV(uncertainty=Box())
     values were missing and are filled in     make_uncertain_pipeline(ConditionalImputer(), ..., classifier)
+      categories that are missing             CategoryEncoder(), in a ColumnTransformer of the pipeline
       and the worst case counts               make_uncertain_pipeline(SpreadImputer(), ..., classifier)
     features may be missing when it is used   FeatureDeletionClassifier(budget=2)
       whichever, at random                    GaussianRobustClassifier(DropoutNoise(0.3)), rows filled in with means
@@ -67,6 +68,7 @@ from holdfast.estimators import (
 from holdfast.evaluate import certified_radius, compare, flip_probability, robust_accuracy, robustness_curve
 from holdfast.features import ExpectedFeatures, RobustFourierFeatures, RobustNystroem
 from holdfast.pipeline import (
+    CategoryEncoder,
     ConditionalImputer,
     ModeratedClassifier,
     NoiseCopies,
@@ -90,6 +92,7 @@ from holdfast.uncertainty import (
 __all__ = [
     "Ball",
     "Box",
+    "CategoryEncoder",
     "ChanceConstraint",
     "ConditionalImputer",
     "CorruptedFeatures",

@@ -55,6 +55,15 @@ def transformed(steps: Sequence[tuple[str, Any]], X: Any) -> Any:
     return X
 
 
+def rows_before(
+    steps: Sequence[tuple[str, Any]], effects: Sequence[Effect], X: Any
+) -> Iterator[tuple[tuple[str, Any], Effect, Any]]:
+    """Yield steps with their effects and the rows that each takes."""
+    for (name, step), effect in zip(steps, effects, strict=True):
+        yield (name, step), effect, X
+        X = step.transform(X) if hasattr(step, "transform") else X
+
+
 def together(steps: Sequence[tuple[str, Any]], effects: Sequence[Effect], n_features: int) -> InSequence:
     """Return the effect of several steps, one after the other."""
     same = lambda rows: rows

@@ -227,8 +227,12 @@ def _joined(map: AffineMap, forms: Sequence[AffineForm], columns: Sequence[Any] 
         return AffineForm(map)
     givens = [form.given for form, _ in parts]
     given = beside(givens)
+    starts = np.cumsum([0, *(one.shape[1] for one in givens)])
+    corners = tuple(
+        one.shifted(int(start)) for (form, _), start in zip(parts, starts, strict=False) for one in form.corners
+    )
     if all(form.lost is None for form, _ in parts):
-        return AffineForm(map, given)
+        return AffineForm(map, given, corners=corners)
     nothing = [np.zeros(one.shape) for one in givens]
     errors = [(form.below, form.above, form.std) for form, _ in parts]
     below, above, std = (
@@ -247,6 +251,7 @@ def _joined(map: AffineMap, forms: Sequence[AffineForm], columns: Sequence[Any] 
             np.concatenate([one.columns for one in lost]),
             np.concatenate([one.gains for one in lost]),
         ),
+        corners,
     )
 
 

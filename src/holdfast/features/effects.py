@@ -24,6 +24,12 @@ FILLED_TWICE = (
 )
 
 
+UNLIKELY = (
+    "a category is missing, or was never seen in training, and OneHotEncoder puts zeros there, as no training row had. How "
+    "likely each category is it does not say: use CategoryEncoder, which puts the shares of the categories there."
+)
+
+
 class OutOfDomainError(ValueError):
     """A step that is not finite where the error of an entry takes it.
 
@@ -111,8 +117,22 @@ class Corners(NamedTuple):
 
     def variances(self, v: Array) -> Array:
         r"""Return :math:`v^\top (D(p) - p p^\top) v`, the variance of such a score by the probabilities given, (n_samples,)."""
+        self.refuse_unknown()
         square = self.given @ np.square(v) - np.square(self.given @ v)
         return np.where(self.rows, np.maximum(square, 0.0), 0.0)
+
+    def noise(self, n_features: int) -> RowNoise:
+        """Return the same as noise of all columns of rows, of which these are some."""
+        self.refuse_unknown()
+        root = np.sqrt(np.where(self.is_open, self.given, 0.0))
+        factor = np.zeros((len(root), n_features, root.shape[1]))
+        factor[:, self.columns] = root[:, :, None] * (np.eye(root.shape[1]) - root[:, :, None] * root[:, None, :])
+        return RowNoise.mixed(factor)
+
+    def refuse_unknown(self) -> None:
+        """Raise where it is not said how likely the categories are."""
+        if np.any(self.rows & ~np.any(self.given, axis=1)):
+            raise ValueError(UNLIKELY)
 
 
 class AffineForm(NamedTuple):
@@ -267,13 +287,24 @@ class Imputed(Effect):
         The step's.
     lower, upper, std : ndarray of shape (n_out,)
         Where a filled entry may be, and its standard deviation; nan where that is not known.
+    groups : sequence of ndarray of int, default=()
+        Outputs that are one-hot columns of a category, and are filled in with the shares of the categories.
     """
 
     map: AffineMap
     adds_errors = True
 
-    def __init__(self, map: AffineMap, transform: Callable[[Any], Any], lower: Array, upper: Array, std: Array):
+    def __init__(
+        self,
+        map: AffineMap,
+        transform: Callable[[Any], Any],
+        lower: Array,
+        upper: Array,
+        std: Array,
+        groups: Sequence[NDArray[np.intp]] = (),
+    ):
         self.map, self.transform, self.lower, self.upper, self.std = map, transform, lower, upper, std
+        self.groups = groups
         self.knows_spread = not np.any(np.isnan(std))
 
     def affine_form(self, X: Any) -> AffineForm:
@@ -288,8 +319,24 @@ class Imputed(Effect):
             np.where(is_filled & ~np.isnan(spread), np.maximum(spread, 0.0), 0.0)
             for spread in (found - self.lower, self.upper - found, np.broadcast_to(self.std, found.shape))
         )
+        corners = self.corners(X)
+        for one in corners:
+            for errors in (below, above, std):
+                errors[:, one.columns] = np.where(one.rows[:, None], 0.0, errors[:, one.columns])
         map = AffineMap(sparse.hstack([sparse.csr_array(self.map.matrix), sparse.eye_array(n_out)]))
-        return AffineForm(map, given, below, above, std, Lost(is_filled, self.map.sources, np.ones(n_out)))
+        lost = Lost(is_filled, self.map.sources, np.ones(n_out))
+        return AffineForm(map, given, below, above, std, lost, tuple(corners))
+
+    def corners(self, X: Any) -> Sequence[Corners]:
+        if not self.groups:
+            return ()
+        is_filled, found = self._is_filled(X), dense(known_numbers(self.transform(X)))
+        gone = [(group, np.all(is_filled[:, group], axis=1)) for group in self.groups]
+        return [
+            Corners(group, np.broadcast_to(rows[:, None], (len(rows), len(group))), found[:, group])
+            for group, rows in gone
+            if np.any(rows)
+        ]
 
     def _is_filled(self, X: Any) -> NDArray[np.bool_]:
         return np.asarray(self.map.moved(1.0 * np.isnan(dense(numbers_of(X)))) > 0)
@@ -308,10 +355,17 @@ class Imputed(Effect):
         missing, found = self.missing(X), numbers_of(self.transform(X))
         values = known_numbers(X)
         below, above = found + self.map.moved(lower - values), found + self.map.moved(upper - values)
-        return (
-            np.where(missing, np.minimum(self.lower, below), below),
-            np.where(missing, np.maximum(self.upper, above), above),
-        )
+        low = np.where(missing, np.minimum(self.lower, below), below)
+        high = np.where(missing, np.maximum(self.upper, above), above)
+        for one in self.corners(X):
+            low[:, one.columns] = np.where(one.is_open, 0.0, low[:, one.columns])
+            high[:, one.columns] = np.where(one.is_open, 1.0, high[:, one.columns])
+        return low, high
 
     def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
-        return noise.through(self.map).plus(RowNoise(np.where(self.missing(X), self.std, 0.0)))
+        own = np.where(self.missing(X), self.std, 0.0)
+        noise = noise.through(self.map)
+        for one in self.corners(X):
+            own[:, one.columns] = np.where(one.rows[:, None], 0.0, own[:, one.columns])
+            noise = noise.plus(one.noise(own.shape[1]))
+        return noise.plus(RowNoise(own))

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import ndtri
 
 from holdfast._core.operations import Select
 from holdfast._core.uncertainty import Array
 from holdfast.features.conditional_moments import GaussianMoments
-from holdfast.features.effects import Corners, Effect, Imputed
+from holdfast.features.effects import AffineForm, Corners, Effect, Exact, Imputed
 from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
@@ -54,12 +55,6 @@ def likely(found: Array, open_: NDArray[np.bool_]) -> Array:
     p = np.where(open_, np.maximum(found, FAINT), 0.0)
     total = p.sum(axis=1, keepdims=True)
     return np.divide(p, total, out=np.zeros_like(p), where=total > 0)
-
-
-def category_factor(p: Array) -> Array:
-    r"""Return :math:`D(\sqrt p)(I - \sqrt p \sqrt p^\top)`, a factor of :math:`D(p) - p p^\top`, for each row of p."""
-    root = np.sqrt(p)
-    return root[:, :, None] * (np.eye(p.shape[1]) - root[:, :, None] * root[:, None, :])
 
 
 @dataclass(frozen=True)
@@ -121,18 +116,21 @@ class ConditionalLaw:
             apart[group] = True
         found = self.moments.factor(missing, apart) * self.scale[self.active][:, None]
         order = np.cumsum(missing, axis=1) - 1
-        for group in self.groups:
-            rows = np.flatnonzero(np.any(self.open_categories(X, group), axis=1))
-            if not len(rows):
-                continue
-            p = self.filled(X[rows])[:, self.active[group]]
-            own = category_factor(np.where(missing[rows][:, group], p, 0.0))
+        for one in self.corners(X) if self.groups else ():
+            group = np.searchsorted(self.active, one.columns)
+            own = one.noise(len(self.kept)).factor[:, one.columns]
             for k, column in enumerate(group):
-                some = np.flatnonzero(missing[rows, column])
-                found[rows[some, None], group[None], order[rows[some], column][:, None]] = own[some][:, :, k]
+                some = np.flatnonzero(one.is_open[:, k])  # the column of the factor that would be this entry's is free
+                found[some[:, None], group[None], order[some, column][:, None]] = own[some][:, :, k]
         out = np.zeros((len(X), len(self.kept), found.shape[2]))
         out[:, self.active] = found
         return out
+
+    def corners(self, X: Array) -> list[Corners]:
+        """Return the groups that are in doubt, by their columns among those that are kept."""
+        filled = self.filled(X)
+        made = [(self.active[group], self.open_categories(X, group)) for group in self.groups]
+        return [Corners(columns, open_, filled[:, columns]) for columns, open_ in made if np.any(open_)]
 
     def answers(self, errors: Array, X: Array) -> Array:
         """Return what errors of known entries do to those that are filled in, (n_samples, n_kept, r)."""
@@ -211,7 +209,60 @@ class ConditionalFill(Effect):
         return noise.plus(RowNoise.mixed(self.law.factor(values)))
 
     def corners(self, X: Any) -> Sequence[Corners]:
-        values, law = dense(numbers_of(X)), self.law
-        found = law.filled(values) if law.groups else values
-        made = [(law.active[group], law.open_categories(values, group)) for group in law.groups]
-        return [Corners(columns, open_, found[:, columns]) for columns, open_ in made if np.any(open_)]
+        return self.law.corners(dense(numbers_of(X))) if self.law.groups else ()
+
+
+class DoubtfulCategories(Effect):
+    """A step that makes one-hot columns of categories, some of which are missing or unknown.
+
+    Parameters
+    ----------
+    n_features : int
+        How many columns of categories there are.
+    groups : sequence of ndarray of int
+        The one-hot columns of each.
+    transform : callable
+        The step's: a category in doubt becomes the shares of the categories, or zeros.
+    """
+
+    map: AffineMap
+    adds_errors = True
+
+    def __init__(self, n_features: int, groups: Sequence[NDArray[np.intp]], transform: Callable[[Any], Any]):
+        self.groups, self.transform = groups, transform
+        n_out = sum(len(group) for group in groups)
+        self.map, self.exact = AffineMap(sparse.csr_array((n_out, n_features))), np.arange(n_features)
+
+    def at_rows(self, rows: Callable[[], Any]) -> Effect:
+        return self if self.corners(X := rows()) else Exact(X.shape[1], self.map.shape[0], self.transform)
+
+    def affine_form(self, X: Any) -> AffineForm:
+        n_out, n_in = self.map.shape
+        map = AffineMap.selection(n_in + np.arange(n_out), n_in + n_out)
+        return AffineForm(map, known_numbers(self.transform(X)), corners=tuple(self.corners(X)))
+
+    def corners(self, X: Any) -> Sequence[Corners]:
+        found = dense(numbers_of(self.transform(X)))
+        made = []
+        for group in self.groups:
+            given = found[:, group]
+            # one category is no doubt, and neither are columns that are to be filled in
+            rows = ~np.any(given == 1, axis=1) & ~np.any(np.isnan(given), axis=1)
+            if np.any(rows):
+                is_open = rows[:, None] & ((given > 0) | ~np.any(given, axis=1, keepdims=True))
+                made.append(Corners(group, is_open, given))
+        return made
+
+    def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
+        low = dense(known_numbers(self.transform(X)))
+        high = low.copy()
+        for one in self.corners(X):
+            low[:, one.columns] = np.where(one.is_open, 0.0, low[:, one.columns])
+            high[:, one.columns] = np.where(one.is_open, 1.0, high[:, one.columns])
+        return low, high
+
+    def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
+        found = noise.through(self.map)
+        for one in self.corners(X):
+            found = found.plus(one.noise(self.map.shape[0]))
+        return found

@@ -5,6 +5,7 @@
 errors from data.
 """
 
+from holdfast.pipeline.category_encoder import CategoryEncoder
 from holdfast.pipeline.conditional_imputer import ConditionalImputer
 from holdfast.pipeline.moderated import ModeratedClassifier
 from holdfast.pipeline.noise_copies import NoiseCopies
@@ -20,6 +21,7 @@ from holdfast.pipeline.spread_imputer import SpreadImputer
 from holdfast.pipeline.uncertain_pipeline import UncertainPipeline, make_uncertain_pipeline
 
 __all__ = [
+    "CategoryEncoder",
     "ConditionalImputer",
     "IntervalNoise",
     "ModeratedClassifier",

@@ -9,6 +9,7 @@ from sklearn.impute import SimpleImputer
 
 from holdfast._core.allowed import NOTHING, Choice, Number
 from holdfast._core.whole_fits import WholeFits
+from holdfast.features.fills import one_hot_groups
 from holdfast.features.rows import numbers_of
 from holdfast.uncertainty.clouds import dense
 
@@ -35,6 +36,9 @@ class SpreadImputer(WholeFits, SimpleImputer):
     ----------
     spread_ : ndarray of shape (3, n_features)
         The ends of the interval, and the standard deviation, of an entry that is filled in.
+    groups_ : list of ndarray of int
+        One-hot columns of a category, adjacent and of sum 1, by their places among those that are kept. A category that is
+        missing gets the shares of the categories, with ``strategy="mean"``: it is any of them where the worst is taken.
 
     Examples
     --------
@@ -85,4 +89,8 @@ class SpreadImputer(WholeFits, SimpleImputer):
         else:
             lower, upper = fills - std, fills + std
         self.spread_ = np.stack([lower, upper, std])
+        self.groups_ = []
+        if self.strategy == "mean":  # shares of categories are means of their columns
+            kept = [j for j, fill in enumerate(fills) if self.keep_empty_features or fill == fill]
+            self.groups_ = one_hot_groups(dense(numbers_of(X))[:, kept])
         return self

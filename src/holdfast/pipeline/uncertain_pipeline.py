@@ -23,9 +23,10 @@ from holdfast._core.offers import offered_if
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.estimators.linear import ELSEWHERE, ROUTING
 from holdfast.estimators.units import units_looked_at, warn_of_units
-from holdfast.features.carrying import NONLINEAR, Carried, added, carry, effects_of, transformed
+from holdfast.features.carrying import NONLINEAR, Carried, added, carry, effects_of, rows_before, transformed
+from holdfast.features.effects import UNLIKELY
 from holdfast.features.rows import check_params, checked_metadata, known_numbers, numbers_of, with_numbers
-from holdfast.features.steps import CLAIMS, may_add_errors, may_average
+from holdfast.features.steps import CLAIMS, may_add_errors, may_average, may_lose_categories
 from holdfast.pipeline.stated_sets import (
     Holder,
     draws_errors,
@@ -498,6 +499,7 @@ class UncertainPipeline(Pipeline):
     def _asked(self, method: str, X: Any, metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Any:
         """Return what the last step says of rows whose uncertainty is stated in the units of X."""
         check_is_fitted(self)
+        self._warn_of_zeros(X)
         final = self._final_estimator
         averages = takes_by_name(final, method, "X_std")
         if method in PROBABILITIES and not averages and may_average(one for _, one in self.steps[:-1]):
@@ -527,6 +529,7 @@ class UncertainPipeline(Pipeline):
         final = self._final_estimator
         if takes_by_name(final, method, "X_std"):
             return self._asked(method, X, metadata, params)
+        self._warn_of_zeros(X)
         stated = self._stated_of(X, metadata, f"{NAME}.{method}")
         is_moved = getattr(self, "moves_rows_", False)
         if not stated and not (is_moved and not self.row_uncertainty_):
@@ -551,6 +554,18 @@ class UncertainPipeline(Pipeline):
                 "trained for sets does too, with nonlinear='auto'."
             )
         return getattr(final, method)(rows, **params)
+
+    def _warn_of_zeros(self, X: Any) -> None:
+        """Warn where an encoder makes zeros of categories that are missing or unknown, which no row in training had."""
+        if not may_lose_categories(step for _, step in self.steps[:-1]):
+            return
+        for (name, step), effect, Z in rows_before(self.steps[:-1], self._effects(X), X):
+            lost = [one for one in effect.corners(Z) if np.any(one.rows & ~np.any(one.given, axis=1))]
+            if lost:
+                n_rows = np.sum(np.any([one.rows for one in lost], axis=0))
+                warn_caller(
+                    f"{NAME}: step {name!r}, {type(step).__name__}, in {n_rows} of the rows: {UNLIKELY}", UserWarning
+                )
 
     def _warn_of_plain(self, method: str, X: Any) -> None:
         """Warn where steps add errors to the rows X, over which the last step's probabilities are no averages."""
