@@ -13,6 +13,7 @@ from holdfast import (
     ConditionalImputer,
     ExpectedFeatures,
     FeatureDeletionClassifier,
+    FeatureDeletionClassifierCV,
     FeatureDeletionPerceptron,
     GaussianNoise,
     GaussianRobustClassifier,
@@ -39,6 +40,7 @@ SETTINGS = [
     AlternatingSVC(0.1, "optimistic", max_iter=2),
     FeatureDeletionClassifier(0.5),
     FeatureDeletionClassifier(0.5, margin=1.0, adversary="exact"),
+    FeatureDeletionClassifierCV([0.0, 0.5], deleted=0.5, cv=2),
     FeatureDeletionPerceptron(),
     FeatureDeletionPerceptron(0.1, norm="inf", adversary="exact", missing="delete"),
     GaussianRobustClassifier(),
@@ -100,7 +102,13 @@ OF_THE_FIT = {
     "check_sample_weight_equivalence_on_dense_data",
 }
 """Checks whose outcome depends on how a model is fitted; the others see the same code in every setting of a class."""
-MADE_OF_OTHERS = (AlternatingSVC, GaussianRobustClassifierCV, NoiseAwareClassifierCV, RobustLinearClassifierCV)
+MADE_OF_OTHERS = (
+    AlternatingSVC,
+    FeatureDeletionClassifierCV,
+    GaussianRobustClassifierCV,
+    NoiseAwareClassifierCV,
+    RobustLinearClassifierCV,
+)
 """Classes whose fits are those of another class, many of them."""
 OF_THESE = {
     "check_classifiers_train",

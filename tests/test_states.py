@@ -19,6 +19,7 @@ from holdfast import (
     ConditionalImputer,
     ExpectedFeatures,
     FeatureDeletionClassifier,
+    FeatureDeletionClassifierCV,
     FeatureDeletionPerceptron,
     GaussianRobustClassifier,
     GaussianRobustClassifierCV,
@@ -66,6 +67,7 @@ EXAMPLES = [
     SpreadImputer(),
     ConditionalImputer(),
     CategoryEncoder(),
+    FeatureDeletionClassifierCV([0, 0.5], deleted=0.5, cv=2),
     UncertainPipeline(PIPELINE),
 ]
 BAD = ["nonsense", -1, [], np.ones((2, 2, 2))]

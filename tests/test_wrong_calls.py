@@ -138,6 +138,7 @@ def calls():
         trained("AlternatingSVC", radius=0.1, max_iter=3),
         trained("ExpectedFeatures", n_components=3),
         trained("FeatureDeletionClassifier", budget=0.5, max_iter=20),
+        trained("FeatureDeletionClassifierCV", budgets=[0.5], deleted=0.5, cv=2, max_iter=20),
         trained("FeatureDeletionPerceptron", budget=0.5, radius=9.0),
         trained("GaussianRobustClassifier", noise=0.2),
         trained("GaussianRobustClassifierCV", noises=[0.3], cv=2),
@@ -233,6 +234,7 @@ def calls():
             h.robustness_curve, models=LINEAR, **data, uncertainty=h.GaussianNoise(1.0), levels=[0.0, 1.0], n_repeats=2
         ),
         called(h.safe_bits, **rows),
+        called(h.missing_report, given=X, n_draws=20, **rows),
         called(h.separability_radius, **data, uncertainty=h.Box(1.0)),
         called(h.smoothed, model=TREE, X=X, sigma=0.3, n_draws=10, n_choose=5),
         called(h.teach_step, kind=Taught, effect=lambda step, n_features: h.Affine(np.eye(n_features))),

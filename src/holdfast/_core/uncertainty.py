@@ -141,6 +141,10 @@ class UncertaintySet(Parameters, ABC):
         """Return the set with numbers in the place of what it takes from the rows X, which may lack entries (NaN)."""
         return self
 
+    def before(self, map: Any) -> UncertaintySet:
+        """Return the set with what it says of images of rows under an affine map said in the units of the rows."""
+        return self
+
     def middle(self, X: Any) -> Any:
         """Return where rows are on average; what `at` says of them is around there."""
         return X

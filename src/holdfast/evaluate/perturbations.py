@@ -227,7 +227,7 @@ class Deletions(Perturbation):
         stated, budget = self.uncertainty, self._level(level) * self._budget
         if Switch().checked(stated.exactly, "FeatureDeletion(exactly"):
             raise ValueError(f"{stated!r}: at a level up to so much is deleted. Use exactly=False.")
-        filler = per_feature(stated.filler, X.shape[1], "FeatureDeletion(filler=...)", "filler")
+        filler = stated.fillers(X.shape[1])
         lost = dense(X) - filler if np.any(filler) else X
         share = stated_number(stated.share, "FeatureDeletion", "share")
         if self.is_random:

@@ -445,7 +445,7 @@ def _columns(step: Any, at: StepContext) -> Effect:
     parts: list[tuple[Effect, NDArray[np.intp]]] = []
     names = list(getattr(step, "feature_names_in_", []))
     for name, one, columns in step.transformers_:
-        chosen = _positions(columns, names, at.n_features)
+        chosen = positions_of(columns, names, at.n_features)
         if (isinstance(one, str) and one == "drop") or len(chosen) == 0:
             continue
         rows = after(partial(_safe_indexing, indices=chosen, axis=1), at.rows)
@@ -462,7 +462,7 @@ def _same(X: Any) -> Any:
     return X
 
 
-def _positions(columns: Any, names: list[str], n_features: int) -> NDArray[np.intp]:
+def positions_of(columns: Any, names: list[str], n_features: int) -> NDArray[np.intp]:
     """Return numbers of columns that are given by numbers, names, a slice or a mask."""
     if isinstance(columns, slice):
         ends = [names.index(end) if isinstance(end, str) else end for end in (columns.start, columns.stop)]

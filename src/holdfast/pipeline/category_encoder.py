@@ -84,7 +84,7 @@ class CategoryEncoder(WholeFits, TransformerMixin, BaseEstimator):
         y : ignored
         """
         values = self._checked(X, reset=True)
-        gone = _missing(values)
+        gone = missing_categories(values)
         if np.any(nothing := np.all(gone, axis=0)):
             names = getattr(self, "feature_names_in_", np.arange(values.shape[1]))
             raise ValueError(f"{NAME}.fit: column {names[np.argmax(nothing)]!r} has no known category. Leave it out.")
@@ -102,7 +102,7 @@ class CategoryEncoder(WholeFits, TransformerMixin, BaseEstimator):
         """Return the one-hot columns, shape (n_samples, number of all categories)."""
         check_is_fitted(self)
         values = self._checked(X)
-        gone = _missing(values)
+        gone = missing_categories(values)
         out = self.encoder_.transform(_filled(values, gone, [one[0] for one in self.categories_]))
         for group, lost, share in zip(self.groups_, gone.T, self.shares_, strict=True):
             lost = lost | ~np.any(out[:, group], axis=1)  # unknown ones are all zeros
@@ -130,7 +130,7 @@ class CategoryEncoder(WholeFits, TransformerMixin, BaseEstimator):
         return DoubtfulCategories(n_features, self.groups_, self.transform)
 
 
-def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+def missing_categories(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which categories are missing: None, NaN, or pandas.NA, none of which is the same as itself."""
     is_gone = np.frompyfunc(lambda one: one is None or type(one).__name__ == "NAType" or bool(one != one), 1, 1)
     return np.asarray(is_gone(values), dtype=bool)

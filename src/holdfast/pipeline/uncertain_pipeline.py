@@ -23,9 +23,9 @@ from holdfast._core.offers import offered_if
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.estimators.linear import ELSEWHERE, ROUTING
 from holdfast.estimators.units import units_looked_at, warn_of_units
-from holdfast.features.carrying import NONLINEAR, Carried, added, carry, effects_of, rows_before, transformed
+from holdfast.features.carrying import NONLINEAR, Carried, added, carry, effects_of, rows_before, together, transformed
 from holdfast.features.effects import UNLIKELY
-from holdfast.features.rows import check_params, checked_metadata, known_numbers, numbers_of, with_numbers
+from holdfast.features.rows import check_params, checked_metadata, known_numbers, n_columns, numbers_of, with_numbers
 from holdfast.features.steps import CLAIMS, may_add_errors, may_average, may_lose_categories
 from holdfast.pipeline.stated_sets import (
     Holder,
@@ -39,6 +39,7 @@ from holdfast.pipeline.stated_sets import (
     takes_by_name,
 )
 from holdfast.uncertainty import GaussianNoise
+from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
 
 NAME = "UncertainPipeline"
@@ -673,6 +674,8 @@ class UncertainPipeline(Pipeline):
             plain = copy(final)
             plain.row_uncertainty_ = False
             chosen = plain._own_set(view.rows, stated, call)
+        if chosen.is_of_rows and (map := self._map(X)) is not None:
+            chosen = chosen.before(map)
         worst, cloud = view.sets(chosen, stated)
         if worst is None or cloud is not None:
             raise ValueError(
@@ -680,6 +683,76 @@ class UncertainPipeline(Pipeline):
                 "certify(X, Box(0.1)) or certify(X, Box(), X_std=...)."
             )
         return view, worst
+
+    def _map(self, X: Any) -> AffineMap | None:
+        """Return the steps as an affine map of the rows, None where they are none."""
+        return together(self.steps[:-1], self._effects(X), n_columns(X)).map
+
+    def _with_gaps(self, method: str, X: Any, ends: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Return rows and ranges of features in the units of the last step, which sees what is missing."""
+        check_is_fitted(self)
+        call = f"{NAME}.{method}"
+        Z = transformed(self.steps[:-1], X)
+        lost, left = (np.count_nonzero(np.isnan(dense(numbers_of(rows)))) for rows in (X, Z))
+        if left < lost:
+            raise ValueError(
+                f"{call}: steps fill in missing entries before the last step, {self._final_estimator!r:.80}, which sees none. "
+                "Ask holdfast.missing_report(pipe, X) what they may change; or leave out the imputer."
+            )
+        given = {name: value for name, value in ends.items() if value is not None}
+        if not given:
+            return Z, {}
+        map, n = self._map(X), n_columns(X)
+        if map is None or not map.is_monomial:
+            raise ValueError(f"{call}({min(given)}=...): ranges of features pass through scalers and selectors only.")
+        whole = {
+            name: np.broadcast_to(np.asarray(value, dtype=np.float64), n)[map.sources] for name, value in given.items()
+        }
+        unknown = {"lower": -np.inf, "upper": np.inf}
+        low, high = (whole.get(name, np.full(map.shape[0], inf)) for name, inf in unknown.items())
+        with np.errstate(invalid="ignore"):
+            moved = [np.where(map.scales == 0, 0.0, map.scales * end) + map.offset for end in (low, high)]
+        return Z, {"lower": np.minimum(*moved), "upper": np.maximum(*moved)}
+
+    @offered_if(_offered("score_interval"))
+    def score_interval(self, X: Any, *, lower: Any = None, upper: Any = None) -> Any:
+        """Return the least and the largest score of the last step over all values that missing entries may have.
+
+        Parameters
+        ----------
+        X : {array-like, frame} of shape (n_samples, n_features)
+            NaN is missing, and reaches the last step: through scalers, not through imputers.
+        lower, upper : float or array-like of shape (n_features,), default=None
+            The range of each feature, in the units of X; both None: that of the training rows.
+        """
+        Z, ends = self._with_gaps("score_interval", X, {"lower": lower, "upper": upper})
+        return self._final_estimator.score_interval(Z, **ends)
+
+    @offered_if(_offered("is_certain"))
+    def is_certain(self, X: Any, *, lower: Any = None, upper: Any = None) -> Any:
+        """Return whether a row's class is the same for all values that its missing entries may have, as the last step tells.
+
+        Parameters
+        ----------
+        X, lower, upper
+            As for `score_interval`.
+        """
+        Z, ends = self._with_gaps("is_certain", X, {"lower": lower, "upper": upper})
+        return self._final_estimator.is_certain(Z, **ends)
+
+    @offered_if(_offered("missing_report"))
+    def missing_report(self, X: Any, *, lower: Any = None, upper: Any = None) -> Any:
+        """Return what is missing in which rows, and which predictions do not depend on it, as the last step tells.
+
+        :func:`holdfast.missing_report` says of any model which entry to measure next.
+
+        Parameters
+        ----------
+        X, lower, upper
+            As for `score_interval`.
+        """
+        Z, ends = self._with_gaps("missing_report", X, {"lower": lower, "upper": upper})
+        return self._final_estimator.missing_report(Z, **ends)
 
     @offered_if(_offered("worst_case_data"))
     def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Any:
