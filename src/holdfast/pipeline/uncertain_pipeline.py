@@ -90,10 +90,14 @@ class UncertainPipeline(Pipeline):
     PolynomialFeatures                               Exact bounds of each product, an outer approximation of all. Noise by
                                                      moments, without products of errors of different features;
                                                      ``"linearise"``: by derivatives
+    ConditionalImputer                               noise: exact, errors of known entries reach fill-ins, whose conditional
+                                                     covariance is added; sets: intervals
+    CategoryEncoder                                  its inputs have no error; a missing category is any of its one-hot corners
     SpreadImputer                                    exact, plus the spread of their column for entries that are filled in;
                                                      noise of an entry that several branches fill in is refused
     SimpleImputer                                    exact, if nothing is missing
-    OneHotEncoder, OrdinalEncoder                    their inputs must have no error
+    OneHotEncoder, OrdinalEncoder                    their inputs must have no error; what OneHotEncoder makes zeros of is any
+                                                     category, for certificates
     ColumnTransformer, FeatureUnion, Pipeline        as what is inside. Affine parts beside one that is not are carried by
                                                      boxes or deviations too
     FunctionTransformer, any other step              as `effects` or :func:`teach_step` say; an error otherwise
@@ -154,7 +158,7 @@ class UncertainPipeline(Pipeline):
 
     See Also
     --------
-    make_uncertain_pipeline, teach_step, SpreadImputer
+    make_uncertain_pipeline, teach_step, ConditionalImputer, CategoryEncoder, SpreadImputer
 
     Examples
     --------
