@@ -6,7 +6,13 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from holdfast import CategoryEncoder, ConditionalImputer, GaussianRobustClassifier, make_uncertain_pipeline, missing_report
+from holdfast import (
+    CategoryEncoder,
+    ConditionalImputer,
+    GaussianRobustClassifier,
+    make_uncertain_pipeline,
+    missing_report,
+)
 from holdfast.datasets import load_breast_cancer_errors
 
 X, _, y, names = load_breast_cancer_errors()

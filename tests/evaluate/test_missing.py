@@ -163,6 +163,25 @@ def test_certain_rows_keep_their_class_within_the_intervals(table, rng):
     assert 0.3 < np.mean(report.certain) < 1
 
 
+def test_columns_that_the_model_does_not_use_make_no_difference(table, rng):
+    _, holed, y = table
+    once = np.where(np.arange(300) == 0, 1.0, np.nan)
+    model = make_uncertain_pipeline(ConditionalImputer(), GaussianRobustClassifier())
+    with pytest.warns(UserWarning, match="left out"):
+        model.fit(np.column_stack([holed, once]), y)
+    report = missing_report(model, np.column_stack([holed, once]))
+    assert_allclose(report.flip_after[1:, D], report.flip_probability[1:], atol=1e-9)
+    frame = pd.DataFrame(holed, columns=list("abcd")).assign(
+        note=None, kind=np.where(rng.uniform(size=300) < 0.5, "u", "v")
+    )
+    frame.loc[:9, "kind"] = None
+    columns = ColumnTransformer([("n", ConditionalImputer(), list("abcd")), ("k", CategoryEncoder(), ["kind"])])
+    model = make_uncertain_pipeline(columns, GaussianRobustClassifier()).fit(frame, y)
+    report = missing_report(model, frame, n_draws=200)
+    assert_allclose(report.flip_after[:, 4], report.flip_probability, atol=1e-9)
+    assert "note" not in report.next_measurement
+
+
 def test_complete_rows_have_nothing_to_measure(table):
     X, holed, y = table
     model = make_uncertain_pipeline(ConditionalImputer(), GaussianRobustClassifier()).fit(holed, y)

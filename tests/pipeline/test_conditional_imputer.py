@@ -189,13 +189,13 @@ def test_errors_reach_the_last_step_as_a_factor_of_the_conditional_covariance(ta
 
 def test_stated_errors_of_known_entries_reach_what_is_filled_in_from_them(table, rng):
     X = table[0][:6].copy()
-    S = 0.1 * np.nanstd(table[0], axis=0) * np.ones(X.shape)
+    S = np.nanstd(table[0], axis=0) * np.ones(X.shape)
     pipe = make_uncertain_pipeline(ConditionalImputer(), StandardScaler()).fit(table[0])
     noise = pipe.carried(X, X_std=np.where(np.isnan(X), 0.0, S))[1]["X_factor"]
     draws = pipe.transform((X + S * rng.standard_normal((20_000, *X.shape))).reshape(-1, D)).reshape(20_000, 6, D)
     own = pipe[0].law().factor(X) / pipe[1].scale_[:, None]
     want = np.array([np.cov(draws[:, i].T) for i in range(6)]) + own @ own.transpose(0, 2, 1)
-    assert_allclose(noise @ noise.transpose(0, 2, 1), want, atol=0.02 * np.max(want))
+    assert_allclose(noise @ noise.transpose(0, 2, 1), want, atol=0.04 * np.max(want))
 
 
 def test_intervals_hold_whatever_known_entries_do_in_theirs(table, rng):

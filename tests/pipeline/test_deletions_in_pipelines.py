@@ -93,7 +93,7 @@ def test_steps_that_hide_what_is_missing_are_refused(rows, rng):
     pipe = make_uncertain_pipeline(StandardScaler(), FeatureDeletionClassifier(1)).fit(X, y)
     pipe.steps.insert(0, ("fill", SpreadImputer().fit(holed)))
     for method in ("is_certain", "score_interval", "missing_report"):
-        with pytest.raises(ValueError, match="Ask holdfast.missing_report"):
+        with pytest.raises(ValueError, match=r"Ask holdfast\.missing_report"):
             getattr(pipe, method)(holed)
     with pytest.raises(ValueError, match="a step that mixes features"):
         make_uncertain_pipeline(PCA(2), FeatureDeletionClassifier(1)).fit(X, y)

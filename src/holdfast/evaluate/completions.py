@@ -45,6 +45,8 @@ class Law(ABC):
 
     def __init__(self, columns: NDArray[np.intp]):
         self.columns = columns
+        self.all_columns = columns
+        """Those besides that make no difference to the model included."""
 
     @abstractmethod
     def draws(self, X: Any, rng: np.random.Generator, n_draws: int) -> list[NDArray[Any]]:
@@ -84,6 +86,17 @@ class Gaussians(Law):
             corner = np.eye(one.given.shape[1])[chosen]
             found[:, :, one.columns] = np.where(one.rows[:, None], corner, found[:, :, one.columns])
         return list(np.moveaxis(found, 2, 0))
+
+
+class Nothing(Law):
+    """Columns that a model makes no use of."""
+
+    def __init__(self, columns: NDArray[np.intp]):
+        super().__init__(columns[:0])
+        self.all_columns = columns
+
+    def draws(self, X: Any, rng: np.random.Generator, n_draws: int) -> list[NDArray[Any]]:
+        return []
 
 
 class Shares(Law):
@@ -201,12 +214,15 @@ def _laws(step: Any, X: Any, columns: NDArray[np.intp]) -> Iterator[Law]:
     elif isinstance(step, ColumnTransformer):
         names = list(getattr(step, "feature_names_in_", []))
         for _, inner, chosen in step.transformers_:
-            if inner != "drop":
-                yield from _laws(inner, X, columns[positions_of(chosen, names, len(columns))])
+            own = columns[positions_of(chosen, names, len(columns))]
+            if isinstance(inner, str) and inner == "drop":
+                yield Nothing(own)
+            else:
+                yield from _laws(inner, X, own)
     elif (found := law_of_step(step, columns)) is not None:
         yield found
 
 
 def covered(laws: Sequence[Law]) -> NDArray[np.intp]:
-    """Return the columns of which laws say something."""
-    return np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *(law.columns for law in laws)]))
+    """Return the columns of which laws say something, be it that they make no difference."""
+    return np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *(law.all_columns for law in laws)]))

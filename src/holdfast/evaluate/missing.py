@@ -218,7 +218,7 @@ def _by_formula(
     """Fill in the probabilities of rows with linear scores and Gaussian missing entries, and return which rows these are."""
     known = [law for law in laws if law.factor is not None]
     chosen = np.zeros(missing.shape[1], dtype=bool)
-    chosen[covered(known)] = True
+    chosen[covered([law for law in laws if law.factor is not None or not len(law.columns)])] = True
     rows = rows[~np.any(missing[rows] & ~chosen, axis=1)]
     for law in known:
         rows = rows[law.is_gaussian(_safe_indexing(X, rows))] if len(rows) else rows  # type: ignore[attr-defined]
@@ -331,6 +331,9 @@ def _by_draws(
         flips[own] = np.mean(labels != predicted[own], axis=0)
         for j in np.flatnonzero(np.any(gone, axis=0)):
             lacking = np.flatnonzero(gone[:, j])
+            if int(j) not in drawn:  # it makes no difference
+                after[own[lacking], j] = flips[own[lacking]]
+                continue
             after[own[lacking], j] = _after_knowing(drawn[int(j)][:, lacking], codes[:, lacking], len(classes))
 
 
