@@ -347,7 +347,7 @@ class Imputed(Effect):
         if np.any(found & np.isnan(self.std)):
             raise ValueError(
                 "does not say how uncertain the entries are that it fills in. Use SpreadImputer, which gives them the spread "
-                "of their column."
+                "of their column, or ConditionalImputer, which asks the other columns."
             )
         return found
 
