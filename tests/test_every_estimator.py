@@ -9,8 +9,11 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from holdfast import (
     Ball,
     Box,
+    CategoryEncoder,
+    ConditionalImputer,
     ExpectedFeatures,
     FeatureDeletionClassifier,
+    FeatureDeletionClassifierCV,
     FeatureDeletionPerceptron,
     GaussianNoise,
     GaussianRobustClassifier,
@@ -38,6 +41,7 @@ SETTINGS = [
     AlternatingSVC(0.1, "optimistic", max_iter=2),
     FeatureDeletionClassifier(0.5),
     FeatureDeletionClassifier(0.5, margin=1.0, adversary="exact"),
+    FeatureDeletionClassifierCV([0.0, 0.5], deleted=0.5, cv=2),
     FeatureDeletionPerceptron(),
     FeatureDeletionPerceptron(0.1, norm="inf", adversary="exact", missing="delete"),
     GaussianRobustClassifier(),
@@ -69,6 +73,9 @@ SETTINGS = [
     # draws that differ keep weights of 2 from being the same as two rows; tests/pipeline has the other checks with noise
     NoiseCopies(LogisticRegression(), 3, uncertainty=Box(relative=0.0)),
     SpreadImputer(),
+    ConditionalImputer(),
+    CategoryEncoder(),
+    ConditionalImputer(n_factors=2),
     ExpectedFeatures(n_components=20),
     RobustFourierFeatures(20),
     RobustFourierFeatures(11, kernel="laplacian", phases=True),
@@ -97,7 +104,13 @@ OF_THE_FIT = {
     "check_sample_weight_equivalence_on_dense_data",
 }
 """Checks whose outcome depends on how a model is fitted; the others see the same code in every setting of a class."""
-MADE_OF_OTHERS = (AlternatingSVC, GaussianRobustClassifierCV, NoiseAwareClassifierCV, RobustLinearClassifierCV)
+MADE_OF_OTHERS = (
+    AlternatingSVC,
+    FeatureDeletionClassifierCV,
+    GaussianRobustClassifierCV,
+    NoiseAwareClassifierCV,
+    RobustLinearClassifierCV,
+)
 """Classes whose fits are those of another class, many of them."""
 OF_THESE = {
     "check_classifiers_train",

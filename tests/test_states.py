@@ -15,8 +15,11 @@ from sklearn.preprocessing import StandardScaler
 from holdfast import (
     Ball,
     Box,
+    CategoryEncoder,
+    ConditionalImputer,
     ExpectedFeatures,
     FeatureDeletionClassifier,
+    FeatureDeletionClassifierCV,
     FeatureDeletionPerceptron,
     GaussianRobustClassifier,
     GaussianRobustClassifierCV,
@@ -64,6 +67,9 @@ EXAMPLES = [
     RobustNystroem(5, random_state=0),
     SafeClassifier(0.1, 1.0, features=RobustNystroem(5, random_state=0)),
     SpreadImputer(),
+    ConditionalImputer(),
+    CategoryEncoder(),
+    FeatureDeletionClassifierCV([0, 0.5], deleted=0.5, cv=2),
     UncertainPipeline(PIPELINE),
 ]
 BAD = ["nonsense", -1, [], np.ones((2, 2, 2))]

@@ -7,10 +7,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import (
     Box,
+    ConditionalImputer,
     CorruptedFeatures,
     FeatureDeletion,
     FeatureDeletionClassifier,
@@ -29,6 +31,7 @@ from holdfast.evaluate import (
     certified_radius,
     compare,
     flip_probability,
+    missing_report,
     noise_budget,
     robust_accuracy,
     robustness_curve,
@@ -57,11 +60,13 @@ def bounded():
     return generalization_bound(model, X / 10, y, budget=1.0, margin=0.1, bound=1.0)
 
 
+FILLED = make_pipeline(ConditionalImputer(), LogisticRegression()).fit(X, y)
 RECORDS = {
     "CertifiedRadius": lambda: certified_radius(LINE, X),
     "CertifiedInterval": lambda: certified_interval(LINE, X, X_lower=X - S, X_upper=X + S),
     "CertifiedDeletions": lambda: certified_deletions(LINE, X),
     "FlipProbability": lambda: flip_probability(TREE, X, X_std=S, n_draws=20),
+    "MissingEntries": lambda: missing_report(FILLED, np.where(X > 1.0, np.nan, X)),
     "SafeBits": lambda: safe_bits(LINE, X),
     "SmoothedRadius": lambda: smoothed(TREE, X, 0.3, n_draws=20, n_choose=5, random_state=0),
     "WorstCase": lambda: worst_case(LINE, X, y, Box(0.1)),

@@ -14,8 +14,11 @@ What may be wrong with your data? Choose, then ``fit(X, y)`` as usual, with what
       with a given probability                RobustLinearClassifier(ChanceConstraint(0.05, "gaussian", cov=...))
       of unknown size                         RobustLinearClassifierCV(uncertainty=Box())
       in features still to be found           SafeClassifier().fit(X, y, X_val=..., y_val=...)
-    values were missing and are filled in     make_uncertain_pipeline(SpreadImputer(), ..., classifier)
-    features may be missing when it is used   FeatureDeletionClassifier(budget=2)
+    values were missing and are filled in     make_uncertain_pipeline(ConditionalImputer(), ..., classifier)
+      categories that are missing             CategoryEncoder(), in a ColumnTransformer of the pipeline
+      and the worst case counts               make_uncertain_pipeline(SpreadImputer(), ..., classifier)
+    features may be missing when it is used   FeatureDeletionClassifier(budget=2), FeatureDeletionClassifierCV(deleted=2)
+      whichever, at random                    GaussianRobustClassifier(DropoutNoise(0.3)), rows filled in with means
       besides another set                     RobustLinearClassifier(FeatureDeletion(2) + Box(0.1))
       and rows come one by one                FeatureDeletionPerceptron(budget=2)
     features may be replaced by noise         CorruptedFeatures(2), for robustness_curve
@@ -32,6 +35,7 @@ What to ask of any fitted classifier, ours or scikit-learn's::
     how far may a row move?                   certified_radius(model, X)
     how accurate is it in the worst case?     robust_accuracy(model, X, y, Box(0.1))
     how likely is noise to change a class?    flip_probability(model, X, X_std=errors)
+    what may missing entries change?          missing_report(model, X), and which one to measure next
     how does it degrade?                      robustness_curve(models, X, y, GaussianNoise(0.3), levels)
     which model degrades less?                compare(models, X, y, GaussianNoise(0.3), level)
 
@@ -53,6 +57,7 @@ from holdfast._core.version import __version__
 from holdfast.ambiguity import LabelFlips
 from holdfast.estimators import (
     FeatureDeletionClassifier,
+    FeatureDeletionClassifierCV,
     FeatureDeletionPerceptron,
     GaussianRobustClassifier,
     GaussianRobustClassifierCV,
@@ -64,9 +69,18 @@ from holdfast.estimators import (
     RobustLinearClassifierCV,
     SafeClassifier,
 )
-from holdfast.evaluate import certified_radius, compare, flip_probability, robust_accuracy, robustness_curve
+from holdfast.evaluate import (
+    certified_radius,
+    compare,
+    flip_probability,
+    missing_report,
+    robust_accuracy,
+    robustness_curve,
+)
 from holdfast.features import ExpectedFeatures, RobustFourierFeatures, RobustNystroem
 from holdfast.pipeline import (
+    CategoryEncoder,
+    ConditionalImputer,
     ModeratedClassifier,
     NoiseCopies,
     SpreadImputer,
@@ -78,6 +92,7 @@ from holdfast.uncertainty import (
     Box,
     ChanceConstraint,
     CorruptedFeatures,
+    DropoutNoise,
     Ellipsoid,
     FeatureDeletion,
     GaussianNoise,
@@ -88,12 +103,16 @@ from holdfast.uncertainty import (
 __all__ = [
     "Ball",
     "Box",
+    "CategoryEncoder",
     "ChanceConstraint",
+    "ConditionalImputer",
     "CorruptedFeatures",
+    "DropoutNoise",
     "Ellipsoid",
     "ExpectedFeatures",
     "FeatureDeletion",
     "FeatureDeletionClassifier",
+    "FeatureDeletionClassifierCV",
     "FeatureDeletionPerceptron",
     "GaussianNoise",
     "GaussianRobustClassifier",
@@ -119,6 +138,7 @@ __all__ = [
     "compare",
     "flip_probability",
     "make_uncertain_pipeline",
+    "missing_report",
     "robust_accuracy",
     "robustness_curve",
 ]

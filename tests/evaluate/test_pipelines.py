@@ -29,6 +29,8 @@ from sklearn.svm import SVC
 from holdfast import (
     Ball,
     Box,
+    CategoryEncoder,
+    ConditionalImputer,
     CorruptedFeatures,
     FeatureDeletion,
     GaussianNoise,
@@ -115,6 +117,8 @@ PIPELINES = {
     "imputer after columns": make_pipeline(columns(MinMaxScaler()), SimpleImputer(), LogisticRegression()),
     "spread": make_pipeline(columns(make_pipeline(SpreadImputer(), StandardScaler())), LogisticRegression()),
     "spread last": make_pipeline(columns(make_pipeline(StandardScaler(), SpreadImputer())), LogisticRegression()),
+    "conditional": make_pipeline(columns(make_pipeline(ConditionalImputer(), StandardScaler())), LogisticRegression()),
+    "categories": make_pipeline(columns(category=CategoryEncoder()), LogisticRegression()),
     "projected": make_pipeline(columns(make_pipeline(SimpleImputer(), StandardScaler(), PCA(2))), LogisticRegression()),
     "union": make_pipeline(
         columns(make_pipeline(StandardScaler(), FeatureUnion([("pca", PCA(1)), ("ica", FastICA(2, random_state=0))]))),

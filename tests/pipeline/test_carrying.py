@@ -30,6 +30,7 @@ from holdfast import (
     Ball,
     Box,
     ChanceConstraint,
+    ConditionalImputer,
     Ellipsoid,
     FeatureDeletion,
     GaussianNoise,
@@ -77,6 +78,7 @@ AFFINE = {
     "nested": Pipeline([("scale", StandardScaler()), ("no", "passthrough"), ("pca", PCA(2))]),
     "reversed": FunctionTransformer(lambda X: np.asarray(X)[:, ::-1] @ np.diag([1.0, -2.0, 0.5, 1.0]) + 3.0),
     "complete": SimpleImputer(),
+    "conditional": ConditionalImputer(),
 }
 CURVED = {
     "power": PowerTransformer(),

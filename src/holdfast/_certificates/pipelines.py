@@ -24,7 +24,7 @@ from holdfast._certificates.views import Passage, View
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.labels import column_name
 from holdfast._core.operations import Cast
-from holdfast.features.carrying import added, effects_of, together
+from holdfast.features.carrying import added, effects_of, together, transformed
 from holdfast.features.composed import InSequence
 from holdfast.features.curved import RbfValues, Waves
 from holdfast.features.effects import AffineForm, Effect
@@ -67,13 +67,16 @@ def view_of(model: Any, X: Any) -> View:
             break
         found, stop = made, first - 1
     numbers, missing = known_numbers(Z), None
+    corners = [one.shifted(numbers.shape[1]) for one in form.corners]
+    if first:
+        corners += effects[first - 1].corners(transformed(steps[: first - 1], X))
     if first == 0:
         _refuse_texts_as_numbers(form, X)
         numbers, missing = numbers_for(model, X), _not_moving(form, X)
     is_exact = form.below is None or not (np.any(form.below) or np.any(form.above) or np.any(form.std))
     slack, std = (None, None) if is_exact else ((form.below, form.above), form.std)
     rows = numbers if form.given is None else beside([numbers, form.given]).astype(numbers.dtype)
-    return View(found, X, rows, numbers.shape[1], slack, std, missing, passage)
+    return View(found, X, rows, numbers.shape[1], slack, std, missing, passage, tuple(corners))
 
 
 def _refuse_texts_as_numbers(form: AffineForm, X: Any) -> None:

@@ -14,10 +14,10 @@ from sklearn.utils import _safe_indexing
 
 from holdfast._certificates.decisions import Leads
 from holdfast._certificates.models import LinearModel, Model, by_sign
-from holdfast._core.rounding import Array
+from holdfast._core.rounding import Array, gamma
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.features.carrying import carry, refuse_inexact, together, transformed
-from holdfast.features.effects import Effect
+from holdfast.features.effects import Corners, Effect
 from holdfast.features.rows import beside, others_than_numbers
 
 BLOCK = 1 << 18
@@ -77,6 +77,8 @@ class View:
     missing: NDArray[np.bool_] | None = None
     """Entries of X that are missing and filled in by numbers without errors, (n_samples, n_features): they do not move."""
     passage: Passage = Passage((), (), 0)
+    corners: tuple[Corners, ...] = ()
+    """Columns of `rows` that are those of a category in doubt."""
 
     @property
     def is_curved(self) -> bool:
@@ -95,7 +97,8 @@ class View:
         rows = self.rows[which]
         X = rows if sparse.issparse(self.X) else _safe_indexing(self.X, which)
         missing = None if self.missing is None else self.missing[which]
-        return replace(self, X=X, rows=rows, slack=slack, std=std, missing=missing)
+        corners = tuple(one.take(which) for one in self.corners)
+        return replace(self, X=X, rows=rows, slack=slack, std=std, missing=missing, corners=corners)
 
     def whole(self, Z: Any, which: Any = slice(None)) -> Any:
         """Return numbers Z of rows `which`, moved or not, with what steps put beside them."""
@@ -117,7 +120,7 @@ class View:
     @property
     def has_missing(self) -> bool:
         """Whether entries of X are missing, which steps fill in."""
-        return self.missing is not None or self.slack is not None
+        return self.missing is not None or self.slack is not None or len(self.corners) > 0
 
     def patterns(self, which: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], Array]]:
         """Yield places in `which` whose rows lack the same entries, and 0 for these features, 1 for the others."""
@@ -138,7 +141,17 @@ class View:
         n = passage.n_curved
         steps, effects = passage.steps[:n], passage.effects[:n]
         made = carry(uncertainty, metadata, self.X, passage.rows(self.X), steps, effects, passage.nonlinear)
-        return made.uncertainty.split(self.numbers, made.metadata)
+        return made.uncertainty.split(self.numbers, self._without_corners(made.metadata))
+
+    def _without_corners(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Return metadata without the boxes around categories in doubt, of which `corners` says more."""
+        found = dict(metadata)
+        for name in ("X_lower", "X_upper") if self.corners else ():
+            if name in found:
+                found[name] = ends = np.array(found[name])
+                for one in self.corners:
+                    ends[:, one.columns] = np.where(one.rows[:, None], one.given, ends[:, one.columns])
+        return found
 
     def parts(self) -> Iterator[slice]:
         """Yield parts of the rows that stay in cache with what is made of them."""
@@ -160,7 +173,7 @@ class View:
                 scores, error = self.model.scores(block)
                 found = self.model.decision.leads(scores, errors * error)
             found = found._replace(leads=np.where(np.isnan(found.leads), -np.inf, found.leads))
-            if self.slack is not None and errors:
+            if (self.slack is not None or self.corners) and errors:
                 which = np.arange(part.start, part.start + block.shape[0])
                 falls = self.falls(found, partial(self._falls_at, which))
                 found = found._replace(leads=found.leads - falls)
@@ -214,11 +227,30 @@ class View:
 
     def _own_falls(self, some: Any, C: Array) -> Array | float:
         """Return by how much combinations C of scores may fall since what steps put beside rows `some` is not exact."""
+        found: Array | float = 0.0
+        for one in self.corners:
+            found = found + self._corner_falls(one.take(some), C)
         if self.slack is None:
-            return 0.0
+            return found
         down, up = (end[some] for end in self.slack)
         none = np.zeros((len(down), self.n_features))
-        return self.model.falls(np.hstack([none, down]), np.hstack([none, up]), C, self.rows.dtype)
+        return found + self.model.falls(np.hstack([none, down]), np.hstack([none, up]), C, self.rows.dtype)
+
+    def _corner_falls(self, one: Corners, C: Array) -> Array:
+        """Return by how much combinations C of scores may fall at the worst category: exactly, for linear scores."""
+        linear = self.model.as_linear()
+        ends = np.zeros((2, len(one.given), self.rows.shape[1]))
+        ends[0][:, one.columns] = np.where(one.is_open, one.given, 0.0)
+        ends[1][:, one.columns] = np.where(one.is_open, 1.0 - one.given, 0.0)
+        boxed = self.model.falls(ends[0], ends[1], C, self.rows.dtype)
+        if linear is None:
+            return boxed
+        V, kind = C @ linear.coef[:, one.columns], self.rows.dtype
+        exact = np.column_stack([one.falls(v) for v in V])
+        sizes = np.abs(C) @ linear.map.sizes[:, one.columns].max(axis=1, initial=0.0)
+        # one category goes, another one comes
+        doubt = np.where(one.rows[:, None], (2 * linear.map.gamma(kind) + gamma(len(one.columns) + 8)) * 2 * sizes, 0.0)
+        return np.minimum(exact + doubt, boxed)
 
     def worst_moves(self, sets: BoundSet, codes: NDArray[np.intp]) -> tuple[Array, Array]:
         """Return the points of the sets at which classes `codes` do worst by linear scores, and their leads there."""

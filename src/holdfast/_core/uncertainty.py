@@ -116,6 +116,8 @@ class UncertaintySet(Parameters, ABC):
     """Whether its errors depend on the values of the rows by more than metadata can say."""
     is_of_scores = False
     """Whether it bounds each linear score with a probability, but no points: what is not linear in the row may leave it."""
+    is_of_training = False
+    """Whether it says what training is to be ready for, not what is wrong with rows that are asked about."""
     image_by_wrapping: ClassVar[Callable[..., tuple[UncertaintySet, dict[str, Any]]]]
     """The image of a set that has no other form; the class of images puts itself here."""
 
@@ -137,6 +139,22 @@ class UncertaintySet(Parameters, ABC):
     def as_stated(self, metadata: Mapping[str, Any]) -> UncertaintySet:
         """Return the set for rows whose `metadata` is taken as it is, without the number that multiplies it at training."""
         return self
+
+    def at_prediction(self) -> UncertaintySet:
+        """Return what it says of rows that are asked about, of which nothing else is stated."""
+        return self
+
+    def learned(self, X: Any) -> UncertaintySet:
+        """Return the set with numbers in the place of what it takes from the rows X, which may lack entries (NaN)."""
+        return self
+
+    def before(self, map: Any) -> UncertaintySet:
+        """Return the set with what it says of images of rows under an affine map said in the units of the rows."""
+        return self
+
+    def middle(self, X: Any) -> Any:
+        """Return where rows are on average; what `at` says of them is around there."""
+        return X
 
     def freed(self, X: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
         """Return a set and metadata that say of rows of zeros what these say of the rows X; deletions know of X only."""

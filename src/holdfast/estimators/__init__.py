@@ -10,6 +10,7 @@ from holdfast.estimators.critical_radius import critical_radius, separability_ra
 from holdfast.estimators.deletion_bounds import GeneralizationBound, generalization_bound
 from holdfast.estimators.dual_view import recover_from_dual
 from holdfast.estimators.feature_deletion import FeatureDeletionClassifier
+from holdfast.estimators.feature_deletion_cv import FeatureDeletionClassifierCV
 from holdfast.estimators.feature_deletion_perceptron import FeatureDeletionPerceptron, OnlineBound
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier, critical_noise
 from holdfast.estimators.gaussian_robust_cv import GaussianRobustClassifierCV, NoisePath, noise_path
@@ -28,6 +29,7 @@ __all__ = [
     "AlternatingSVC",
     "Distrust",
     "FeatureDeletionClassifier",
+    "FeatureDeletionClassifierCV",
     "FeatureDeletionPerceptron",
     "GaussianRobustClassifier",
     "GaussianRobustClassifierCV",

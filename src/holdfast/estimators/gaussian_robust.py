@@ -425,7 +425,8 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         alpha = float(self._alpha(loss))
         metadata, before = {"X_std": X_std}, getattr(self, "row_noise_", None)
         X, codes, weights, known = self._part(X, y, classes, sample_weight, metadata, before)
-        problems = self._made(X, codes, weights, loss, self._bound(loss, X, metadata), alpha, len(known))
+        bound = self._bound(loss, X, metadata)
+        problems = self._made(self._noise().middle(X), codes, weights, loss, bound, alpha, len(known))
         self._advance(problems, known)
         self.row_noise_, self.collapsed_pairs_ = X_std is not None, known[np.zeros((0, 2), dtype=np.intp)]
         return self
@@ -437,7 +438,8 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         loss = self._loss()
         alpha = float(self._alpha(loss))
         X, codes, weights = self._checked(X, y, sample_weight, metadata)
-        return self._made(X, codes, weights, loss, self._bound(loss, X, metadata), alpha, len(self.classes_))
+        bound = self._bound(loss, X, metadata)
+        return self._made(self._noise().middle(X), codes, weights, loss, bound, alpha, len(self.classes_))
 
     def _checked(
         self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]
@@ -649,7 +651,7 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
                 UserWarning,
             )
         else:
-            stated = self._noise().as_stated(metadata) if is_stated else self._noise()
+            stated = self._noise().as_stated(metadata) if is_stated else self._noise().at_prediction()
             noise = stated.at(np.broadcast_to(0.0, (len(scores), coef.shape[1])), metadata)
         loss = self._loss()
 

@@ -120,6 +120,7 @@ def noise_path(
     )
     model.check_parameters("noise_path")
     metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
+    _refuse_multiples(model._noise(), "noise_path")
     problems = model._problems(X, y, sample_weight, metadata)
     warn_of_units(X, metadata, "noise_path", factor=model._noise().row_factor)
     with one_blas_thread:
@@ -301,6 +302,8 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
         solver = None if self.solver is None else pick(problems[0], self.solver).seeded(self.random_state)
         report, finished = announced(self, reporter(self.verbose), X, y)
         known = self.row_noise_ or _is_known(plain._noise())
+        if deploy is not None:
+            _refuse_multiples(plain._noise(), f"{NAME}(deploy_noise={self.deploy_noise!r})")
         with one_blas_thread:
             if known:
                 if not (isinstance(self.noises, Integral) and self.noises == DEFAULT_SIZES):
@@ -354,7 +357,9 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
     def _examiner(
         self, model: Any, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
     ) -> Callable[[Step], float]:
-        noise = model._noise().at(np.broadcast_to(0.0, (_num_samples(X), model.n_features_in_)), metadata)
+        stated = model._noise()
+        rows = X if stated.is_of_rows else np.broadcast_to(0.0, (_num_samples(X), model.n_features_in_))
+        noise, middle = stated.at(rows, metadata), stated.middle(X)
         exam = None if self._exam is None else noise.scaled(self._exam)
         codes, scorer = np.searchsorted(model.classes_, y), self._scorer(model)
         model.row_noise_ = False
@@ -364,7 +369,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
             model.noise = None if self.row_noise_ else _times(shape_of(self.noise, 1.0), step[0])
             if scorer is not None:
                 return scored(scorer, model, X, y, sample_weight)
-            right = _right(model, model.decision_function(X), codes, exam)
+            right = _right(model, model.decision_function(middle), codes, exam)
             return float(np.average(right, weights=sample_weight))
 
         return score
@@ -375,6 +380,12 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
 
     def _noise(self) -> Any:
         return self._model(getattr(self, "noise_", 1.0))._noise()
+
+
+def _refuse_multiples(noise: UncertaintySet, call: str) -> None:
+    """Raise where a multiple of a noise is not that of its deviations."""
+    if noise.is_of_rows:
+        raise ValueError(f"{call}: {noise!r} moves the rows too, which no multiple says. State its share instead.")
 
 
 def _is_known(noise: Any) -> bool:

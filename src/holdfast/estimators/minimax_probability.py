@@ -35,7 +35,7 @@ from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.linear import MANY_THREADS, LinearClassifier
 from holdfast.estimators.units import warn_of_units
-from holdfast.estimators.worst_case import bound_sets
+from holdfast.estimators.worst_case import bound_sets, refuse_of_training
 from holdfast.uncertainty import Box
 
 NAME = "MinimaxProbabilityClassifier"
@@ -335,6 +335,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
 
     def _bound(self, X: Any, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
         """Return the sets and the noise of the rows, None for those that move nothing."""
+        refuse_of_training(self.uncertainty, NAME)
         parts = bound_sets(self.uncertainty, X, metadata, NAME)
         worst, cloud = (None if part is None or np.all(part.exact_features(X.shape[1])) else part for part in parts)
         return worst, cloud

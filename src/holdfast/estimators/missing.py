@@ -87,7 +87,7 @@ class MissingFeatures(LinearClassifier):
 
     def fixed_uncertainty(self) -> tuple[str, FeatureDeletion]:
         """Return the parameter that states the set, and the set: deletions, and nothing else."""
-        return "budget", FeatureDeletion(self.budget, self.values)
+        return "budget", FeatureDeletion(self.budget, self.values, filler="missing")
 
     def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
         return self.fixed_uncertainty()[1]

@@ -26,7 +26,7 @@ from holdfast.data import rows_of
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.units import warn_of_units
-from holdfast.estimators.worst_case import WorstCaseClassifier, bound_sets
+from holdfast.estimators.worst_case import WorstCaseClassifier, bound_sets, refuse_of_training
 from holdfast.features.expected_features import checked_rows
 from holdfast.features.gram import CHUNK
 from holdfast.features.robust_features import RobustFeatures, worst_only
@@ -297,6 +297,7 @@ class RobustKernelClassifier(WorstCaseClassifier):
         inputs, y = checked_rows(self, X, y, call=f"{NAME}.fit", ensure_min_samples=2)
         self.classes_, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, self.class_weight, inputs, codes, self.classes_, NAME)
+        refuse_of_training(self.uncertainty, NAME)
         bound_sets(self.uncertainty, inputs, metadata, NAME)  # which says what metadata lack
         stated = {name: value for name, value in metadata.items() if value is not None}
         sets = worst_only(self._stated_set(), inputs, stated, f"{NAME}.fit")

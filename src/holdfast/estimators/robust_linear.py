@@ -421,6 +421,7 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         options = self._penalty() | {"fit_intercept": bool(self.fit_intercept)}
         worst, cloud = self._bound(X, metadata)
         X, worst, share = self._filtered(X, worst, metadata)
+        X = X if self.uncertainty is None else self.uncertainty.middle(X)
         errs = self.weight_error is not None and self.weight_error.checked() > 0
         is_plain = kappa == 1 and cloud is None and not errs and self.multiclass == "ovr"
         if worst is not None and not worst.has_origin and not is_plain:

@@ -127,6 +127,7 @@ def radius_path(
         verbose=verbose,
     )
     model.check_parameters("radius_path")
+    _refuse_of_training(model._stated_set(), "radius_path")
     problems = model._problems(X, y, sample_weight, metadata)
     warn_of_units(X, metadata, "radius_path", factor=model._stated_set().row_factor)
     with one_blas_thread:
@@ -139,6 +140,15 @@ def radius_path(
     path = RadiusPath(factors, *(np.array(column) for column in zip(*fitted, strict=True)))
     warn_of_gaps(path.gaps, tol)
     return path
+
+
+def _refuse_of_training(uncertainty: Any, call: str) -> None:
+    """Raise where a multiple of a set is not that of what it does to scores."""
+    if isinstance(uncertainty, UncertaintySet) and uncertainty.is_of_training:
+        raise ValueError(
+            f"{call}(uncertainty={uncertainty!r}): it moves the rows too, which no radius says. Search over its share: "
+            "GridSearchCV(RobustLinearClassifier(...), {'uncertainty__share': [...]})."
+        )
 
 
 def _at(problem: Any, factor: float) -> Any:
@@ -171,9 +181,9 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         As in scikit-learn; a number means that many stratified folds.
     scoring : str or callable, default=None
         "certified": the share of validation rows that no admissible input gets wrong, the sets being taken as stated, at
-        factor 1. None means that where `fit` is given the rows' own sets (not a noise without bounds), and accuracy
-        otherwise. Otherwise a scikit-learn scorer, which sees the validation rows as they are, and their weights if its
-        metric takes them.
+        factor 1. None means that where sets are stated with their size, here or to `fit` (not a noise without bounds),
+        and accuracy elsewhere. Otherwise a scikit-learn scorer, which sees the validation rows as they are, and their
+        weights if its metric takes them.
     refit : bool, default=True
         Fit on all rows with what was chosen. False: the mean of the folds' coefficients, with its own honest `gap_`.
     n_jobs : int, default=None
@@ -288,6 +298,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         """
         metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         plain = self._model()
+        _refuse_of_training(plain._stated_set(), f"{NAME}.fit")
         problems = plain._problems(X, y, sample_weight, metadata)
         warn_of_units(X, metadata, f"{NAME}.fit", factor=plain._stated_set().row_factor)
         self.row_uncertainty_ = any(value is not None for value in metadata.values())
@@ -337,7 +348,8 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         model.row_uncertainty_ = self.row_uncertainty_
         stated = {name: value for name, value in metadata.items() if value is not None}
         scorer = self._scorer(model)
-        is_certified = self.scoring == CERTIFIED or (bool(stated) and model.uncertainty.split(X, stated)[1] is None)
+        is_stated = bool(stated) or (self.uncertainty is not None and self.uncertainty.as_shape() == self.uncertainty)
+        is_certified = self.scoring == CERTIFIED or (is_stated and model.uncertainty.split(X, stated)[1] is None)
 
         def score(step: Step) -> float:
             if scorer is not None:

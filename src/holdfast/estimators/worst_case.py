@@ -126,6 +126,15 @@ class WorstCaseClassifier(CollapsingClassifier):
         return np.log(self.predict_proba(X))
 
 
+def refuse_of_training(uncertainty: Any, name: str) -> None:
+    """Raise where a noise moves rows, for classifiers that take the rows as they are."""
+    if isinstance(uncertainty, UncertaintySet) and uncertainty.is_of_training:
+        raise ValueError(
+            f"{name}(uncertainty={uncertainty!r}): entries that go missing at random move the rows too, which this classifier "
+            "does not follow. Use GaussianRobustClassifier(DropoutNoise(share)), or FeatureDeletion for the worst."
+        )
+
+
 def bound_sets(
     uncertainty: Any, X: Any, metadata: Mapping[str, Any], name: str
 ) -> tuple[BoundSet | None, BoundSet | None]:

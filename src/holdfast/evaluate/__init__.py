@@ -2,6 +2,7 @@
 
 What is proved: `certified_radius`, `certified_interval`, `certified_deletions`, `certified_accuracy`, `safe_bits`, `smoothed`.
 In the worst case: `worst_case`, `robust_accuracy`; exact for linear models, the worst that a search finds for others.
+What missing entries may change, and which to measure next: `missing_report`.
 What noise does: `flip_probability`, `noise_budget`, `what_is_to_gain`.
 How models degrade: `robustness_curve`, `compare`, with sets, or `Quantize` for rounded values. For searches: the scorers.
 """
@@ -12,6 +13,7 @@ from holdfast.evaluate.budgets import Gain, NoiseBudget, noise_budget, what_is_t
 from holdfast.evaluate.certificates import certified_deletions, certified_interval, certified_radius
 from holdfast.evaluate.comparisons import Comparison, compare
 from holdfast.evaluate.curves import RobustnessCurve, robustness_curve
+from holdfast.evaluate.missing import MissingEntries, missing_report
 from holdfast.evaluate.noise import flip_probability
 from holdfast.evaluate.perturbations import Quantize
 from holdfast.evaluate.results import (
@@ -32,6 +34,7 @@ __all__ = [
     "Comparison",
     "FlipProbability",
     "Gain",
+    "MissingEntries",
     "NoiseBudget",
     "Quantize",
     "RobustAccuracy",
@@ -47,6 +50,7 @@ __all__ = [
     "compare",
     "flip_probability",
     "flip_rate_scorer",
+    "missing_report",
     "noise_budget",
     "robust_accuracy",
     "robust_accuracy_scorer",

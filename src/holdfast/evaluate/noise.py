@@ -144,9 +144,10 @@ def score_deviations(view: View, noise: BoundSet, v: Array, which: NDArray[np.in
     t = np.zeros(len(which))
     for few, weights in view.patterns(which):
         t[few] = noise.take(which[few]).support(weights * v[: view.n_features])
-    if view.std is None:
-        return t, np.zeros(len(which))
-    return t, np.sqrt(np.square(view.std[which]) @ np.square(v[view.n_features :]))
+    own = np.zeros(len(which)) if view.std is None else np.square(view.std[which]) @ np.square(v[view.n_features :])
+    for one in view.corners:
+        own = own + one.take(which).variances(v[one.columns])
+    return t, np.sqrt(own)
 
 
 def _by_formula(view: View, bound: BoundSet) -> tuple[Any, Array]:

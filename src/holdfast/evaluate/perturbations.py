@@ -25,7 +25,7 @@ from holdfast.evaluate.attacks import worst_case
 from holdfast.evaluate.fitted import classes_of, told
 from holdfast.features.carrying import extents, refuse_inexact
 from holdfast.features.rows import as_given
-from holdfast.uncertainty import Box, CorruptedFeatures, FeatureDeletion
+from holdfast.uncertainty import Box, CorruptedFeatures, DropoutNoise, FeatureDeletion
 from holdfast.uncertainty.checks import nonnegative, one_number, per_feature
 from holdfast.uncertainty.clouds import dense, rescaled
 from holdfast.uncertainty.deletions import random_deletions, worst_deletions
@@ -145,7 +145,7 @@ class Errors(Perturbation):
         return told(model, self.uncertainty.at(X, self.metadata).scaled(level), X.shape)
 
     def bounds(self, X: Any, level: float) -> Bounds | None:
-        if self.uncertainty.split(X, self.metadata)[1] is not None:
+        if self.uncertainty.is_expectation or self.uncertainty.split(X, self.metadata)[1] is not None:
             return None
         moved = self.uncertainty.times(level)
         if level == 0:
@@ -165,6 +165,41 @@ def _(uncertainty: UncertaintySet, adversary: str, metadata: Mapping[str, Any], 
             "worst. Use adversary='random', or a set such as Box or Ball."
         )
     return Errors(uncertainty.as_shape(), metadata, X, adversary)
+
+
+@dataclass(frozen=True)
+class Dropouts(Perturbation):
+    """Entries go missing at random: a filler takes their place."""
+
+    uncertainty: DropoutNoise
+    metadata: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]
+        """Shares, or multiples of what is stated."""
+        is_share = np.ndim(self.uncertainty.share) == 0 and self.uncertainty.share == 1
+        return "share of entries that are missing" if is_share else "multiple of the stated share of missing entries"
+
+    def apply(
+        self, X: Any, y: NDArray[Any], level: float, rng: np.random.Generator, model: Any = None
+    ) -> tuple[Any, NDArray[Any]]:
+        size = self._level(level)
+        if isinstance(self.uncertainty.share, str):
+            raise ValueError(
+                f"{self.uncertainty!r}: a level is a multiple of shares. State them, DropoutNoise(1.0) say."
+            )
+        stated = self.uncertainty.get_params(deep=False)
+        larger = DropoutNoise(**stated | {"share": np.multiply(size, stated["share"])})
+        [errors] = larger.draws(X, self.metadata, rng, 1)
+        return _plus(X, errors), y
+
+    def refuse_categories(self, exact: NDArray[np.intp], X: Any) -> None:
+        refuse_inexact(exact, self.uncertainty, self.metadata, X)
+
+
+@perturbation_of.register
+def _(uncertainty: DropoutNoise, adversary: str, metadata: Mapping[str, Any], X: Any, call: str) -> Perturbation:
+    return Dropouts(uncertainty, metadata)
 
 
 @dataclass(frozen=True)
@@ -192,7 +227,7 @@ class Deletions(Perturbation):
         stated, budget = self.uncertainty, self._level(level) * self._budget
         if Switch().checked(stated.exactly, "FeatureDeletion(exactly"):
             raise ValueError(f"{stated!r}: at a level up to so much is deleted. Use exactly=False.")
-        filler = per_feature(stated.filler, X.shape[1], "FeatureDeletion(filler=...)", "filler")
+        filler = stated.fillers(X.shape[1])
         lost = dense(X) - filler if np.any(filler) else X
         share = stated_number(stated.share, "FeatureDeletion", "share")
         if self.is_random:

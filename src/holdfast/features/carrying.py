@@ -55,6 +55,15 @@ def transformed(steps: Sequence[tuple[str, Any]], X: Any) -> Any:
     return X
 
 
+def rows_before(
+    steps: Sequence[tuple[str, Any]], effects: Sequence[Effect], X: Any
+) -> Iterator[tuple[tuple[str, Any], Effect, Any]]:
+    """Yield steps with their effects and the rows that each takes."""
+    for (name, step), effect in zip(steps, effects, strict=True):
+        yield (name, step), effect, X
+        X = step.transform(X) if hasattr(step, "transform") else X
+
+
 def together(steps: Sequence[tuple[str, Any]], effects: Sequence[Effect], n_features: int) -> InSequence:
     """Return the effect of several steps, one after the other."""
     same = lambda rows: rows
@@ -110,6 +119,7 @@ def carry(
 ) -> Carried:
     """Return what becomes of a set and metadata of rows X, of which steps make Z, with what affine steps add or without."""
     X = given = X if hasattr(X, "shape") else np.asarray(X)
+    uncertainty = uncertainty.learned(numbers_of(X))
     state = uncertainty.freed(known_numbers(X), metadata)
     # the last step that looks at its rows
     last = max((i for i, one in enumerate(effects) if one.map is None or one.adds_errors or len(one.exact)), default=-1)
@@ -124,7 +134,9 @@ def carry(
                 state, X = _after(effect, state, X, plain, nonlinear)
                 is_moved = is_moved or X is not plain
             else:
-                state = _image(effect, state, X, step, with_own and effect.adds_errors)
+                # what is filled in without a spread is what a noise of missing entries speaks of
+                is_met = uncertainty.is_of_training and not effect.knows_spread
+                state = _image(effect, state, X, step, with_own and effect.adds_errors and not is_met)
                 X = transform(X) if number < last or is_moved else X
     made, stated = state
     rows = X if is_moved else Z
@@ -148,6 +160,9 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> 
     Z = known_numbers(step.transform(X))
     if made.is_expectation:
         own = effect.linearised(X, RowNoise.none(values.shape))
+        if made.is_of_training:
+            noise = RowNoise.stated(np.zeros(Z.shape), stated) if stated else RowNoise.none(Z.shape)
+            return made, noise.plus(own).metadata if stated or np.any(own.deviations) else {}
         known = made.at(Z, stated).by_row(*Z.shape)
         if known is None or "X_lower" in known:
             raise ValueError(f"fills in entries, and {uncertainty!r} is no noise that others can be added to.")
@@ -201,7 +216,10 @@ def _after(effect: Effect, state: Stated, X: Any, Z: Any, nonlinear: str) -> tup
             "is no affine map. Use UncertainPipeline(nonlinear='auto') to carry intervals and moments of noise through it."
         )
     if uncertainty.is_of_rows:
-        raise ValueError(f"is no affine map, and {uncertainty!r} is carried through scalers and selectors only.")
+        kind = "what it fills in depends on the row" if effect.adds_errors else "it is no affine map"
+        raise ValueError(
+            f"{kind}, and {uncertainty!r} is carried through imputers of constants, scalers and selectors only."
+        )
     _refuse_inexact(effect, state, X)
     values = known_numbers(X)
     worst, cloud = uncertainty.split(values, uncertainty.placed(values, metadata))

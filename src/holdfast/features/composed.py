@@ -14,7 +14,7 @@ from sklearn.utils import _safe_indexing
 
 from holdfast._core.operations import Cast
 from holdfast._core.uncertainty import Array
-from holdfast.features.effects import FILLED_TWICE, AffineForm, Effect, Lost, traced
+from holdfast.features.effects import FILLED_TWICE, AffineForm, Corners, Effect, Lost, traced
 from holdfast.features.row_noise import RowNoise, side_by_side
 from holdfast.features.rows import beside, known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
@@ -134,6 +134,14 @@ class SideBySide(Effect):
         map = AffineMap.beside([(form.map, own) for form, own in zip(known, columns, strict=True)], int(ends[-1]))
         return _joined(map, known, [chosen for _, chosen in self.parts])
 
+    def corners(self, X: Any) -> Sequence[Corners]:
+        ends = np.cumsum([0, *(part.width(len(chosen)) for part, chosen in self.parts)])
+        return [
+            one.shifted(int(start))
+            for (part, chosen), start in zip(self.parts, ends, strict=False)
+            for one in part.corners(_safe_indexing(X, chosen, axis=1))
+        ]
+
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
         found = self._each(X, lambda part, rows, chosen: part.bounds(rows, lower[:, chosen], upper[:, chosen]))
         low, high = zip(*found, strict=True)
@@ -219,8 +227,12 @@ def _joined(map: AffineMap, forms: Sequence[AffineForm], columns: Sequence[Any] 
         return AffineForm(map)
     givens = [form.given for form, _ in parts]
     given = beside(givens)
+    starts = np.cumsum([0, *(one.shape[1] for one in givens)])
+    corners = tuple(
+        one.shifted(int(start)) for (form, _), start in zip(parts, starts, strict=False) for one in form.corners
+    )
     if all(form.lost is None for form, _ in parts):
-        return AffineForm(map, given)
+        return AffineForm(map, given, corners=corners)
     nothing = [np.zeros(one.shape) for one in givens]
     errors = [(form.below, form.above, form.std) for form, _ in parts]
     below, above, std = (
@@ -239,6 +251,7 @@ def _joined(map: AffineMap, forms: Sequence[AffineForm], columns: Sequence[Any] 
             np.concatenate([one.columns for one in lost]),
             np.concatenate([one.gains for one in lost]),
         ),
+        corners,
     )
 
 

@@ -24,6 +24,12 @@ FILLED_TWICE = (
 )
 
 
+UNLIKELY = (
+    "a category is missing, or was never seen in training, and OneHotEncoder puts zeros there, as no training row had. How "
+    "likely each category is it does not say: use CategoryEncoder, which puts the shares of the categories there."
+)
+
+
 class OutOfDomainError(ValueError):
     """A step that is not finite where the error of an entry takes it.
 
@@ -81,6 +87,54 @@ class Lost(NamedTuple):
     """What that input was multiplied by before, (n_given,)."""
 
 
+class Corners(NamedTuple):
+    """One-hot columns of a category that is missing or in doubt: the truth is one of their corners, whichever it is."""
+
+    columns: NDArray[np.intp]
+    """The columns, of those that a step gives."""
+    is_open: NDArray[np.bool_]
+    """Which categories may be the true one, (n_samples, n_columns); none in rows where nothing is in doubt."""
+    given: Array
+    """What is put there, (n_samples, n_columns): probabilities, or 0 where none are known."""
+
+    @property
+    def rows(self) -> NDArray[np.bool_]:
+        """The rows that are in doubt."""
+        return np.any(self.is_open, axis=1)
+
+    def take(self, which: Any) -> Corners:
+        """Return the same of some rows."""
+        return self._replace(is_open=self.is_open[which], given=self.given[which])
+
+    def shifted(self, start: int) -> Corners:
+        """Return the same where `start` other columns come before."""
+        return self._replace(columns=self.columns + start)
+
+    def falls(self, v: Array) -> Array:
+        """Return by how much a score with weights v of the columns can fall, (n_samples,), >= 0."""
+        least = np.where(self.is_open, v, np.inf).min(axis=1)
+        return np.where(self.rows, np.maximum(self.given @ v - np.where(self.rows, least, 0.0), 0.0), 0.0)
+
+    def variances(self, v: Array) -> Array:
+        r"""Return :math:`v^\top (D(p) - p p^\top) v`, the variance of such a score by the probabilities given, (n_samples,)."""
+        self.refuse_unknown()
+        square = self.given @ np.square(v) - np.square(self.given @ v)
+        return np.where(self.rows, np.maximum(square, 0.0), 0.0)
+
+    def noise(self, n_features: int) -> RowNoise:
+        """Return the same as noise of all columns of rows, of which these are some."""
+        self.refuse_unknown()
+        root = np.sqrt(np.where(self.is_open, self.given, 0.0))
+        factor = np.zeros((len(root), n_features, root.shape[1]))
+        factor[:, self.columns] = root[:, :, None] * (np.eye(root.shape[1]) - root[:, :, None] * root[:, None, :])
+        return RowNoise.mixed(factor)
+
+    def refuse_unknown(self) -> None:
+        """Raise where it is not said how likely the categories are."""
+        if np.any(self.rows & ~np.any(self.given, axis=1)):
+            raise ValueError(UNLIKELY)
+
+
 class AffineForm(NamedTuple):
     """A step, at certain rows, as an affine map of their numbers and of others that it puts beside these by itself."""
 
@@ -95,6 +149,8 @@ class AffineForm(NamedTuple):
     """Their standard deviations where errors are averaged over; None where they are exact."""
     lost: Lost | None = None
     """Which of them stand for entries that are missing."""
+    corners: tuple[Corners, ...] = ()
+    """Which of them are those of a category that is in doubt: their errors are these, not `below`, `above` and `std`."""
 
 
 class Effect(ABC):
@@ -109,8 +165,18 @@ class Effect(ABC):
     """The affine map that the step is of numbers that are not missing; None for others."""
     exact: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
     """Features that must have no error, such as categories."""
+    knows_spread = True
+    """Whether it says how uncertain what it fills in is."""
     adds_errors = False
     """Whether its outputs have errors even where its inputs have none, besides those that `map` makes of the inputs'."""
+
+    def at_rows(self, rows: Callable[[], Any]) -> Effect:
+        """Return what the step does to these rows, which may be simpler than what it does to others."""
+        return self
+
+    def corners(self, X: Any) -> Sequence[Corners]:
+        """Return which outputs are one-hot columns of categories that are missing or in doubt; `bounds` hold these too."""
+        return ()
 
     @property
     def looks_at_rows(self) -> bool:
@@ -221,13 +287,25 @@ class Imputed(Effect):
         The step's.
     lower, upper, std : ndarray of shape (n_out,)
         Where a filled entry may be, and its standard deviation; nan where that is not known.
+    groups : sequence of ndarray of int, default=()
+        Outputs that are one-hot columns of a category, and are filled in with the shares of the categories.
     """
 
     map: AffineMap
     adds_errors = True
 
-    def __init__(self, map: AffineMap, transform: Callable[[Any], Any], lower: Array, upper: Array, std: Array):
+    def __init__(
+        self,
+        map: AffineMap,
+        transform: Callable[[Any], Any],
+        lower: Array,
+        upper: Array,
+        std: Array,
+        groups: Sequence[NDArray[np.intp]] = (),
+    ):
         self.map, self.transform, self.lower, self.upper, self.std = map, transform, lower, upper, std
+        self.groups = groups
+        self.knows_spread = not np.any(np.isnan(std))
 
     def affine_form(self, X: Any) -> AffineForm:
         is_filled, n_out = self._is_filled(X), self.map.shape[0]
@@ -241,8 +319,24 @@ class Imputed(Effect):
             np.where(is_filled & ~np.isnan(spread), np.maximum(spread, 0.0), 0.0)
             for spread in (found - self.lower, self.upper - found, np.broadcast_to(self.std, found.shape))
         )
+        corners = self.corners(X)
+        for one in corners:
+            for errors in (below, above, std):
+                errors[:, one.columns] = np.where(one.rows[:, None], 0.0, errors[:, one.columns])
         map = AffineMap(sparse.hstack([sparse.csr_array(self.map.matrix), sparse.eye_array(n_out)]))
-        return AffineForm(map, given, below, above, std, Lost(is_filled, self.map.sources, np.ones(n_out)))
+        lost = Lost(is_filled, self.map.sources, np.ones(n_out))
+        return AffineForm(map, given, below, above, std, lost, tuple(corners))
+
+    def corners(self, X: Any) -> Sequence[Corners]:
+        if not self.groups:
+            return ()
+        is_filled, found = self._is_filled(X), dense(known_numbers(self.transform(X)))
+        gone = [(group, np.all(is_filled[:, group], axis=1)) for group in self.groups]
+        return [
+            Corners(group, np.broadcast_to(rows[:, None], (len(rows), len(group))), found[:, group])
+            for group, rows in gone
+            if np.any(rows)
+        ]
 
     def _is_filled(self, X: Any) -> NDArray[np.bool_]:
         return np.asarray(self.map.moved(1.0 * np.isnan(dense(numbers_of(X)))) > 0)
@@ -253,7 +347,7 @@ class Imputed(Effect):
         if np.any(found & np.isnan(self.std)):
             raise ValueError(
                 "does not say how uncertain the entries are that it fills in. Use SpreadImputer, which gives them the spread "
-                "of their column."
+                "of their column, or ConditionalImputer, which asks the other columns."
             )
         return found
 
@@ -261,10 +355,17 @@ class Imputed(Effect):
         missing, found = self.missing(X), numbers_of(self.transform(X))
         values = known_numbers(X)
         below, above = found + self.map.moved(lower - values), found + self.map.moved(upper - values)
-        return (
-            np.where(missing, np.minimum(self.lower, below), below),
-            np.where(missing, np.maximum(self.upper, above), above),
-        )
+        low = np.where(missing, np.minimum(self.lower, below), below)
+        high = np.where(missing, np.maximum(self.upper, above), above)
+        for one in self.corners(X):
+            low[:, one.columns] = np.where(one.is_open, 0.0, low[:, one.columns])
+            high[:, one.columns] = np.where(one.is_open, 1.0, high[:, one.columns])
+        return low, high
 
     def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
-        return noise.through(self.map).plus(RowNoise(np.where(self.missing(X), self.std, 0.0)))
+        own = np.where(self.missing(X), self.std, 0.0)
+        noise = noise.through(self.map)
+        for one in self.corners(X):
+            own[:, one.columns] = np.where(one.rows[:, None], 0.0, own[:, one.columns])
+            noise = noise.plus(one.noise(own.shape[1]))
+        return noise.plus(RowNoise(own))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial, singledispatch
+from itertools import pairwise
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ from holdfast._core.uncertainty import Array
 from holdfast.features.composed import InSequence, SideBySide
 from holdfast.features.curved import Monotone, Products, RbfValues, Waves
 from holdfast.features.effects import Affine, Effect, Exact, Imputed
+from holdfast.features.fills import DoubtfulCategories
 from holdfast.features.rows import in_form_of, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
@@ -93,7 +95,7 @@ def effect_of(step: Any, at: StepContext) -> Effect:
     at : StepContext
     """
     if hasattr(step, "uncertainty_effect"):
-        return _checked(step.uncertainty_effect(at.n_features), step, at)
+        return _checked(step.uncertainty_effect(at.n_features), step, at).at_rows(at.rows)
     if at.path in at.stated and hasattr(step, "transform"):
         return CLAIMS[at.stated[at.path]](step, at)
     return _checked(_known(step, at), step, at)
@@ -167,6 +169,11 @@ def may_add_errors(estimators: Iterable[Any]) -> bool:
 def may_average(estimators: Iterable[Any]) -> bool:
     """Return whether some steps, or those inside them, say that they average over errors of rows."""
     return any(getattr(one, "averages_errors", False) for one in _all_inside(estimators))
+
+
+def may_lose_categories(estimators: Iterable[Any]) -> bool:
+    """Return whether some steps, or those inside them, make zeros of categories that they do not know."""
+    return any(isinstance(one, OneHotEncoder) and one.handle_unknown != "error" for one in _all_inside(estimators))
 
 
 def _all_inside(estimators: Iterable[Any]) -> Iterator[Any]:
@@ -360,6 +367,12 @@ def _polynomial(step: Any, at: StepContext) -> Effect:
 
 @_taught(OneHotEncoder, OrdinalEncoder)
 def _encoder(step: Any, at: StepContext) -> Effect:
+    if getattr(step, "handle_unknown", "error") == "ignore" and step.drop is None:
+        # all zeros is no category that training saw
+        ends = np.cumsum([0, *(len(one) for one in step.categories_)])
+        groups = [np.arange(*own) for own in pairwise(ends)]
+        if int(ends[-1]) == len(step.get_feature_names_out()):
+            return DoubtfulCategories(at.n_features, groups, step.transform).at_rows(at.rows)
     return Exact(at.n_features, len(step.get_feature_names_out()), step.transform)
 
 
@@ -397,7 +410,7 @@ def _imputer(step: Any, at: StepContext) -> Effect:
         unknown = np.stack([fills, fills, np.zeros(at.n_features)])
     spread = getattr(step, "spread_", unknown)
     lower, upper, std = (np.append(part[kept], np.zeros(n_flags)) for part in spread)
-    return Imputed(map, step.transform, lower, upper, std)
+    return Imputed(map, step.transform, lower, upper, std, getattr(step, "groups_", ()))
 
 
 @_taught(Pipeline)
@@ -432,7 +445,7 @@ def _columns(step: Any, at: StepContext) -> Effect:
     parts: list[tuple[Effect, NDArray[np.intp]]] = []
     names = list(getattr(step, "feature_names_in_", []))
     for name, one, columns in step.transformers_:
-        chosen = _positions(columns, names, at.n_features)
+        chosen = positions_of(columns, names, at.n_features)
         if (isinstance(one, str) and one == "drop") or len(chosen) == 0:
             continue
         rows = after(partial(_safe_indexing, indices=chosen, axis=1), at.rows)
@@ -449,7 +462,7 @@ def _same(X: Any) -> Any:
     return X
 
 
-def _positions(columns: Any, names: list[str], n_features: int) -> NDArray[np.intp]:
+def positions_of(columns: Any, names: list[str], n_features: int) -> NDArray[np.intp]:
     """Return numbers of columns that are given by numbers, names, a slice or a mask."""
     if isinstance(columns, slice):
         ends = [names.index(end) if isinstance(end, str) else end for end in (columns.start, columns.stop)]

@@ -5,6 +5,8 @@
 errors from data.
 """
 
+from holdfast.pipeline.category_encoder import CategoryEncoder
+from holdfast.pipeline.conditional_imputer import ConditionalImputer
 from holdfast.pipeline.moderated import ModeratedClassifier
 from holdfast.pipeline.noise_copies import NoiseCopies
 from holdfast.pipeline.noise_estimates import (
@@ -19,6 +21,8 @@ from holdfast.pipeline.spread_imputer import SpreadImputer
 from holdfast.pipeline.uncertain_pipeline import UncertainPipeline, make_uncertain_pipeline
 
 __all__ = [
+    "CategoryEncoder",
+    "ConditionalImputer",
     "IntervalNoise",
     "ModeratedClassifier",
     "NoiseCopies",

@@ -9,12 +9,16 @@ from sklearn.impute import SimpleImputer
 
 from holdfast._core.allowed import NOTHING, Choice, Number
 from holdfast._core.whole_fits import WholeFits
+from holdfast.features.fills import one_hot_groups
 from holdfast.features.rows import numbers_of
 from holdfast.uncertainty.clouds import dense
 
 
 class SpreadImputer(WholeFits, SimpleImputer):
-    """SimpleImputer whose entries have, in an :class:`UncertainPipeline`, the spread of their column as their error.
+    """SimpleImputer for worst cases: in an :class:`UncertainPipeline` entries have the spread of their column as error.
+
+    For certificates that hold wherever in their column's spread missing entries are. To predict well use
+    :class:`ConditionalImputer`, which asks the other entries of the row: the spread of a column brought no accuracy.
 
     It comes in addition to the error stated for the entry, if any. Where errors are averaged over (`GaussianNoise`), its
     standard deviation is the column's in training; where the worst is taken, the entry lies within one standard deviation
@@ -32,6 +36,9 @@ class SpreadImputer(WholeFits, SimpleImputer):
     ----------
     spread_ : ndarray of shape (3, n_features)
         The ends of the interval, and the standard deviation, of an entry that is filled in.
+    groups_ : list of ndarray of int
+        One-hot columns of a category, adjacent and of sum 1, by their places among those that are kept. A category that is
+        missing gets the shares of the categories, with ``strategy="mean"``: it is any of them where the worst is taken.
 
     Examples
     --------
@@ -82,4 +89,8 @@ class SpreadImputer(WholeFits, SimpleImputer):
         else:
             lower, upper = fills - std, fills + std
         self.spread_ = np.stack([lower, upper, std])
+        self.groups_ = []
+        if self.strategy == "mean":  # shares of categories are means of their columns
+            kept = [j for j, fill in enumerate(fills) if self.keep_empty_features or fill == fill]
+            self.groups_ = one_hot_groups(dense(numbers_of(X))[:, kept])
         return self

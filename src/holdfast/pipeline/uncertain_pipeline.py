@@ -23,9 +23,10 @@ from holdfast._core.offers import offered_if
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast.estimators.linear import ELSEWHERE, ROUTING
 from holdfast.estimators.units import units_looked_at, warn_of_units
-from holdfast.features.carrying import NONLINEAR, Carried, added, carry, effects_of, transformed
-from holdfast.features.rows import check_params, checked_metadata, known_numbers, numbers_of, with_numbers
-from holdfast.features.steps import CLAIMS, may_add_errors, may_average
+from holdfast.features.carrying import NONLINEAR, Carried, added, carry, effects_of, rows_before, together, transformed
+from holdfast.features.effects import UNLIKELY
+from holdfast.features.rows import check_params, checked_metadata, known_numbers, n_columns, numbers_of, with_numbers
+from holdfast.features.steps import CLAIMS, may_add_errors, may_average, may_lose_categories
 from holdfast.pipeline.stated_sets import (
     Holder,
     draws_errors,
@@ -38,6 +39,7 @@ from holdfast.pipeline.stated_sets import (
     takes_by_name,
 )
 from holdfast.uncertainty import GaussianNoise
+from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
 
 NAME = "UncertainPipeline"
@@ -88,10 +90,14 @@ class UncertainPipeline(Pipeline):
     PolynomialFeatures                               Exact bounds of each product, an outer approximation of all. Noise by
                                                      moments, without products of errors of different features;
                                                      ``"linearise"``: by derivatives
+    ConditionalImputer                               noise: exact, errors of known entries reach fill-ins, whose conditional
+                                                     covariance is added; sets: intervals
+    CategoryEncoder                                  its inputs have no error; a missing category is any of its one-hot corners
     SpreadImputer                                    exact, plus the spread of their column for entries that are filled in;
                                                      noise of an entry that several branches fill in is refused
     SimpleImputer                                    exact, if nothing is missing
-    OneHotEncoder, OrdinalEncoder                    their inputs must have no error
+    OneHotEncoder, OrdinalEncoder                    their inputs must have no error; what OneHotEncoder makes zeros of is any
+                                                     category, for certificates
     ColumnTransformer, FeatureUnion, Pipeline        as what is inside. Affine parts beside one that is not are carried by
                                                      boxes or deviations too
     FunctionTransformer, any other step              as `effects` or :func:`teach_step` say; an error otherwise
@@ -152,7 +158,7 @@ class UncertainPipeline(Pipeline):
 
     See Also
     --------
-    make_uncertain_pipeline, teach_step, SpreadImputer
+    make_uncertain_pipeline, teach_step, ConditionalImputer, CategoryEncoder, SpreadImputer
 
     Examples
     --------
@@ -262,7 +268,8 @@ class UncertainPipeline(Pipeline):
             for holder in self._holders(stated):
                 check_features(X, {holder.owner: holder.uncertainty})
                 # refuses what makes no sense before anything is fitted
-                holder.uncertainty.split(known_numbers(X), stated if holder.is_told else {})
+                told = holder.uncertainty.learned(numbers_of(X))
+                told.split(known_numbers(X), stated if holder.is_told else {})
         columns = list(X.columns) if hasattr(X, "columns") else None
         if stated:
             factor = max(holder.uncertainty.row_factor for holder in self._holders(stated) if holder.is_told)
@@ -399,7 +406,7 @@ class UncertainPipeline(Pipeline):
         if own:
             return own
         if not is_fit and takes_by_name(final, method, "X_std"):
-            noises = [holder.uncertainty for holder in holders(final) if holder.uncertainty.is_expectation]
+            noises = [one.uncertainty.at_prediction() for one in holders(final) if one.uncertainty.is_expectation]
             return [Holder("", noises[0] if noises else GaussianNoise(0.0), True, type(final).__name__)]
         # one that moderates probabilities is told of the errors there
         if found or holders(final) or takes_by_name(final, "predict_proba", "X_std"):
@@ -497,6 +504,7 @@ class UncertainPipeline(Pipeline):
     def _asked(self, method: str, X: Any, metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Any:
         """Return what the last step says of rows whose uncertainty is stated in the units of X."""
         check_is_fitted(self)
+        self._warn_of_zeros(X)
         final = self._final_estimator
         averages = takes_by_name(final, method, "X_std")
         if method in PROBABILITIES and not averages and may_average(one for _, one in self.steps[:-1]):
@@ -526,6 +534,7 @@ class UncertainPipeline(Pipeline):
         final = self._final_estimator
         if takes_by_name(final, method, "X_std"):
             return self._asked(method, X, metadata, params)
+        self._warn_of_zeros(X)
         stated = self._stated_of(X, metadata, f"{NAME}.{method}")
         is_moved = getattr(self, "moves_rows_", False)
         if not stated and not (is_moved and not self.row_uncertainty_):
@@ -538,7 +547,8 @@ class UncertainPipeline(Pipeline):
             return getattr(super(), method)(X, **params)
         Z = transformed(self.steps[:-1], X)
         # without metadata the noise that the last step's constructor states
-        own = [Holder("", meaning(set(stated)), True, type(final).__name__)] if stated else holders(final)
+        held = [holder for holder in holders(final) if not holder.uncertainty.is_of_training]
+        own = [Holder("", meaning(set(stated)), True, type(final).__name__)] if stated else held
         is_noise = all(holder.uncertainty.is_expectation for holder in holders(final))
         rows = self._all_carried(X, Z, own, stated)[2] if is_noise else Z
         if rows is Z:
@@ -549,6 +559,18 @@ class UncertainPipeline(Pipeline):
                 "trained for sets does too, with nonlinear='auto'."
             )
         return getattr(final, method)(rows, **params)
+
+    def _warn_of_zeros(self, X: Any) -> None:
+        """Warn where an encoder makes zeros of categories that are missing or unknown, which no row in training had."""
+        if not may_lose_categories(step for _, step in self.steps[:-1]):
+            return
+        for (name, step), effect, Z in rows_before(self.steps[:-1], self._effects(X), X):
+            lost = [one for one in effect.corners(Z) if np.any(one.rows & ~np.any(one.given, axis=1))]
+            if lost:
+                n_rows = np.sum(np.any([one.rows for one in lost], axis=0))
+                warn_caller(
+                    f"{NAME}: step {name!r}, {type(step).__name__}, in {n_rows} of the rows: {UNLIKELY}", UserWarning
+                )
 
     def _warn_of_plain(self, method: str, X: Any) -> None:
         """Warn where steps add errors to the rows X, over which the last step's probabilities are no averages."""
@@ -576,6 +598,8 @@ class UncertainPipeline(Pipeline):
         """Return the sets that questions about rows go by, as stated by metadata where there are any."""
         final = self._final_estimator
         own = [holder for holder in holders(final) if "__" not in holder.path]
+        if not stated:
+            own = [holder for holder in own if not holder.uncertainty.is_of_training]
         if not own and stated:
             own = [Holder("", meaning(set(stated)), True, type(final).__name__)]
         if stated:
@@ -654,6 +678,8 @@ class UncertainPipeline(Pipeline):
             plain = copy(final)
             plain.row_uncertainty_ = False
             chosen = plain._own_set(view.rows, stated, call)
+        if chosen.is_of_rows and (map := self._map(X)) is not None:
+            chosen = chosen.before(map)
         worst, cloud = view.sets(chosen, stated)
         if worst is None or cloud is not None:
             raise ValueError(
@@ -661,6 +687,76 @@ class UncertainPipeline(Pipeline):
                 "certify(X, Box(0.1)) or certify(X, Box(), X_std=...)."
             )
         return view, worst
+
+    def _map(self, X: Any) -> AffineMap | None:
+        """Return the steps as an affine map of the rows, None where they are none."""
+        return together(self.steps[:-1], self._effects(X), n_columns(X)).map
+
+    def _with_gaps(self, method: str, X: Any, ends: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Return rows and ranges of features in the units of the last step, which sees what is missing."""
+        check_is_fitted(self)
+        call = f"{NAME}.{method}"
+        Z = transformed(self.steps[:-1], X)
+        lost, left = (np.count_nonzero(np.isnan(dense(numbers_of(rows)))) for rows in (X, Z))
+        if left < lost:
+            raise ValueError(
+                f"{call}: steps fill in missing entries before the last step, {self._final_estimator!r:.80}, which sees none. "
+                "Ask holdfast.missing_report(pipe, X) what they may change; or leave out the imputer."
+            )
+        given = {name: value for name, value in ends.items() if value is not None}
+        if not given:
+            return Z, {}
+        map, n = self._map(X), n_columns(X)
+        if map is None or not map.is_monomial:
+            raise ValueError(f"{call}({min(given)}=...): ranges of features pass through scalers and selectors only.")
+        whole = {
+            name: np.broadcast_to(np.asarray(value, dtype=np.float64), n)[map.sources] for name, value in given.items()
+        }
+        unknown = {"lower": -np.inf, "upper": np.inf}
+        low, high = (whole.get(name, np.full(map.shape[0], inf)) for name, inf in unknown.items())
+        with np.errstate(invalid="ignore"):
+            moved = [np.where(map.scales == 0, 0.0, map.scales * end) + map.offset for end in (low, high)]
+        return Z, {"lower": np.minimum(*moved), "upper": np.maximum(*moved)}
+
+    @offered_if(_offered("score_interval"))
+    def score_interval(self, X: Any, *, lower: Any = None, upper: Any = None) -> Any:
+        """Return the least and the largest score of the last step over all values that missing entries may have.
+
+        Parameters
+        ----------
+        X : {array-like, frame} of shape (n_samples, n_features)
+            NaN is missing, and reaches the last step: through scalers, not through imputers.
+        lower, upper : float or array-like of shape (n_features,), default=None
+            The range of each feature, in the units of X; both None: that of the training rows.
+        """
+        Z, ends = self._with_gaps("score_interval", X, {"lower": lower, "upper": upper})
+        return self._final_estimator.score_interval(Z, **ends)
+
+    @offered_if(_offered("is_certain"))
+    def is_certain(self, X: Any, *, lower: Any = None, upper: Any = None) -> Any:
+        """Return whether a row's class is the same for all values that its missing entries may have, as the last step tells.
+
+        Parameters
+        ----------
+        X, lower, upper
+            As for `score_interval`.
+        """
+        Z, ends = self._with_gaps("is_certain", X, {"lower": lower, "upper": upper})
+        return self._final_estimator.is_certain(Z, **ends)
+
+    @offered_if(_offered("missing_report"))
+    def missing_report(self, X: Any, *, lower: Any = None, upper: Any = None) -> Any:
+        """Return what is missing in which rows, and which predictions do not depend on it, as the last step tells.
+
+        :func:`holdfast.missing_report` says of any model which entry to measure next.
+
+        Parameters
+        ----------
+        X, lower, upper
+            As for `score_interval`.
+        """
+        Z, ends = self._with_gaps("missing_report", X, {"lower": lower, "upper": upper})
+        return self._final_estimator.missing_report(Z, **ends)
 
     @offered_if(_offered("worst_case_data"))
     def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Any:

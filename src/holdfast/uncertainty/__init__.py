@@ -12,6 +12,7 @@ from holdfast.uncertainty.box import Box
 from holdfast.uncertainty.chance import ChanceConstraint
 from holdfast.uncertainty.corruption import CorruptedFeatures, corruption_margin
 from holdfast.uncertainty.deletions import deletions_survived, feature_values, random_deletions, worst_deletions
+from holdfast.uncertainty.dropout import DropoutNoise
 from holdfast.uncertainty.ellipsoid import Ellipsoid
 from holdfast.uncertainty.feature_deletion import FeatureDeletion
 from holdfast.uncertainty.gaussian import GaussianNoise
@@ -25,6 +26,7 @@ __all__ = [
     "Box",
     "ChanceConstraint",
     "CorruptedFeatures",
+    "DropoutNoise",
     "Ellipsoid",
     "FeatureDeletion",
     "GaussianNoise",

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._core.allowed import short
 from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import AFFORDABLE, ROUNDING
@@ -25,6 +26,7 @@ from holdfast.uncertainty.row_knapsacks import Eased, Filled, Knapsacks
 NEARLY, HOPELESS = 0.1, 0.01
 """What is needed beyond the budgets is told to such a share of it, and roughly where it is so much of them."""
 
+MISSING = "missing"
 NEAR_FACE = 1e-3
 """Share of an entry within which easing alone keeps it from being deleted as a whole, or not at all."""
 
@@ -62,9 +64,10 @@ class FeatureDeletion(UncertaintySet):
         s, the share of its value that a deleted feature loses: 1 sets it to 0, 0.5 to half, 2 to its negative.
     exactly : bool, default=False
         Whether features worth N are deleted even where that does no harm; takes a dense matrix of all rows.
-    filler : float or array-like of shape (n_features,), default=0.0
+    filler : float, array-like of shape (n_features,) or "missing", default=0.0
         What a deleted feature is set to in place of 0, such as what becomes of 0 when features are centred: x is then counted
-        from there.
+        from there. "missing": whatever becomes 0 in the units of the classifier, behind scalers, such as the mean of a column
+        behind a StandardScaler; 0 where there are none.
 
     References
     ----------
@@ -104,7 +107,7 @@ class FeatureDeletion(UncertaintySet):
             )
         # without a budget only what is free can be deleted
         lost = share * (np.isfinite(values) & ((values == 0) | (budget > 0)))
-        filler = per_feature(self.filler, n_features, f"{type(self).__name__}(filler=...)", "filler")
+        filler = self.fillers(n_features)
         rows = numbers(X, "X=...", "X")
         rows = dense(rows) - filler if np.any(filler) else rows
         if self.exactly and budget > 0 and share > 0:
@@ -124,6 +127,23 @@ class FeatureDeletion(UncertaintySet):
             is_to_zero=share == 1 and not np.any(filler),
         )
 
+    def fillers(self, n_features: int) -> Array:
+        """Return what deleted features are set to, one number or one a feature."""
+        call = f"{type(self).__name__}(filler={short(self.filler)})"
+        if isinstance(self.filler, str):
+            if self.filler != MISSING:
+                raise ValueError(f"{call}: give numbers, or {MISSING!r}.")
+            return np.zeros(())
+        return per_feature(self.filler, n_features, call, "filler")
+
+    def before(self, map: Any) -> FeatureDeletion:
+        if not isinstance(self.filler, str) or not map.is_monomial:
+            return self
+        filler, scales = np.zeros(map.shape[1]), map.scales
+        moves = np.flatnonzero(scales != 0)
+        filler[map.sources[moves]] = -map.offset[moves] / scales[moves]
+        return FeatureDeletion(**(self.get_params(deep=False) | {"filler": filler}))
+
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
         n_features = map.shape[1]
         if not map.is_monomial:
@@ -132,12 +152,13 @@ class FeatureDeletion(UncertaintySet):
                 "classifier one by one, through scalers and selectors only."
             )
         values = feature_costs(self.values, n_features, f"{type(self).__name__}(values=...)")
-        filler = per_feature(self.filler, n_features, f"{type(self).__name__}(filler=...)", "filler")
+        filler = self.fillers(n_features)
         # what is constant has nothing to lose, and is where its filler is
         kept = np.where(map.scales != 0, values[map.sources], np.inf)
         there = map(np.broadcast_to(filler, (1, n_features)))[0]
         is_same = self.values is None and np.array_equal(kept, values)
         prices, zero = None if is_same else kept, there if np.any(there) else 0.0
+        zero = MISSING if isinstance(self.filler, str) else zero
         made = FeatureDeletion(self.budget, prices, share=self.share, exactly=self.exactly, filler=zero)
         return made, {}
 

@@ -57,6 +57,11 @@ class SetSum(UncertaintySet):
         return self.first.is_of_rows or self.second.is_of_rows
 
     @property
+    def is_of_training(self) -> bool:  # type: ignore[override]
+        """Whether one of the summands is."""
+        return self.first.is_of_training or self.second.is_of_training
+
+    @property
     def is_of_scores(self) -> bool:  # type: ignore[override]
         """Whether one of the summands is."""
         return self.first.is_of_scores or self.second.is_of_scores
@@ -86,6 +91,19 @@ class SetSum(UncertaintySet):
                 "exactly=False, or that set alone."
             )
         return (sum_of(worst) if worst else None), next(iter(clouds), None)
+
+    def learned(self, X: Any) -> SetSum:
+        return SetSum(self.first.learned(X), self.second.learned(X))
+
+    def at_prediction(self) -> UncertaintySet:
+        return SetSum(self.first.at_prediction(), self.second.at_prediction())
+
+    def middle(self, X: Any) -> Any:
+        if self.is_of_training and self.first.is_of_rows and self.second.is_of_rows:
+            raise ValueError(
+                f"{self!r}: one summand moves the rows, and the other one depends on where they are. State one."
+            )
+        return self.second.middle(self.first.middle(X))
 
     def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
         parts = (summand.draws(X, own, rng, n_draws) for summand, own in self._summands(metadata))

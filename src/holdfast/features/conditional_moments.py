@@ -1,0 +1,256 @@
+"""What columns are like together, learned from rows with missing entries: Gaussian moments by EM, and conditional ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.uncertainty import Array
+
+BLOCK = 1 << 22
+"""Entries of matrices by row that are formed at a time."""
+LEAST = 1e-6
+"""Variance of its own that a column has at least in a factor model, of that of the column."""
+MOST_FACTORS = 20
+RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
+"""Ridges that are tried, as shares of the number of rows."""
+TRIAL_STEPS = 20
+"""Steps of EM for each of them."""
+HELD_OUT = 5
+"""One row of so many tells which ridge is best."""
+
+
+class Lacking(NamedTuple):
+    """Rows that lack equally many entries, and what the others say of these."""
+
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    """The missing entries of each row, (n_rows, n_missing)."""
+    covariance: Array
+    """Their conditional covariance, (n_rows, n_missing, n_missing)."""
+
+
+@dataclass(frozen=True)
+class GaussianMoments:
+    r"""Rows :math:`N(m, \Sigma)`, and what their known entries say of missing ones.
+
+    With the precision :math:`K = \Sigma^{-1}`, o known and m missing: mean :math:`m_m - K_{mm}^{-1} K_{mo} (x_o - m_o)`,
+    covariance :math:`K_{mm}^{-1}`.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (n_features,)
+    covariance : ndarray of shape (n_features, n_features)
+        Positive definite.
+    """
+
+    mean: Array
+    covariance: Array
+
+    @cached_property
+    def precision(self) -> Array:
+        """K."""
+        found = np.linalg.inv(self.covariance)
+        return 0.5 * (found + found.T)
+
+    def lacking(self, missing: NDArray[np.bool_]) -> Iterator[Lacking]:
+        """Yield rows with missing entries, those that lack equally many together; rows of one pattern share their work."""
+        counts = missing.sum(axis=1)
+        for count in np.unique(counts[counts > 0]):
+            rows = np.flatnonzero(counts == count)
+            patterns, inverse = np.unique(missing[rows], axis=0, return_inverse=True)
+            columns = np.nonzero(patterns)[1].reshape(len(patterns), count)
+            owners = inverse.ravel()
+            size = max(1, BLOCK // int(count) ** 2)
+            for start in range(0, len(patterns), size):
+                chosen = columns[start : start + size]
+                found: Array = np.asarray(
+                    np.linalg.inv(self.precision[chosen[:, :, None], chosen[:, None, :]]), dtype=np.float64
+                )
+                own = np.flatnonzero((owners >= start) & (owners < start + size))
+                which = owners[own] - start
+                for some in range(0, len(own), size):
+                    part = slice(some, some + size)
+                    yield Lacking(rows[own[part]], chosen[which[part]], found[which[part]])
+
+    def filled(self, X: Array) -> Array:
+        """Return rows with conditional means in the place of NaN."""
+        missing = np.isnan(X)
+        away = np.where(missing, 0.0, X - self.mean)
+        pull, out = away @ self.precision, np.where(missing, 0.0, X)
+        for rows, columns, covariance in self.lacking(missing):
+            here = rows[:, None]
+            out[here, columns] = self.mean[columns] - np.einsum("nij,nj->ni", covariance, pull[here, columns])
+        return out
+
+    def answers(self, errors: Array, missing: NDArray[np.bool_]) -> Array:
+        """Return what errors of known entries, (n_samples, n_features, r), do to those that are filled in, 0 elsewhere."""
+        known = np.where(missing[:, :, None], 0.0, errors)
+        out = np.zeros_like(errors)
+        for rows, columns, covariance in self.lacking(missing):
+            pull = np.take_along_axis(self.precision @ known[rows], columns[:, :, None], axis=1)
+            out[rows[:, None], columns] = -covariance @ pull
+        return out
+
+    def factor(self, missing: NDArray[np.bool_], apart: NDArray[np.bool_]) -> Array:
+        """Return a factor of the conditional covariance of each row's missing entries, (n_samples, n_features, most missing).
+
+        Features that are `apart`, (n_features,), are left at 0; the columns that would be theirs are free.
+        """
+        most = int(missing.sum(axis=1).max(initial=0))
+        out = np.zeros((*missing.shape, most))
+        for rows, columns, covariance in self.lacking(missing):
+            own = ~apart[columns]
+            both = own[:, :, None] & own[:, None, :]
+            root = np.linalg.cholesky(np.where(both, covariance, np.eye(columns.shape[1])))
+            out[rows[:, None, None], columns[:, :, None], np.arange(columns.shape[1])] = np.where(both, root, 0.0)
+        return out
+
+    def reach(self, halves: Array, missing: NDArray[np.bool_]) -> Array:
+        """Return how far entries that are filled in move, at most, when known ones move by up to `halves`; 0 elsewhere."""
+        known, out = np.where(missing, 0.0, halves), np.zeros_like(halves)
+        for rows, columns, covariance in self.lacking(missing):
+            size = max(1, BLOCK // (columns.shape[1] * missing.shape[1]))
+            for start in range(0, len(rows), size):
+                part = slice(start, start + size)
+                weights = np.abs(covariance[part] @ self.precision[columns[part]])
+                out[rows[part, None], columns[part]] = np.einsum("nij,nj->ni", weights, known[rows[part]])
+        return out
+
+    def log_likelihood(self, X: Array) -> float:
+        """Return the mean log-likelihood of the known entries of rows, but for constants."""
+        missing = np.isnan(X)
+        away = np.where(missing, 0.0, X - self.mean)
+        pull = away @ self.precision
+        total = -0.5 * np.sum(pull * away) - 0.5 * len(X) * np.linalg.slogdet(self.covariance)[1]
+        for rows, columns, covariance in self.lacking(missing):
+            here = pull[rows[:, None], columns]
+            total += 0.5 * np.einsum("ni,nij,nj->", here, covariance, here) + 0.5 * np.sum(
+                np.linalg.slogdet(covariance)[1]
+            )
+        constant = 0.5 * np.log(2 * np.pi) * np.sum(~missing)
+        return float(total - constant) / len(X)
+
+    def _expected(self, X: Array) -> tuple[Array, Array]:
+        """Return rows with conditional means, and the sum of their conditional covariances."""
+        missing, d = np.isnan(X), X.shape[1]
+        away = np.where(missing, 0.0, X - self.mean)
+        pull, out, total = away @ self.precision, np.where(missing, 0.0, X), np.zeros(d * d)
+        for rows, columns, covariance in self.lacking(missing):
+            here = rows[:, None]
+            out[here, columns] = self.mean[columns] - np.einsum("nij,nj->ni", covariance, pull[here, columns])
+            places = columns[:, :, None] * d + columns[:, None, :]
+            total += np.bincount(places.ravel(), covariance.ravel(), d * d)
+        return out, total.reshape(d, d)
+
+
+class Learned(NamedTuple):
+    """Moments, and how they came about."""
+
+    moments: GaussianMoments
+    n_iter: int
+    has_settled: bool
+    ridge: float
+    """In rows."""
+
+
+def learned(
+    Z: Array,
+    n_factors: int | None,
+    ridge: float | None,
+    tol: float,
+    max_iter: int,
+    report: Callable[[str], None],
+) -> Learned:
+    """Return the moments of standardised rows with NaN: of a factor model, or all of them where `n_factors` is None.
+
+    A ridge of None: of some, that under which rows that were held out are likeliest.
+    """
+    if ridge is None:
+        ridge = _best_ridge(Z, n_factors, tol, report)
+    return _fitted(Z, n_factors, ridge, tol, max_iter, report)
+
+
+def _best_ridge(Z: Array, n_factors: int | None, tol: float, report: Callable[[str], None]) -> float:
+    n = len(Z)
+    # no draws, and no period of the rows
+    order = np.random.default_rng(0).permutation(n)
+    held, own = np.sort(order[: -(-n // HELD_OUT)]), np.sort(order[-(-n // HELD_OUT) :])
+    if len(own) < 2:
+        return RIDGES[-1] * n
+    scores = []
+    for share in RIDGES:
+        found = _fitted(Z[own], n_factors, share * len(own), tol, TRIAL_STEPS, lambda text: None)
+        scores.append(found.moments.log_likelihood(Z[held]))
+        report(f"ridge of {share:g} of the rows: log-likelihood {scores[-1]:.4g} a row held out")
+    return RIDGES[int(np.argmax(scores))] * n
+
+
+def _fitted(
+    Z: Array, n_factors: int | None, ridge: float, tol: float, max_iter: int, report: Callable[[str], None]
+) -> Learned:
+    d = Z.shape[1]
+    start = GaussianMoments(np.zeros(d), np.eye(d))
+    if not np.any(np.isnan(Z)) and n_factors is None:
+        return Learned(_maximised(Z, np.zeros((d, d)), ridge), 1, True, ridge)
+    if n_factors is not None:
+        return _factors(Z, n_factors, ridge, tol, max_iter, report)
+    moments, has_settled, step = start, False, 0
+    for step in range(1, max_iter + 1):
+        found = _maximised(*moments._expected(Z), ridge)
+        change = max(np.max(np.abs(found.covariance - moments.covariance)), np.max(np.abs(found.mean - moments.mean)))
+        moments = found
+        report(f"EM step {step}: moments changed by {change:.2g} deviations")
+        if has_settled := bool(change <= tol):
+            break
+    return Learned(moments, step, has_settled, ridge)
+
+
+def _maximised(filled: Array, spread: Array, ridge: float) -> GaussianMoments:
+    """Return the moments of rows as expected: those with `ridge` rows of uncorrelated columns added."""
+    n, d = filled.shape
+    mean = filled.mean(axis=0)
+    away = filled - mean
+    total = away.T @ away + spread + ridge * np.eye(d)
+    return GaussianMoments(mean, 0.5 * (total + total.T) / (n + ridge))
+
+
+def _factors(
+    Z: Array, n_factors: int, ridge: float, tol: float, max_iter: int, report: Callable[[str], None]
+) -> Learned:
+    r"""Return the moments of :math:`x = m + L z + e`, e independent, by EM over z: missing entries need no filling."""
+    n, d = Z.shape
+    known = 1.0 * ~np.isnan(Z)
+    X, counts = np.where(known > 0, Z, 0.0), known.sum(axis=0)
+    L = np.linalg.svd(X, full_matrices=False)[2][:n_factors].T
+    L = L * np.linalg.norm(X @ L, axis=0) / np.sqrt(n + ridge)
+    mean, unique = np.zeros(d), np.maximum(1.0 - np.square(L).sum(axis=1), 0.1)
+    rank, has_settled, step = L.shape[1], False, 0
+    for step in range(1, max_iter + 1):
+        before = np.column_stack([L, mean])
+        weighted = L / unique[:, None]
+        # by row: the precision of z is I + sum over known j of l_j l_j' / psi_j
+        pairs = (weighted[:, :, None] * L[:, None, :]).reshape(d, -1)
+        spread = np.linalg.inv(np.eye(rank) + (known @ pairs).reshape(n, rank, rank))
+        z = np.einsum("nij,nj->ni", spread, (known * (X - mean)) @ weighted)
+        both = np.column_stack([z, np.ones(n)])
+        squares = both[:, :, None] * both[:, None, :]
+        squares[:, :rank, :rank] += spread
+        gram = (known.T @ squares.reshape(n, -1)).reshape(d, rank + 1, rank + 1)
+        along = X.T @ both
+        held = gram + ridge * np.diag(np.append(np.ones(rank), 0.0))
+        found = np.linalg.solve(held, along[:, :, None])[:, :, 0]
+        # what the maximum leaves, the ridge's own rows included
+        rest = np.square(X).sum(axis=0) - np.sum(found * along, axis=1)
+        L, mean = found[:, :rank], found[:, rank]
+        unique = np.maximum((rest + ridge) / (counts + ridge), LEAST)
+        change = np.max(np.abs(np.column_stack([L, mean]) - before))
+        report(f"EM step {step}: factors changed by {change:.2g}")
+        if has_settled := bool(change <= tol):
+            break
+    return Learned(GaussianMoments(mean, L @ L.T + np.diag(unique)), step, has_settled, ridge)

@@ -1,0 +1,268 @@
+"""What steps do to errors that fill in missing entries by what the others say, or missing categories by what is likely."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import ndtri
+
+from holdfast._core.operations import Select
+from holdfast._core.uncertainty import Array
+from holdfast.features.conditional_moments import GaussianMoments
+from holdfast.features.effects import AffineForm, Corners, Effect, Exact, Imputed
+from holdfast.features.row_noise import RowNoise
+from holdfast.features.rows import known_numbers, numbers_of
+from holdfast.uncertainty.affine_map import AffineMap
+from holdfast.uncertainty.clouds import dense
+
+BELIEVED = 1e-9
+"""What one-hot columns may sum to besides 1."""
+FAINT = 1e-3
+"""Probability that a category has at least that may be the missing one."""
+
+
+def one_hot_groups(X: Array) -> list[NDArray[np.intp]]:
+    """Return groups of adjacent columns that are one-hot: 0 or 1, one of them 1, missing together.
+
+    Columns of 0 and 1 are taken together from left to right, for as long as no known row has two of them.
+    """
+    missing = np.isnan(X)
+    is_binary = np.all(missing | (X == 0) | (X == 1), axis=0) & ~np.all(missing, axis=0)
+    groups, start, d = [], 0, X.shape[1]
+    while start < d:
+        stop, total = start, np.zeros(len(X))
+        while stop < d and is_binary[stop] and np.array_equal(missing[:, stop], missing[:, start]):
+            total = total + X[:, stop]
+            stop += 1
+            known = total[~missing[:, start]]
+            if np.any(known > 1):
+                break
+            if np.all(known == 1):
+                if stop - start > 1:
+                    groups.append(np.arange(start, stop))
+                break
+        start = stop if groups and stop > start and groups[-1][-1] == stop - 1 else start + 1
+    return groups
+
+
+def likely(found: Array, open_: NDArray[np.bool_]) -> Array:
+    """Return probabilities of the categories that are open, from what a linear prediction gives them, by row."""
+    p = np.where(open_, np.maximum(found, FAINT), 0.0)
+    total = p.sum(axis=1, keepdims=True)
+    return np.divide(p, total, out=np.zeros_like(p), where=total > 0)
+
+
+@dataclass(frozen=True)
+class ConditionalLaw:
+    """What a ConditionalImputer has learned, in the units of its rows.
+
+    Parameters
+    ----------
+    kept : ndarray of int
+        The columns of the rows that are kept.
+    moments : GaussianMoments
+        Of the kept columns that vary, each in units of its `scale`.
+    active : ndarray of int
+        These columns, by their place among the kept ones.
+    centre, scale : ndarray of shape (n_kept,)
+        What the kept columns are around, and their deviations; 0 for those that do not vary.
+    groups : sequence of ndarray of int
+        One-hot columns, by their places among the active ones.
+    """
+
+    kept: NDArray[np.intp]
+    moments: GaussianMoments
+    active: NDArray[np.intp]
+    centre: Array
+    scale: Array
+    groups: Sequence[NDArray[np.intp]]
+
+    def standardised(self, X: Array) -> Array:
+        """Return the active columns of rows, in units of the moments, with NaN for what is missing."""
+        values = X[:, self.kept][:, self.active]
+        return (values - self.centre[self.active]) / self.scale[self.active]
+
+    def filled(self, X: Array) -> Array:
+        """Return the kept columns of rows, with means in the place of NaN."""
+        out = np.where(np.isnan(X[:, self.kept]), self.centre, X[:, self.kept])
+        Z = self.standardised(X)
+        missing = np.isnan(Z)
+        if not np.any(missing):
+            return out
+        found = self.moments.filled(Z) * self.scale[self.active] + self.centre[self.active]
+        for group in self.groups:
+            open_ = self.open_categories(X, group)
+            p = likely(found[:, group], open_)
+            found[:, group] = np.where(np.isnan(Z[:, group]), p, found[:, group])
+        out[:, self.active] = np.where(missing, found, out[:, self.active])
+        return out
+
+    def open_categories(self, X: Array, group: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return which categories of a group may be the missing one: those that are NaN, unless another one is known."""
+        values = X[:, self.kept][:, self.active[group]]
+        is_known = np.nansum(values, axis=1) > 0.5
+        return np.isnan(values) & ~is_known[:, None]
+
+    def factor(self, X: Array) -> Array:
+        """Return a factor of the covariance of what is filled in, in the units of the rows, (n_samples, n_kept, r)."""
+        Z = self.standardised(X)
+        missing, apart = np.isnan(Z), np.zeros(Z.shape[1], dtype=bool)
+        for group in self.groups:
+            apart[group] = True
+        found = self.moments.factor(missing, apart) * self.scale[self.active][:, None]
+        order = np.cumsum(missing, axis=1) - 1
+        for one in self.corners(X) if self.groups else ():
+            group = np.searchsorted(self.active, one.columns)
+            own = one.noise(len(self.kept)).factor[:, one.columns]
+            for k, column in enumerate(group):
+                some = np.flatnonzero(one.is_open[:, k])  # the column of the factor that would be this entry's is free
+                found[some[:, None], group[None], order[some, column][:, None]] = own[some][:, :, k]
+        out = np.zeros((len(X), len(self.kept), found.shape[2]))
+        out[:, self.active] = found
+        return out
+
+    def corners(self, X: Array) -> list[Corners]:
+        """Return the groups that are in doubt, by their columns among those that are kept."""
+        filled = self.filled(X)
+        made = [(self.active[group], self.open_categories(X, group)) for group in self.groups]
+        return [Corners(columns, open_, filled[:, columns]) for columns, open_ in made if np.any(open_)]
+
+    def answers(self, errors: Array, X: Array) -> Array:
+        """Return what errors of known entries do to those that are filled in, (n_samples, n_kept, r)."""
+        missing, scale = np.isnan(self.standardised(X)), self.scale[self.active][:, None]
+        out = np.zeros_like(errors)
+        out[:, self.active] = self.moments.answers(errors[:, self.active] / scale, missing) * scale
+        for group in self.groups:
+            out[:, self.active[group]] = 0.0  # probabilities are taken as they are
+        return out
+
+    def reach(self, halves: Array, X: Array) -> Array:
+        """Return how far what is filled in moves, at most, when known entries move by up to `halves`, (n_samples, n_kept)."""
+        missing, scale = np.isnan(self.standardised(X)), self.scale[self.active]
+        out = np.zeros_like(halves)
+        out[:, self.active] = self.moments.reach(halves[:, self.active] / scale, missing) * scale
+        return out
+
+
+class ConditionalFill(Effect):
+    """A step that fills in missing entries by what the others say: that moves with these, and is uncertain by itself.
+
+    Parameters
+    ----------
+    law : ConditionalLaw
+    transform : callable
+        The step's.
+    coverage : float
+        The probability with which a missing entry lies in its interval.
+    """
+
+    adds_errors = True
+
+    def __init__(self, law: ConditionalLaw, transform: Callable[[Any], Any], coverage: float):
+        self.law, self.transform, self.coverage = law, transform, coverage
+
+    def width(self, n_features: int) -> int:
+        return len(self.law.kept)
+
+    def at_rows(self, rows: Callable[[], Any]) -> Effect:
+        X = rows()
+        if np.any(np.isnan(dense(numbers_of(X))[:, self.law.kept])):
+            return self
+        # complete rows pass as they are
+        none = np.zeros(len(self.law.kept))
+        map = AffineMap.computed(X.shape[1], Select(self.law.kept, X.shape[1]))
+        return Imputed(map, self.transform, none, none, none)
+
+    def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
+        law, kept = self.law, self.law.kept
+        values, rows = dense(numbers_of(X)), dense(known_numbers(X))
+        missing = np.isnan(values[:, kept])
+        middle, halves = 0.5 * (lower + upper), 0.5 * (upper - lower)
+        moved = np.where(np.isnan(values), np.nan, middle)
+        found, reach = dense(law.filled(moved)), np.where(missing, 0.0, halves[:, kept])
+        if np.any(reach):
+            reach = reach + law.reach(reach, values)
+        spread = np.sqrt(np.square(law.factor(values)).sum(axis=2)) * float(ndtri(0.5 + 0.5 * self.coverage))
+        stated = [np.where(missing, (end - rows)[:, kept], 0.0) for end in (lower, upper)]
+        low = np.where(missing, found - reach - spread, lower[:, kept]) + stated[0]
+        high = np.where(missing, found + reach + spread, upper[:, kept]) + stated[1]
+        for group in law.groups:
+            open_, columns = law.open_categories(values, group), law.active[group]
+            gone = np.isnan(values[:, kept[columns]])
+            low[:, columns] = np.where(gone, 0.0, low[:, columns])
+            high[:, columns] = np.where(gone, 1.0 * open_, high[:, columns])
+        return low, high
+
+    def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
+        values, kept = dense(numbers_of(X)), self.law.kept
+        missing = np.isnan(values[:, kept])
+        noise = noise.columns(kept)
+        if np.any(noise.std[np.any(missing, axis=1)]):
+            noise = noise.by_causes  # errors of known entries reach those that are filled in from them
+        if np.any(noise.factor):
+            noise = RowNoise(noise.std, noise.factor + self.law.answers(noise.factor, values))
+        return noise.plus(RowNoise.mixed(self.law.factor(values)))
+
+    def corners(self, X: Any) -> Sequence[Corners]:
+        return self.law.corners(dense(numbers_of(X))) if self.law.groups else ()
+
+
+class DoubtfulCategories(Effect):
+    """A step that makes one-hot columns of categories, some of which are missing or unknown.
+
+    Parameters
+    ----------
+    n_features : int
+        How many columns of categories there are.
+    groups : sequence of ndarray of int
+        The one-hot columns of each.
+    transform : callable
+        The step's: a category in doubt becomes the shares of the categories, or zeros.
+    """
+
+    map: AffineMap
+    adds_errors = True
+
+    def __init__(self, n_features: int, groups: Sequence[NDArray[np.intp]], transform: Callable[[Any], Any]):
+        self.groups, self.transform = groups, transform
+        n_out = sum(len(group) for group in groups)
+        self.map, self.exact = AffineMap(sparse.csr_array((n_out, n_features))), np.arange(n_features)
+
+    def at_rows(self, rows: Callable[[], Any]) -> Effect:
+        return self if self.corners(X := rows()) else Exact(X.shape[1], self.map.shape[0], self.transform)
+
+    def affine_form(self, X: Any) -> AffineForm:
+        n_out, n_in = self.map.shape
+        map = AffineMap.selection(n_in + np.arange(n_out), n_in + n_out)
+        return AffineForm(map, known_numbers(self.transform(X)), corners=tuple(self.corners(X)))
+
+    def corners(self, X: Any) -> Sequence[Corners]:
+        found = dense(numbers_of(self.transform(X)))
+        made = []
+        for group in self.groups:
+            given = found[:, group]
+            # one category is no doubt, and neither are columns that are to be filled in
+            rows = ~np.any(given == 1, axis=1) & ~np.any(np.isnan(given), axis=1)
+            if np.any(rows):
+                is_open = rows[:, None] & ((given > 0) | ~np.any(given, axis=1, keepdims=True))
+                made.append(Corners(group, is_open, given))
+        return made
+
+    def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
+        low = dense(known_numbers(self.transform(X)))
+        high = low.copy()
+        for one in self.corners(X):
+            low[:, one.columns] = np.where(one.is_open, 0.0, low[:, one.columns])
+            high[:, one.columns] = np.where(one.is_open, 1.0, high[:, one.columns])
+        return low, high
+
+    def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
+        found = noise.through(self.map)
+        for one in self.corners(X):
+            found = found.plus(one.noise(self.map.shape[0]))
+        return found
