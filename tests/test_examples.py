@@ -35,6 +35,15 @@ def test_every_example_runs_and_leaves_whole_files(example, tmp_path):
         assert text.read_text(encoding="utf-8").endswith("\n")
 
 
+def test_the_short_script_goes_from_a_mixed_table_to_what_to_measure_next(capsys):
+    script = EXAMPLES[0].parent / "missing_entries.py"
+    assert len(script.read_text(encoding="utf-8").splitlines()) <= 25
+    runpy.run_path(str(script), run_name="__main__")
+    said = capsys.readouterr().out
+    assert "certain all the same" in said
+    assert "measure next:" in said
+
+
 def test_the_demo_shows_what_the_readme_says_of_error_bars(tmp_path):
     [example] = [path for path in EXAMPLES if path.stem == "plot_do_error_bars_help"]
     found = numbers((run(example, tmp_path) / "do_error_bars_help.md").read_text(encoding="utf-8"))
