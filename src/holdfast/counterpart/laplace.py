@@ -1,0 +1,333 @@
+"""A vote of linear classifiers with Laplace laws: the problem in the means and scales of the laws, and its proof."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from holdfast._core.loss import Array
+from holdfast._core.problem import Problem
+from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR, ROUNDING
+from holdfast.counterpart.consistency import agreed, consistent
+from holdfast.data.outputs import Outputs, Spread
+from holdfast.losses.votes import VoteLoss
+
+WIDEST = 2000
+"""Learners up to which a Hessian of means and scales is formed."""
+INSIDE = 0.95
+"""Share of the way to the end of a scale's range that a step may go."""
+REFINEMENTS = 60
+"""Steps in which the scales of a dual bound are sought."""
+SETTLED = 1e-7
+"""Slope of the dual bound in the logarithm of a scale that is left: half its square is lost."""
+
+
+class _Seen(NamedTuple):
+    """What is known of the problem at some parameters."""
+
+    parameters: Array
+    means: Array
+    scales: Array
+    spread: Spread
+    logs: Array
+    """v = ln D - margin of each row."""
+    value: float
+    slopes: Array
+    """weight times slope of the loss."""
+    pulls: Array
+    """A'slopes."""
+
+
+@dataclass(eq=False)
+class LaplaceProblem(Problem):
+    r"""The least divergence from the prior plus the loss of the vote.
+
+    With the posterior means :math:`\mu = \mu_P + \delta` and scales :math:`\sigma`, the prior's scales :math:`\tau` and outputs
+    x of the learners, it is
+
+    .. math:: F(\delta, \sigma) = \mathrm{KL}(\delta, \sigma) + \sum_i c_i\, \ell\bigl(\ln D_i - o_i - y_i x_i^\top \delta\bigr),
+              \qquad D_i = \prod_k \frac{1}{1 - x_{ik}^2 \sigma_k^2},
+
+    :math:`|x_{ik}| \sigma_k < 1`. That is jointly convex in both: KL is a perspective function, ln D is convex, and the loss
+    convex and increasing. Parameters are delta, then sigma where `scales` are not fixed.
+
+    Parameters
+    ----------
+    outputs : Outputs
+    signs : ndarray of shape (n_samples,)
+        y, each -1 or 1.
+    weights : ndarray of shape (n_samples,)
+        c >= 0.
+    loss : VoteLoss
+    prior_scales : ndarray of shape (n_learners,)
+        tau > 0.
+    offsets : ndarray of shape (n_samples,)
+        o, the margins of the prior's means.
+    scales : ndarray of shape (n_learners,), default=None
+        sigma, where they are fixed.
+    """
+
+    outputs: Outputs
+    signs: Array
+    weights: Array
+    loss: VoteLoss
+    prior_scales: Array
+    offsets: Array
+    scales: Array | None = None
+    trace: list[float] = field(default_factory=list)
+    """F at the points that a solver went through."""
+    _seen: _Seen | None = field(default=None, repr=False)
+
+    metric_age = 20
+
+    @property
+    def n_learners(self) -> int:
+        """d."""
+        return self.outputs.n_learners
+
+    @property
+    def n_parameters(self) -> int:
+        """How many means and scales there are."""
+        return self.n_learners * (1 if self.scales is not None else 2)
+
+    @property
+    def enough(self) -> float:
+        """The objective at which a solver may stop: no smaller one would matter."""
+        return self.floor
+
+    @property
+    def floor(self) -> float:
+        """The objective below which a gap is measured against this number."""
+        return GAP_FLOOR * (self.n_learners + float(self.weights.sum()))
+
+    @property
+    def limits(self) -> Array:
+        """What scales have to stay below."""
+        with np.errstate(divide="ignore"):
+            return 1.0 / self.outputs.largest
+
+    def start(self, means: Array | None = None, scales: Array | None = None) -> Array:
+        """Return parameters to begin with: those given where they are possible, else the best for an idle vote, nearly."""
+        d = self.n_learners
+        delta = np.zeros(d) if means is None else means
+        if self.scales is not None:
+            return delta
+        if scales is None or not np.all((scales > 0) & (scales < self.limits)):
+            q = self.weights * np.minimum(self.loss.slope(-self.offsets), self.loss.slope(np.zeros(1)))
+            steep = 1 / self.prior_scales
+            scales = 2 / (steep + np.sqrt(steep**2 + 8 * self.outputs.square_dot(q)))
+            scales = np.minimum(scales, 0.5 * self.limits)
+        start = np.concatenate([delta, scales])
+        return start if np.isfinite(self.value_and_gradient(start)[0]) else self._smaller(start)
+
+    def _smaller(self, start: Array) -> Array:
+        """Return parameters with scales so small that the objective is finite, and no means."""
+        start[: self.n_learners] = 0.0
+        while not np.isfinite(self.value_and_gradient(start)[0]):
+            start[self.n_learners :] *= 0.5
+            if np.all(start[self.n_learners :] < 1e-150):
+                raise OverflowError("the loss of the prior's means overflows")
+        return start
+
+    def split(self, parameters: Array) -> tuple[Array, Array]:
+        """Return means and scales."""
+        d = self.n_learners
+        return parameters[:d], parameters[d:] if self.scales is None else self.scales
+
+    def divergence(self, delta: Array, s: Array) -> float:
+        """Return KL."""
+        t, ratio = np.abs(delta) / s, s / self.prior_scales
+        return float(np.sum(ratio * (t + np.expm1(-t)) + (ratio - 1 - np.log(ratio))))
+
+    def _at(self, parameters: Array) -> _Seen | None:
+        """Return what is known there, None outside of the domain."""
+        if self._seen is not None and np.array_equal(self._seen.parameters, parameters):
+            return self._seen
+        delta, s = self.split(parameters)
+        if not np.all((s > 0) & (s < self.limits)) or not np.all(np.isfinite(parameters)):
+            return None
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            spread = self.outputs.at(s)
+            logs = spread.log_means - self.offsets - self.signs * self.outputs.dot(delta)
+            value = self.divergence(delta, s) + float(self.weights @ self.loss.value(logs))
+            slopes = self.weights * self.loss.slope(logs)
+            if not (np.isfinite(value) and np.all(np.isfinite(slopes))):
+                return None
+            pulls = self.outputs.transpose_dot(self.signs * slopes)
+        self._seen = _Seen(parameters.copy(), delta.copy(), s.copy(), spread, logs, value, slopes, pulls)
+        return self._seen
+
+    def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
+        """Return F and its gradient; inf outside of the domain."""
+        seen = self._at(parameters)
+        if seen is None:
+            return np.inf, np.full(len(parameters), np.nan)
+        t = np.abs(seen.means) / seen.scales
+        along = -np.sign(seen.means) * np.expm1(-t) / self.prior_scales - seen.pulls
+        if self.scales is not None:
+            return seen.value, along
+        across = (1 + t) * np.exp(-t) / self.prior_scales - 1 / seen.scales + seen.spread.pull(seen.slopes)
+        return seen.value, np.concatenate([along, across])
+
+    def hessian(self, parameters: Array) -> Array:
+        """Return the Hessian of F."""
+        seen = self._at(parameters)
+        assert seen is not None
+        self.trace.append(seen.value)
+        t = np.abs(seen.means) / seen.scales
+        left, tau, s = np.exp(-t), self.prior_scales, seen.scales
+        own, mixed, spreads = seen.spread.grams(self.weights * self.loss.bend(seen.logs), self.signs)
+        own = own + np.diag(left / (s * tau))
+        if self.scales is not None:
+            return own
+        mixed = -mixed - np.diag(np.sign(seen.means) * t * left / (s * tau))
+        spreads = spreads + np.diag(t * t * left / (s * tau) + s**-2.0 + seen.spread.bends(seen.slopes))
+        return np.block([[own, mixed], [mixed.T, spreads]])
+
+    def typical_curvature(self) -> Array:
+        """Return the prior's curvature, below which nothing bends."""
+        flat = 1 / np.square(self.prior_scales)
+        return flat if self.scales is not None else np.concatenate([flat, flat])
+
+    def metric(self, parameters: Array) -> Array:
+        """Return the diagonal of the Hessian, nearly."""
+        seen = self._at(parameters)
+        assert seen is not None
+        left = np.exp(-np.abs(seen.means) / seen.scales) / (seen.scales * self.prior_scales)
+        own = left + self.outputs.square_dot(self.weights * self.loss.bend(seen.logs))
+        if self.scales is not None:
+            return own
+        return np.concatenate([own, seen.scales**-2.0 + seen.spread.bends(seen.slopes)])
+
+    def suboptimality(self, parameters: Array, value: float, gradient: Array) -> float:
+        """Return the certified gap, from what an evaluation knows."""
+        seen = self._at(parameters)
+        assert seen is not None
+        self.trace.append(seen.value)
+        worth = float(np.sum(self.weights * self.loss.dual_value(self.loss.slope(seen.logs))))
+        bound = self._bound(seen.slopes, worth, seen.pulls, seen.spread, seen.scales)
+        return (value - bound) / max(value, self.floor)
+
+    def longest_step(self, parameters: Array, step: Array) -> float:
+        """Return the largest factor of the step that keeps scales well inside of their range."""
+        if self.scales is not None:
+            return np.inf
+        s, move = parameters[self.n_learners :], step[self.n_learners :]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            room = np.where(move > 0, (self.limits - s) / move, np.where(move < 0, -s / move, np.inf))
+        return float(INSIDE * np.min(room, initial=np.inf))
+
+    def work(self) -> dict[str, Any]:
+        """Return the sizes by which solvers judge whether they suit."""
+        n, d = self.outputs.n_samples, self.n_learners
+        is_cheap = d <= WIDEST and self.outputs.gram_work <= AFFORDABLE
+        return {"n_samples": n, "n_features": self.n_parameters, "n_entries": n * d, "is_cheap_to_factorise": is_cheap}
+
+    def _bound(self, slopes: Array, worth: float, pulls: Array, spread: Spread, s: Array) -> float:
+        """Return the dual objective of feasible slopes at scales that need not be the best for them; -inf where it is bad."""
+        steep = self.prior_scales * np.abs(pulls)
+        if np.any(steep > 1):
+            share = float(1 / steep.max())
+            slopes, steep = share * slopes, share * steep
+            q = np.divide(slopes, self.weights, out=np.zeros_like(slopes), where=self.weights > 0)
+            worth = float(np.sum(self.weights * self.loss.dual_value(q)))
+        rise = s * (conjugate(steep) / self.prior_scales - 1 / s + spread.pull(slopes))
+        logs = float(slopes @ spread.log_means)
+        return worth + logs + self._least(s, steep, rise)
+
+    def _least(self, s: Array, steep: Array, rise: Array) -> float:
+        r"""Return what the divergences add to a dual bound at scales s, at least, whatever the best scales are.
+
+        Each :math:`\psi(s) = s \eta / \tau - \ln s + \ldots` is :math:`-\ln s` plus something convex. With its slope p in the
+        logarithm of s it is therefore nowhere below :math:`\psi(s) - p + \ln(1 + p)`; fixed scales lose nothing.
+        """
+        ratio = s / self.prior_scales
+        here = float(np.sum(ratio * conjugate(steep) - np.log(ratio) - 1))
+        if self.scales is not None:
+            return here
+        if np.any(rise <= -1):
+            return -np.inf
+        return here + float(np.sum(np.log1p(rise) - rise))
+
+
+def conjugate(steep: Array) -> Array:
+    r"""Return :math:`\min_t |t| + e^{-|t|} - a t = (1 - |a|)(1 - \ln(1 - |a|))` for slopes :math:`|a| \le 1`."""
+    rest = np.maximum(1 - np.abs(steep), 0.0)
+    return rest * (1 - np.log(np.maximum(rest, np.finfo(float).tiny)))
+
+
+class LaplaceProof(NamedTuple):
+    """What is proved about means and scales."""
+
+    objective: float
+    lower_bound: float
+    """A number that no means and scales can go below."""
+    gap: float
+    """(objective - lower_bound) / objective."""
+
+
+def laplace_certificate(problem: LaplaceProblem, parameters: Array) -> LaplaceProof:
+    r"""Return what is proved at these parameters, recomputed from the outputs by the formulas that define it.
+
+    With :math:`\ell(v) \ge \ell_*(q) + q v` for slopes q >= 0 of the loss, and g = A'(c q) with :math:`|g_k| \tau_k \le 1`,
+
+    .. math:: F \ge \sum_i c_i \ell_*(q_i) - q_i c_i o_i + \sum_k \min_s \Bigl[ \frac{s}{\tau_k} \eta(\tau_k g_k)
+              - \ln \frac{s}{\tau_k} - 1 - \sum_i c_i q_i \ln(1 - x_{ik}^2 s^2) \Bigr], \quad \eta(a) = (1-|a|)(1 - \ln(1-|a|)).
+
+    The q are the loss's slopes at the parameters, made smaller where g is too large.
+    """
+    delta, s = problem.split(parameters)
+    logs = _log_means(problem.outputs, s) - problem.offsets - problem.signs * problem.outputs.dot(delta)
+    losses, size = problem.loss.value(logs), np.abs(delta) / problem.prior_scales
+    objective = problem.divergence(delta, s) + float(problem.weights @ losses)
+
+    def rounding() -> float:
+        return ROUNDING * float(
+            np.sum(size + np.abs(np.log(s))) + problem.weights @ (losses + problem.loss.slope(logs) * np.abs(logs))
+        )
+
+    agreed(problem.value_and_gradient(parameters)[0], objective, rounding)
+    bound = max(0.0, dual_bound(problem, problem.loss.slope(logs), s))
+    bound = consistent(objective, bound, rounding)
+    return LaplaceProof(objective, bound, (objective - bound) / max(objective, problem.floor))
+
+
+def dual_bound(problem: LaplaceProblem, q: Array, s: Array) -> float:
+    """Return a number that F never goes below, made of slopes q of the loss; s are scales to begin with."""
+    slopes = problem.weights * q
+    pulls = problem.outputs.transpose_dot(problem.signs * slopes)
+    steep = problem.prior_scales * np.abs(pulls)
+    share = float(min(1.0, 1 / max(steep.max(initial=0.0), np.finfo(float).tiny)))
+    slopes, steep = share * slopes, np.minimum(share * steep, 1.0)
+    worth = float(problem.weights @ problem.loss.dual_value(share * q)) - float(slopes @ problem.offsets)
+    best, low, high = -np.inf, np.zeros_like(s), problem.limits
+    for _ in range(REFINEMENTS):
+        pull, bends = _scale_slopes(problem.outputs, slopes, s)
+        rise = s * (conjugate(steep) / problem.prior_scales + pull) - 1
+        best = max(best, worth + float(slopes @ _log_means(problem.outputs, s)) + problem._least(s, steep, rise))
+        if problem.scales is not None or np.max(np.abs(rise), initial=0.0) <= SETTLED:
+            break
+        low, high = np.where(rise < 0, s, low), np.where(rise > 0, s, high)
+        new = s - rise / s / (s**-2.0 + bends)
+        with np.errstate(invalid="ignore"):
+            middle = np.where(np.isfinite(high), 0.5 * (low + high), 2 * s)
+        s = np.where((new > low) & (new < high), new, middle)
+    return best
+
+
+def _log_means(outputs: Outputs, s: Array) -> Array:
+    """Return ln D by its formula."""
+    return np.concatenate([-np.log1p(-np.square(block * s)).sum(axis=1) for _, block in outputs.blocks()])
+
+
+def _scale_slopes(outputs: Outputs, slopes: Array, s: Array) -> tuple[Array, Array]:
+    """Return the derivatives of sum_i slopes_i ln D_i in s, and the second ones, by their formulas."""
+    first, second = np.zeros_like(s), np.zeros_like(s)
+    for rows, block in outputs.blocks():
+        squares = np.square(block)
+        left = 1 - squares * np.square(s)
+        first += slopes[rows] @ (2 * squares * s / left)
+        second += slopes[rows] @ (2 * squares * (2 - left) / np.square(left))
+    return first, second
