@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from holdfast._core.loss import Array
 from holdfast._core.problem import Problem
+from holdfast._core.solution import Solution, Status
+from holdfast._core.solver import Report, Solver, silent
 from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR, ROUNDING
 from holdfast.counterpart.consistency import agreed, consistent
+from holdfast.counterpart.laplace_coordinates import LaplaceCoordinates
 from holdfast.data.outputs import Outputs, Spread
 from holdfast.losses.votes import VoteLoss
+from holdfast.solvers.selection import pick
 
+FINE = 0.1
+"""Share of the tolerance at which solvers stop."""
 WIDEST = 2000
 """Learners up to which a Hessian of means and scales is formed."""
 INSIDE = 0.95
@@ -159,6 +165,16 @@ class LaplaceProblem(Problem):
         self._seen = _Seen(parameters.copy(), delta.copy(), s.copy(), spread, logs, value, slopes, pulls)
         return self._seen
 
+    def logs(self, parameters: Array) -> Array:
+        """Return ln D - margin of each row at a point of the domain."""
+        seen = self._at(parameters)
+        assert seen is not None
+        return seen.logs.copy()
+
+    def coordinates(self, parameters: Array) -> LaplaceCoordinates:
+        """Return the point, to be moved by coordinate steps."""
+        return LaplaceCoordinates(self, parameters)
+
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
         """Return F and its gradient; inf outside of the domain."""
         seen = self._at(parameters)
@@ -206,8 +222,12 @@ class LaplaceProblem(Problem):
         seen = self._at(parameters)
         assert seen is not None
         self.trace.append(seen.value)
-        worth = float(np.sum(self.weights * self.loss.dual_value(self.loss.slope(seen.logs))))
-        bound = self._bound(seen.slopes, worth, seen.pulls, seen.spread, seen.scales)
+        q = self.loss.slope(seen.logs)
+        steep = self.prior_scales * np.abs(seen.pulls)
+        share = min(1.0, 1 / max(float(steep.max(initial=0.0)), np.finfo(float).tiny))
+        steep, slopes = np.minimum(share * steep, 1.0), share * seen.slopes
+        rise = seen.scales * (conjugate(steep) / self.prior_scales + share * seen.spread.pull(seen.slopes)) - 1
+        bound = self.worth(share * q, slopes, seen.spread.log_means) + self.least(seen.scales, steep, rise)
         return (value - bound) / max(value, self.floor)
 
     def longest_step(self, parameters: Array, step: Array) -> float:
@@ -225,19 +245,11 @@ class LaplaceProblem(Problem):
         is_cheap = d <= WIDEST and self.outputs.gram_work <= AFFORDABLE
         return {"n_samples": n, "n_features": self.n_parameters, "n_entries": n * d, "is_cheap_to_factorise": is_cheap}
 
-    def _bound(self, slopes: Array, worth: float, pulls: Array, spread: Spread, s: Array) -> float:
-        """Return the dual objective of feasible slopes at scales that need not be the best for them; -inf where it is bad."""
-        steep = self.prior_scales * np.abs(pulls)
-        if np.any(steep > 1):
-            share = float(1 / steep.max())
-            slopes, steep = share * slopes, share * steep
-            q = np.divide(slopes, self.weights, out=np.zeros_like(slopes), where=self.weights > 0)
-            worth = float(np.sum(self.weights * self.loss.dual_value(q)))
-        rise = s * (conjugate(steep) / self.prior_scales - 1 / s + spread.pull(slopes))
-        logs = float(slopes @ spread.log_means)
-        return worth + logs + self._least(s, steep, rise)
+    def worth(self, q: Array, slopes: Array, log_means: Array) -> float:
+        """Return what rows add to a dual bound: slopes q of the loss, times the weights, at scales with these ln D."""
+        return float(self.weights @ self.loss.dual_value(q)) + float(slopes @ (log_means - self.offsets))
 
-    def _least(self, s: Array, steep: Array, rise: Array) -> float:
+    def least(self, s: Array, steep: Array, rise: Array) -> float:
         r"""Return what the divergences add to a dual bound at scales s, at least, whatever the best scales are.
 
         Each :math:`\psi(s) = s \eta / \tau - \ln s + \ldots` is :math:`-\ln s` plus something convex. With its slope p in the
@@ -294,19 +306,42 @@ def laplace_certificate(problem: LaplaceProblem, parameters: Array) -> LaplacePr
     return LaplaceProof(objective, bound, (objective - bound) / max(objective, problem.floor))
 
 
+def train_laplace(
+    problem: LaplaceProblem,
+    solver: Solver | str | None = None,
+    *,
+    tol: float,
+    max_iter: int,
+    start: Array,
+    report: Report = silent,
+) -> tuple[Solution, LaplaceProof]:
+    """Return the best means and scales, how they were found, and what is proved of them."""
+    chosen = pick(problem, solver)
+    found = chosen.minimise(problem, start, tol=FINE * tol, max_iter=max_iter, report=report)
+    proof = laplace_certificate(problem, found.parameters)
+    report(f"certified gap {proof.gap:.2e}")
+    status = found.status
+    if proof.gap <= tol:
+        status = Status.SOLVED
+    elif status is Status.SOLVED:
+        status = Status.UNCERTIFIED
+    problem.trace.append(min(proof.objective, *problem.trace[-1:]))
+    return replace(found, status=status, objective=proof.objective, lower_bound=proof.lower_bound), proof
+
+
 def dual_bound(problem: LaplaceProblem, q: Array, s: Array) -> float:
     """Return a number that F never goes below, made of slopes q of the loss; s are scales to begin with."""
     slopes = problem.weights * q
     pulls = problem.outputs.transpose_dot(problem.signs * slopes)
     steep = problem.prior_scales * np.abs(pulls)
-    share = float(min(1.0, 1 / max(steep.max(initial=0.0), np.finfo(float).tiny)))
+    share = min(1.0, 1 / max(float(steep.max(initial=0.0)), np.finfo(float).tiny))
     slopes, steep = share * slopes, np.minimum(share * steep, 1.0)
-    worth = float(problem.weights @ problem.loss.dual_value(share * q)) - float(slopes @ problem.offsets)
     best, low, high = -np.inf, np.zeros_like(s), problem.limits
     for _ in range(REFINEMENTS):
         pull, bends = _scale_slopes(problem.outputs, slopes, s)
         rise = s * (conjugate(steep) / problem.prior_scales + pull) - 1
-        best = max(best, worth + float(slopes @ _log_means(problem.outputs, s)) + problem._least(s, steep, rise))
+        worth = problem.worth(share * q, slopes, _log_means(problem.outputs, s))
+        best = max(best, worth + problem.least(s, steep, rise))
         if problem.scales is not None or np.max(np.abs(rise), initial=0.0) <= SETTLED:
             break
         low, high = np.where(rise < 0, s, low), np.where(rise > 0, s, high)

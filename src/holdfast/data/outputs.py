@@ -69,6 +69,10 @@ class Outputs(ABC):
         """Return sum_i q_i x_ik**2."""
 
     @abstractmethod
+    def reach(self, s: Array) -> float:
+        """Return the largest sum of a row, sum_k s_k |x_ik|, for s >= 0."""
+
+    @abstractmethod
     def column(self, k: int) -> Array:
         """Return the outputs of one learner."""
 
@@ -124,6 +128,9 @@ class DenseOutputs(Outputs):
 
     def square_dot(self, q: Array) -> Array:
         return q @ self.squares
+
+    def reach(self, s: Array) -> float:
+        return float(np.max(np.abs(self.X) @ s, initial=0.0))
 
     def column(self, k: int) -> Array:
         return np.ascontiguousarray(self.X[:, k])
@@ -194,6 +201,9 @@ class SparseOutputs(Outputs):
 
     def square_dot(self, q: Array) -> Array:
         return self.squares.T @ q
+
+    def reach(self, s: Array) -> float:
+        return float(np.max(abs(self.X) @ s, initial=0.0))
 
     def column(self, k: int) -> Array:
         return np.asarray(self.by_column[:, [k]].todense()).ravel()

@@ -60,6 +60,9 @@ class StumpOutputs(Outputs):
     def square_dot(self, q: Array) -> Array:
         return np.full(self.n_learners, q.sum())
 
+    def reach(self, s: Array) -> float:
+        return float(s.sum())
+
     def column(self, k: int) -> Array:
         if k >= self.ends[-1]:
             return np.ones(self.n_samples)

@@ -23,6 +23,8 @@ FAINT = 1e-15
 """Size of a node's share in tail and density from which on the rest is left out."""
 FACTORS = 8
 """Factors that are multiplied before a division: their product does not overflow."""
+FAR = 1e4
+"""Deviations from which on nothing is left of a tail."""
 ENTRIES = 1 << 20
 """Complex numbers that are formed at a time."""
 
@@ -68,35 +70,38 @@ class LaplaceSum:
 
     def tail(self, z: Array) -> Array:
         """Return Pr(Z >= z), for one z a law, or for any number of z of a single law."""
-        upper = np.clip(self._summed(np.abs(z), 0), 0.0, 0.5)
+        [upper] = self._sums(np.abs(z), 1)
+        upper = np.clip(upper, 0.0, 0.5)
         tail = np.where(z >= 0, upper, 1.0 - upper)
         return np.where(self.is_spread, tail, np.where(z <= 0, 1.0, 0.0))
 
     def density(self, z: Array) -> Array:
         """Return the density of Z; where Z is 0 it is inf at 0 and 0 elsewhere."""
-        found = np.maximum(self._summed(np.abs(z), 1), 0.0)
+        found = np.maximum(self._sums(np.abs(z), 2)[1], 0.0)
         return np.where(self.is_spread, found, np.where(z == 0, np.inf, 0.0))
 
-    def slope(self, z: Array) -> Array:
-        """Return the derivative of the density at z > 0, nearly, and not above 0."""
-        return np.minimum(-self._summed(np.abs(z), 2), 0.0)
+    def derivatives(self, z: Array) -> tuple[Array, Array, Array]:
+        """Return tail, density and, nearly, the slope of the density at z >= 0, of laws that are spread."""
+        tail, density, slope = self._sums(z, 3)
+        return np.clip(tail, 0.0, 0.5), np.maximum(density, 0.0), np.maximum(slope, 0.0) * -1.0
 
-    def _summed(self, z: Array, power: int) -> Array:
-        """Return the sum over the nodes of weight * place**power * exp(-place * z)."""
-        out = np.zeros(len(z))
+    def _sums(self, z: Array, n: int) -> list[Array]:
+        """Return the sums over the nodes of weight * place**power * exp(-place * z) for the first n powers."""
+        out = [np.zeros(len(z)) for _ in range(n)]
         is_common = len(self.deviations) == 1
-        with np.errstate(under="ignore", over="ignore", divide="ignore", invalid="ignore"):
-            x = np.nan_to_num(z / self.deviations, posinf=1e300)
+        lengths = np.where(self.is_spread, self.deviations, 1.0)
+        with np.errstate(under="ignore", over="ignore"):
+            x = np.minimum(z / lengths, FAR)
         for part in self.nodes:
             for some in _blocks(np.arange(len(z) if is_common else len(part.rows)), len(part.places)):
                 rows = some if is_common else part.rows[some]
                 with np.errstate(under="ignore"):
-                    waves = np.exp(-part.places * np.minimum(x[rows], 1e4)[:, None])
-                out[rows] += np.einsum(
-                    "ij,ij->i", part.weights if is_common else part.weights[some], waves * part.places**power
-                ).imag
-        with np.errstate(divide="ignore", over="ignore"):
-            return out if power == 0 else out / np.where(self.is_spread, self.deviations, 1.0) ** power
+                    waves = np.exp(-part.places * x[rows][:, None])
+                    waves *= part.weights if is_common else part.weights[some]
+                for power in range(n):
+                    out[power][rows] += (waves @ part.places**power).imag
+        with np.errstate(over="ignore"):
+            return [one / lengths**power for power, one in enumerate(out)]
 
 
 def _blocks(rows: NDArray[np.intp], width: int) -> list[NDArray[np.intp]]:
