@@ -53,8 +53,9 @@ class LaplaceProblem(Problem):
     With the posterior means :math:`\mu = \mu_P + \delta` and scales :math:`\sigma`, the prior's scales :math:`\tau` and outputs
     x of the learners, it is
 
-    .. math:: F(\delta, \sigma) = \mathrm{KL}(\delta, \sigma) + \sum_i c_i\, \ell\bigl(\ln D_i - o_i - y_i x_i^\top \delta\bigr),
-              \qquad D_i = \prod_k \frac{1}{1 - x_{ik}^2 \sigma_k^2},
+    .. math:: F(\delta, \sigma) = \mathrm{KL}(\delta, \sigma)
+              + \sum_i c_i\, \ell\bigl(\ln D_i - o_i - y_i x_i^\top \delta\bigr), \qquad
+              D_i = \prod_k \frac{1}{1 - x_{ik}^2 \sigma_k^2},
 
     :math:`|x_{ik}| \sigma_k < 1`. That is jointly convex in both: KL is a perspective function, ln D is convex, and the loss
     convex and increasing. Parameters are delta, then sigma where `scales` are not fixed.
@@ -90,7 +91,7 @@ class LaplaceProblem(Problem):
 
     @property
     def n_learners(self) -> int:
-        """d."""
+        """D."""
         return self.outputs.n_learners
 
     @property

@@ -18,7 +18,7 @@ SETTLED = 1e-13
 
 
 def best_steps(u: Array, plus: Array, minus: Array, reach: float = 1.0) -> Array:
-    r"""Return the t that minimise :math:`|u + t| + e^{-|u + t|} + \frac{1}{S} (\gamma_+ e^{-S t} + \gamma_- e^{S t})`, S = `reach`.
+    r"""Return the t that minimise :math:`|u + t| + e^{-|u + t|} + (\gamma_+ e^{-S t} + \gamma_- e^{S t}) / S`, S = `reach`.
 
     For S = 1 in closed form. With the branch that :math:`u + t` has the sign of :math:`\gamma_+ e^{2u} - \gamma_-`, for plus
     :math:`t = \ln \frac{2B}{1 + \sqrt{1 + 4 \gamma_- B}}`, :math:`B = e^{-u} + \gamma_+`; the other one is its mirror image.
@@ -121,7 +121,9 @@ class LaplaceCoordinates:
         problem = self.problem
         slopes = problem.weights * problem.loss.slope(self.logs)
         both, net = problem.outputs.sizes_dot(slopes), problem.outputs.transpose_dot(problem.signs * slopes)
-        return 0.5 * problem.prior_scales * np.maximum(both + net, 0.0), 0.5 * problem.prior_scales * np.maximum(both - net, 0.0)
+        return 0.5 * problem.prior_scales * np.maximum(both + net, 0.0), 0.5 * problem.prior_scales * np.maximum(
+            both - net, 0.0
+        )
 
     def _move_scale(self, block: int, x: Array) -> None:
         """Set a scale to the best one."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from holdfast._core.problem import Problem
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, Solver, silent
 from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR, ROUNDING
+from holdfast.counterpart.certificate import drawn_to
 from holdfast.counterpart.consistency import agreed, consistent
 from holdfast.counterpart.laplace import WIDEST, LaplaceProof, conjugate
 from holdfast.losses.laplace_law import LaplaceSum
@@ -24,6 +25,12 @@ ALTERNATIONS, SOLVES = 30, 80
 """Convex problems that are solved to find a good scale, and all in all."""
 SETTLED = 1e-9
 """Relative change of the scale that ends the alternation."""
+INVERSIONS = 40
+"""Newton steps to the margins at which losses have given slopes."""
+FAR = 40.0
+"""Deviations at which a row's slope counts as 0."""
+BALANCED = 1e-10
+"""Pull, as a share of what adds up to it, that is put down to rounding."""
 NARROW = 1e-3
 """Share of a cell that a new scale keeps from its ends."""
 
@@ -40,8 +47,28 @@ class TailRows:
 
     @property
     def n_learners(self) -> int:
-        """d."""
+        """D."""
         return self.A.shape[1]
+
+    def ground(self, u: Array) -> float:
+        """Return a number that the losses of no means go below, from slopes near those at u that pull in no direction.
+
+        To rounding: slopes that pull nowhere at all are within rounding of those that are used. 0 where there are none nearby.
+        """
+        z = np.maximum(self.A @ u, 0.0)
+        budgets, reach = self.weights * self.peaks, FAR * self.law.deviations
+        share = drawn_to(self.law.density(z) / self.peaks, budgets, self.A, np.zeros(self.n_learners))
+        for _ in range(INVERSIONS):
+            _, density, slope = self.law.derivatives(z)
+            missed = density - share * self.peaks
+            z = np.clip(z - missed / np.where(slope < 0, slope, -np.inf), 0.0, reach)
+            if np.all(np.abs(missed) <= ROUNDING * self.peaks):
+                break
+        tail, density, _ = self.law.derivatives(z)
+        slopes = self.weights * density
+        if np.any(np.abs(slopes @ self.A) > BALANCED * (slopes @ np.abs(self.A))):
+            return 0.0
+        return max(0.0, (1 - BALANCED) * float(self.weights @ tail + slopes @ z)) + self.lost
 
     def losses(self, z: Array) -> tuple[Array, Array, Array]:
         """Return the loss of margins z, minus its slope, and its second derivative.
@@ -95,7 +122,15 @@ class TailProblem(Problem):
             losses, densities, bends = self.rows.losses(z)
             value = self.sigma * float(np.sum(np.abs(u) + np.expm1(-np.abs(u)))) + float(self.rows.weights @ losses)
             slopes = self.rows.weights * densities
-            self._seen = u.copy(), z, losses, slopes, bends, value + self.rows.lost + self.constant, slopes @ self.rows.A
+            self._seen = (
+                u.copy(),
+                z,
+                losses,
+                slopes,
+                bends,
+                value + self.rows.lost + self.constant,
+                slopes @ self.rows.A,
+            )
         return self._seen
 
     def value_and_gradient(self, u: Array) -> tuple[float, Array]:
@@ -192,7 +227,9 @@ class _Search:
         self.means: dict[float, Array] = {}
         self.best, self.sigma, self.n_iter = np.inf, 1.0, 0
         self.trace: list[float] = []
-        self.stalled = False
+        self.ground = rows.lost
+        """A lower bound of G at 0."""
+        self.grounded: set[float] = set()
 
     def solved(self, sigma: float, start: Array) -> None:
         """Solve the problem of a scale."""
@@ -222,7 +259,16 @@ class _Search:
         """Solve where the bound is worst until it is good, and return it."""
         while True:
             bound, sigma = self._worst()
-            if self.best - bound <= self.tol * max(self.best, 0.0) or len(self.bounds) >= SOLVES or sigma in self.bounds:
+            smallest = min(self.bounds)
+            if sigma < smallest and smallest not in self.grounded:
+                self.grounded.add(smallest)
+                self.ground = max(self.ground, self.rows.ground(self.means[smallest]))
+                continue
+            if (
+                self.best - bound <= self.tol * max(self.best, 0.0)
+                or len(self.bounds) >= SOLVES
+                or sigma in self.bounds
+            ):
                 return bound
             near = min(self.means, key=lambda other: abs(np.log(other / sigma)))
             self.solved(sigma, self.means[near])
@@ -234,18 +280,18 @@ class _Search:
     def _worst(self) -> tuple[float, float]:
         """Return the bound of all scales, and the scale to solve next.
 
-        G is concave and at least 0 at 0, so it lies above the chords between certified values; divergence plus loss above
-        these minus d ln(sigma) + d. The best scale is 1 at most.
+        G is concave, so it lies above the chords between certified values, the losses of no scale at all among them;
+        divergence plus loss above these minus d ln(sigma) + d. The best scale is 1 at most.
         """
         d = self.rows.n_learners
-        points = [(0.0, 0.0)]
+        points = [(0.0, self.ground)]
         for sigma in sorted(self.bounds):
             height = self.bounds[sigma] + d * np.log(sigma) + d
             while len(points) > 1 and _slope(points[-2], points[-1]) <= _slope(points[-1], (sigma, height)):
                 points.pop()
             points.append((sigma, height))
         cells = []
-        for low, high in zip(points, points[1:], strict=False):
+        for low, high in pairwise(points):
             slope = _slope(low, high)
             least = float(np.clip(d / slope, low[0], high[0])) if slope > 0 else high[0]
             least = max(least, np.finfo(float).tiny)
@@ -283,5 +329,3 @@ def tail_objective(rows: TailRows, u: Array, sigma: float) -> float:
     losses = np.where(z >= 0, law.tail(z), 0.5 - law.density(np.zeros(len(z))) * z)
     divergence = float(np.sum(sigma * (np.abs(u) + np.exp(-np.abs(u))) - np.log(sigma) - 1))
     return divergence + float(rows.weights @ losses) + rows.lost
-
-

@@ -72,6 +72,14 @@ class Outputs(ABC):
     def reach(self, s: Array) -> float:
         """Return the largest sum of a row, sum_k s_k |x_ik|, for s >= 0."""
 
+    def reaches(self, s: Array) -> Array:
+        """Return s_k |x_ik| for s >= 0, (n_samples, n_learners), or one row where it is common to all."""
+        return np.abs(self.dense(slice(None))) * s
+
+    def reaches_any(self) -> NDArray[np.bool_]:
+        """Return for each row whether some output is not 0."""
+        return np.any(self.dense(slice(None)) != 0, axis=1)
+
     @abstractmethod
     def column(self, k: int) -> Array:
         """Return the outputs of one learner."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from holdfast.data.outputs import Outputs, Spread
 
 
 class StumpOutputs(Outputs):
-    r"""Stumps :math:`x_{ik} = \pm 1`: 1 where feature j of row i is above threshold t, k = (j, t); the last one may be 1 always.
+    r"""Stumps :math:`x_{ik} = \pm 1`: 1 where feature j of row i is above threshold t, k = (j, t); the last may be 1.
 
     All squares are 1, so that ln D is common to all rows, and the scales' part of the Hessian has rank one. Sums over
     stumps come from histograms of one feature, those over pairs of stumps from histograms of two: O(n_samples) for each pair
@@ -62,6 +63,12 @@ class StumpOutputs(Outputs):
 
     def reach(self, s: Array) -> float:
         return float(s.sum())
+
+    def reaches(self, s: Array) -> Array:
+        return s[None]
+
+    def reaches_any(self) -> NDArray[np.bool_]:
+        return np.ones(self.n_samples, dtype=bool)
 
     def column(self, k: int) -> Array:
         if k >= self.ends[-1]:
@@ -125,6 +132,6 @@ class _StumpSpread(Spread):
         return self.outputs.gram(h), mixed, h.sum() * np.outer(self.row, self.row)
 
 
-def _above(histogram: Array) -> Array:
+def _above(histogram: Any) -> Array:
     """Return what lies above each threshold, from what lies in each bin, along the first axis."""
     return np.cumsum(histogram[:0:-1], axis=0)[::-1]

@@ -137,7 +137,9 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         deviation = np.sqrt(np.average(np.square(X - self.mean_), axis=0, weights=weights))
         self.scale_ = np.where(deviation > ROUNDED * np.abs(X).max(axis=0), deviation, 1.0)
         if self.kind != "fourier":
-            self.knots_ = [quantile_knots(x, weights, int(self.n_knots), s) for x, s in zip(X.T, self.scale_, strict=True)]
+            self.knots_ = [
+                quantile_knots(x, weights, int(self.n_knots), s) for x, s in zip(X.T, self.scale_, strict=True)
+            ]
         if self.kind != "splines":
             rng = check_random_state(self.random_state)
             self.gamma_ = 1.0 / X.shape[1] if isinstance(self.gamma, str) else float(self.gamma)

@@ -1,7 +1,7 @@
 """Solvers: they minimise, and know neither losses nor sets. Classifiers take them by name or as objects with parameters.
 
-`SGD` and `StochasticProximal` are for data that arrive in parts or are large, `CoordinateDescent` is boosting proper; of the others the
-right one is picked.
+`SGD` and `StochasticProximal` are for data that arrive in parts or are large, `CoordinateDescent` is boosting proper; of the
+others the right one is picked.
 """
 
 from holdfast.solvers.clarabel import Clarabel

@@ -16,7 +16,8 @@ from holdfast._core.tolerances import ROUNDING
 class CoordinateDescent(Solver):
     """Steps below a majoriser: of one parameter after the other, of the most promising one, or of all at once.
 
-    The objective falls at every step. It is the way of boosting, and one to large numbers of learners; "newton" is exact sooner.
+    The objective falls at every step. It is the way of boosting; "newton" is exact much sooner, above all for large weights
+    of the losses, where steps become short.
 
     Parameters
     ----------

@@ -61,6 +61,7 @@ class Columns(Learners):
     """The columns of X, divided by their limits."""
 
     takes_noise = False
+    limits: Array
 
     def __init__(self, limits: Array, has_constant: bool, reason: str):
         super().__init__(has_constant, reason)
@@ -85,7 +86,9 @@ class Stumps(Learners):
     def outputs(self, X: Any, X_std: Array | None) -> Outputs:
         X = dense(X)
         if X_std is None:
-            codes = np.array([np.searchsorted(own, x) for own, x in zip(self.thresholds, X.T, strict=True)], dtype=np.intp)
+            codes = np.array(
+                [np.searchsorted(own, x) for own, x in zip(self.thresholds, X.T, strict=True)], dtype=np.intp
+            )
             return StumpOutputs(codes, [len(own) for own in self.thresholds], self.has_constant)
         parts = []
         for own, x, s in zip(self.thresholds, X.T, X_std.T, strict=True):
@@ -161,7 +164,9 @@ def learn(
     if not isinstance(base, str):
         return Given(base, has_constant, f"{call}(base=[...])")
     declared = None if feature_range is None else checked_range(feature_range, X.shape[1], call)
-    reason = "" if declared is not None else f"base={base!r} without feature_range takes its grid from the training rows"
+    reason = (
+        "" if declared is not None else f"base={base!r} without feature_range takes its grid from the training rows"
+    )
     if base == "linear":
         if declared is None and not needs_limits:
             return Columns(np.ones(X.shape[1]), has_constant, "")
@@ -184,7 +189,11 @@ def checked_range(feature_range: Any, n_features: int, call: str) -> tuple[Array
         ends = np.asarray(feature_range, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         ends = np.zeros(0)
-    if ends.shape not in ((2,), (n_features, 2)) or not np.all(np.isfinite(ends)) or np.any(ends[..., 0] >= ends[..., 1]):
+    if (
+        ends.shape not in ((2,), (n_features, 2))
+        or not np.all(np.isfinite(ends))
+        or np.any(ends[..., 0] >= ends[..., 1])
+    ):
         raise ValueError(
             f"{call}(feature_range={short(feature_range):.80}): give (low, high) with low < high, for all features or for each "
             f"in an array of shape ({n_features}, 2)."
