@@ -177,7 +177,9 @@ def draw(results, sets, levels):
             errors = [100 * cell[name, sd, method] for sd in levels]
             means = [one.mean() for one in errors]
             bars = [one.std(ddof=1) / np.sqrt(len(one)) for one in errors]
-            axes.errorbar(range(len(levels)), means, bars, color=colour, ls=line, marker=marker, ms=4, lw=1.2, label=method)
+            axes.errorbar(
+                range(len(levels)), means, bars, color=colour, ls=line, marker=marker, ms=4, lw=1.2, label=method
+            )
         axes.set(title=name, xticks=range(len(levels)), xticklabels=levels, ylim=(0, 50))
     figure.axes[3].set(xlabel="noise of a tenth of the training rows, in deviations", ylabel="test error in %")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8)
@@ -201,7 +203,10 @@ def speed():
     y = np.where(X @ rng.standard_normal(50) > rng.logistic(size=20_000), 1, -1)
     log, plain = LaplaceBoostClassifier(feature_range=(-1, 1)), LogisticRegression()
     tight = LogisticRegression(tol=1e-7)
-    rows = [(timed(lambda: log.fit(X, y), 1), timed(lambda: plain.fit(X, y), 1), timed(lambda: tight.fit(X, y), 1)) for _ in range(5)]
+    rows = [
+        (timed(lambda: log.fit(X, y), 1), timed(lambda: plain.fit(X, y), 1), timed(lambda: tight.fit(X, y), 1))
+        for _ in range(5)
+    ]
     a, b, c = np.min(rows, axis=0)
     yield f"- BaLaBoost, 20 000 x 50, gap {log.gap_:.0e}: {a:.3f} s; LogisticRegression {b:.3f} s by default, {c:.3f} s with tol=1e-7"
     X = rng.standard_normal((100_000, 50))

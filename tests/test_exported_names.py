@@ -29,6 +29,7 @@ TOP = [
     "GaussianRobustClassifierCV",
     "NoiseAwareClassifier",
     "NoiseAwareClassifierCV",
+    "LaplaceBoostClassifier",
     "MinimaxProbabilityClassifier",
     "RobustKernelClassifier",
     "RobustLinearClassifier",

@@ -9,7 +9,7 @@ What may be wrong with your data? Choose, then ``fit(X, y)`` as usual, with what
       of unknown size                         GaussianRobustClassifierCV()
     values lie within tolerances              RobustLinearClassifier(Box(0.1)), or Box() with X_std=half_widths
       between lower and upper bounds          RobustLinearClassifier(IntervalBox()).fit(X, y, X_lower=..., X_upper=...)
-      and no line tells the classes apart     RobustKernelClassifier(Box(0.1)), features=RobustNystroem(), RobustFourierFeatures()
+      and no line tells the classes apart     RobustKernelClassifier(Box(0.1)), RobustNystroem(), RobustFourierFeatures()
       in a ball or an ellipsoid around X      RobustLinearClassifier(Ball(0.5)), Ellipsoid(shape=...)
       with a given probability                RobustLinearClassifier(ChanceConstraint(0.05, "gaussian", cov=...))
       of unknown size                         RobustLinearClassifierCV(uncertainty=Box())
@@ -18,6 +18,7 @@ What may be wrong with your data? Choose, then ``fit(X, y)`` as usual, with what
       besides another set                     RobustLinearClassifier(FeatureDeletion(2) + Box(0.1))
       and rows come one by one                FeatureDeletionPerceptron(budget=2)
     features may be replaced by noise         CorruptedFeatures(2), for robustness_curve
+    some training rows are corrupted          LaplaceBoostClassifier("tail"), and with a PAC-Bayes bound
     some labels are wrong                     RobustLinearClassifier(ambiguity=LabelFlips(0.05))
     weights will be rounded or pruned         RobustLinearClassifier(weight_error=WeightError(0.01))
     only class means and covariances known    MinimaxProbabilityClassifier()

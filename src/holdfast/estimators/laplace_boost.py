@@ -311,14 +311,17 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         """Return the deviations of entries, None where there are none."""
         if X_std is None:
             return None
-        takes = self.base in ("stumps", "splines") if isinstance(self.base, str) else False
+        deviations = RowNoise.stated(X.toarray() if sparse.issparse(X) else X, {"X_std": X_std}).deviations
+        takes = isinstance(self.base, str) and self.base != "linear"
+        if not takes and not np.any(deviations):
+            return None
         if not takes:
             raise ValueError(
                 f"{NAME}(base={short(self.base):.60}).{method}(..., X_std=...): a column is its own average over its noise, "
                 "which would change nothing, and given learners have no known average. Use base='stumps' or 'splines', or "
                 "leave X_std out."
             )
-        return RowNoise.stated(X.toarray() if sparse.issparse(X) else X, {"X_std": X_std}).deviations
+        return deviations
 
     def _check_size(self, X: Any) -> None:
         """Raise if what learners say of the rows would not fit."""
@@ -491,7 +494,7 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         return self.classes_[np.argmax(self._votes(parts), axis=1)]
 
     def mean_scores(self, X: Any, *, X_std: Any = None) -> Array:
-        r"""Return :math:`\mu^\top x`, shape (n_samples, 1) or (n_samples, n_classes); takes noise as `decision_function` does."""
+        r"""Return :math:`\mu^\top x`, (n_samples, 1) or (n_samples, n_classes); takes noise as `decision_function` does."""
         parts = self._outputs(X, X_std, "mean_scores")
         return np.concatenate([np.column_stack([part.dot(mu) for mu in self.mu_]) for part in parts])
 
