@@ -1,17 +1,19 @@
 """Does boosting with Laplace posteriors hold where some training inputs are corrupted? The experiment of Noy & Crammer (2014).
 
-Run it with `python benchmarks/laplace_boost.py`, for about a quarter of an hour; HOLDFAST_DATA names the folder of spambase, USPS
-and MNIST, which are left out without it. It writes the table beside this file and a picture to docs/images. `--speed` prints
-timings instead, `--quick` one small cell.
+Run it with `python benchmarks/laplace_boost.py`, for about a quarter of an hour; HOLDFAST_DATA names the folder of spambase,
+USPS and MNIST, which are left out without it. It writes the table beside this file and a picture to docs/images. `--speed`
+prints timings instead, `--quick` one small cell.
 
 300 training rows (wine 100), of which a tenth get Gaussian noise added to every feature, `sd` times the feature's deviation
-over all rows; test rows, up to 1000, are clean. Columns are standardised by the (noisy) training rows for every method. Pixels of
-digits are averaged, 2 x 2, to 196 (MNIST, 4 or 9) and 64 (USPS, 3 or 5); of the wines the second is told from the others;
-features of spambase become log(1 + x). Synthetic rows are normal in 8 dimensions, labels the sign of a random linear score.
+over all rows; test rows, up to 1000, are clean. Columns are standardised by the (noisy) training rows for every method.
+Pixels of digits are averaged, 2 x 2, to 196 (MNIST, 4 or 9) and 64 (USPS, 3 or 5); of the wines the second is told from the
+others; features of spambase become log(1 + x). Synthetic rows are normal in 8 dimensions, labels the sign of a random linear
+score.
 
-Every method chooses among a few settings by its errors on a third of the training rows, as noisy as the others, and is fitted to
-all of them again: c of 0.1, 1 and 10 for ours, C of 0.01, 0.1, 1 and 10 for LogisticRegression and LinearSVC, 30 or 100 trees for
-the others. Means over repeats with their standard errors; splits of one set share rows, so that these are somewhat too small.
+Every method chooses among a few settings by its errors on a third of the training rows, as noisy as the others, and is fitted
+to all of them again: c of 0.1, 1 and 10 for ours, C of 0.01, 0.1, 1 and 10 for LogisticRegression and LinearSVC, 30 or 100
+trees for the others. Means over repeats with their standard errors; splits of one set share rows, so that these are somewhat
+too small.
 """
 
 import argparse
@@ -208,7 +210,7 @@ def speed():
         for _ in range(5)
     ]
     a, b, c = np.min(rows, axis=0)
-    yield f"- BaLaBoost, 20 000 x 50, gap {log.gap_:.0e}: {a:.3f} s; LogisticRegression {b:.3f} s by default, {c:.3f} s with tol=1e-7"
+    yield f"- BaLaBoost, 20 000 x 50, gap {log.gap_:.0e}: {a:.3f} s; LogisticRegression {b:.3f} s, {c:.3f} s with tol=1e-7"
     X = rng.standard_normal((100_000, 50))
     y = np.where(np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.standard_normal(100_000) > 0, 1, -1)
     rounds = 20
