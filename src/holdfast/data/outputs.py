@@ -113,7 +113,7 @@ class DenseOutputs(Outputs):
     """Outputs in an array."""
 
     def __init__(self, X: Array):
-        self.X = np.ascontiguousarray(X, dtype=np.float64)
+        self.X = np.asfortranarray(X, dtype=np.float64)  # products over learners then run along rows
         self.n_samples, self.n_learners = self.X.shape
 
     @cached_property
@@ -123,7 +123,7 @@ class DenseOutputs(Outputs):
 
     @cached_property
     def largest(self) -> Array:
-        return np.abs(self.X).max(axis=0, initial=0.0)
+        return np.maximum(self.X.max(axis=0, initial=0.0), -self.X.min(axis=0, initial=0.0))
 
     def dot(self, w: Array) -> Array:
         return self.X @ w
@@ -170,7 +170,7 @@ class _DenseSpread(Spread):
 
     def grams(self, h: Array, signs: Array) -> tuple[Array, Array, Array]:
         d, root = self.outputs.n_learners, np.sqrt(h)
-        both = np.empty((len(h), 2 * d))
+        both = np.empty((len(h), 2 * d), order="F")
         np.multiply(self.outputs.X, (root * signs)[:, None], out=both[:, :d])
         np.multiply(self.parts, root[:, None], out=both[:, d:])
         gram, twice = both.T @ both, 2 * self.s

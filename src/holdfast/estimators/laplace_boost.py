@@ -390,7 +390,7 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
                 f"{scales[k]:g} that must stay below 1. Use a smaller scale, or scale='joint'."
             )
         problem = LaplaceProblem(outputs, signs, weights, loss, prior.scales, signs * outputs.dot(prior.means), scales)
-        start = problem.start() if before is None else problem.start(before[0] - prior.means, before[1])
+        start = None if before is None else problem.start(before[0] - prior.means, before[1])
         found, proof = train_laplace(
             problem, self.solver, tol=float(self.tol), max_iter=int(self.max_iter), start=start, report=report
         )
