@@ -123,7 +123,7 @@ class DenseOutputs(Outputs):
 
     @cached_property
     def largest(self) -> Array:
-        return np.maximum(self.X.max(axis=0, initial=0.0), -self.X.min(axis=0, initial=0.0))
+        return np.abs(np.maximum(self.X.max(axis=0, initial=0.0), -self.X.min(axis=0, initial=0.0)))  # no -0
 
     def dot(self, w: Array) -> Array:
         return self.X @ w
