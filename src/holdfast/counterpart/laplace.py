@@ -28,8 +28,8 @@ REFINEMENTS = 60
 """Steps in which the scales of a dual bound are sought."""
 SETTLED = 1e-10
 """Share of a dual bound that is lost because scales are not the best for it."""
-MANY, THINNED = 5000, 10
-"""Rows from which on a fit starts at that of every tenth row."""
+THINNED, ENOUGH, EACH = 10, 500, 30
+"""A fit starts at that of every tenth row, where these are enough, and enough for each learner."""
 ROUGH = 1e-3
 """Gain that is worth a step there, as a share of the objective."""
 
@@ -309,7 +309,7 @@ def laplace_certificate(problem: LaplaceProblem, parameters: Array) -> LaplacePr
     The q are the loss's slopes at the parameters, made smaller where g is too large.
     """
     delta, s = problem.split(parameters)
-    logs = _log_means(problem.outputs, s) - problem.offsets - problem.signs * problem.outputs.dot(delta)
+    logs = problem.outputs.stated_log_means(s) - problem.offsets - problem.signs * problem.outputs.dot(delta)
     losses, size = problem.loss.value(logs), np.abs(delta) / problem.prior_scales
     objective = problem.divergence(delta, s) + float(problem.weights @ losses)
 
@@ -337,7 +337,8 @@ def train_laplace(
     chosen = pick(problem, solver)
     if start is None:
         start = problem.start()
-        if problem.outputs.n_samples >= MANY and chosen.name == "newton":
+        n_thin = problem.outputs.n_samples / THINNED
+        if n_thin >= max(ENOUGH, EACH * problem.n_learners) and chosen.name == "newton":
             thin = problem.thinned(THINNED)
             near = chosen.minimise(thin, start, tol=ROUGH, max_iter=max_iter, rough=True).parameters
             start = near if problem.value_and_gradient(near)[0] < np.inf else start
@@ -362,9 +363,9 @@ def dual_bound(problem: LaplaceProblem, q: Array, s: Array) -> float:
     slopes, steep = share * slopes, np.minimum(share * steep, 1.0)
     best, low, high = -np.inf, np.zeros_like(s), problem.limits
     for _ in range(REFINEMENTS):
-        pull, bends = _scale_slopes(problem.outputs, slopes, s)
+        pull, bends = problem.outputs.stated_slopes(slopes, s)
         rise = s * (conjugate(steep) / problem.prior_scales + pull) - 1
-        worth = problem.worth(share * q, slopes, _log_means(problem.outputs, s))
+        worth = problem.worth(share * q, slopes, problem.outputs.stated_log_means(s))
         best = max(best, worth + problem.least(s, steep, rise))
         with np.errstate(invalid="ignore"):
             lost = float(np.sum(rise - np.log1p(np.maximum(rise, -1.0))))
@@ -376,19 +377,3 @@ def dual_bound(problem: LaplaceProblem, q: Array, s: Array) -> float:
             middle = np.where(np.isfinite(high), 0.5 * (low + high), 2 * s)
         s = np.where((new > low) & (new < high), new, middle)
     return best
-
-
-def _log_means(outputs: Outputs, s: Array) -> Array:
-    """Return ln D by its formula."""
-    return np.concatenate([-np.log1p(-np.square(block * s)).sum(axis=1) for _, block in outputs.blocks()])
-
-
-def _scale_slopes(outputs: Outputs, slopes: Array, s: Array) -> tuple[Array, Array]:
-    """Return the derivatives of sum_i slopes_i ln D_i in s, and the second ones, by their formulas."""
-    first, second = np.zeros_like(s), np.zeros_like(s)
-    for rows, block in outputs.blocks():
-        squares = np.square(block)
-        left = 1 - squares * np.square(s)
-        first += slopes[rows] @ (2 * squares * s / left)
-        second += slopes[rows] @ (2 * squares * (2 - left) / np.square(left))
-    return first, second

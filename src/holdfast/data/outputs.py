@@ -103,6 +103,20 @@ class Outputs(ABC):
             rows = slice(start, min(start + size, self.n_samples))
             yield rows, self.dense(rows)
 
+    def stated_log_means(self, s: Array) -> Array:
+        """Return ln D by its formula, for proofs."""
+        return np.concatenate([-np.log1p(-np.square(block * s)).sum(axis=1) for _, block in self.blocks()])
+
+    def stated_slopes(self, q: Array, s: Array) -> tuple[Array, Array]:
+        """Return the derivatives of sum_i q_i ln D_i in s, and the second ones, by their formulas, for proofs."""
+        first, second = np.zeros_like(s), np.zeros_like(s)
+        for rows, block in self.blocks():
+            squares = np.square(block)
+            left = 1 - squares * np.square(s)
+            first += q[rows] @ (2 * squares * s / left)
+            second += q[rows] @ (2 * squares * (2 - left) / np.square(left))
+        return first, second
+
     @cached_property
     def gram_work(self) -> float:
         """How many multiplications `Spread.grams` takes."""

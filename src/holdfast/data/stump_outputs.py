@@ -90,6 +90,13 @@ class StumpOutputs(Outputs):
         n = len(self.codes[0][rows]) if len(self.codes) else self.n_samples
         return np.hstack([*columns, *[np.ones((n, 1))] * self.has_constant])
 
+    def stated_log_means(self, s: Array) -> Array:
+        return np.full(self.n_samples, -np.log1p(-np.square(s)).sum())
+
+    def stated_slopes(self, q: Array, s: Array) -> tuple[Array, Array]:
+        left = 1 - np.square(s)
+        return q.sum() * 2 * s / left, q.sum() * 2 * (2 - left) / np.square(left)
+
     def gram(self, h: Array) -> Array:
         """Return X'HX, by weighted histograms of two features."""
         total, one_way = h.sum(), self.transpose_dot(h)

@@ -432,10 +432,15 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         self.holdfast_version_ = __version__
         self._set_importances()
         if worst.status is not Status.SOLVED:
-            known = (
-                "no better bound is known for all scales; a smaller c has one" if self.loss == "tail" else worst.advice
-            )
-            warn_caller(f"Certified gap {self.gap_:.2g}, tol {self.tol:g}: {known}.", ConvergenceWarning)
+            advice = worst.advice
+            if self.loss == "tail":
+                advice = "No better bound is known for all scales. A smaller c has one."
+            elif worst.status is not Status.ITERATION_LIMIT:
+                advice = (
+                    "Scales may have come to the end of their range, where |x| sigma is 1 to the last digit, as where classes "
+                    "are told apart without error. Use a smaller c or prior_scale, or scale='fixed'; or raise tol."
+                )
+            warn_caller(f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {advice}", ConvergenceWarning)
 
     def _set_importances(self) -> None:
         owners = self.learners_.owners
