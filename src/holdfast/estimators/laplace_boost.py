@@ -188,11 +188,11 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
     >>> model = LaplaceBoostClassifier(base="stumps", feature_range=(-1, 1)).fit(X, y)
     >>> model.gap_ < 1e-6, round(model.score(X, y), 2)
     (True, 0.98)
-    >>> model.predict_proba(X[:2]).round(2)  # shares of the voters
-    array([[0.13, 0.87],
-           [0.99, 0.01]])
+    >>> model.predict_proba(X[2:4]).round(2)  # shares of the voters
+    array([[1., 0.],
+           [0., 1.]])
     >>> model.feature_importances_.round(1)
-    array([0.7, 0.1, 0.1, 0.1])
+    array([0.5, 0.2, 0.2, 0.1])
     """
 
     __metadata_request__fit = {"X_std": True}
