@@ -31,6 +31,7 @@ TOP = [
     "GaussianRobustClassifierCV",
     "NoiseAwareClassifier",
     "NoiseAwareClassifierCV",
+    "LaplaceBoostClassifier",
     "MinimaxProbabilityClassifier",
     "RobustKernelClassifier",
     "RobustLinearClassifier",

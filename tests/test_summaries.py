@@ -18,12 +18,13 @@ from holdfast import (
     FeatureDeletionClassifier,
     FeatureDeletionPerceptron,
     GaussianNoise,
+    LaplaceBoostClassifier,
     RobustLinearClassifier,
     SafeClassifier,
 )
 from holdfast._core.summary import Summary, counted, digits, percent, share, some, spread
 from holdfast.datasets import intervals_from_replicates, load_breast_cancer_errors
-from holdfast.estimators import generalization_bound, noise_path, pruning_path, radius_path
+from holdfast.estimators import generalization_bound, noise_path, pac_bayes_bound, pruning_path, radius_path
 from holdfast.evaluate import (
     RobustnessCurve,
     certified_deletions,
@@ -81,6 +82,7 @@ RECORDS = {
     "MissingReport": reported,
     "Distrust": lambda: SafeClassifier(0.1, 0.1).fit(X, y).distrust(),
     "GeneralizationBound": bounded,
+    "PacBayesBound": lambda: pac_bayes_bound(LaplaceBoostClassifier(feature_range=(-6, 6)).fit(X, y), X, y),
     "OnlineBound": lambda: FeatureDeletionPerceptron(1, radius=9.0).fit(X, y).online_bound(),
 }
 every_record = pytest.mark.parametrize("name", RECORDS)

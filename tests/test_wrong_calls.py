@@ -43,6 +43,7 @@ GAUSSIAN = h.GaussianRobustClassifier(0.2, loss="hinge").fit(X, y)
 CHOSEN = h.GaussianRobustClassifierCV([0.3, 0.1], cv=2).fit(X, y)
 WAVES, LANDMARKS = h.RobustFourierFeatures(4, random_state=0).fit(X), h.RobustNystroem(4, random_state=0).fit(X)
 DELETED = h.FeatureDeletionClassifier(1.0, fit_intercept=False).fit(X / 10, y)
+VOTE = h.LaplaceBoostClassifier(base="stumps", feature_range=(-3, 3), n_knots=3).fit(X, y)
 CURVE = h.robustness_curve(LINEAR, X, y, h.GaussianNoise(1.0), [0.0, 1.0], n_repeats=2)
 PATH = h.noise_path(X, y, [0.1, 0.3])
 FRAME = pd.DataFrame({"a": X[:, 0], "a_err": S[:, 0], "b": X[:, 1], "b_err": S[:, 1]})
@@ -142,6 +143,7 @@ def calls():
         trained("FeatureDeletionPerceptron", budget=0.5, radius=9.0),
         trained("GaussianRobustClassifier", noise=0.2),
         trained("GaussianRobustClassifierCV", noises=[0.3], cv=2),
+        trained("LaplaceBoostClassifier", base="stumps", n_knots=3),
         trained("MinimaxProbabilityClassifier", covariance_ridge=0.1),
         trained("ModeratedClassifier", estimator=LogisticRegression()),
         trained("NoiseAwareClassifier", n_components=3),
@@ -173,6 +175,11 @@ def calls():
         used("LabelFlips", lambda flips: fitted(h.RobustLinearClassifier(ambiguity=flips)), k=1),
         used("WeightError", lambda error: fitted(h.RobustLinearClassifier(weight_error=error)), delta=0.01),
         used("SGD", lambda s: fitted(h.GaussianRobustClassifier(0.2, loss="hinge", solver=s)), epochs=2),
+        used(
+            "CoordinateDescent",
+            lambda s: fitted(h.LaplaceBoostClassifier(c=0.1, solver=s, tol=1e-2)),
+            rule="cyclic",
+        ),
         used("StochasticProximal", lambda s: fitted(h.RobustLinearClassifier(box, solver=s)), epochs=2),
         used("CorruptedFeatures", lambda c: c.sample(X, random_state=0), n_corrupted=1),
         used("Box", on_trial, radius=0.1),
@@ -219,6 +226,7 @@ def calls():
         called(h.noise_from_quantization, step=0.1),
         called(h.noise_from_replicates, X=X, groups=GROUPS),
         called(h.noise_path, **data, noises=[0.3, 0.1]),
+        called(h.pac_bayes_bound, model=VOTE, X=X, y=y),
         called(h.prune, model=LINEAR, delta=0.1),
         called(h.pruning_path, estimator=h.RobustLinearClassifier(box), **data, deltas=[0.1]),
         called(h.radius_path, **data, radii=[0.3, 0.1], uncertainty=h.Box(1.0)),

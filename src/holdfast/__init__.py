@@ -22,6 +22,7 @@ What may be wrong with your data? Choose, then ``fit(X, y)`` as usual, with what
       besides another set                     RobustLinearClassifier(FeatureDeletion(2) + Box(0.1))
       and rows come one by one                FeatureDeletionPerceptron(budget=2)
     features may be replaced by noise         CorruptedFeatures(2), for robustness_curve
+    some training rows are corrupted          LaplaceBoostClassifier("tail"), and with a PAC-Bayes bound
     some labels are wrong                     RobustLinearClassifier(ambiguity=LabelFlips(0.05))
     weights will be rounded or pruned         RobustLinearClassifier(weight_error=WeightError(0.01))
     only class means and covariances known    MinimaxProbabilityClassifier()
@@ -61,6 +62,7 @@ from holdfast.estimators import (
     FeatureDeletionPerceptron,
     GaussianRobustClassifier,
     GaussianRobustClassifierCV,
+    LaplaceBoostClassifier,
     MinimaxProbabilityClassifier,
     NoiseAwareClassifier,
     NoiseAwareClassifierCV,
@@ -119,6 +121,7 @@ __all__ = [
     "GaussianRobustClassifierCV",
     "IntervalBox",
     "LabelFlips",
+    "LaplaceBoostClassifier",
     "MinimaxProbabilityClassifier",
     "ModeratedClassifier",
     "NoiseAwareClassifier",

@@ -82,6 +82,57 @@ class Composite(Protocol):
         ...
 
 
+@runtime_checkable
+class Coordinatewise(Protocol):
+    """A function that is lowered one parameter at a time, or all at once, by steps that need no search."""
+
+    @property
+    def enough(self) -> float:
+        """The objective at which a solver may stop: no smaller one would matter."""
+        ...
+
+    def coordinates(self, parameters: Array) -> Coordinates:
+        """Return what is known of the function there, to be moved."""
+        ...
+
+
+class Coordinates(Protocol):
+    """A point that moves in steps each of which lowers the function."""
+
+    n_blocks: int
+    """How many parameters, with those that go along with each, have steps of their own."""
+
+    @property
+    def parameters(self) -> Array:
+        """Where it is."""
+        ...
+
+    @property
+    def value(self) -> float:
+        """The function there."""
+        ...
+
+    def gap(self) -> float:
+        """Return an estimate of the certified relative gap, everything being computed anew."""
+        ...
+
+    def gains(self) -> Array:
+        """Return how much the step of each block is sure to lower the function, shape (n_blocks,)."""
+        ...
+
+    def move(self, block: int) -> None:
+        """Take the step of one block."""
+        ...
+
+    def move_all(self) -> None:
+        """Take a step of all blocks at once."""
+        ...
+
+    def settle(self) -> None:
+        """Take the steps of what goes along with the blocks."""
+        ...
+
+
 class Place(Protocol):
     """A function seen from one point."""
 

@@ -15,6 +15,11 @@ from holdfast.counterpart.feature_deletion import generate_rows as generate_rows
 from holdfast.counterpart.feature_deletion import train_deletion as train_deletion
 from holdfast.counterpart.gram_rows import GramRows as GramRows
 from holdfast.counterpart.label_flips import flipped as flipped
+from holdfast.counterpart.laplace import LaplaceProblem as LaplaceProblem
+from holdfast.counterpart.laplace import LaplaceProof as LaplaceProof
+from holdfast.counterpart.laplace import train_laplace as train_laplace
+from holdfast.counterpart.laplace_tail import TailRows as TailRows
+from holdfast.counterpart.laplace_tail import train_tail as train_tail
 from holdfast.counterpart.margin_scale import MarginScaleProblem as MarginScaleProblem
 from holdfast.counterpart.max_of_pairs import MaxOfPairsProblem as MaxOfPairsProblem
 from holdfast.counterpart.minimax_probability import MinimaxProbabilityProblem as MinimaxProbabilityProblem

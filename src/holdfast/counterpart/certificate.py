@@ -209,7 +209,7 @@ def _bound_by_points(problem: MarginScaleProblem, lines: Proof, guess: DualGuess
         fixed = outside * (np.sum(c) * points[0] if len(points) == 1 else points.T @ c)
         if problem.fit_intercept:
             A, fixed = np.column_stack([A, y]), np.append(fixed, 0.0)
-        a = limit * _drawn_to(np.where(shares < least, 0.0, shares), c, A, fixed / limit)
+        a = limit * drawn_to(np.where(shares < least, 0.0, shares), c, A, fixed / limit)
         missed, sizes = np.abs(A.T @ (c * a) - fixed), np.append(sizes_of_sums(problem, c * a), c @ a)
         if np.all(missed <= MISSED * sizes[: len(missed)]) and (best is None or worth(a) > worth(best)):
             best = a
@@ -520,10 +520,10 @@ def _without_exact_pull(problem: MarginScaleProblem, a: Array) -> Array:
     No budget can bear such a pull. The rows strictly between the bounds make up for it, each by its room to move.
     """
     Z = exact_columns(problem)
-    return a if Z is None else _drawn_to(a, problem.weights, problem.signs[:, None] * Z, np.zeros(Z.shape[1]))
+    return a if Z is None else drawn_to(a, problem.weights, problem.signs[:, None] * Z, np.zeros(Z.shape[1]))
 
 
-def _drawn_to(a: Array, c: Array, A: Array, target: Array) -> Array:
+def drawn_to(a: Array, c: Array, A: Array, target: Array) -> Array:
     """Return weights in [0, 1] near `a` with A'(c a) = target, or nearly so, each moved by its room."""
     room = np.minimum(a, 1 - a)
     for k in range(ROUNDS):

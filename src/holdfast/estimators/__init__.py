@@ -2,7 +2,8 @@
 
 Classifiers are at the top of `holdfast` too, but for `AlternatingSVC`, a published method that another one does better. Paths:
 `noise_path`, `radius_path`, `pruning_path`. How much uncertainty is too much: `critical_noise`, `critical_radius`,
-`separability_radius`. Bounds and weights: `generalization_bound`, `worst_weight_loss`, `prune`, `recover_from_dual`.
+`separability_radius`. Bounds and weights: `generalization_bound`, `pac_bayes_bound`, `worst_weight_loss`, `prune`,
+`recover_from_dual`.
 """
 
 from holdfast.estimators.alternating_svc import AlternatingSVC
@@ -14,10 +15,12 @@ from holdfast.estimators.feature_deletion_cv import FeatureDeletionClassifierCV
 from holdfast.estimators.feature_deletion_perceptron import FeatureDeletionPerceptron, OnlineBound
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier, critical_noise
 from holdfast.estimators.gaussian_robust_cv import GaussianRobustClassifierCV, NoisePath, noise_path
+from holdfast.estimators.laplace_boost import LaplaceBoostClassifier
 from holdfast.estimators.minimax_probability import MinimaxProbabilityClassifier
 from holdfast.estimators.missing import MissingReport
 from holdfast.estimators.noise_aware import NoiseAwareClassifier
 from holdfast.estimators.noise_aware_cv import NoiseAwareClassifierCV
+from holdfast.estimators.pac_bayes import PacBayesBound, pac_bayes_bound
 from holdfast.estimators.robust_kernel import RobustKernelClassifier
 from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.estimators.robust_linear_cv import RadiusPath, RobustLinearClassifierCV, radius_path
@@ -34,12 +37,14 @@ __all__ = [
     "GaussianRobustClassifier",
     "GaussianRobustClassifierCV",
     "GeneralizationBound",
+    "LaplaceBoostClassifier",
     "MinimaxProbabilityClassifier",
     "MissingReport",
     "NoiseAwareClassifier",
     "NoiseAwareClassifierCV",
     "NoisePath",
     "OnlineBound",
+    "PacBayesBound",
     "PruningPath",
     "RadiusPath",
     "RobustKernelClassifier",
@@ -50,6 +55,7 @@ __all__ = [
     "critical_radius",
     "generalization_bound",
     "noise_path",
+    "pac_bayes_bound",
     "prune",
     "pruning_path",
     "radius_path",

@@ -137,7 +137,9 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         deviation = np.sqrt(np.average(np.square(X - self.mean_), axis=0, weights=weights))
         self.scale_ = np.where(deviation > ROUNDED * np.abs(X).max(axis=0), deviation, 1.0)
         if self.kind != "fourier":
-            self.knots_ = [_knots(x, weights, int(self.n_knots), s) for x, s in zip(X.T, self.scale_, strict=True)]
+            self.knots_ = [
+                quantile_knots(x, weights, int(self.n_knots), s) for x, s in zip(X.T, self.scale_, strict=True)
+            ]
         if self.kind != "splines":
             rng = check_random_state(self.random_state)
             self.gamma_ = 1.0 / X.shape[1] if isinstance(self.gamma, str) else float(self.gamma)
@@ -213,7 +215,7 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         return Averaged(parts, self.mean_)
 
 
-def _knots(x: Array, weights: Array, n_knots: int, scale: float) -> Array:
+def quantile_knots(x: Array, weights: Array, n_knots: int, scale: float) -> Array:
     """Return knots of a column, its ends among them, at weighted quantiles."""
     seen = np.argsort(x, kind="stable")
     seen = seen[weights[seen] > 0]
@@ -232,7 +234,8 @@ def _texts(knots: Array) -> list[str]:
 def checked_rows(estimator: Any, X: Any, y: Any = "no_validation", *, call: str, **options: Any) -> Any:
     """Return rows as floats, and labels where there are any, that lack nothing."""
     found = validate_data(estimator, X, y, dtype=np.float64, ensure_all_finite="allow-nan", **options)
-    if np.any(np.isnan(found if isinstance(y, str) else found[0])):
+    rows = found if isinstance(y, str) else found[0]
+    if np.any(np.isnan(rows.data if sparse.issparse(rows) else rows)):
         raise ValueError(
             f"{call}: X contains NaN. Fill in missing entries first: make_uncertain_pipeline(SpreadImputer(), ...) hands on "
             "how uncertain they are; after SimpleImputer() they count as exact."

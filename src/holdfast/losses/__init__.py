@@ -2,7 +2,8 @@
 
 At the worst point of a set: `Hinge`, `SquaredHinge`, `Logistic`, `HuberizedHinge`. Averaged over Gaussian noise:
 `GaussianHinge` and those named `Expected...`. Bounds of such averages: `Log2Hinge`, `QuadraticHinge`, `TwoPointHinge`. Of all
-classes at once: `CrossEntropy`, `MaxHinge`. `Mixture` is the loss of `kappa`.
+classes at once: `CrossEntropy`, `MaxHinge`. `Mixture` is the loss of `kappa`. Of votes with Laplace laws: `LogVote`, `ExpVote`,
+beside `laplace_tail`, `laplace_density` and `laplace_kl`.
 """
 
 from holdfast.losses.expected_logistic import ExpectedLogistic
@@ -11,6 +12,7 @@ from holdfast.losses.gaussian_hinge import GaussianHinge
 from holdfast.losses.hinge import Hinge
 from holdfast.losses.huberized_hinge import HuberizedHinge
 from holdfast.losses.joint import CrossEntropy, MaxHinge
+from holdfast.losses.laplace_law import laplace_density, laplace_kl, laplace_tail
 from holdfast.losses.log2_hinge import Log2Hinge
 from holdfast.losses.logistic import Logistic
 from holdfast.losses.mixture import Mixture
@@ -18,9 +20,11 @@ from holdfast.losses.multi_hinge import expected_max, unidirectional_multi_hinge
 from holdfast.losses.quadratic_hinge import QuadraticHinge
 from holdfast.losses.squared_hinge import SquaredHinge
 from holdfast.losses.two_point_hinge import TwoPointHinge
+from holdfast.losses.votes import ExpVote, LogVote, VoteLoss
 
 __all__ = [
     "CrossEntropy",
+    "ExpVote",
     "ExpectedHuberizedHinge",
     "ExpectedLogistic",
     "ExpectedSquaredHinge",
@@ -28,12 +32,17 @@ __all__ = [
     "Hinge",
     "HuberizedHinge",
     "Log2Hinge",
+    "LogVote",
     "Logistic",
     "MaxHinge",
     "Mixture",
     "QuadraticHinge",
     "SquaredHinge",
     "TwoPointHinge",
+    "VoteLoss",
     "expected_max",
+    "laplace_density",
+    "laplace_kl",
+    "laplace_tail",
     "unidirectional_multi_hinge",
 ]

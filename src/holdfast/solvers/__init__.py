@@ -1,9 +1,11 @@
 """Solvers: they minimise, and know neither losses nor sets. Classifiers take them by name or as objects with parameters.
 
-`SGD` and `StochasticProximal` are for data that arrive in parts or are large; of the others the right one is picked.
+`SGD` and `StochasticProximal` are for data that arrive in parts or are large, `CoordinateDescent` is boosting proper; of the
+others the right one is picked.
 """
 
 from holdfast.solvers.clarabel import Clarabel
+from holdfast.solvers.coordinate_descent import CoordinateDescent
 from holdfast.solvers.deletion_interior_point import DeletionInteriorPoint
 from holdfast.solvers.highs import Highs
 from holdfast.solvers.interior_point import InteriorPoint
@@ -17,6 +19,7 @@ from holdfast.solvers.stochastic_proximal import StochasticProximal
 __all__ = [
     "SGD",
     "Clarabel",
+    "CoordinateDescent",
     "DeletionInteriorPoint",
     "Highs",
     "InteriorPoint",

@@ -12,6 +12,7 @@ from holdfast._core.problem import Problem
 from holdfast._core.solution import Solution
 from holdfast._core.solver import Report, Solver, silent
 from holdfast.solvers.clarabel import Clarabel
+from holdfast.solvers.coordinate_descent import CoordinateDescent
 from holdfast.solvers.deletion_interior_point import DeletionInteriorPoint
 from holdfast.solvers.highs import Highs
 from holdfast.solvers.interior_point import InteriorPoint
@@ -28,6 +29,7 @@ BUILT_IN: dict[str, type[Solver]] = {
         Newton,
         QuasiNewton,
         NewtonCG,
+        CoordinateDescent,
         Semismooth,
         InteriorPoint,
         DeletionInteriorPoint,

@@ -1,0 +1,580 @@
+"""Boosting by PAC-Bayes: a vote of weak learners whose weights have Laplace laws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score
+from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+
+from holdfast._certificates.fitted import linear_model
+from holdfast._certificates.models import Model
+from holdfast._core.allowed import NOTHING, VERBOSE, Choice, Count, Instance, Listed, Number, Switch, short
+from holdfast._core.caller import warn_caller
+from holdfast._core.exceptions import NoCertificateError
+from holdfast._core.labels import check_columns, check_features
+from holdfast._core.loss import Array
+from holdfast._core.parameters import resolve
+from holdfast._core.progress import reporter
+from holdfast._core.solution import Solution, Status
+from holdfast._core.solver import Report
+from holdfast._core.version import __version__
+from holdfast._core.whole_fits import WholeFits
+from holdfast.counterpart import LaplaceProblem, LaplaceProof, TailRows, train_laplace, train_tail
+from holdfast.counterpart.weak_learners import learn
+from holdfast.data.outputs import Outputs
+from holdfast.estimators.callbacks import CallbackSupportMixin, announced, with_callbacks
+from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
+from holdfast.estimators.linear import MANY_THREADS, ROUTING, shares_of_classes
+from holdfast.estimators.units import warn_of_units
+from holdfast.features.expected_features import checked_rows
+from holdfast.features.row_noise import RowNoise
+from holdfast.losses.laplace_law import LaplaceSum, laplace_kl
+from holdfast.losses.votes import ExpVote, LogVote, VoteLoss
+from holdfast.uncertainty.checks import per_feature
+
+NAME = "LaplaceBoostClassifier"
+LOSSES: dict[str, type[VoteLoss]] = {"log": LogVote, "exp": ExpVote}
+BASES = ("linear", "stumps", "splines")
+LARGEST = 2e8
+"""Entries of a table of what learners say of the training rows."""
+AT_ONCE = 1 << 22
+"""The same at prediction."""
+
+
+class _Prior(NamedTuple):
+    """Laplace laws of the weights before any row is seen."""
+
+    means: Array
+    scales: Array
+
+
+class _Fit(NamedTuple):
+    """The posterior of one class against the rest, and what is proved of it."""
+
+    means: Array
+    scales: Array
+    solution: Solution
+    proof: LaplaceProof
+    floor: float
+    trace: list[float]
+    n_sigma_solves: int = 0
+
+
+class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+    r"""Vote of weak learners whose weights are drawn from Laplace laws, trained for a PAC-Bayes bound on its errors.
+
+    Weak learners say :math:`x_k`, columns of X, stumps or ramps. A voter :math:`w \sim Q` says the sign of
+    :math:`\sum_k w_k x_k`; under Q the weights are independent, :math:`w_k` with mean :math:`\mu_k` and density
+    :math:`e^{-|w_k - \mu_k| / \sigma_k} / 2 \sigma_k`. The prior P has the means 0 and the scales :math:`\tau`. Minimised is
+
+    .. math:: \mathrm{KL}(Q \| P) + c \sum_i s_i\, \ell_i(\mu, \sigma),
+
+    with sample weights s and a loss that is nowhere below the share of voters that err on the row: with
+    :math:`v_i = \ln \mathbb E_Q\, e^{-y_i w^\top x_i} = -y_i \mu^\top x_i - \sum_k \ln(1 - \sigma_k^2 x_{ik}^2)`
+
+    ================  ===================================================================  =================================
+    ``loss="log"``    :math:`\log_2(1 + e^{v_i})`                                          BaLaBoost
+    ``loss="exp"``    :math:`e^{v_i}`                                                      Huber-Reg AdaBoost
+    ``loss="tail"``   that share itself where it is below 1/2, its tangent above           RobuCoP
+    ================  ===================================================================  =================================
+
+    The first two are convex in means and scales together, and `gap_` is proved by a dual problem. "tail" has one scale for
+    all weights, :math:`\sigma_k = \sigma \tau_k`; it is convex for each scale, and `gap_` is proved for all scales together.
+    Each row counts in units of its own length there, so that far ones do no harm.
+
+    As boosting, a weak learner is a coordinate: ``solver=CoordinateDescent("greedy")`` adds one a round.
+
+    Parameters
+    ----------
+    loss : {"log", "exp", "tail"} or VoteLoss, default="log"
+    c : float, default=None
+        Weight of the losses, > 0: the smaller, the nearer to the prior. None is 1. Tune it, on rows like those to come.
+    base : {"linear", "stumps", "splines"} or list, default="linear"
+        The weak learners: columns; 1 above and -1 below each of `n_knots` thresholds of a column; ramps from -1 to 1 between
+        each two of its knots; or a list of functions or fitted classifiers that say a number from -1 to 1 of each row.
+    feature_range : array-like of shape (2,) or (n_features, 2), default=None
+        Lowest and highest value of the features, known before the data. Thresholds and knots divide it evenly; columns are
+        divided by its largest absolute value ("linear"). None: quantiles and largest values of the training rows (columns are
+        taken as they are with ``loss="tail"``); then no PAC-Bayes bound holds, and :func:`pac_bayes_bound` says so.
+    n_knots : int, default=10
+        Stumps, or ramps, of each column at most.
+    scale : {"joint", "fixed"} or float, default="joint"
+        Whether scales are learned. A number s fixes them to s tau; "fixed" is s = 1 / sqrt(number of learners + 1). With
+        "log" and "exp" :math:`|x_{ik}| \sigma_k < 1` has to hold.
+    prior_mean : float or array-like of shape (n_learners,), default=0.0
+        In units of the learners' weights; 0 with ``loss="tail"``.
+    prior_scale : float or array-like of shape (n_learners,), default=1.0
+        :math:`\tau > 0`.
+    fit_intercept : bool, default=True
+        Adds a learner that always says 1, the last one, with prior mean 0.
+    intercept_scale : float, default=1.0
+        Its prior scale.
+    class_weight : dict or "balanced", default=None
+        Factors on the weights of the classes. More than two classes are fitted one against the rest.
+    solver : str or Solver, default=None
+        "newton", "quasi_newton" or "coordinate_descent", with ``CoordinateDescent("greedy")`` and the like from
+        :mod:`holdfast.solvers`; None picks one.
+    tol : float, default=1e-6
+        Largest certified relative gap to accept.
+    max_iter : int, default=1000
+    warm_start : bool, default=False
+        Start from the previous fit's laws where they are as many.
+    verbose : int, default=0
+        1 logs progress to the logger "holdfast".
+
+    Attributes
+    ----------
+    mu_, sigma_ : ndarray of shape (1, n_learners) or (n_classes, n_learners)
+        Means and scales of the weights, that of the intercept last.
+    classes_ : ndarray of shape (n_classes,)
+        Sorted; with two classes a positive score means ``classes_[1]``.
+    learners_ : object
+        The weak learners; ``learners_.owners`` has the feature of each.
+    objective_ : float
+        Divergence plus weighted losses, summed over the classes where there are more than two.
+    lower_bound_ : float
+        A number that no means and scales can go below.
+    divergence_ : float
+        KL of the posterior from the prior, summed likewise.
+    gap_ : float
+        (objective_ - lower_bound_) / objective_, recomputed from the learners' outputs.
+    n_sigma_solves_ : int
+        With ``loss="tail"``: convex problems that were solved, each of one scale.
+    objective_path_ : list of ndarray
+        The objective from step to step, falling, for each class against the rest (one for two classes).
+    c_ : float
+        c as used.
+    feature_importances_ : ndarray of shape (n_features,)
+        Sums of the absolute means of each feature's weights, of sum 1; of each learner where `base` is a list.
+    importance_scales_ : ndarray of shape (n_features,)
+        Standard deviations of these sums of weights under the posterior, in the same units.
+    row_noise_ : bool
+        Whether `fit` was told of noise; predictions without any then warn.
+    n_iter_ : int
+    solution_ : dict
+        How the solver ended: status, advice, solver, n_iter, objective, lower_bound.
+    holdfast_version_ : str
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    See Also
+    --------
+    pac_bayes_bound : What the error on new rows can be.
+
+    Notes
+    -----
+    Rows with stated noise (``X_std``) get what stumps or ramps say on average over it, in `fit` and at prediction. Columns are
+    their own averages, so that noise changes nothing for ``base="linear"``, which refuses it.
+
+    References
+    ----------
+    A. Noy, K. Crammer, "Robust forward algorithms via PAC-Bayes and Laplace distributions" (2014), with corrected updates.
+
+    Examples
+    --------
+    >>> from holdfast import LaplaceBoostClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(300, 4))
+    >>> y = np.where(X[:, 0] * (X[:, 0] > -0.5) > 0.2 * X[:, 1], "yes", "no")
+    >>> model = LaplaceBoostClassifier(base="stumps", feature_range=(-1, 1)).fit(X, y)
+    >>> model.gap_ < 1e-6, round(model.score(X, y), 2)
+    (True, 0.98)
+    >>> model.predict_proba(X[2:4]).round(2)  # shares of the voters
+    array([[1., 0.],
+           [0., 1.]])
+    >>> model.feature_importances_.round(1)
+    array([0.5, 0.2, 0.2, 0.1])
+    """
+
+    __metadata_request__fit = {"X_std": True}
+    __metadata_request__predict = {"X_std": True}
+    __metadata_request__predict_proba = {"X_std": True}
+    __metadata_request__predict_log_proba = {"X_std": True}
+    __metadata_request__decision_function = {"X_std": True}
+    __metadata_request__score = {"X_std": True}
+
+    parameter_table = {
+        "loss": Choice(*LOSSES, "tail") | Instance(VoteLoss, "a VoteLoss object"),
+        "c": Number(strictly=True) | NOTHING,
+        "base": Choice(*BASES) | Listed("a list of functions or fitted classifiers"),
+        "n_knots": Count(),
+        "scale": Choice("joint", "fixed") | Number(strictly=True),
+        "fit_intercept": Switch(),
+        "intercept_scale": Number(strictly=True),
+        "tol": Number(strictly=True),
+        "max_iter": Count(),
+        "warm_start": Switch(),
+        "verbose": VERBOSE,
+    }
+
+    def __init__(
+        self,
+        loss: Any = "log",
+        *,
+        c: float | None = None,
+        base: Any = "linear",
+        feature_range: Any = None,
+        n_knots: int = 10,
+        scale: Any = "joint",
+        prior_mean: Any = 0.0,
+        prior_scale: Any = 1.0,
+        fit_intercept: bool = True,
+        intercept_scale: float = 1.0,
+        class_weight: Any = None,
+        solver: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ):
+        self.loss = loss
+        self.c = c
+        self.base = base
+        self.feature_range = feature_range
+        self.n_knots = n_knots
+        self.scale = scale
+        self.prior_mean = prior_mean
+        self.prior_scale = prior_scale
+        self.fit_intercept = fit_intercept
+        self.intercept_scale = intercept_scale
+        self.class_weight = class_weight
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, X_std: Any = None) -> Self:
+        """Fit the laws of the weights.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Kept sparse with ``base="linear"``.
+        y : array-like of shape (n_samples,)
+            Two classes or more.
+        sample_weight : array-like of shape (n_samples,), default=None
+            2 is as good as stating a row twice.
+        X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Standard deviation of each entry's error, for stumps and splines.
+        """
+        check_columns(X, {"sample_weight": sample_weight, "X_std": X_std})
+        check_features(X, {"feature_range": self.feature_range})
+        given = X
+        X, y = checked_rows(self, X, y, call=f"{NAME}.fit", accept_sparse="csr", ensure_min_samples=2)
+        self.classes_, codes = class_codes(y, NAME)
+        weights = row_weights(sample_weight, self.class_weight, X, codes, self.classes_, NAME)
+        noise = self._noise(X, X_std, "fit")
+        warn_of_units(given, {"X_std": X_std}, f"{NAME}.fit")
+        self.row_noise_ = noise is not None
+        self.learners_ = learn(
+            self.base,
+            X,
+            weights,
+            feature_range=self.feature_range,
+            n_knots=int(self.n_knots),
+            has_constant=self.fit_intercept,
+            needs_limits=self.loss != "tail",
+            call=NAME,
+        )
+        self._check_size(X)
+        report, finished = announced(self, reporter(self.verbose), X, y)
+        with nullcontext() if X.shape[0] * self.learners_.n_learners**2 >= MANY_THREADS else one_blas_thread:
+            outputs = self.learners_.outputs(X, noise)
+            used = np.flatnonzero(weights)
+            if len(used) < len(weights):
+                outputs, codes, weights = outputs.take(used), codes[used], weights[used]
+            self._set_model(self._fits(outputs, codes, weights, report))
+        prior = self._prior()
+        self.divergence_ = float(
+            np.sum(laplace_kl(self.mu_, self.sigma_, prior_mean=prior.means, prior_scale=prior.scales))
+        )
+        finished()
+        return self
+
+    def _noise(self, X: Any, X_std: Any, method: str) -> Array | None:
+        """Return the deviations of entries, None where there are none."""
+        if X_std is None:
+            return None
+        deviations = RowNoise.stated(X.toarray() if sparse.issparse(X) else X, {"X_std": X_std}).deviations
+        takes = isinstance(self.base, str) and self.base != "linear"
+        if not takes and not np.any(deviations):
+            return None
+        if not takes:
+            raise ValueError(
+                f"{NAME}(base={short(self.base):.60}).{method}(..., X_std=...): a column is its own average over its noise, "
+                "which would change nothing, and given learners have no known average. Use base='stumps' or 'splines', or "
+                "leave X_std out."
+            )
+        return deviations
+
+    def _check_size(self, X: Any) -> None:
+        """Raise if what learners say of the rows would not fit."""
+        d = self.learners_.n_learners
+        if d == 0:
+            raise ValueError(f"{NAME}(base=[], fit_intercept=False): there is nothing to vote. Give some learners.")
+        is_small = sparse.issparse(X) and self.base == "linear" and self.loss != "tail"
+        is_small |= self.base == "stumps" and not self.row_noise_ and self.loss != "tail"
+        if not is_small and X.shape[0] * d > LARGEST:
+            raise ValueError(
+                f"{NAME}.fit: {X.shape[0]} rows and {d} learners would take {8 * X.shape[0] * d:.2g} bytes. Use fewer rows, a "
+                "smaller n_knots, or base='stumps' without X_std."
+            )
+
+    def _fits(self, outputs: Outputs, codes: NDArray[np.intp], weights: Array, report: Report) -> list[_Fit]:
+        """Return the posterior of each class against the rest."""
+        self.c_ = 1.0 if self.c is None else float(self.c)
+        prior, classes = self._prior(), self.classes_
+        before = self._before_fit("mu_"), self._before_fit("sigma_")
+        positives = [1] if len(classes) == 2 else range(len(classes))
+        is_warm = self.warm_start and np.shape(before[0]) == (len(positives), outputs.n_learners)
+        train = self._tail_fit if self.loss == "tail" else self._vote_fit
+        return [
+            train(
+                outputs,
+                np.where(codes == k, 1.0, -1.0),
+                self.c_ * weights,
+                prior,
+                (before[0][row], before[1][row]) if is_warm else None,
+                report,
+            )
+            for row, k in enumerate(positives)
+        ]
+
+    def _prior(self) -> _Prior:
+        n_given = self.learners_.n_learners - int(self.fit_intercept)
+        parts = []
+        for name, own in (("prior_mean", 0.0), ("prior_scale", float(self.intercept_scale))):
+            value = per_feature(getattr(self, name), n_given, f"{NAME}({name}={short(getattr(self, name)):.60})", name)
+            parts.append(np.append(np.broadcast_to(value, n_given), [own] * self.fit_intercept))
+        if np.any(parts[1] <= 0):
+            raise ValueError(f"{NAME}(prior_scale={short(self.prior_scale):.60}): must be > 0.")
+        if self.loss == "tail" and np.any(parts[0]):
+            raise ValueError(
+                f"{NAME}(loss='tail', prior_mean={short(self.prior_mean):.60}): only 0 is known to go with it."
+            )
+        return _Prior(*parts)
+
+    def _fixed(self) -> float | None:
+        """Return the scale in units of the prior's, None where it is learned."""
+        if isinstance(self.scale, str):
+            return None if self.scale == "joint" else float(1 / np.sqrt(self.learners_.n_learners + 1))
+        return float(self.scale)
+
+    def _vote_fit(
+        self, outputs: Outputs, signs: Array, weights: Array, prior: _Prior, before: Any, report: Report
+    ) -> _Fit:
+        """Return the means and scales that are best for a loss of ln E exp(-margin)."""
+        loss = resolve(self.loss, LOSSES, f"{NAME}(loss=%s)")
+        fixed = self._fixed()
+        scales = None if fixed is None else fixed * prior.scales
+        if scales is not None and np.any(reached := scales * outputs.largest >= 1):
+            k = int(np.argmax(reached))
+            raise ValueError(
+                f"{NAME}(scale={self.scale!r}): learner {k} says up to {outputs.largest[k]:g}, and times its scale "
+                f"{scales[k]:g} that must stay below 1. Use a smaller scale, or scale='joint'."
+            )
+        problem = LaplaceProblem(outputs, signs, weights, loss, prior.scales, signs * outputs.dot(prior.means), scales)
+        start = None if before is None else problem.start(before[0] - prior.means, before[1])
+        found, proof = train_laplace(
+            problem, self.solver, tol=float(self.tol), max_iter=int(self.max_iter), start=start, report=report
+        )
+        delta, s = problem.split(found.parameters)
+        return _Fit(prior.means + delta, s, found, proof, problem.floor, problem.trace)
+
+    def _tail_fit(
+        self, outputs: Outputs, signs: Array, weights: Array, prior: _Prior, before: Any, report: Report
+    ) -> _Fit:
+        """Return the means and the common scale that are best for the share of voters that err."""
+        rows = TailRows(signs[:, None] * outputs.dense(slice(None)) * prior.scales, weights)
+        start = None if before is None else before[0] / before[1]
+        found = train_tail(
+            rows,
+            self._fixed(),
+            self.solver,
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
+            start=start,
+            report=report,
+        )
+        scales = found.sigma * prior.scales
+        floor = found.proof.objective if found.proof.objective > 0 else 1.0
+        return _Fit(found.means * scales, scales, found.solution, found.proof, floor, found.trace, found.n_sigma_solves)
+
+    def _set_model(self, fits: list[_Fit]) -> None:
+        """Set the fitted attributes, and say what is not certified."""
+        self.mu_, self.sigma_ = np.array([fit.means for fit in fits]), np.array([fit.scales for fit in fits])
+        self.objective_ = float(sum(fit.proof.objective for fit in fits))
+        self.lower_bound_ = float(sum(fit.proof.lower_bound for fit in fits))
+        floor = min(sum(fit.floor for fit in fits), 1.0)
+        self.gap_ = (self.objective_ - self.lower_bound_) / max(self.objective_, floor)
+        self.objective_path_ = [np.array(fit.trace) for fit in fits]
+        if self.loss == "tail":
+            self.n_sigma_solves_ = sum(fit.n_sigma_solves for fit in fits)
+        worst = min((fit.solution for fit in fits), key=lambda found: found.status is Status.SOLVED)
+        self.n_iter_ = max(1, *(fit.solution.n_iter for fit in fits))
+        self.solution_ = worst.summary() | {"objective": self.objective_, "lower_bound": self.lower_bound_}
+        self.holdfast_version_ = __version__
+        self._set_importances()
+        if worst.status is not Status.SOLVED:
+            advice = worst.advice
+            if self.loss == "tail":
+                advice = "No better bound is known for all scales. A smaller c has one."
+            elif worst.status is not Status.ITERATION_LIMIT:
+                advice = (
+                    "Scales may have come to the end of their range, where |x| sigma is 1 to the last digit, as where classes "
+                    "are told apart without error. Use a smaller c or prior_scale, or scale='fixed'; or raise tol."
+                )
+            warn_caller(f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {advice}", ConvergenceWarning)
+
+    def _set_importances(self) -> None:
+        owners = self.learners_.owners
+        own = owners >= 0
+        n = int(owners.max(initial=-1)) + 1
+        sizes = np.bincount(owners[own], np.abs(self.mu_[:, own]).mean(axis=0), n)
+        spreads = np.sqrt(np.bincount(owners[own], 2 * np.square(self.sigma_[:, own]).mean(axis=0), n))
+        total = sizes.sum() or 1.0
+        self.feature_importances_, self.importance_scales_ = sizes / total, spreads / total
+
+    def _outputs(self, X: Any, X_std: Any, method: str) -> Iterable[Outputs]:
+        """Return what learners say of checked rows, part by part."""
+        check_is_fitted(self)
+        check_columns(X, {"X_std": X_std}, self)
+        X = checked_rows(self, X, call=f"{NAME}.{method}", reset=False, accept_sparse="csr")
+        noise = self._noise(X, X_std, method)
+        if noise is None and self.row_noise_:
+            warn_caller(
+                f"{NAME}.{method}: this model was fitted with the noise of each row and is given none here, so rows count as "
+                f"exact. Pass X_std (zeros for exact rows). {ROUTING}",
+                UserWarning,
+            )
+        parts = gen_batches(X.shape[0], max(1, AT_ONCE // self.learners_.n_learners))
+        return (self.learners_.outputs(X[part], None if noise is None else noise[part]) for part in parts)
+
+    def decision_function(self, X: Any, *, X_std: Any = None) -> Array:
+        """Return the lead of the voters for a class: their share less that of the others, from -1 to 1.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            The noise of each entry, as in `fit`. Without any, rows count as exact; a model that was fitted with noise then
+            warns.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Two classes: positive means ``classes_[1]``. More: of each class against the rest, the highest being predicted.
+        """
+        leads = 2 * self._votes(self._outputs(X, X_std, "decision_function")) - 1
+        return leads.ravel() if leads.shape[1] == 1 else leads
+
+    def predict(self, X: Any, *, X_std: Any = None) -> Any:
+        """Return the class that the majority of the voters is for, shape (n_samples,); takes noise as `decision_function` does.
+
+        Of two classes that is told by the sign of the mean score, as laws are symmetric. More than two: the class that has the
+        largest share of voters for it, against the rest.
+        """
+        return self._predicted(X, X_std, "predict")
+
+    def _predicted(self, X: Any, X_std: Any, method: str) -> Any:
+        parts = self._outputs(X, X_std, method)
+        if len(self.mu_) == 1:
+            return self.classes_[np.concatenate([part.dot(self.mu_[0]) > 0 for part in parts]).astype(np.intp)]
+        return self.classes_[np.argmax(self._votes(parts), axis=1)]
+
+    def mean_scores(self, X: Any, *, X_std: Any = None) -> Array:
+        r"""Return :math:`\mu^\top x`, (n_samples, 1) or (n_samples, n_classes); takes noise as `decision_function` does."""
+        parts = self._outputs(X, X_std, "mean_scores")
+        return np.concatenate([np.column_stack([part.dot(mu) for mu in self.mu_]) for part in parts])
+
+    def predict_gibbs(self, X: Any, *, X_std: Any = None, random_state: Any = None) -> Any:
+        """Return for each row the class that a voter drawn at random is for: the Gibbs classifier, which the bounds are about.
+
+        Takes noise as `decision_function` does. More than two classes: drawn by the shares of `predict_proba`.
+        """
+        shares = self._shares(self._outputs(X, X_std, "predict_gibbs"))
+        draws = check_random_state(random_state).uniform(size=(len(shares), 1))
+        return self.classes_[np.minimum((draws >= np.cumsum(shares, axis=1)).sum(axis=1), len(self.classes_) - 1)]
+
+    def predict_proba(self, X: Any, *, X_std: Any = None) -> Array:
+        """Return the share of the voters that are for each class, shape (n_samples, n_classes).
+
+        These are the exact probabilities of the Gibbs classifier, not of the majority vote, which is sure of itself. Takes
+        noise as `decision_function` does. More than two classes: shares of each against the rest, made to sum to 1.
+        """
+        return self._shares(self._outputs(X, X_std, "predict_proba"))
+
+    def predict_log_proba(self, X: Any, *, X_std: Any = None) -> Array:
+        """Return the logarithm of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self._shares(self._outputs(X, X_std, "predict_log_proba")))
+
+    def _shares(self, parts: Iterable[Outputs]) -> Array:
+        shares = self._votes(parts)
+        return np.column_stack([1 - shares, shares]) if shares.shape[1] == 1 else shares_of_classes(shares)
+
+    def _votes(self, parts: Iterable[Outputs]) -> Array:
+        """Return the share of the voters that are for each class, against the rest, (n_samples, 1 or n_classes)."""
+        found = [np.column_stack([self._for_positive(part, k) for k in range(len(self.mu_))]) for part in parts]
+        return np.concatenate(found)
+
+    def _for_positive(self, outputs: Outputs, k: int) -> Array:
+        """Return the share of the voters of one problem that say a positive number; half of them where all say 0."""
+        shares = LaplaceSum(outputs.reaches(self.sigma_[k])).tail(-outputs.dot(self.mu_[k]))
+        return np.where(outputs.reaches_any(), shares, 0.5)
+
+    def gibbs_errors(self, X: Any, y: Any, *, X_std: Any = None) -> Array:
+        """Return the share of the voters that err on each row, shape (n_samples,), exactly.
+
+        A row of which all learners say 0 counts as wrong, and so does a draw. Two classes only; takes noise as
+        `decision_function` does.
+        """
+        check_is_fitted(self)
+        if len(self.classes_) != 2:
+            raise ValueError(
+                f"{NAME}.gibbs_errors: the model has {len(self.classes_)} classes; errors of voters are of two."
+            )
+        parts = list(self._outputs(X, X_std, "gibbs_errors"))
+        y = column_or_1d(y)
+        check_consistent_length(X, y)
+        if len(unknown := np.setdiff1d(y, self.classes_)):
+            raise ValueError(
+                f"{NAME}.gibbs_errors: y contains {unknown.tolist()!r:.80}; the classes are {self.classes_.tolist()!r}."
+            )
+        signs, start, found = np.where(y == self.classes_[1], 1.0, -1.0), 0, []
+        for part in parts:
+            own = signs[start : start + part.n_samples]
+            found.append(LaplaceSum(part.reaches(self.sigma_[0])).tail(own * part.dot(self.mu_[0])))
+            start += part.n_samples
+        return np.concatenate(found)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, X_std: Any = None) -> float:
+        """Return the accuracy of `predict`; takes noise as `decision_function` does."""
+        return float(accuracy_score(y, self._predicted(X, X_std, "score"), sample_weight=sample_weight))
+
+    def certificate_model(self) -> Model:
+        """Return what certificates see of the fitted classifier: a linear one, with ``base="linear"`` and two classes."""
+        check_is_fitted(self)
+        limits = self.learners_.limits
+        if limits is None or len(self.mu_) > 1:
+            raise NoCertificateError(
+                f"{self!r:.80}: of votes only those of two classes with base='linear' are certified."
+            )
+        mu, d = self.mu_[0], len(limits)
+        return linear_model(mu[:d] / limits, mu[d:].sum())

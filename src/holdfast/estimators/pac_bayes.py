@@ -1,0 +1,128 @@
+"""What the error of a vote on new rows can be, when the error on the training rows is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from holdfast._core.allowed import Number, Several, arguments, short
+from holdfast._core.summary import Summary, digits, percent
+from holdfast.estimators.deletion_bounds import kl_inverse
+from holdfast.estimators.laplace_boost import LaplaceBoostClassifier
+
+NAME = "pac_bayes_bound"
+
+
+@dataclass(frozen=True)
+class PacBayesBound(Summary):
+    """Bounds on the share of voters that err on a new row, on average: the error of the Gibbs classifier.
+
+    Attributes
+    ----------
+    empirical : float
+        The same on the rows given, exactly.
+    divergence : float
+        KL of the posterior from the prior, in nats.
+    bound : float
+        With probability 1 - delta over the rows no more is wrong, for the best of the values of c.
+    kl_bound : float
+        The same by another theorem, which needs no c. Each holds with probability 1 - delta by itself: settle on one of them
+        before looking, or halve delta and take the smaller one.
+    majority_bound : float
+        Twice `bound`, 1 at most: what the majority vote, which `predict` returns, gets wrong.
+    n_samples : int
+    delta : float
+    """
+
+    empirical: float
+    divergence: float
+    bound: float
+    kl_bound: float
+    majority_bound: float
+    n_samples: int
+    delta: float
+
+    def _lines(self) -> list[tuple[str, str]]:
+        return [
+            ("voters wrong on these rows", percent(self.empirical)),
+            ("on new rows at most", percent(self.bound)),
+            ("by the kl form", percent(self.kl_bound)),
+            ("majority wrong at most", percent(self.majority_bound)),
+            ("divergence", digits(self.divergence)),
+        ]
+
+    def _notes(self) -> list[str]:
+        return [f"With probability {1 - self.delta:g} over {self.n_samples} independent rows."]
+
+
+@arguments(delta=Number(0, strictly=True), c=Number(strictly=True) | Several(Number(strictly=True)))
+def pac_bayes_bound(
+    model: Any, X: Any, y: Any, delta: float = 0.05, *, c: Any = 1.0, X_std: Any = None
+) -> PacBayesBound:
+    r"""Bound the error of a vote with Laplace laws on new rows, by its training rows.
+
+    With S the sum over the m rows of the share of voters that err, which is computed exactly, and the divergence from the prior
+    P, with probability :math:`1 - \delta` over the rows, for all laws Q at once,
+
+    .. math:: \mathbb E_Q\,\Pr(\text{error}) \le
+              \frac{1 - \exp\bigl(-\bigl(c S + \mathrm{KL}(Q \| P) + \ln(G/\delta)\bigr)/m\bigr)}{1 - e^{-c}}
+
+    for each of G values of c that are stated before; and :math:`\sup\{p : \mathrm{kl}(S/m, p) \le (\mathrm{KL} +
+    \ln(2 \sqrt m / \delta))/m\}`. The laws may be found in any way: with sample weights, any c of training, a rough fit.
+
+    **Stated before the data are seen** are the learners, the prior and the c of the bound. A model whose thresholds or scaling
+    come from the rows is refused: declare `feature_range`. What cannot be seen is yours to keep: features that were scaled or
+    selected by these rows (in a pipeline), a prior, ranges or given learners that were chosen by them. Rows are independent and
+    count alike; they may be those of training. Of m rows bounds mean little unless m is many times the number of learners.
+
+    Parameters
+    ----------
+    model : LaplaceBoostClassifier
+        Fitted, of two classes.
+    X, y
+        Rows and labels.
+    delta : float, default=0.05
+        With this probability, over the draw of the rows, a bound is wrong.
+    c : float or list of float, default=1.0
+        Of the bound; the smaller the error and the larger the divergence, the larger the best c.
+    X_std : array-like of shape (n_samples, n_features), default=None
+        The noise of the rows, for a model that was fitted with it.
+
+    Returns
+    -------
+    PacBayesBound
+
+    Examples
+    --------
+    >>> from holdfast import LaplaceBoostClassifier
+    >>> from holdfast.estimators import pac_bayes_bound
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(5000, 3))
+    >>> y = X @ [1.0, 1.0, 0.5] > 0.2 * rng.normal(size=5000)
+    >>> model = LaplaceBoostClassifier("tail", feature_range=(-1, 1)).fit(X, y)
+    >>> found = pac_bayes_bound(model, X, y, 0.05)
+    >>> round(found.empirical, 2), round(found.kl_bound, 2)
+    (0.09, 0.11)
+    """
+    if not isinstance(model, LaplaceBoostClassifier):
+        raise ValueError(f"{NAME}(model={short(model):.80}, ...): give a fitted LaplaceBoostClassifier.")
+    check_is_fitted(model)
+    if delta >= 1:
+        raise ValueError(f"{NAME}(..., delta={delta!r}): must lie between 0 and 1.")
+    if len(model.classes_) != 2:
+        raise ValueError(f"{NAME}(model, ...): the model has {len(model.classes_)} classes; the bound is for two.")
+    if model.learners_.reason:
+        raise ValueError(
+            f"{NAME}(model, ...): {model.learners_.reason}, and no bound is known for learners that were chosen by the rows. "
+            "State feature_range=(low, high), known before the data, and fit again."
+        )
+    errors = model.gibbs_errors(X, y, X_std=X_std)
+    m, S, divergence = len(errors), float(errors.sum()), model.divergence_
+    grid = np.atleast_1d(np.asarray(c, dtype=np.float64))
+    exponents = (grid * S + divergence + np.log(len(grid) / delta)) / m
+    bound = float(min(1.0, np.min(np.expm1(-exponents) / np.expm1(-grid))))
+    kl_bound = kl_inverse(S / m, (divergence + np.log(2 * np.sqrt(m) / delta)) / m)
+    return PacBayesBound(S / m, divergence, bound, kl_bound, min(1.0, 2 * bound), m, float(delta))

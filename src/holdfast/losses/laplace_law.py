@@ -1,0 +1,243 @@
+"""Sums of Laplace variables: their tails and densities to all digits, and the divergence of one Laplace law from another."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.allowed import as_numbers, short
+from holdfast._core.loss import Array
+
+CROSSING, WIDTH, BEND = 0.7, 1.2, np.pi / 6
+"""Where the contour crosses the real axis, its size and its angle to the right, in units of 1 / deviation of the sum.
+
+Poles are at +-1 / scale, sqrt(2) of these units from 0 at least, and at 0: the contour goes between.
+"""
+STEP = 0.1
+"""Distance of the nodes: the trapezoid rule is off by about exp(-2 pi BEND / STEP) = 5e-15."""
+CHUNK, FARTHEST = 32, 12
+"""Nodes that are added at a time, and how often; after that exp(-38) is left at most, of a law with one scale."""
+FAINT = 1e-15
+"""Size of a node's share in tail and density from which on the rest is left out."""
+FACTORS = 8
+"""Factors that are multiplied before a division: their product does not overflow."""
+FAR = 1e4
+"""Deviations from which on nothing is left of a tail."""
+ENTRIES = 1 << 20
+"""Complex numbers that are formed at a time."""
+
+
+class _Nodes(NamedTuple):
+    """Some nodes of the contour, and what they weigh in the law of some rows."""
+
+    rows: NDArray[np.intp]
+    places: NDArray[np.complex128]
+    """In units of 1 / deviation, shape (n_nodes,)."""
+    weights: NDArray[np.complex128]
+    """Shape (len(rows), n_nodes)."""
+
+
+class LaplaceSum:
+    r"""The laws of :math:`Z_i = \sum_k s_{ik} L_k`, one for each row of scales, L independent with density :math:`e^{-|t|}/2`.
+
+    With the moment generating function :math:`M(\theta) = \prod_k (1 - s_k^2 \theta^2)^{-1}`,
+
+    .. math:: \Pr(Z \ge z) = \frac{1}{2 \pi i} \int M(\theta)\, e^{-\theta z}\, \frac{d\theta}{\theta}, \qquad z \ge 0,
+
+    along a contour that crosses the real axis between 0 and the first pole and bends to the right (Talbot's method, with the
+    hyperbola of Weideman and Trefethen). All singularities are real, so that the trapezoid rule converges geometrically,
+    whatever the scales: equal ones, one that dominates, hundreds of them. Errors are absolute, about 1e-14.
+
+    Parameters
+    ----------
+    scales : ndarray of shape (n_laws, d)
+        s >= 0. Where all of a row are 0, Z is 0.
+    """
+
+    def __init__(self, scales: Array):
+        largest = scales.max(axis=1, initial=0.0)
+        shares = np.divide(scales, largest[:, None], out=np.zeros_like(scales), where=largest[:, None] > 0)
+        lengths = np.sqrt(2 * np.square(shares).sum(axis=1))
+        self.deviations = largest * lengths
+        """Standard deviations of Z."""
+        self.is_spread = self.deviations > 0
+        squares = np.square(np.divide(shares, lengths[:, None], out=shares, where=lengths[:, None] > 0))
+        self.nodes = [
+            part for rows in _blocks(np.flatnonzero(self.is_spread), FACTORS * CHUNK) for part in _nodes(squares, rows)
+        ]
+
+    def tail(self, z: Array) -> Array:
+        """Return Pr(Z >= z), for one z a law, or for any number of z of a single law."""
+        [upper] = self._sums(np.abs(z), 1)
+        upper = np.clip(upper, 0.0, 0.5)
+        tail = np.where(z >= 0, upper, 1.0 - upper)
+        return np.where(self.is_spread, tail, np.where(z <= 0, 1.0, 0.0))
+
+    def density(self, z: Array) -> Array:
+        """Return the density of Z; where Z is 0 it is inf at 0 and 0 elsewhere."""
+        found = np.maximum(self._sums(np.abs(z), 2)[1], 0.0)
+        return np.where(self.is_spread, found, np.where(z == 0, np.inf, 0.0))
+
+    def derivatives(self, z: Array) -> tuple[Array, Array, Array]:
+        """Return tail, density and, nearly, the slope of the density at z >= 0, of laws that are spread."""
+        tail, density, slope = self._sums(z, 3)
+        return np.clip(tail, 0.0, 0.5), np.maximum(density, 0.0), np.maximum(slope, 0.0) * -1.0
+
+    def _sums(self, z: Array, n: int) -> list[Array]:
+        """Return the sums over the nodes of weight * place**power * exp(-place * z) for the first n powers."""
+        out = [np.zeros(len(z)) for _ in range(n)]
+        is_common = len(self.deviations) == 1
+        lengths = np.where(self.is_spread, self.deviations, 1.0)
+        with np.errstate(under="ignore", over="ignore"):
+            x = np.minimum(z / lengths, FAR)
+        for part in self.nodes:
+            for some in _blocks(np.arange(len(z) if is_common else len(part.rows)), len(part.places)):
+                rows = some if is_common else part.rows[some]
+                with np.errstate(under="ignore"):
+                    waves = np.exp(-part.places * x[rows][:, None])
+                    waves *= part.weights if is_common else part.weights[some]
+                for power in range(n):
+                    out[power][rows] += (waves @ part.places**power).imag
+        with np.errstate(over="ignore"):
+            return [one / lengths**power for power, one in enumerate(out)]
+
+
+def _blocks(rows: NDArray[np.intp], width: int) -> list[NDArray[np.intp]]:
+    size = max(1, ENTRIES // width)
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def _nodes(squares: Array, rows: NDArray[np.intp]) -> list[_Nodes]:
+    """Return nodes until those that follow would add nothing, for rows of squared scales in units of the deviation."""
+    found = []
+    for number in range(FARTHEST):
+        u = (np.arange(number * CHUNK, (number + 1) * CHUNK) + 0.5) * STEP
+        places = CROSSING + WIDTH * (np.sin(BEND) * (np.cosh(u) - 1) + 1j * np.cos(BEND) * np.sinh(u))
+        steps = WIDTH * (np.sin(BEND) * np.sinh(u) + 1j * np.cos(BEND) * np.cosh(u))
+        weights = np.broadcast_to(STEP / np.pi * steps / places, (len(rows), CHUNK)).copy()
+        with np.errstate(under="ignore"):
+            for start in range(0, squares.shape[1], FACTORS):
+                own = squares[rows, start : start + FACTORS]
+                weights /= np.prod(1 - own[:, :, None] * np.square(places), axis=1)
+        found.append(_Nodes(rows, places, weights))
+        rows = rows[np.abs(weights[:, -1] * places[-1]) > FAINT]
+        if not len(rows):
+            break
+    return found
+
+
+def laplace_tail(z: Any, scales: Any) -> Any:
+    r"""Return :math:`\Pr(Z \ge z)` for the sum :math:`Z = \sum_k s_k L_k` of independent Laplace variables.
+
+    :math:`L_k` has the density :math:`e^{-|t|}/2`. It is the probability that a linear score errs whose weights are drawn from
+    Laplace laws: with means mu and scales sigma, :math:`\Pr(y\, x^\top w \le 0)` is the tail at :math:`z = y\, x^\top \mu` with
+    :math:`s_k = \sigma_k |x_k|`. The error is about 1e-14 for any scales, ties and zeros included; where all scales are 0 the
+    result is 1 for z <= 0, else 0.
+
+    Parameters
+    ----------
+    z : array-like
+    scales : array-like of shape (d,) or z.shape + (d,)
+        s >= 0, the same for all z or others for each.
+
+    Returns
+    -------
+    ndarray in the shape of z
+
+    Examples
+    --------
+    >>> laplace_tail([0.0, 1.0, -1.0], [1.0])  # exp(-1) / 2
+    array([0.5       , 0.18393972, 0.81606028])
+    >>> laplace_tail(1.0, [0.5, 0.5, 1e-8]).round(6)  # exp(-2) (1 + 2/2) / 2
+    np.float64(0.135335)
+    """
+    return _of_law(z, scales, "laplace_tail", LaplaceSum.tail)
+
+
+def laplace_density(z: Any, scales: Any) -> Any:
+    """Return the density at z of the sum of independent Laplace variables with these scales, see `laplace_tail`.
+
+    The error is about 1e-14 / s with the largest of the scales s. Where all are 0, it is inf at 0 and 0 elsewhere.
+
+    Parameters
+    ----------
+    z : array-like
+    scales : array-like of shape (d,) or z.shape + (d,)
+
+    Returns
+    -------
+    ndarray in the shape of z
+
+    Examples
+    --------
+    >>> laplace_density([0.0, 1.0], [2.0])  # exp(-z/2) / 4
+    array([0.25      , 0.15163266])
+    """
+    return _of_law(z, scales, "laplace_density", LaplaceSum.density)
+
+
+def laplace_kl(mean: Any, scale: Any, *, prior_mean: Any = 0.0, prior_scale: Any = 1.0) -> Any:
+    r"""Return the Kullback-Leibler divergence of a product of Laplace laws from another one, the prior.
+
+    .. math:: \mathrm{KL}(Q \| P) = \sum_k \frac{|D_k| + \sigma_k e^{-|D_k|/\sigma_k}}{\tau_k}
+              + \ln \frac{\tau_k}{\sigma_k} - 1, \qquad D = \mu_Q - \mu_P,
+
+    with scales sigma of Q and tau of P, in nats.
+
+    Parameters
+    ----------
+    mean, scale : array-like of shape (..., d)
+        Of Q, which are broadcast together with those of P.
+    prior_mean, prior_scale : array-like, default=0 and 1
+        Of P.
+
+    Returns
+    -------
+    float or ndarray
+        Summed over the last axis.
+
+    Examples
+    --------
+    >>> laplace_kl([0.0, 2.0], [1.0, 0.5]).round(4)
+    np.float64(1.7023)
+    """
+    mu, s, mu_P, s_P = np.broadcast_arrays(
+        *(
+            _checked(value, f"laplace_kl({name}", positive=name.endswith("scale"))
+            for name, value in (
+                ("mean", mean),
+                ("scale", scale),
+                ("prior_mean", prior_mean),
+                ("prior_scale", prior_scale),
+            )
+        )
+    )
+    if not mu.ndim:
+        mu, s, mu_P, s_P = (np.atleast_1d(value) for value in (mu, s, mu_P, s_P))
+    t, ratio = np.abs(mu - mu_P) / s, s / s_P
+    return np.sum(ratio * (t + np.expm1(-t)) + (ratio - 1.0 - np.log(ratio)), axis=-1)
+
+
+def _of_law(z: Any, scales: Any, call: str, question: Any) -> Any:
+    z, scales = _checked(z, f"{call}(z"), _checked(scales, f"{call}(..., scales", least=0.0)
+    if scales.ndim == 0 or scales.shape[:-1] not in ((), z.shape):
+        raise ValueError(
+            f"{call}(z, scales): z has the shape {z.shape}, scales {scales.shape}. Give scales of shape (d,), or "
+            f"{z.shape} + (d,)."
+        )
+    flat = z.ravel()
+    law = LaplaceSum(scales.reshape(-1, scales.shape[-1]))
+    return question(law, flat).reshape(z.shape)[()]
+
+
+def _checked(value: Any, call: str, *, least: float = -np.inf, positive: bool = False) -> Array:
+    try:
+        out = as_numbers(value)
+    except TypeError:
+        raise ValueError(f"{call}={short(value):.80}): give real numbers.") from None
+    if not np.all(np.isfinite(out)) or np.any(out < least) or (positive and np.any(out <= 0)):
+        bounds = " > 0" if positive else f" >= {least:g}" if np.isfinite(least) else ""
+        raise ValueError(f"{call}={short(value):.80}): must be finite numbers{bounds}.")
+    return out
