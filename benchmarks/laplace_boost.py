@@ -183,7 +183,9 @@ def draw(results, sets, levels):
             axes.errorbar(
                 range(len(levels)), means, bars, color=colour, ls=line, marker=marker, ms=4, lw=1.2, label=method
             )
-        axes.set(title=name, xticks=range(len(levels)), xticklabels=levels, ylim=(0, 50))
+        axes.set(title=name, xticks=range(len(levels)), xticklabels=levels, ylim=(0, None))
+    for axes in figure.axes[len(shown) :]:
+        axes.set_axis_off()
     figure.axes[3].set(xlabel="noise of a tenth of the training rows, in deviations", ylabel="test error in %")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8)
     figure.savefig(PICTURE, dpi=110)
