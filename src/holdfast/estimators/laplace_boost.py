@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from holdfast._certificates.fitted import linear_model
 from holdfast._certificates.models import Model
-from holdfast._core.allowed import NOTHING, VERBOSE, Choice, Count, Instance, Number, Several, Switch, short
+from holdfast._core.allowed import NOTHING, VERBOSE, Choice, Count, Having, Instance, Number, Several, Switch, short
 from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.labels import check_columns, check_features
