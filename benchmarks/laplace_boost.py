@@ -1,8 +1,8 @@
 """Does boosting with Laplace posteriors hold where some training inputs are corrupted? The experiment of Noy & Crammer (2014).
 
-Run it with `python benchmarks/laplace_boost.py`, for about a quarter of an hour; HOLDFAST_DATA names the folder of spambase,
+Run it with `python benchmarks/laplace_boost.py`, for about half an hour; HOLDFAST_DATA names the folder of spambase,
 USPS and MNIST, which are left out without it. It writes the table beside this file and a picture to docs/images. `--speed`
-prints timings instead, `--quick` one small cell.
+prints timings instead, `--quick` one small cell; `--jobs` is the number of processes.
 
 300 training rows (wine 100), of which a tenth get Gaussian noise added to every feature, `sd` times the feature's deviation
 over all rows; test rows, up to 1000, are clean. Columns are standardised by the (noisy) training rows for every method.
@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import sklearn
+from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_wine
@@ -39,7 +40,7 @@ from holdfast.solvers import CoordinateDescent
 
 HERE = Path(__file__).parent
 PICTURE = HERE.parent / "docs" / "images" / "laplace_boost.png"
-SHARE, LEVELS, REPEATS, N_TRAIN, N_TEST = 0.1, (0, 1, 10), 4, 300, 1000
+SHARE, LEVELS, REPEATS, N_TRAIN, N_TEST = 0.1, (0, 1, 10), 8, 300, 1000
 CS, LINEAR_CS, TREES = (0.1, 1.0, 10.0), (0.01, 0.1, 1.0, 10.0), (30, 100)
 
 
@@ -128,26 +129,24 @@ def error(settings, X, y, X_test, y_test):
     return 1 - models[int(np.argmin(wrong))].fit(X, y).score(X_test, y_test)
 
 
-def experiment(sets, levels, repeats):
-    """Yield (set, sd, method, errors of the repeats)."""
-    for name in sets:
-        try:
-            whole = None if SETS[name] is None else SETS[name]()
-        except FileNotFoundError as missing:
-            print(f"left out {name}: {missing}", file=sys.stderr)
-            continue
-        for sd in levels:
-            found = {method: [] for method in METHODS}
-            for repeat in range(repeats):
-                rng = np.random.default_rng(repeat)  # the same rows at every level
-                X, y, X_test, y_test = drawn(name, rng, whole)
-                deviations = np.std(X if whole is None else whole[0], axis=0)
-                X = corrupted(X, deviations, sd, rng)
-                for method, settings in METHODS.items():
-                    found[method].append(error(settings(X.shape[1]), X, y, X_test, y_test))
-            print(name, sd, {m: round(float(np.mean(e)), 3) for m, e in found.items()}, file=sys.stderr, flush=True)
-            for method, errors in found.items():
-                yield name, sd, method, np.array(errors)
+def cell(name, sd, repeats):
+    """Return (set, sd, method, errors of the repeats) for all methods; nothing where the set is not there."""
+    warnings.simplefilter("ignore")
+    try:
+        whole = None if SETS[name] is None else SETS[name]()
+    except FileNotFoundError as missing:
+        print(f"left out {name}: {missing}", file=sys.stderr)
+        return []
+    found = {method: [] for method in METHODS}
+    for repeat in range(repeats):
+        rng = np.random.default_rng(repeat + 1)  # the same rows at every level
+        X, y, X_test, y_test = drawn(name, rng, whole)
+        deviations = np.std(X if whole is None else whole[0], axis=0)
+        X = corrupted(X, deviations, sd, rng)
+        for method, settings in METHODS.items():
+            found[method].append(error(settings(X.shape[1]), X, y, X_test, y_test))
+    print(name, sd, {m: round(float(np.mean(e)), 3) for m, e in found.items()}, file=sys.stderr, flush=True)
+    return [(name, sd, method, np.array(errors)) for method, errors in found.items()]
 
 
 def table(results, sets, levels):
@@ -164,7 +163,9 @@ def table(results, sets, levels):
             texts = []
             for sd, least in zip(levels, best, strict=True):
                 errors = 100 * cell[name, sd, method]
-                text = f"{errors.mean():.1f} ({errors.std(ddof=1) / np.sqrt(len(errors)):.1f})"
+                text = f"{errors.mean():.1f}"
+                if len(errors) > 1:
+                    text += f" ({errors.std(ddof=1) / np.sqrt(len(errors)):.1f})"
                 texts.append(f"**{text}**" if errors.mean() <= 100 * least + 1e-9 else text)
             yield f"| {method} | " + " | ".join(texts) + " |"
 
@@ -178,11 +179,13 @@ def draw(results, sets, levels):
         for method, (colour, line, marker) in STYLE.items():
             errors = [100 * cell[name, sd, method] for sd in levels]
             means = [one.mean() for one in errors]
-            bars = [one.std(ddof=1) / np.sqrt(len(one)) for one in errors]
+            bars = [one.std(ddof=1) / np.sqrt(len(one)) if len(one) > 1 else 0.0 for one in errors]
             axes.errorbar(
                 range(len(levels)), means, bars, color=colour, ls=line, marker=marker, ms=4, lw=1.2, label=method
             )
-        axes.set(title=name, xticks=range(len(levels)), xticklabels=levels, ylim=(0, 50))
+        axes.set(title=name, xticks=range(len(levels)), xticklabels=levels, ylim=(0, None))
+    for axes in figure.axes[len(shown) :]:
+        axes.set_axis_off()
     figure.axes[3].set(xlabel="noise of a tenth of the training rows, in deviations", ylabel="test error in %")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8)
     figure.savefig(PICTURE, dpi=110)
@@ -225,13 +228,19 @@ def speed():
     yield f"- the optimum over all {joint.mu_.shape[1]} stumps, gap {joint.gap_:.0e}: {a:.1f} s"
 
 
-READING = ""
+READING = """Of the default run:
+
+* RobuCoP is the one of ours that holds: at sd = 10 it errs least on the synthetic rows and on breast cancer.
+* BaLaBoost and Huber-Reg AdaBoost, on columns, suffer from wild inputs about as much as LogisticRegression.
+* Trees do not care how far out a value is: at sd = 10 HistGradientBoosting errs least on wine, spambase and USPS.
+"""
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.speed:
@@ -239,8 +248,8 @@ def main():
         return
     sets = ["synthetic"] if options.quick else list(SETS)
     levels, repeats = ((0, 10), 2) if options.quick else (LEVELS, REPEATS)
-    start = time.process_time()
-    results = list(experiment(sets, levels, repeats))
+    cells = [(name, sd, repeats) for name in reversed(sets) for sd in levels]  # the largest first
+    results = [line for lines in Parallel(options.jobs)(delayed(cell)(*one) for one in cells) for line in lines]
     lines = list(table(results, sets, levels))
     if options.quick:
         print("\n".join(lines))
@@ -248,7 +257,7 @@ def main():
     draw(results, sets, levels)
     made = f"holdfast {__version__}, scikit-learn {sklearn.__version__}, NumPy {np.__version__}"
     head = f"# Boosting with Laplace posteriors where training inputs are corrupted\n\n{__doc__}\n## Test errors in percent\n"
-    notes = READING + f"\n{REPEATS} repeats, {made}, {(time.process_time() - start) / 60:.0f} CPU minutes."
+    notes = READING + f"\n{REPEATS} repeats, {made}."
     (HERE / "laplace_boost.md").write_text("\n".join([head, *lines, "", notes, ""]))
 
 

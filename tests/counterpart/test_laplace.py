@@ -172,8 +172,8 @@ def test_every_step_lowers_the_objective_and_by_what_it_promised(loss, rule, mak
 
 @every_loss
 def test_all_means_at_once_do_not_overshoot_where_learners_are_alike(loss, rng):
-    X, y = np.repeat(rng.uniform(0.5, 1.0, size=(40, 1)), 8, axis=1), np.where(np.arange(40) < 36, 1.0, -1.0)
-    problem = LaplaceProblem(DenseOutputs(X), y, np.full(40, 3.0), loss, np.ones(8), np.zeros(40), np.full(8, 0.3))
+    X, y = np.repeat(rng.uniform(0.5, 1.0, size=(40, 1)), 40, axis=1), np.where(np.arange(40) < 36, 1.0, -1.0)
+    problem = LaplaceProblem(DenseOutputs(X), y, np.full(40, 3.0), loss, np.ones(40), np.zeros(40), np.full(40, 0.2))
     place = problem.coordinates(problem.start())
     for _ in range(20):
         before = place.value

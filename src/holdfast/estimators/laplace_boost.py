@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from holdfast._certificates.fitted import linear_model
 from holdfast._certificates.models import Model
-from holdfast._core.allowed import NOTHING, VERBOSE, Choice, Count, Instance, Listed, Number, Switch, short
+from holdfast._core.allowed import NOTHING, VERBOSE, Choice, Count, Having, Instance, Number, Several, Switch, short
 from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.labels import check_columns, check_features
@@ -205,7 +205,8 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
     parameter_table = {
         "loss": Choice(*LOSSES, "tail") | Instance(VoteLoss, "a VoteLoss object"),
         "c": Number(strictly=True) | NOTHING,
-        "base": Choice(*BASES) | Listed("a list of functions or fitted classifiers"),
+        "base": Choice(*BASES)
+        | Several(Having(("predict",), "is a fitted classifier") | Having(("__call__",), "a function")),
         "n_knots": Count(),
         "scale": Choice("joint", "fixed") | Number(strictly=True),
         "fit_intercept": Switch(),
@@ -326,8 +327,6 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
     def _check_size(self, X: Any) -> None:
         """Raise if what learners say of the rows would not fit."""
         d = self.learners_.n_learners
-        if d == 0:
-            raise ValueError(f"{NAME}(base=[], fit_intercept=False): there is nothing to vote. Give some learners.")
         is_small = sparse.issparse(X) and self.base == "linear" and self.loss != "tail"
         is_small |= self.base == "stumps" and not self.row_noise_ and self.loss != "tail"
         if not is_small and X.shape[0] * d > LARGEST:
