@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from holdfast._core.allowed import arguments
+from holdfast._core.exceptions import UnstatedError
 from holdfast._core.loss import Array, Loss
 from holdfast._core.metadata import METADATA, known_metadata
 from holdfast._core.progress import reporter
@@ -159,6 +160,14 @@ def _largest(problems: Sequence[Any]) -> float:
     """Return the factor at which all problems are known to collapse, that of some spreads where there is none."""
     known = max(collapse_bound(problem) if problem.may_be_bounded else np.inf for problem in problems)
     return known if 0 < known < np.inf else wide(problems[0])
+
+
+def _is_set(uncertainty: UncertaintySet | None, X: Any, stated: Mapping[str, Any]) -> bool:
+    """Return whether it is said how far rows may be off, and no prediction need be certain of noise."""
+    try:
+        return uncertainty is not None and uncertainty.split(X, stated)[1] is None
+    except UnstatedError:
+        return False
 
 
 class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
@@ -348,8 +357,9 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         model.row_uncertainty_ = self.row_uncertainty_
         stated = {name: value for name, value in metadata.items() if value is not None}
         scorer = self._scorer(model)
-        is_stated = bool(stated) or (self.uncertainty is not None and self.uncertainty.as_shape() == self.uncertainty)
-        is_certified = self.scoring == CERTIFIED or (is_stated and model.uncertainty.split(X, stated)[1] is None)
+        is_certified = self.scoring == CERTIFIED or _is_set(
+            model.uncertainty if stated else self.uncertainty, X, stated
+        )
 
         def score(step: Step) -> float:
             if scorer is not None:

@@ -164,7 +164,7 @@ class SafeClassifier(CollapsingClassifier):
     >>> X, y = measured(200, 0)
     >>> X_val, y_val = measured(400, [0, 0, 2, 2])
     >>> model = SafeClassifier().fit(X, y, X_val=X_val, y_val=y_val)
-    >>> model.is_learned_, model.gap_ < 1e-6
+    >>> bool(model.is_learned_), model.gap_ < 1e-6
     (True, True)
     >>> bool(model.lengths_[2:].min() > 2 * model.lengths_[:2].max())
     True

@@ -180,7 +180,10 @@ def _laws(model: Any, X: Any, missing: NDArray[np.bool_], given: Any, call: str)
         rows: Any = given if hasattr(given, "shape") else np.asarray(given)
         if n_columns(rows) != n_columns(X) or (hasattr(X, "columns") and list(rows.columns) != list(X.columns)):
             raise ValueError(f"{call}(..., given=...): its columns are not those of X. Give rows like X.")
-        found = [Together(rows)]
+        try:
+            found = [Together(rows)]
+        except ValueError as error:
+            raise ValueError(f"{call}(..., given=...): {error}") from error
     lost = np.setdiff1d(np.flatnonzero(np.any(missing, axis=0)), covered(found))
     if len(lost):
         name = list(X.columns)[lost[0]] if hasattr(X, "columns") else int(lost[0])
