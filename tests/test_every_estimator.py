@@ -62,7 +62,7 @@ SETTINGS = [
     RobustLinearClassifier(Box(0.1), loss="logistic", penalty="l1", kappa=0.5),
     RobustLinearClassifier(Box(0.1), loss="huberized_hinge"),
     LaplaceBoostClassifier(),
-    LaplaceBoostClassifier("tail", c=0.3),
+    LaplaceBoostClassifier("tail", c=0.3, tol=1e-2),
     LaplaceBoostClassifier("exp", base="stumps", n_knots=4),
     LaplaceBoostClassifier(base="splines", n_knots=4, scale="fixed"),
     MinimaxProbabilityClassifier(),

@@ -24,7 +24,12 @@ def numbers(text):
     return {where: float(cell) for where, cell in cells.items() if cell != "-"}
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+DEAR = {"plot_robust_fourier": [pytest.mark.slow]}
+
+
+@pytest.mark.parametrize(
+    "example", [pytest.param(path, marks=DEAR.get(path.stem, ()), id=path.stem) for path in EXAMPLES]
+)
 def test_every_example_runs_and_leaves_whole_files(example, tmp_path):
     folder = run(example, tmp_path)
     assert {path.suffix for path in folder.iterdir()} == {".md", ".png"}  # nothing temporary is left

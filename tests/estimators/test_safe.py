@@ -202,6 +202,7 @@ def test_permuting_features_permutes_lengths(learned):
     assert_allclose(model.lengths_, learned.lengths_[order], rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_other_units_give_the_same_lengths_in_these_units(learned):
     given, c = validated(), 1000.0
     model = SafeClassifier(alpha=0.5 * c**2).fit(
@@ -212,6 +213,7 @@ def test_other_units_give_the_same_lengths_in_these_units(learned):
 
 
 @roughly
+@pytest.mark.slow
 def test_weights_are_counts_and_rows_of_weight_zero_change_nothing():
     given = validated()
     twice = SafeClassifier(**QUICK).fit(np.concatenate([X, X]), np.concatenate([Y, Y]), **given)
@@ -232,6 +234,7 @@ def test_lengths_stay_within_stated_bounds():
     assert model.lengths_[2] == pytest.approx(0.5)
 
 
+@pytest.mark.slow
 def test_the_stochastic_gradient_learns_too_and_is_reproducible():
     models = [
         SafeClassifier(method="stochastic", alpha=0.5, random_state=s).fit(X, Y, **validated()) for s in (0, 0, 1)
@@ -250,6 +253,7 @@ def test_the_stochastic_gradient_learns_too_and_is_reproducible():
 
 
 @roughly
+@pytest.mark.slow
 def test_several_classes_share_their_lengths():
     rows, y = load_iris(return_X_y=True)
     rng = np.random.default_rng(0)
@@ -263,6 +267,7 @@ def test_several_classes_share_their_lengths():
     assert_array_equal(model.predict(rows), other.predict(rows))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "features", [RobustFourierFeatures(30, gamma=0.3, random_state=0), RobustNystroem(20, gamma=0.3)]
 )

@@ -61,7 +61,7 @@ def rows(several_classes):
 
 
 def test_no_attack_within_a_certificate_succeeds_and_linear_radii_are_tight():
-    violations, tight, attacks = check.main(3_000, out=lambda line: None)
+    violations, tight, attacks = check.main(3_000, out=lambda line: None, skipped=check.DEAR)
     assert min(attacks.values()) >= 3_000
     assert violations == 0
     assert tight >= 0.999

@@ -79,6 +79,7 @@ def test_radius_of_one_wave_is_exact(norm):
     assert_allclose(radius, angle / np.linalg.norm(w[0], dual), rtol=1e-5)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("features", FEATURES, ids=str)
 @pytest.mark.parametrize("norm", NORMS)
 def test_small_sets_cost_what_the_gradient_says(features, norm):
