@@ -91,12 +91,13 @@ class RobustKernelClassifier(WorstCaseClassifier):
     Parameters
     ----------
     uncertainty : UncertaintySet or None, default=None
-        What may be wrong with a row, in the units of the inputs: `Ball`, `Box`, `IntervalBox`, `Ellipsoid`, or a sum of them.
-        What differs by row is given to `fit`. None: nothing.
+        What may be wrong with a row, in the units of the inputs: `Ball`, `Box`, `IntervalBox`, `Ellipsoid`, a sum of them, or
+        another set of inputs. What differs by row is given to `fit`. None: nothing.
     features : {"nystroem", "exact", "fourier"} or feature map, default="nystroem"
     bound : str, default="auto"
         One of the `bounds` of the feature map, ``"tangent"`` or ``"ball"`` say. ``"auto"`` makes a rough fit for each
-        that can be best, on about 500 rows, and takes the one with the lowest objective; ``bound_`` says which.
+        that can be best, on about 500 rows, and takes the one with the lowest objective; ``bound_`` says which. These fits take
+        longer than a fit of one bound; ``"ball"`` (Nystroem) and ``"water"`` (Fourier), one radius for all rows, are the cheapest.
     loss : {"hinge", "squared_hinge", "logistic", "huberized_hinge"} or Loss, default="hinge"
         :math:`\psi`.
     gamma : float or "scale", default="scale"
