@@ -96,8 +96,9 @@ class RobustKernelClassifier(WorstCaseClassifier):
     features : {"nystroem", "exact", "fourier"} or feature map, default="nystroem"
     bound : str, default="auto"
         One of the `bounds` of the feature map, ``"tangent"`` or ``"ball"`` say. ``"auto"`` makes a rough fit for each
-        that can be best, on about 500 rows, and takes the one with the lowest objective; ``bound_`` says which. These fits take
-        longer than a fit of one bound; ``"ball"`` (Nystroem) and ``"water"`` (Fourier), one radius for all rows, are the cheapest.
+        that can be best, on about 500 rows, and takes the one with the lowest objective; ``bound_`` says which. That takes
+        longer than a fit for one bound. ``"ball"`` (Nystroem) and ``"water"`` (Fourier), one radius for all rows, are the
+        cheapest.
     loss : {"hinge", "squared_hinge", "logistic", "huberized_hinge"} or Loss, default="hinge"
         :math:`\psi`.
     gamma : float or "scale", default="scale"
