@@ -9,9 +9,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.special import ndtr
 from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.inspection import partial_dependence
+from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import LaplaceBoostClassifier, certified_radius
@@ -216,6 +218,15 @@ def test_warm_starts_and_other_solvers_come_to_the_same(data):
         assert found.objective_ == pytest.approx(objective, rel=1e-6)
     with pytest.raises(ValueError, match="needs the view Coordinatewise"):
         LaplaceBoostClassifier("tail", solver="coordinate_descent").fit(X, y)
+
+
+@pytest.mark.parametrize("seed", [0, 4, 11])
+def test_exponential_losses_of_raw_columns_do_not_stall(seed):
+    X, y = load_breast_cancer(return_X_y=True)
+    X, _, y, _ = train_test_split(X, y, random_state=seed, stratify=y)
+    model = LaplaceBoostClassifier("exp").fit(X, y)
+    assert model.gap_ < 1e-6
+    assert model.objective_ == pytest.approx(LaplaceBoostClassifier("exp", solver="quasi_newton").fit(X, y).objective_)
 
 
 def test_thousands_of_learners_and_one_do_no_harm(rng):
