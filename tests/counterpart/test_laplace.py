@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize, minimize_scalar
 
 from holdfast._core.exceptions import ProofError
+from holdfast._core.solution import Status
 from holdfast.counterpart import LaplaceProblem, TailRows, train_laplace, train_tail
 from holdfast.counterpart.laplace import dual_bound, laplace_certificate
 from holdfast.counterpart.laplace_coordinates import best_steps
@@ -197,6 +198,28 @@ def test_solvers_a_general_optimiser_and_the_dual_agree(loss, make):
             path = np.array(problem.trace)
             assert len(path) > 1
             assert np.all(np.diff(path) <= 1e-12 * path[:-1])
+
+
+def test_a_solver_that_is_content_too_early_goes_on(make, monkeypatch):
+    monkeypatch.setattr(Newton, "minimise", _hasty(Newton.minimise))
+    problem = make(LogVote(), c=1.0)
+    found, proof = train_laplace(problem, "newton", tol=1e-8, max_iter=100, start=problem.start())
+    assert proof.gap <= 1e-8
+    assert found.status is Status.SOLVED
+    assert 5 < found.n_iter <= 100
+    found, proof = train_laplace(problem, "newton", tol=1e-8, max_iter=5, start=problem.start())
+    assert proof.gap > 1e-8
+    assert found.status is Status.ITERATION_LIMIT
+    assert found.n_iter == 5
+
+
+def _hasty(minimise):
+    """Return a solver's method that takes any tolerance for a rougher one."""
+
+    def method(self, problem, start, *, tol, **options):
+        return minimise(self, problem, start, tol=1e7 * tol, **options)
+
+    return method
 
 
 def test_a_loss_of_ones_own_is_trained_and_proved_too(make):

@@ -1,6 +1,7 @@
 """LaplaceBoostClassifier: what it learns, what its votes are, what it refuses, and its bound on new rows."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,12 +10,18 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.special import ndtr
 from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.inspection import partial_dependence
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import LaplaceBoostClassifier, certified_radius
+from holdfast._core.solution import Status
+from holdfast.counterpart import train_laplace
 from holdfast.estimators import pac_bayes_bound
 from holdfast.exceptions import NoCertificateError
 from holdfast.losses import LogVote, laplace_kl, laplace_tail
@@ -218,6 +225,15 @@ def test_warm_starts_and_other_solvers_come_to_the_same(data):
         LaplaceBoostClassifier("tail", solver="coordinate_descent").fit(X, y)
 
 
+@pytest.mark.parametrize("seed", [0, 4, 11])
+def test_exponential_losses_of_raw_columns_do_not_stall(seed):
+    X, y = load_breast_cancer(return_X_y=True)
+    X, _, y, _ = train_test_split(X, y, random_state=seed, stratify=y)
+    model = LaplaceBoostClassifier("exp").fit(X, y)
+    assert model.gap_ < 1e-6
+    assert model.objective_ == pytest.approx(LaplaceBoostClassifier("exp", solver="quasi_newton").fit(X, y).objective_)
+
+
 def test_thousands_of_learners_and_one_do_no_harm(rng):
     X = rng.choice([-1.0, 1.0], size=(60, 5000))
     y = X[:, 0] > 0
@@ -309,6 +325,25 @@ def test_a_fit_that_is_cut_short_says_so(data):
     with pytest.warns(ConvergenceWarning, match=r"Certified gap .* max_iter"):
         model = LaplaceBoostClassifier(max_iter=1, base="splines").fit(X, y)
     assert model.gap_ > 1e-6
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        LaplaceBoostClassifier("tail", max_iter=1).fit(X, y)
+
+
+def test_advice_is_for_the_true_cause(data, monkeypatch):
+    def stalled(*args, **options):
+        found, proof = train_laplace(*args, **options)
+        return replace(found, status=Status.STALLED), proof
+
+    monkeypatch.setattr("holdfast.estimators.laplace_boost.train_laplace", stalled)
+    X, y = data
+    X[:, 0] += np.sign(X[:, 0])
+    for labels, solver, text in (
+        (y, None, "Use solver='quasi_newton'.*StandardScaler"),
+        (y, "quasi_newton", "Use solver='newton'"),
+        (X[:, 0] > 0, None, "told apart without error.*smaller c"),
+    ):
+        with pytest.warns(ConvergenceWarning, match=text):
+            LaplaceBoostClassifier(solver=solver).fit(X, labels)
 
 
 @pytest.mark.parametrize("loss", ["log", "tail"])
@@ -340,8 +375,11 @@ def test_bound_is_refused_where_it_would_not_hold(data):
     assert pac_bayes_bound(LaplaceBoostClassifier("tail").fit(X, y), X, y).bound <= 1  # columns as they are
     with pytest.raises(ValueError, match="give a fitted LaplaceBoostClassifier"):
         pac_bayes_bound(RandomForestClassifier(3).fit(X, y), X, y)
-    with pytest.raises(ValueError, match=r"delta=1\.5"):
-        pac_bayes_bound(model, X, y, 1.5)
+    with pytest.raises(ValueError, match=r"Pipeline.*the last step, model\[-1\]"):
+        pac_bayes_bound(make_pipeline(StandardScaler(), LaplaceBoostClassifier()).fit(X, y), X, y)
+    for delta in (1.5, 0, -1.0, "a", np.nan):
+        with pytest.raises(ValueError, match=r"delta=.* must be a number between 0 and 1"):
+            pac_bayes_bound(model, X, y, delta)
     with pytest.raises(ValueError, match="has 3 classes"):
         pac_bayes_bound(LaplaceBoostClassifier(feature_range=(-5, 5)).fit(X, np.arange(120) % 3), X, y)
     with pytest.raises(ValueError, match="y contains"):

@@ -80,6 +80,30 @@ def test_tail_of_ties_is_that_of_phases(kind, d, rng):
     assert_allclose(laplace_tail(z, scales), [phases(one, scales[scales > 0]) for one in z], rtol=0, atol=1e-9)
 
 
+def alike(z, d):
+    """Tail and density at z >= 0 of d scales of 1: a difference of two gamma variables, as sums of terms > 0."""
+    with localcontext() as context:
+        context.prec = 40
+        z = Decimal(z)
+        powers, chance, tail, density = [(-z).exp()], Decimal(2) ** -d, Decimal(0), Decimal(0)
+        for i in range(1, d):
+            powers.append(powers[-1] * z / i)
+        left = np.cumsum(powers)
+        for j in range(d):
+            tail, density = tail + chance * left[d - j - 1], density + chance * powers[d - j - 1]
+            chance *= Decimal(d + j) / (2 * (j + 1))
+        return float(tail), float(density)
+
+
+@pytest.mark.parametrize("d", [100, 200, 1000])
+def test_sums_of_many_alike_are_exact_too(d):
+    for z in np.sqrt(2 * d) * np.array([0.0, 1e-9, 0.3, 1.0, 2.0, 5.0]):
+        tail, density = alike(float(z), d)
+        assert abs(laplace_tail(z, np.ones(d)) - tail) < 1e-14
+        assert abs(laplace_density(z, np.ones(d)) - density) < 1e-14
+    assert laplace_tail(0.0, np.ones(d)) == laplace_tail(-0.0, np.ones(d)) == 0.5
+
+
 def test_density_is_the_derivative_of_the_tail_and_integrates_to_it(rng):
     for scales in (rng.uniform(0.1, 1, 6), np.full(4, 0.5), np.array([1.0, 1e-3])):
         for z in (0.05, 0.7, 2.5):
@@ -162,6 +186,7 @@ def test_divergence_of_a_law_from_itself_is_nothing_and_nearly_so_from_one_nearb
         (lambda: laplace_tail(1.0, [-1.0]), r"scales=\[-1.0\]\): must be finite numbers >= 0"),
         (lambda: laplace_tail(1.0, "x"), r"scales='x'\): give real numbers"),
         (lambda: laplace_density([1.0, 2.0], np.ones((3, 2))), r"Give scales of shape \(d,\)"),
+        (lambda: laplace_tail(0.0, []), r"scales \(0,\)\. Give .* with d >= 1"),
         (lambda: laplace_kl(0.0, 0.0), r"laplace_kl\(scale=0.0\): must be finite numbers > 0"),
     ],
 )

@@ -227,6 +227,8 @@ class _Search:
         self.means: dict[float, Array] = {}
         self.best, self.sigma, self.n_iter = np.inf, 1.0, 0
         self.trace: list[float] = []
+        self.is_cut = False
+        """Whether max_iter ended the solver somewhere."""
         self.ground = rows.lost
         """A lower bound of G at 0."""
         self.grounded: set[float] = set()
@@ -237,6 +239,7 @@ class _Search:
         found = self.solver.minimise(problem, start, tol=FINE * self.tol, max_iter=self.max_iter)
         value, _ = problem.value_and_gradient(found.parameters)
         self.n_iter += found.n_iter
+        self.is_cut |= found.status is Status.ITERATION_LIMIT
         self.bounds[sigma], self.means[sigma] = min(problem.lower_bound(found.parameters), value), found.parameters
         if value < self.best:
             self.trace += [one for one in [*problem.trace, value] if one < self.best]
@@ -313,7 +316,8 @@ class _Search:
         bound = consistent(objective, bound, rounding)
         floor = TailProblem(self.rows, sigma).floor
         proof = LaplaceProof(objective, bound, (objective - bound) / max(objective, floor))
-        status = Status.SOLVED if proof.gap <= self.tol else Status.STALLED
+        unsolved = Status.ITERATION_LIMIT if self.is_cut else Status.STALLED
+        status = Status.SOLVED if proof.gap <= self.tol else unsolved
         found = Solution(u, status, objective, self.n_iter, self.solver.name, bound)
         return TailFit(u, sigma, found, proof, len(self.bounds), self.trace)
 

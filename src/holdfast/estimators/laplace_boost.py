@@ -66,6 +66,8 @@ class _Fit(NamedTuple):
     proof: LaplaceProof
     floor: float
     trace: list[float]
+    is_apart: bool = False
+    """Whether the means tell all rows of the classes apart."""
     n_sigma_solves: int = 0
 
 
@@ -89,7 +91,8 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
 
     The first two are convex in means and scales together, and `gap_` is proved by a dual problem. "tail" has one scale for
     all weights, :math:`\sigma_k = \sigma \tau_k`; it is convex for each scale, and `gap_` is proved for all scales together.
-    Each row counts in units of its own length there, so that far ones do no harm.
+    Each row counts in units of its own length there, so that far ones do no harm; columns are taken as they are, so scale them
+    to like units (``StandardScaler``, or divide by a known range), or else the column of the largest unit decides alone.
 
     As boosting, a weak learner is a coordinate: ``solver=CoordinateDescent("greedy")`` adds one a round.
 
@@ -394,7 +397,9 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
             problem, self.solver, tol=float(self.tol), max_iter=int(self.max_iter), start=start, report=report
         )
         delta, s = problem.split(found.parameters)
-        return _Fit(prior.means + delta, s, found, proof, problem.floor, problem.trace)
+        means = prior.means + delta
+        is_apart = bool(np.all(signs * outputs.dot(means) > 0))
+        return _Fit(means, s, found, proof, problem.floor, problem.trace, is_apart)
 
     def _tail_fit(
         self, outputs: Outputs, signs: Array, weights: Array, prior: _Prior, before: Any, report: Report
@@ -413,7 +418,15 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         )
         scales = found.sigma * prior.scales
         floor = found.proof.objective if found.proof.objective > 0 else 1.0
-        return _Fit(found.means * scales, scales, found.solution, found.proof, floor, found.trace, found.n_sigma_solves)
+        return _Fit(
+            found.means * scales,
+            scales,
+            found.solution,
+            found.proof,
+            floor,
+            found.trace,
+            n_sigma_solves=found.n_sigma_solves,
+        )
 
     def _set_model(self, fits: list[_Fit]) -> None:
         """Set the fitted attributes, and say what is not certified."""
@@ -431,15 +444,23 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         self.holdfast_version_ = __version__
         self._set_importances()
         if worst.status is not Status.SOLVED:
-            advice = worst.advice
-            if self.loss == "tail":
-                advice = "No better bound is known for all scales. A smaller c has one."
-            elif worst.status is not Status.ITERATION_LIMIT:
-                advice = (
-                    "Scales may have come to the end of their range, where |x| sigma is 1 to the last digit, as where classes "
-                    "are told apart without error. Use a smaller c or prior_scale, or scale='fixed'; or raise tol."
-                )
-            warn_caller(f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {advice}", ConvergenceWarning)
+            self.solution_["advice"] = self._advice(worst, any(fit.is_apart for fit in fits))
+            text = f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {self.solution_['advice']}"
+            warn_caller(text, ConvergenceWarning)
+
+    def _advice(self, found: Solution, is_apart: bool) -> str:
+        """Return why a fit is not certified, and what to do."""
+        if found.status is Status.ITERATION_LIMIT:
+            return found.advice
+        if self.loss == "tail":
+            return "No better bound is known for all scales. A smaller c has one."
+        if is_apart:
+            return (
+                "Classes are told apart without error, and scales may have come to the end of their range, where |x| sigma is "
+                "1 to the last digit. Use a smaller c or prior_scale, or scale='fixed'; or raise tol."
+            )
+        other = "newton" if found.solver == "quasi_newton" else "quasi_newton"
+        return f"Use solver={other!r}, or put columns on similar scales (StandardScaler); or raise tol."
 
     def _set_importances(self) -> None:
         owners = self.learners_.owners
@@ -514,8 +535,9 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
     def predict_proba(self, X: Any, *, X_std: Any = None) -> Array:
         """Return the share of the voters that are for each class, shape (n_samples, n_classes).
 
-        These are the exact probabilities of the Gibbs classifier, not of the majority vote, which is sure of itself. Takes
-        noise as `decision_function` does. More than two classes: shares of each against the rest, made to sum to 1.
+        These are the exact probabilities of the Gibbs classifier, not of the majority vote, which is sure of itself. They are
+        not calibrated: voters agree the more, the more rows they were trained on, also where classes overlap. Takes noise
+        as `decision_function` does. More than two classes: shares of each against the rest, made to sum to 1.
         """
         return self._shares(self._outputs(X, X_std, "predict_proba"))
 

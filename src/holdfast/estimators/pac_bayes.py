@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class PacBayesBound(Summary):
         return [f"With probability {1 - self.delta:g} over {self.n_samples} independent rows."]
 
 
-@arguments(delta=Number(0, strictly=True), c=Number(strictly=True) | Several(Number(strictly=True)))
+@arguments(c=Number(strictly=True) | Several(Number(strictly=True)))
 def pac_bayes_bound(
     model: Any, X: Any, y: Any, delta: float = 0.05, *, c: Any = 1.0, X_std: Any = None
 ) -> PacBayesBound:
@@ -108,10 +109,13 @@ def pac_bayes_bound(
     (0.09, 0.11)
     """
     if not isinstance(model, LaplaceBoostClassifier):
-        raise ValueError(f"{NAME}(model={short(model):.80}, ...): give a fitted LaplaceBoostClassifier.")
+        hint = " Of a Pipeline that is the last step, model[-1], with rows as the steps before it make them." * hasattr(
+            model, "steps"
+        )
+        raise ValueError(f"{NAME}(model={short(model):.80}, ...): give a fitted LaplaceBoostClassifier.{hint}")
     check_is_fitted(model)
-    if delta >= 1:
-        raise ValueError(f"{NAME}(..., delta={delta!r}): must lie between 0 and 1.")
+    if not (isinstance(delta, Real) and 0 < delta < 1) or isinstance(delta, bool):
+        raise ValueError(f"{NAME}(..., delta={delta!r}): must be a number between 0 and 1.")
     if len(model.classes_) != 2:
         raise ValueError(f"{NAME}(model, ...): the model has {len(model.classes_)} classes; the bound is for two.")
     if model.learners_.reason:

@@ -96,20 +96,28 @@ def newton_step(
 def _backtrack(
     view: Curved, theta: Array, value: float, gradient: Array, step: Array
 ) -> tuple[Array, float, Array] | None:
-    """Return the first of theta + step, step / 2, ... that improves enough, with its value and gradient."""
+    """Return a point of the step that improves enough, within a factor 4 of the longest such, with value and gradient."""
     slope = float(gradient @ step)
-    length = 1.0
+    length = too_long = 1.0
+    found, enough = None, 0.0
     for _ in range(60):
         candidate = theta + length * step
         new_value, new_gradient = view.value_and_gradient(candidate)
         if new_value <= value + 1e-4 * length * slope and np.all(np.isfinite(new_gradient)):
-            return candidate, new_value, new_gradient
+            found, enough = (candidate, new_value, new_gradient), length
+        else:
+            too_long = length
+        if found is not None:
+            if enough >= 0.25 * too_long:
+                return found
+            length = float(np.sqrt(enough * too_long))  # it was made far shorter than it need be
+            continue
         # rounding hides the improvement: go by the slope, which must have shrunk
         at_rounding = new_value <= value + 1e-14 * abs(value)
         if at_rounding and abs(new_gradient @ step) < 0.5 * abs(slope):
             return candidate, new_value, new_gradient
         length = _shorter(length, new_value - value, abs(value))
-    return None
+    return found
 
 
 def _shorter(length: float, rise: float, scale: float) -> float:
