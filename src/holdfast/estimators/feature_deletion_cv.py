@@ -149,6 +149,11 @@ class FeatureDeletionClassifierCV(FeatureDeletionClassifier):
         self.classes_, _ = class_codes(y, NAME)
         weights = None if sample_weight is None else checked_weights(sample_weight, rows, f"{NAME}.fit")
         costs = feature_costs(self.values, rows.shape[1], f"{NAME}(values=...)")
+        if not costs.sum() > 0:
+            raise ValueError(
+                f"{NAME}(values={self.values!r:.80}): all features are worth 0 together, so that all may be deleted free of "
+                "charge and nothing is left to learn from. Give positive values, or inf for features that stay."
+            )
         budgets = self._budgets(float(costs.sum()))
         report, folds = reporter(self.verbose), []
         for number, (own, held_out) in enumerate(splits_of(self, rows, y, groups)):
