@@ -209,9 +209,8 @@ class ConditionalFill(Effect):
     def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
         values, kept = dense(numbers_of(X)), self.law.kept
         missing = np.isnan(values[:, kept])
-        noise = noise.columns(kept).times(
-            1.0 * ~missing
-        )  # an entry that is missing was not measured, whatever is stated
+        # an entry that is missing was not measured, whatever is stated of it
+        noise = noise.columns(kept).times(1.0 * ~missing)
         if np.any(noise.std[np.any(missing, axis=1)]):
             noise = noise.by_causes  # errors of known entries reach those that are filled in from them
         if np.any(noise.factor):
