@@ -153,3 +153,11 @@ def test_a_common_set_is_what_validation_rows_meet(rows):
     shape = RobustLinearClassifierCV([0.01, 0.3], uncertainty=Box(), cv=3).fit(Z, y)
     same = RobustLinearClassifierCV([0.01, 0.3], uncertainty=Box(), cv=3, scoring="accuracy").fit(Z, y)
     assert_array_equal(shape.cv_results_["mean_test_score"], same.cv_results_["mean_test_score"])
+
+
+@pytest.mark.parametrize(
+    "model", [FeatureDeletionClassifier(0), FeatureDeletionClassifierCV(), FeatureDeletionClassifierCV([0])]
+)
+def test_features_that_are_all_worth_nothing_are_refused(rows, model):
+    with pytest.raises(ValueError, match=r"no feature has a finite value above 0"):
+        model.set_params(values=[0, 0, 0, 0]).fit(*rows)

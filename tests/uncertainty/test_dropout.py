@@ -267,3 +267,11 @@ def test_copies_and_curves_draw_from_it(rows):
 def test_wrong_numbers_are_refused(rows, wrong, said):
     with pytest.raises(ValueError, match=said):
         GaussianRobustClassifier(wrong).fit(*rows)
+
+
+@pytest.mark.parametrize("noise", [DropoutNoise(0.3), DropoutNoise("observed", filler=0.0)])
+def test_parts_of_the_rows_are_refused_where_means_of_all_are_needed(rows, noise):
+    X, y = rows
+    with pytest.raises(ValueError, match=r"sees a part at a time. Give numbers"):
+        GaussianRobustClassifier(noise).partial_fit(X, y, classes=np.unique(y))
+    GaussianRobustClassifier(DropoutNoise(0.3, filler=X.mean(axis=0))).partial_fit(X, y, classes=np.unique(y))

@@ -148,6 +148,10 @@ class UncertaintySet(Parameters, ABC):
         """Return the set with numbers in the place of what it takes from the rows X, which may lack entries (NaN)."""
         return self
 
+    def refuse_parts(self, call: str) -> None:
+        """Raise where it takes numbers from all training rows at once, and `call` sees a part of them."""
+        return
+
     def before(self, map: Any) -> UncertaintySet:
         """Return the set with what it says of images of rows under an affine map said in the units of the rows."""
         return self

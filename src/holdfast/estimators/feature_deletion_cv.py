@@ -21,7 +21,7 @@ from holdfast.estimators.missing import without_missing
 from holdfast.estimators.paths import refuse_lacking, results_of, splits_of, taken
 from holdfast.features.rows import checked_weights
 from holdfast.uncertainty.deletions import deletions_survived, random_deletions
-from holdfast.uncertainty.knapsack import feature_costs
+from holdfast.uncertainty.knapsack import deletable
 
 NAME = "FeatureDeletionClassifierCV"
 ENOUGH = 1e-9
@@ -148,7 +148,7 @@ class FeatureDeletionClassifierCV(FeatureDeletionClassifier):
         rows, y = self._checked(X, y, where="fit", reset=True)
         self.classes_, _ = class_codes(y, NAME)
         weights = None if sample_weight is None else checked_weights(sample_weight, rows, f"{NAME}.fit")
-        costs = feature_costs(self.values, rows.shape[1], f"{NAME}(values=...)")
+        costs, _ = deletable(self.values, 0.0, rows.shape[1], NAME)
         budgets = self._budgets(float(costs.sum()))
         report, folds = reporter(self.verbose), []
         for number, (own, held_out) in enumerate(splits_of(self, rows, y, groups)):

@@ -424,6 +424,7 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         loss = self._loss()
         alpha = float(self._alpha(loss))
         metadata, before = {"X_std": X_std}, getattr(self, "row_noise_", None)
+        self._noise().refuse_parts(f"{NAME}.partial_fit")
         X, codes, weights, known = self._part(X, y, classes, sample_weight, metadata, before)
         bound = self._bound(loss, X, metadata)
         problems = self._made(self._noise().middle(X), codes, weights, loss, bound, alpha, len(known))

@@ -13,6 +13,7 @@ from holdfast._core.labels import column_name
 from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
 from holdfast.features.composed import InSequence
 from holdfast.features.effects import FILLED_TWICE, Effect, OutOfDomainError
+from holdfast.features.gaps import Gaps
 from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import known_numbers, n_columns, numbers_of
 from holdfast.features.steps import StepContext, after, effect_of
@@ -40,8 +41,11 @@ def effects_of(
 ) -> list[Effect]:
     """Return the effects of fitted steps, the first of which takes the rows X."""
     found, n_features, rows = [], n_columns(X), lambda: X
+    gaps = Gaps.start(n_features)
     for name, step in steps:
         effect = effect_of(step, StepContext(n_features, stated, name, rows, fills_are_exact))
+        with _naming(name, step):
+            gaps = effect.gaps(gaps)
         n_features = effect.width(n_features)
         rows = after(step.transform, rows) if hasattr(step, "transform") else rows
         found.append(effect)
@@ -123,12 +127,13 @@ def carry(
     state = uncertainty.freed(known_numbers(X), metadata)
     # the last step that looks at its rows
     last = max((i for i, one in enumerate(effects) if one.map is None or one.adds_errors or len(one.exact)), default=-1)
-    is_moved = False
+    is_moved, gaps = False, Gaps.start(n_columns(X))
     for number, ((name, step), effect) in enumerate(zip(steps, effects, strict=True)):
         transform = getattr(step, "transform", lambda rows: rows)
         with _naming(name, step, given, effects[:number]):
-            if effect.adds_errors and state[0].is_expectation and np.any(_n_missing(X) > _n_missing(given)):
+            if effect.adds_errors and state[0].is_expectation and gaps.are_doubled(X, given):
                 raise ValueError(FILLED_TWICE)
+            gaps = effect.gaps(gaps)
             if effect.map is None:
                 plain = transform(X)
                 state, X = _after(effect, state, X, plain, nonlinear)
@@ -141,11 +146,6 @@ def carry(
     made, stated = state
     rows = X if is_moved else Z
     return Carried(made, made.placed(known_numbers(rows), stated), rows)
-
-
-def _n_missing(X: Any) -> NDArray[np.intp]:
-    """Return how many entries each row lacks."""
-    return np.count_nonzero(np.isnan(dense(numbers_of(X))), axis=1)
 
 
 def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> Stated:

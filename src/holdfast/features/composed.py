@@ -15,6 +15,7 @@ from sklearn.utils import _safe_indexing
 from holdfast._core.operations import Cast
 from holdfast._core.uncertainty import Array
 from holdfast.features.effects import FILLED_TWICE, AffineForm, Corners, Effect, Lost, traced
+from holdfast.features.gaps import Gaps
 from holdfast.features.row_noise import RowNoise, side_by_side
 from holdfast.features.rows import beside, known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
@@ -55,6 +56,9 @@ class InSequence(Effect):
 
     def width(self, n_features: int) -> int:
         return reduce(lambda width, part: part[0].width(width), self.parts, n_features)
+
+    def gaps(self, given: Gaps) -> Gaps:
+        return reduce(lambda found, part: part[0].gaps(found), self.parts, given)
 
     def affine_form(self, X: Any) -> AffineForm | None:
         total = AffineForm(AffineMap.identity(self.n_features))
@@ -117,6 +121,9 @@ class SideBySide(Effect):
 
     def width(self, n_features: int) -> int:
         return sum(part.width(len(chosen)) for part, chosen in self.parts)
+
+    def gaps(self, given: Gaps) -> Gaps:
+        return Gaps.beside([part.gaps(given.at(chosen)) for part, chosen in self.parts])
 
     def affine_form(self, X: Any) -> AffineForm | None:
         forms = [
@@ -211,12 +218,17 @@ def _found_before(form: AffineForm, map: AffineMap) -> AffineForm:
     """Return what a form puts beside rows, with missing entries as those that they are before a map of the rows."""
     assert form.lost is not None
     mask, columns, gains = form.lost
+    # what the form put there itself is not the map's, and comes behind all that the map takes
+    by_map = columns < map.shape[0]
+    own, columns = map.n_features + columns - map.shape[0], np.where(by_map, columns, 0)
+    mask = mask & by_map
     rows = sparse.csr_array(map.matrix)[columns]
     if np.any(mask[:, np.diff(rows.indptr) > 1]):
         raise ValueError("fills in entries that steps before it make of several others. Put it first.")
     made = AffineMap(rows)
     given = form.given - np.where(mask, gains * map.offset[columns], 0.0)
-    return form._replace(given=given, lost=Lost(mask, made.sources, gains * made.scales))
+    lost = Lost(form.lost.mask, np.where(by_map, made.sources, own), gains * np.where(by_map, made.scales, 1.0))
+    return form._replace(given=given, lost=lost)
 
 
 def _joined(map: AffineMap, forms: Sequence[AffineForm], columns: Sequence[Any] | None = None) -> AffineForm:
@@ -239,7 +251,10 @@ def _joined(map: AffineMap, forms: Sequence[AffineForm], columns: Sequence[Any] 
         np.hstack([none if error is None else error for error, none in zip(each, nothing, strict=True)])
         for each in zip(*errors, strict=True)
     )
-    lost = [_placed(form.lost, none, own) for (form, own), none in zip(parts, nothing, strict=True)]
+    begins = map.n_features - starts[-1] + starts[:-1]
+    lost = [
+        _placed(form.lost, none, own, begin) for (form, own), none, begin in zip(parts, nothing, begins, strict=True)
+    ]
     return AffineForm(
         map,
         given,
@@ -255,11 +270,13 @@ def _joined(map: AffineMap, forms: Sequence[AffineForm], columns: Sequence[Any] 
     )
 
 
-def _placed(lost: Lost | None, none: Array, chosen: Any) -> Lost:
-    """Return missing entries by the numbers of all inputs, of which some are chosen."""
+def _placed(lost: Lost | None, none: Array, chosen: Any, begin: int) -> Lost:
+    """Return missing entries by the numbers of all inputs, some of them chosen, and of what is put beside from `begin` on."""
     if lost is None:
         return Lost(none > 0, np.zeros(none.shape[1], dtype=np.intp), np.zeros(none.shape[1]))
-    return lost if isinstance(chosen, slice) else lost._replace(columns=chosen[lost.columns])
+    if isinstance(chosen, slice):
+        return lost
+    return lost._replace(columns=np.append(chosen, begin + np.arange(none.shape[1]))[lost.columns])
 
 
 def _all_or_none(maps: list[AffineMap | None], make: Callable[[list[AffineMap]], AffineMap]) -> AffineMap | None:

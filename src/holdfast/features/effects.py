@@ -13,6 +13,7 @@ from scipy import sparse
 
 from holdfast._core.operations import Operation
 from holdfast._core.uncertainty import Array
+from holdfast.features.gaps import Gaps
 from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
@@ -25,8 +26,9 @@ FILLED_TWICE = (
 
 
 UNLIKELY = (
-    "a category is missing, or was never seen in training, and OneHotEncoder puts zeros there, as no training row had. How "
-    "likely each category is it does not say: use CategoryEncoder, which puts the shares of the categories there."
+    "a category is missing, or was never seen in training, and OneHotEncoder puts zeros there, as no training row had, or "
+    "takes it for a rare one or the one that it dropped. How likely each category is it does not say: use CategoryEncoder, "
+    "which puts the shares of the categories there."
 )
 
 
@@ -96,6 +98,15 @@ class Corners(NamedTuple):
     """Which categories may be the true one, (n_samples, n_columns); none in rows where nothing is in doubt."""
     given: Array
     """What is put there, (n_samples, n_columns): probabilities, or 0 where none are known."""
+    are_likely: bool = True
+    """Whether what is put there are probabilities, or 0."""
+    may_be_none: bool = False
+    """Whether the truth may be zeros in all columns too, which stand for a category that has none."""
+
+    @property
+    def unlikely(self) -> NDArray[np.bool_]:
+        """The rows that are in doubt, and of which it is not said how likely the categories are."""
+        return self.rows & ~(self.are_likely & np.any(self.given, axis=1))
 
     @property
     def rows(self) -> NDArray[np.bool_]:
@@ -112,7 +123,7 @@ class Corners(NamedTuple):
 
     def falls(self, v: Array) -> Array:
         """Return by how much a score with weights v of the columns can fall, (n_samples,), >= 0."""
-        least = np.where(self.is_open, v, np.inf).min(axis=1)
+        least = np.where(self.is_open, v, np.inf).min(axis=1, initial=0.0 if self.may_be_none else np.inf)
         return np.where(self.rows, np.maximum(self.given @ v - np.where(self.rows, least, 0.0), 0.0), 0.0)
 
     def variances(self, v: Array) -> Array:
@@ -131,7 +142,7 @@ class Corners(NamedTuple):
 
     def refuse_unknown(self) -> None:
         """Raise where it is not said how likely the categories are."""
-        if np.any(self.rows & ~np.any(self.given, axis=1)):
+        if np.any(self.unlikely):
             raise ValueError(UNLIKELY)
 
 
@@ -177,6 +188,10 @@ class Effect(ABC):
     def corners(self, X: Any) -> Sequence[Corners]:
         """Return which outputs are one-hot columns of categories that are missing or in doubt; `bounds` hold these too."""
         return ()
+
+    def gaps(self, given: Gaps) -> Gaps:
+        """Return what is known of the outputs' missing categories; raise where they are filled in as what they are not."""
+        return given.through(self.map, self.width(len(given.sources)))
 
     @property
     def looks_at_rows(self) -> bool:
@@ -257,12 +272,20 @@ class Exact(Effect):
         How many features it takes and gives.
     transform : callable
         The step's.
+    open_groups : sequence of ndarray of int, default=()
+        One-hot columns of each input that are NaN where it is missing.
     """
 
     map: AffineMap
 
-    def __init__(self, n_in: int, n_out: int, transform: Callable[[Any], Any]):
+    def __init__(
+        self, n_in: int, n_out: int, transform: Callable[[Any], Any], open_groups: Sequence[NDArray[np.intp]] = ()
+    ):
         self.map, self.exact, self.transform = AffineMap(sparse.csr_array((n_out, n_in))), np.arange(n_in), transform
+        self.open_groups = open_groups
+
+    def gaps(self, given: Gaps) -> Gaps:
+        return given.encoded(self.open_groups, self.map.shape[0])
 
     def affine_form(self, X: Any) -> AffineForm:
         n_out, n_in = self.map.shape
@@ -289,6 +312,8 @@ class Imputed(Effect):
         Where a filled entry may be, and its standard deviation; nan where that is not known.
     groups : sequence of ndarray of int, default=()
         Outputs that are one-hot columns of a category, and are filled in with the shares of the categories.
+    states_spread : bool, default=True
+        Whether what it fills in is said to be uncertain, rather than to count as exact.
     """
 
     map: AffineMap
@@ -302,10 +327,17 @@ class Imputed(Effect):
         upper: Array,
         std: Array,
         groups: Sequence[NDArray[np.intp]] = (),
+        *,
+        states_spread: bool = True,
     ):
         self.map, self.transform, self.lower, self.upper, self.std = map, transform, lower, upper, std
-        self.groups = groups
+        self.groups, self.states_spread = groups, states_spread
         self.knows_spread = not np.any(np.isnan(std))
+
+    def gaps(self, given: Gaps) -> Gaps:
+        if self.states_spread:
+            return given.filled(self.map, self.groups)
+        return given.through(self.map, self.map.shape[0])._replace(one_hot=())
 
     def affine_form(self, X: Any) -> AffineForm:
         is_filled, n_out = self._is_filled(X), self.map.shape[0]

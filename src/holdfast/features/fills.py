@@ -15,6 +15,7 @@ from holdfast._core.operations import Select
 from holdfast._core.uncertainty import Array
 from holdfast.features.conditional_moments import GaussianMoments
 from holdfast.features.effects import AffineForm, Corners, Effect, Exact, Imputed
+from holdfast.features.gaps import Gaps
 from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
@@ -176,7 +177,14 @@ class ConditionalFill(Effect):
         # complete rows pass as they are
         none = np.zeros(len(self.law.kept))
         map = AffineMap.computed(X.shape[1], Select(self.law.kept, X.shape[1]))
-        return Imputed(map, self.transform, none, none, none)
+        return Imputed(map, self.transform, none, none, none, self._groups)
+
+    @property
+    def _groups(self) -> list[NDArray[np.intp]]:
+        return [self.law.active[group] for group in self.law.groups]
+
+    def gaps(self, given: Gaps) -> Gaps:
+        return given.filled(AffineMap.selection(self.law.kept, len(given.sources)), self._groups)
 
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
         law, kept = self.law, self.law.kept
@@ -201,7 +209,8 @@ class ConditionalFill(Effect):
     def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
         values, kept = dense(numbers_of(X)), self.law.kept
         missing = np.isnan(values[:, kept])
-        noise = noise.columns(kept)
+        # an entry that is missing was not measured, whatever is stated of it
+        noise = noise.columns(kept).times(1.0 * ~missing)
         if np.any(noise.std[np.any(missing, axis=1)]):
             noise = noise.by_causes  # errors of known entries reach those that are filled in from them
         if np.any(noise.factor):
@@ -223,18 +232,33 @@ class DoubtfulCategories(Effect):
         The one-hot columns of each.
     transform : callable
         The step's: a category in doubt becomes the shares of the categories, or zeros.
+    leaves_open : bool, default=False
+        Whether a category in doubt becomes NaN instead, to be filled in by another step.
     """
 
     map: AffineMap
     adds_errors = True
 
-    def __init__(self, n_features: int, groups: Sequence[NDArray[np.intp]], transform: Callable[[Any], Any]):
+    def __init__(
+        self,
+        n_features: int,
+        groups: Sequence[NDArray[np.intp]],
+        transform: Callable[[Any], Any],
+        *,
+        leaves_open: bool = False,
+    ):
         self.groups, self.transform = groups, transform
+        self.open_groups = groups if leaves_open else ()
         n_out = sum(len(group) for group in groups)
         self.map, self.exact = AffineMap(sparse.csr_array((n_out, n_features))), np.arange(n_features)
 
     def at_rows(self, rows: Callable[[], Any]) -> Effect:
-        return self if self.corners(X := rows()) else Exact(X.shape[1], self.map.shape[0], self.transform)
+        if self.corners(X := rows()):
+            return self
+        return Exact(X.shape[1], self.map.shape[0], self.transform, self.open_groups)
+
+    def gaps(self, given: Gaps) -> Gaps:
+        return given.encoded(self.open_groups, self.map.shape[0])
 
     def affine_form(self, X: Any) -> AffineForm:
         n_out, n_in = self.map.shape
@@ -266,3 +290,39 @@ class DoubtfulCategories(Effect):
         for one in self.corners(X):
             found = found.plus(one.noise(self.map.shape[0]))
         return found
+
+
+class UnknownCategories(DoubtfulCategories):
+    """A OneHotEncoder that takes categories it does not know for others: for rare ones, or for the one that it dropped.
+
+    Parameters
+    ----------
+    n_features, groups, transform
+        As for :class:`DoubtfulCategories`.
+    unknown : callable
+        Returns which categories of rows are unknown, (n_samples, n_features).
+    is_dropped : sequence of bool
+        Whether a category of a column has no one-hot column of its own.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        groups: Sequence[NDArray[np.intp]],
+        transform: Callable[[Any], Any],
+        unknown: Callable[[Any], NDArray[np.bool_]],
+        is_dropped: Sequence[bool],
+    ):
+        super().__init__(n_features, groups, transform)
+        self.unknown, self.is_dropped = unknown, is_dropped
+
+    def corners(self, X: Any) -> Sequence[Corners]:
+        unknown = self.unknown(X)
+        if not np.any(unknown):
+            return ()
+        found = dense(numbers_of(self.transform(X)))
+        return [
+            Corners(group, np.repeat(rows[:, None], len(group), axis=1), found[:, group], False, is_dropped)
+            for group, rows, is_dropped in zip(self.groups, unknown.T, self.is_dropped, strict=True)
+            if len(group) and np.any(rows)
+        ]

@@ -41,7 +41,7 @@ from holdfast._core.uncertainty import Array
 from holdfast.features.composed import InSequence, SideBySide
 from holdfast.features.curved import Monotone, Products, RbfValues, Waves
 from holdfast.features.effects import Affine, Effect, Exact, Imputed
-from holdfast.features.fills import DoubtfulCategories
+from holdfast.features.fills import DoubtfulCategories, UnknownCategories
 from holdfast.features.rows import in_form_of, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
@@ -367,13 +367,33 @@ def _polynomial(step: Any, at: StepContext) -> Effect:
 
 @_taught(OneHotEncoder, OrdinalEncoder)
 def _encoder(step: Any, at: StepContext) -> Effect:
-    if getattr(step, "handle_unknown", "error") == "ignore" and step.drop is None:
-        # all zeros is no category that training saw
-        ends = np.cumsum([0, *(len(one) for one in step.categories_)])
-        groups = [np.arange(*own) for own in pairwise(ends)]
-        if int(ends[-1]) == len(step.get_feature_names_out()):
-            return DoubtfulCategories(at.n_features, groups, step.transform).at_rows(at.rows)
-    return Exact(at.n_features, len(step.get_feature_names_out()), step.transform)
+    if isinstance(step, OrdinalEncoder) or step.handle_unknown == "error":
+        return Exact(at.n_features, len(step.get_feature_names_out()), step.transform)
+    rare = getattr(step, "infrequent_categories_", [None] * at.n_features)
+    dropped = [None] * at.n_features if step.drop_idx_ is None else step.drop_idx_
+    is_dropped = [one is not None for one in dropped]
+    counts = [
+        len(known) - (0 if few is None else len(few) - 1) - lost
+        for known, few, lost in zip(step.categories_, rare, is_dropped, strict=True)
+    ]
+    ends = np.cumsum([0, *counts])
+    groups = [np.arange(*own) for own in pairwise(ends)]
+    assert int(ends[-1]) == len(step.get_feature_names_out())
+    if any(is_dropped) or any(few is not None for few in rare):
+        found: DoubtfulCategories = UnknownCategories(
+            at.n_features, groups, step.transform, partial(_unknown, step.categories_), is_dropped
+        )
+    else:  # all zeros is no category that training saw
+        found = DoubtfulCategories(at.n_features, groups, step.transform)
+    return found.at_rows(at.rows)
+
+
+def _unknown(categories: list[NDArray[Any]], X: Any) -> NDArray[np.bool_]:
+    """Return which entries of rows are none of the categories of their column."""
+    plain = OneHotEncoder(categories=[list(one) for one in categories], handle_unknown="ignore", dtype=np.float64)
+    encoded = sparse.csc_array(plain.fit_transform(X))
+    ends = np.cumsum([0, *(len(one) for one in categories)])
+    return np.column_stack([np.asarray(encoded[:, slice(*own)].sum(axis=1)) == 0 for own in pairwise(ends)])
 
 
 @_taught(FunctionTransformer)
@@ -410,7 +430,9 @@ def _imputer(step: Any, at: StepContext) -> Effect:
         unknown = np.stack([fills, fills, np.zeros(at.n_features)])
     spread = getattr(step, "spread_", unknown)
     lower, upper, std = (np.append(part[kept], np.zeros(n_flags)) for part in spread)
-    return Imputed(map, step.transform, lower, upper, std, getattr(step, "groups_", ()))
+    return Imputed(
+        map, step.transform, lower, upper, std, getattr(step, "groups_", ()), states_spread=hasattr(step, "spread_")
+    )
 
 
 @_taught(Pipeline)

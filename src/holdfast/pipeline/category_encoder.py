@@ -127,7 +127,7 @@ class CategoryEncoder(WholeFits, TransformerMixin, BaseEstimator):
 
     def uncertainty_effect(self, n_features: int) -> Effect:
         """Return what the step does to rows and their errors."""
-        return DoubtfulCategories(n_features, self.groups_, self.transform)
+        return DoubtfulCategories(n_features, self.groups_, self.transform, leaves_open=self.missing == "nan")
 
 
 def missing_categories(values: NDArray[Any]) -> NDArray[np.bool_]:

@@ -36,7 +36,8 @@ class ConditionalImputer(WholeFits, TransformerMixin, BaseEstimator):
     a missing entry becomes its conditional mean, and the errors of a row's missing entries have the conditional covariance
     :math:`C_m`, which reaches the last step of an UncertainPipeline as a factor (``X_factor``), in training and at prediction.
     Errors that are stated of known entries reach those that are filled in from them; the fills themselves take known entries as
-    they are. Where the worst is taken, a missing entry lies in its central interval of probability `coverage`.
+    they are. Where errors are averaged over, what is stated of a missing entry (``X_std``) does not count: it was not measured.
+    Where the worst is taken, a missing entry lies in its central interval of probability `coverage`.
 
     :math:`\Sigma` is shrunk: by `ridge` rows with uncorrelated columns of the same variances that are added to those given. A
     plain Pipeline gets the conditional means. Missing entries must be missing at random: what is known explains why.

@@ -565,7 +565,7 @@ class UncertainPipeline(Pipeline):
         if not may_lose_categories(step for _, step in self.steps[:-1]):
             return
         for (name, step), effect, Z in rows_before(self.steps[:-1], self._effects(X), X):
-            lost = [one for one in effect.corners(Z) if np.any(one.rows & ~np.any(one.given, axis=1))]
+            lost = [one for one in effect.corners(Z) if np.any(one.unlikely)]
             if lost:
                 n_rows = np.sum(np.any([one.rows for one in lost], axis=0))
                 warn_caller(

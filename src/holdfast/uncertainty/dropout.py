@@ -109,6 +109,14 @@ class DropoutNoise(UncertaintySet):
             filler = np.divide(sums, counts, out=np.zeros(n), where=is_known)
         return DropoutNoise(share, filler=filler, multiple=self.multiple)
 
+    def refuse_parts(self, call: str) -> None:
+        if isinstance(self.filler, str) or isinstance(self.share, str):
+            raise ValueError(
+                f"{call}: {type(self).__name__}(share={short(self.share)}, filler={short(self.filler)}) takes means and shares "
+                "from all rows at once, and sees a part at a time. Give numbers: "
+                f"{type(self).__name__}(0.3, filler=X.mean(axis=0)), or filler=0.0 for standardised rows."
+            )
+
     def _shares(self, share: Any, n_features: int) -> Array:
         call = f"{type(self).__name__}(share={short(self.share)})"
         given = np.broadcast_to(per_feature(share, n_features, call, "share"), n_features)
