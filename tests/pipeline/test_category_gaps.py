@@ -10,7 +10,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from holdfast import (
     CategoryEncoder,
@@ -176,3 +176,20 @@ def test_a_deviation_that_is_stated_of_a_missing_entry_does_not_count():
     assert_allclose(model.flip_probability(hole, X_std=np.full(X.shape, 0.3)), want, atol=1e-12)
     assert_allclose(model.flip_probability(hole, X_std=np.where(np.isnan(hole), np.nan, 0.3)), want, atol=1e-12)
     assert not np.allclose(model.flip_probability(hole), want)
+
+
+@pytest.mark.parametrize("imputer", [ConditionalImputer(), SpreadImputer()])
+def test_a_part_of_a_category_is_no_number_that_can_be_filled_in(table, imputer):
+    X, y, _ = table
+    part = make_column_transformer(("passthrough", [0, 3]))
+    with pytest.raises(ValueError, match="directly behind CategoryEncoder"):
+        make_uncertain_pipeline(beside(OPEN()), part, imputer, ROBUST()).fit(X, y)
+
+
+def test_numbers_for_categories_that_training_did_not_see_are_refused(table):
+    X, y, lost = table
+    encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    model = make_uncertain_pipeline(beside(encoder), ROBUST()).fit(X, y)
+    assert np.all(model.certify(X))
+    with pytest.raises(ValueError, match="never seen in training, and OrdinalEncoder"):
+        model.certify(lost)

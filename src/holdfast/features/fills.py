@@ -326,3 +326,39 @@ class UnknownCategories(DoubtfulCategories):
             for group, rows, is_dropped in zip(self.groups, unknown.T, self.is_dropped, strict=True)
             if len(group) and np.any(rows)
         ]
+
+
+class KnownCategories(Exact):
+    """An encoder that gives one number to all categories it does not know: no category of training is there, so it is refused.
+
+    Parameters
+    ----------
+    n_features, transform
+        As for :class:`DoubtfulCategories`; there are as many outputs.
+    unknown : callable
+        Returns which categories of rows are unknown, (n_samples, n_features).
+    """
+
+    def __init__(self, n_features: int, transform: Callable[[Any], Any], unknown: Callable[[Any], NDArray[np.bool_]]):
+        super().__init__(n_features, n_features, transform)
+        self.unknown = unknown
+
+    def _refuse_unknown(self, X: Any) -> None:
+        if np.any(rows := np.any(self.unknown(X), axis=1)):
+            raise ValueError(
+                f"a category of row {int(rows.argmax())} was never seen in training, and OrdinalEncoder puts a number there that "
+                "no category has. What it may be instead is not asked then: use CategoryEncoder(unknown='missing'), or "
+                "leave such rows out."
+            )
+
+    def affine_form(self, X: Any) -> AffineForm:
+        self._refuse_unknown(X)
+        return super().affine_form(X)
+
+    def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
+        self._refuse_unknown(X)
+        return super().bounds(X, lower, upper)
+
+    def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
+        self._refuse_unknown(X)
+        return super().linearised(X, noise)

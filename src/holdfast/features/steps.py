@@ -41,7 +41,7 @@ from holdfast._core.uncertainty import Array
 from holdfast.features.composed import InSequence, SideBySide
 from holdfast.features.curved import Monotone, Products, RbfValues, Waves
 from holdfast.features.effects import Affine, Effect, Exact, Imputed
-from holdfast.features.fills import DoubtfulCategories, UnknownCategories
+from holdfast.features.fills import DoubtfulCategories, KnownCategories, UnknownCategories
 from holdfast.features.rows import in_form_of, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
@@ -367,7 +367,9 @@ def _polynomial(step: Any, at: StepContext) -> Effect:
 
 @_taught(OneHotEncoder, OrdinalEncoder)
 def _encoder(step: Any, at: StepContext) -> Effect:
-    if isinstance(step, OrdinalEncoder) or step.handle_unknown == "error":
+    if step.handle_unknown == "use_encoded_value":
+        return KnownCategories(at.n_features, step.transform, partial(_unknown, step.categories_))
+    if step.handle_unknown == "error":
         return Exact(at.n_features, len(step.get_feature_names_out()), step.transform)
     rare = getattr(step, "infrequent_categories_", [None] * at.n_features)
     dropped = [None] * at.n_features if step.drop_idx_ is None else step.drop_idx_
