@@ -23,6 +23,7 @@ from holdfast import (
     make_uncertain_pipeline,
     missing_report,
 )
+from holdfast._certificates.pipelines import linear_in_x
 from holdfast.evaluate import certified_interval
 
 NAMES = ["p", "q", "r"]
@@ -193,3 +194,11 @@ def test_numbers_for_categories_that_training_did_not_see_are_refused(table):
     assert np.all(model.certify(X))
     with pytest.raises(ValueError, match="never seen in training, and OrdinalEncoder"):
         model.certify(lost)
+
+
+@pytest.mark.parametrize("options", [{}, {"drop": "first"}, {"min_frequency": 0.1}])
+def test_a_linear_model_behind_an_encoder_is_one_without_any_rows(table, options):
+    X, y, _ = table
+    encoder = OneHotEncoder(handle_unknown="ignore", **options)
+    model = make_pipeline(beside(encoder), ROBUST()).fit(X, y)
+    assert_allclose(linear_in_x(model, "call").coef, [[0.0, model[-1].coef_[0, -1]]])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
+from sklearn.preprocessing import OneHotEncoder
 
 from holdfast._core.operations import Select
 from holdfast._core.uncertainty import Array
@@ -292,6 +294,14 @@ class DoubtfulCategories(Effect):
         return found
 
 
+def unknown_categories(categories: list[NDArray[Any]], X: Any) -> NDArray[np.bool_]:
+    """Return which entries of rows are none of the categories of their column."""
+    plain = OneHotEncoder(categories=[list(one) for one in categories], handle_unknown="ignore", dtype=np.float64)
+    encoded = sparse.csc_array(plain.fit_transform(X))
+    ends = np.cumsum([0, *(len(one) for one in categories)])
+    return np.column_stack([np.asarray(encoded[:, slice(*own)].sum(axis=1)) == 0 for own in pairwise(ends)])
+
+
 class UnknownCategories(DoubtfulCategories):
     """A OneHotEncoder that takes categories it does not know for others: for rare ones, or for the one that it dropped.
 
@@ -346,8 +356,8 @@ class KnownCategories(Exact):
     def _refuse_unknown(self, X: Any) -> None:
         if np.any(rows := np.any(self.unknown(X), axis=1)):
             raise ValueError(
-                f"a category of row {int(rows.argmax())} was never seen in training, and OrdinalEncoder puts a number there that "
-                "no category has. What it may be instead is not asked then: use CategoryEncoder(unknown='missing'), or "
+                f"a category of row {int(rows.argmax())} was never seen in training, and OrdinalEncoder puts a number there "
+                "that no category has. What it may be instead is not asked then: use CategoryEncoder(unknown='missing'), or "
                 "leave such rows out."
             )
 

@@ -41,8 +41,8 @@ from holdfast._core.uncertainty import Array
 from holdfast.features.composed import InSequence, SideBySide
 from holdfast.features.curved import Monotone, Products, RbfValues, Waves
 from holdfast.features.effects import Affine, Effect, Exact, Imputed
-from holdfast.features.fills import DoubtfulCategories, KnownCategories, UnknownCategories
-from holdfast.features.rows import in_form_of, numbers_of
+from holdfast.features.fills import DoubtfulCategories, KnownCategories, UnknownCategories, unknown_categories
+from holdfast.features.rows import in_form_of, is_numeric, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import dense
 
@@ -368,7 +368,7 @@ def _polynomial(step: Any, at: StepContext) -> Effect:
 @_taught(OneHotEncoder, OrdinalEncoder)
 def _encoder(step: Any, at: StepContext) -> Effect:
     if step.handle_unknown == "use_encoded_value":
-        return KnownCategories(at.n_features, step.transform, partial(_unknown, step.categories_))
+        return KnownCategories(at.n_features, step.transform, partial(unknown_categories, step.categories_))
     if step.handle_unknown == "error":
         return Exact(at.n_features, len(step.get_feature_names_out()), step.transform)
     rare = getattr(step, "infrequent_categories_", [None] * at.n_features)
@@ -383,19 +383,13 @@ def _encoder(step: Any, at: StepContext) -> Effect:
     assert int(ends[-1]) == len(step.get_feature_names_out())
     if any(is_dropped) or any(few is not None for few in rare):
         found: DoubtfulCategories = UnknownCategories(
-            at.n_features, groups, step.transform, partial(_unknown, step.categories_), is_dropped
+            at.n_features, groups, step.transform, partial(unknown_categories, step.categories_), is_dropped
         )
     else:  # all zeros is no category that training saw
         found = DoubtfulCategories(at.n_features, groups, step.transform)
-    return found.at_rows(at.rows)
-
-
-def _unknown(categories: list[NDArray[Any]], X: Any) -> NDArray[np.bool_]:
-    """Return which entries of rows are none of the categories of their column."""
-    plain = OneHotEncoder(categories=[list(one) for one in categories], handle_unknown="ignore", dtype=np.float64)
-    encoded = sparse.csc_array(plain.fit_transform(X))
-    ends = np.cumsum([0, *(len(one) for one in categories)])
-    return np.column_stack([np.asarray(encoded[:, slice(*own)].sum(axis=1)) == 0 for own in pairwise(ends)])
+    has_texts = any(isinstance(one, str) for known in step.categories_ for one in known)
+    # numbers stand for any rows there, and are not looked up among texts
+    return found if has_texts and is_numeric(at.rows()) else found.at_rows(at.rows)
 
 
 @_taught(FunctionTransformer)
