@@ -164,8 +164,9 @@ def _largest(problems: Sequence[Any]) -> float:
 
 def _is_set(uncertainty: UncertaintySet | None, X: Any, stated: Mapping[str, Any]) -> bool:
     """Return whether it is said how far rows may be off, and no prediction need be certain of noise."""
+    rows = X if hasattr(X, "shape") else np.asarray(X)
     try:
-        return uncertainty is not None and uncertainty.split(X, stated)[1] is None
+        return uncertainty is not None and uncertainty.split(rows, stated)[1] is None
     except UnstatedError:
         return False
 
