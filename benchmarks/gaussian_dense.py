@@ -32,7 +32,7 @@ from threadpoolctl import threadpool_limits
 import holdfast
 from holdfast import GaussianRobustClassifier
 from holdfast._core import compiled
-from holdfast.counterpart import certificate
+from holdfast._proofs.certificate import certificate
 from holdfast.datasets import load_from_folder
 
 ACCURACY = 1e-6

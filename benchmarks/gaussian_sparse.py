@@ -23,7 +23,7 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 from holdfast import GaussianRobustClassifier
-from holdfast.counterpart import certificate
+from holdfast._proofs.certificate import certificate
 from holdfast.datasets import load_from_folder
 
 ACCURACY = 1e-6

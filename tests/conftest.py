@@ -10,8 +10,9 @@ import holdfast.solvers  # noqa: F401  (its solvers are found through their base
 from holdfast._core.loss import Loss
 from holdfast._core.solver import Solver
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.counterpart import MarginScaleProblem, PairwiseProblem
-from holdfast.data import rows_of
+from holdfast._data import rows_of
+from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._problems.pairwise import PairwiseProblem
 from holdfast.datasets import load_from_folder
 from holdfast.uncertainty import GaussianNoise
 

@@ -19,7 +19,8 @@ from holdfast._core.loss import Loss
 from holdfast._core.solution import Status
 from holdfast._core.solver import Solver
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.counterpart import certificate, train
+from holdfast._proofs.certificate import certificate
+from holdfast._training.training import train
 from holdfast.losses import GaussianHinge, Log2Hinge
 
 ROOT = Path(__file__).parents[1]

@@ -11,8 +11,8 @@ from scipy.stats import kstest
 from sklearn.base import clone
 
 from holdfast import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox
-from holdfast.counterpart import train
-from holdfast.data import rows_of
+from holdfast._data import rows_of
+from holdfast._training.training import train
 from holdfast.losses import ExpectedLogistic, TwoPointHinge
 from holdfast.uncertainty.clouds import CommonCloud, dense
 

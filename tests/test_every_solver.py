@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast._core.solution import Status
-from holdfast.counterpart import certificate
+from holdfast._proofs.certificate import certificate
 from holdfast.losses import GaussianHinge
 from holdfast.solvers.selection import BUILT_IN, missing, pick, solve
 

@@ -68,7 +68,7 @@ PUBLIC = [
     "solvers",
     "uncertainty",
 ]
-INTERNAL = ["_core", "counterpart", "data"]
+INTERNAL = ["_core", "_data", "_problems", "_proofs", "_training"]
 every_package = pytest.mark.parametrize("package", PUBLIC)
 
 

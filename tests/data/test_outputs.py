@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from holdfast.data.outputs import DenseOutputs, SparseOutputs
-from holdfast.data.stump_outputs import StumpOutputs
+from holdfast._data.outputs import DenseOutputs, SparseOutputs
+from holdfast._data.stump_outputs import StumpOutputs
 
 
 def stumps(rng, n=60, counts=(3, 1, 4)):

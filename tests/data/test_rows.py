@@ -9,7 +9,7 @@ from scipy import sparse
 
 from holdfast._core import compiled
 from holdfast._core.rows import Rows
-from holdfast.data import rows_of
+from holdfast._data import rows_of
 from holdfast.losses import GaussianHinge
 
 FORMATS = {
@@ -79,7 +79,7 @@ def test_taken_rows_are_those_rows(rows, exact, chosen, rng):
 
 
 def test_blocks_cover_all_rows_once_and_in_order(rows, exact, monkeypatch):
-    monkeypatch.setattr("holdfast.data.dense.BLOCK_BYTES", 2000)
+    monkeypatch.setattr("holdfast._data.dense.BLOCK_BYTES", 2000)
     for blocks in (rows.blocks(), rows.dense_blocks()):
         where, parts = zip(*blocks, strict=True)
         assert np.concatenate([np.arange(700)[part] for part in where]).tolist() == list(range(700))
@@ -211,7 +211,7 @@ def test_gram_does_not_depend_on_how_many_entries_are_zero(rng, monkeypatch):
     X = sparse.random_array((300, 7), density=0.5, rng=rng, format="csr")
     weights = rng.uniform(size=300)
     crowded = rows_of(X).gram(weights)
-    monkeypatch.setattr("holdfast.data.sparse.CROWDED", 2.0)
+    monkeypatch.setattr("holdfast._data.sparse.CROWDED", 2.0)
     assert_allclose(rows_of(X).gram(weights), crowded, rtol=1e-12, atol=1e-13)
 
 
@@ -219,7 +219,7 @@ def test_outer_product_of_crowded_and_of_shifted_rows_is_the_plain_one(rng, monk
     X, columns = rng.normal(size=(6, 900)) * (rng.uniform(size=(6, 900)) > 0.5), rng.uniform(size=900)
     shift = rng.normal(size=900)
     for share in (0.0, 2.0):
-        monkeypatch.setattr("holdfast.data.sparse.CROWDED", share)
+        monkeypatch.setattr("holdfast._data.sparse.CROWDED", share)
         assert_allclose(rows_of(sparse.csr_array(X)).outer(columns), (X * columns) @ X.T, rtol=1e-12, atol=1e-12)
     moved = X - shift
     assert_allclose(rows_of(X).shifted(shift).outer(columns), (moved * columns) @ moved.T, rtol=1e-12, atol=1e-12)

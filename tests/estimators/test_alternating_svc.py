@@ -11,8 +11,8 @@ from scipy.optimize import brentq, minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from holdfast import Ball, RobustLinearClassifier
-from holdfast.counterpart import train
-from holdfast.counterpart.alternating import displaced
+from holdfast._training.alternating import displaced
+from holdfast._training.training import train
 from holdfast.estimators import AlternatingSVC
 from holdfast.exceptions import CollapseWarning
 from holdfast.losses import Hinge

@@ -6,7 +6,7 @@ from scipy.optimize import linprog
 from sklearn.svm import SVC
 
 from holdfast import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox, RobustLinearClassifier
-from holdfast.counterpart.critical import filled
+from holdfast._training.critical import filled
 from holdfast.estimators import critical_noise, critical_radius, separability_radius
 from holdfast.exceptions import CollapseWarning
 

@@ -12,7 +12,8 @@ from sklearn.svm import SVC
 
 from holdfast import Ball, FeatureDeletion, GaussianNoise, LabelFlips, RobustLinearClassifier, WeightError
 from holdfast._core.solution import DualGuess
-from holdfast.counterpart import certificate, train
+from holdfast._proofs.certificate import certificate
+from holdfast._training.training import train
 from holdfast.losses import Hinge, Logistic, SquaredHinge
 from holdfast.uncertainty.deletions import deletions_survived
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
-from holdfast.counterpart import certificate
+from holdfast._proofs.certificate import certificate
 from holdfast.estimators import critical_noise
 from holdfast.exceptions import CollapseWarning
 from holdfast.losses import GaussianHinge, Log2Hinge, QuadraticHinge

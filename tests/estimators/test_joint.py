@@ -14,8 +14,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from holdfast import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox, RobustLinearClassifier, RobustLinearClassifierCV
-from holdfast.counterpart import MaxOfPairsProblem, train
-from holdfast.data import rows_of
+from holdfast._data import rows_of
+from holdfast._problems.max_of_pairs import MaxOfPairsProblem
+from holdfast._training.training import train
 from holdfast.estimators import radius_path
 from holdfast.exceptions import CollapseWarning
 from holdfast.losses import CrossEntropy, MaxHinge

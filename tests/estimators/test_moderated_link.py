@@ -12,9 +12,9 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
 from holdfast import Box, GaussianNoise, GaussianRobustClassifier, make_uncertain_pipeline
-from holdfast.counterpart import MarginScaleProblem
-from holdfast.counterpart.moderated_link import Moderated, moderated, moderation, objective
-from holdfast.data import rows_of
+from holdfast._data import rows_of
+from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._training.moderated_link import Moderated, moderated, moderation, objective
 from holdfast.losses import ExpectedLogistic, Logistic
 from holdfast.solvers import SGD
 

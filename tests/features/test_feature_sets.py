@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from holdfast import Ball, Box, Ellipsoid, IntervalBox, RobustFourierFeatures, RobustNystroem
-from holdfast.data import rows_of
+from holdfast._data import rows_of
 from holdfast.features.fourier_sets import RADII
 
 STEP = 1e-5

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from holdfast._core.problem import DeletionProgram, Problem
 from holdfast._core.solution import Status
-from holdfast.data import rows_of
+from holdfast._data import rows_of
 from holdfast.solvers import DeletionInteriorPoint
 
 

@@ -10,7 +10,7 @@ from scipy.special import entr
 
 from holdfast._core.problem import IntervalProgram, Problem
 from holdfast._core.solution import Status
-from holdfast.data import rows_of
+from holdfast._data import rows_of
 from holdfast.solvers import InteriorPoint, interior_point
 from holdfast.solvers.selection import solve
 

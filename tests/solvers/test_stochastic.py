@@ -13,7 +13,7 @@ from holdfast._core import compiled
 from holdfast._core.problem import FiniteSum, Problem
 from holdfast._core.rows import RowArrays
 from holdfast._core.solution import Status
-from holdfast.counterpart import certificate
+from holdfast._proofs.certificate import certificate
 from holdfast.losses import ExpectedLogistic, GaussianHinge, TwoPointHinge
 from holdfast.solvers import SGD
 from holdfast.solvers.selection import pick

@@ -12,8 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from holdfast import Ball, Box, Ellipsoid, GaussianNoise, RobustLinearClassifier
 from holdfast._core.problem import ProximalSum
 from holdfast._core.solution import Status
-from holdfast.counterpart import Lasso, Limits, PushedProblem, certificate
-from holdfast.data import rows_of
+from holdfast._data import rows_of
+from holdfast._problems.penalty import Lasso, Limits
+from holdfast._problems.pushed import PushedProblem
+from holdfast._proofs.certificate import certificate
 from holdfast.losses import GaussianHinge, Hinge
 from holdfast.solvers import StochasticProximal
 from holdfast.solvers.selection import pick, solve

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
-from holdfast.data import rows_of
+from holdfast._data import rows_of
 from holdfast.uncertainty.clouds import CommonCloud, DiagonalClouds, FactorClouds
 
 

@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from holdfast._core.solution import DualGuess
-from holdfast.counterpart import certificate, train
+from holdfast._proofs.certificate import certificate
+from holdfast._training.training import train
 from holdfast.losses import Hinge, Logistic
 from holdfast.uncertainty.points import CommonPoint
 

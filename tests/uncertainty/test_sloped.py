@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
-from holdfast.data import rows_of
+from holdfast._data import rows_of
 from holdfast.estimators.units import units_looked_at
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.clouds import FactorClouds

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from sklearn.base import clone
 
-from holdfast.counterpart import train
+from holdfast._training.training import train
 from holdfast.losses import TwoPointHinge
 from holdfast.uncertainty import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox, SetSum
 

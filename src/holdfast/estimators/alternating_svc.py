@@ -16,8 +16,9 @@ from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.solution import Status
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.counterpart import MarginScaleProblem, alternate
-from holdfast.data import rows_of
+from holdfast._data import rows_of
+from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._training.alternating import alternate
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.linear import LinearClassifier

@@ -11,7 +11,9 @@ from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Loss
 from holdfast._core.metadata import known_metadata
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.counterpart import MarginScaleProblem, critical_size, separable_size
+from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._training.critical import critical_size
+from holdfast._training.separation import separable_size
 from holdfast.estimators.inputs import one_blas_thread, shape_of
 from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.uncertainty import Ball

@@ -22,19 +22,15 @@ from holdfast._core.parameters import resolve
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
-from holdfast.counterpart import (
-    Certificate,
-    GramRows,
-    MarginScaleProblem,
-    PairwiseProblem,
-    Stream,
-    critical_factor,
-    majority,
-    moderation,
-    proved_in,
-    through_moderated_link,
-)
-from holdfast.data import rows_of
+from holdfast._data import rows_of
+from holdfast._problems.gram_rows import GramRows
+from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._problems.pairwise import PairwiseProblem
+from holdfast._proofs.certificate import Certificate
+from holdfast._training.collapse import critical_factor, majority
+from holdfast._training.moderated_link import moderation, through_moderated_link
+from holdfast._training.streaming import Stream
+from holdfast._training.training import proved_in
 from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
 from holdfast.estimators.inputs import (

@@ -16,7 +16,7 @@ from holdfast._core.allowed import LARGEST, NOTHING, Number, arguments, as_numbe
 from holdfast._core.loss import Array, Loss
 from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.counterpart import critical_factor
+from holdfast._training.collapse import critical_factor
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
 from holdfast.estimators.inputs import one_blas_thread, shape_of

@@ -28,9 +28,10 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report
 from holdfast._core.version import __version__
 from holdfast._core.whole_fits import WholeFits
-from holdfast.counterpart import LaplaceProblem, LaplaceProof, TailRows, train_laplace, train_tail
-from holdfast.counterpart.weak_learners import learn
-from holdfast.data.outputs import Outputs
+from holdfast._data.outputs import Outputs
+from holdfast._problems.laplace import LaplaceProblem, LaplaceProof, train_laplace
+from holdfast._problems.weak_learners import learn
+from holdfast._training.laplace_tail import TailRows, train_tail
 from holdfast.estimators.callbacks import CallbackSupportMixin, announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.linear import MANY_THREADS, ROUTING, shares_of_classes

@@ -21,7 +21,8 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report
 from holdfast._core.version import __version__
 from holdfast._core.whole_fits import WholeFits
-from holdfast.counterpart import Certificate, train
+from holdfast._proofs.certificate import Certificate
+from holdfast._training.training import train
 from holdfast.estimators.callbacks import CallbackSupportMixin, announced
 from holdfast.estimators.certified import CertifiedPredictions
 from holdfast.estimators.inputs import one_blas_thread

@@ -27,10 +27,16 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.tolerances import ROUNDING
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
 from holdfast._core.version import __version__
-from holdfast.counterpart import MinimaxProbabilityProblem, MinimaxProof, Moments, class_law, train_minimax
-from holdfast.counterpart.minimax_probability import BOUNDLESS
-from holdfast.counterpart.spreads import from_middle
-from holdfast.data import rows_of
+from holdfast._data import rows_of
+from holdfast._problems.spreads import from_middle
+from holdfast._training.minimax_probability import (
+    BOUNDLESS,
+    MinimaxProbabilityProblem,
+    MinimaxProof,
+    Moments,
+    class_law,
+    train_minimax,
+)
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.linear import MANY_THREADS, LinearClassifier

@@ -24,7 +24,7 @@ from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast._core.version import __version__
 from holdfast._core.whole_fits import WholeFits
-from holdfast.counterpart import certificate
+from holdfast._proofs.certificate import certificate
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
 from holdfast.estimators.inputs import class_codes, row_weights
 from holdfast.estimators.linear import ROUTING, predicted_codes, shares_of_classes

@@ -22,7 +22,8 @@ from holdfast._core.loss import Array
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, silent
 from holdfast._core.summary import Summary, counted, digits, some
-from holdfast.counterpart import Certificate, certificate, train
+from holdfast._proofs.certificate import Certificate, certificate
+from holdfast._training.training import train
 from holdfast.estimators.linear import LinearClassifier
 from holdfast.features.rows import checked_weights
 

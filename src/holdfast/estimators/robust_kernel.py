@@ -21,8 +21,9 @@ from holdfast._core.metadata import METADATA
 from holdfast._core.progress import reporter
 from holdfast._core.solver import Report
 from holdfast._core.uncertainty import BoundSet
-from holdfast.counterpart import MarginScaleProblem, train
-from holdfast.data import rows_of
+from holdfast._data import rows_of
+from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._training.training import train
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.units import warn_of_units

@@ -20,18 +20,15 @@ from holdfast._core.metadata import METADATA
 from holdfast._core.offers import offered_if
 from holdfast._core.solution import Solution
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast._data import CROWDED, rows_of
+from holdfast._problems.label_flips import flipped
+from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._problems.max_of_pairs import MaxOfPairsProblem
+from holdfast._problems.penalty import Lasso, Limits
+from holdfast._problems.pushed import PushedProblem
+from holdfast._proofs.certificate import Certificate
+from holdfast._training.streaming import ProximalStream
 from holdfast.ambiguity import LabelFlips
-from holdfast.counterpart import (
-    Certificate,
-    Lasso,
-    Limits,
-    MarginScaleProblem,
-    MaxOfPairsProblem,
-    ProximalStream,
-    PushedProblem,
-    flipped,
-)
-from holdfast.data import CROWDED, rows_of
 from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
 from holdfast.estimators.inputs import class_codes, row_weights

@@ -14,8 +14,8 @@ from holdfast._core.loss import Array, Loss
 from holdfast._core.metadata import METADATA, known_metadata
 from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
+from holdfast._training.critical import collapse_bound
 from holdfast.ambiguity import LabelFlips
-from holdfast.counterpart import collapse_bound
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import one_blas_thread, shape_of
 from holdfast.estimators.paths import (

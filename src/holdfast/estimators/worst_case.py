@@ -17,7 +17,7 @@ from holdfast._core.offers import offered_if
 from holdfast._core.parameters import resolve
 from holdfast._core.solution import Solution, Status
 from holdfast._core.uncertainty import BoundSet, UncertaintySet
-from holdfast.counterpart import Certificate
+from holdfast._proofs.certificate import Certificate
 from holdfast.estimators.linear import ROUTING, LinearClassifier, shares_of_classes
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
 from holdfast.uncertainty import Ball, Box

@@ -1,0 +1,131 @@
+"""Rows in a NumPy array, C- or F-ordered, float32 or float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from holdfast._core import compiled
+from holdfast._core.regular import Regular, regular
+from holdfast._core.rows import Array, Elementwise, MarginPass, RowArrays, Span
+from holdfast._data.block_rows import BlockRows
+from holdfast._data.sparse import CROWDED, SparseRows
+
+BLOCK_BYTES = 1 << 20
+"""A block fills the second-level cache of one core, so that its second use does not reach memory."""
+
+LARGEST_SPAN = 5e7
+"""Entries of X up to which its rows are expressed in a basis of their own (400 MB)."""
+DEPENDENT = 1e-12
+"""Share of the largest pivot up to which a row is taken for a combination of others."""
+FAR = 100.0
+"""Means of so many standard deviations make the rows almost parallel, and a Hessian of them almost singular."""
+
+
+class DenseRows(BlockRows):
+    """Rows of a NumPy array, less a common `shift` where one is given; never copied or up-cast as a whole."""
+
+    X: NDArray[np.floating]
+
+    def __init__(self, X: NDArray[np.floating], shift: Array | None = None):
+        super().__init__(X)
+        self.shift = shift
+
+    def blocks(self) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+        return self._blocks(max(64, BLOCK_BYTES // max(1, self.X.itemsize * self.n_features)))
+
+    def _blocks(self, size: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+        for start in range(0, self.n_samples, size):
+            rows = slice(start, min(start + size, self.n_samples))
+            yield rows, self.X[rows] if self.shift is None else self.X[rows] - self.shift
+
+    @cached_property
+    def regular(self) -> Regular | None:
+        """The rows as one row for all plus deviations so sparse that passes over them cost less; None where they are not.
+
+        Of wide rows `span` makes more.
+        """
+        is_tall = self.n_samples >= self.n_features
+        return regular(self.X, CROWDED) if is_tall and self.shift is None else None
+
+    def offset(self) -> Array | None:
+        if self.regular is not None:
+            return self.regular.row
+        some = self.X[:: max(1, self.n_samples // 256)].astype(np.float64)
+        middle = some.mean(axis=0)
+        return middle if np.any(np.abs(middle) > FAR * np.maximum(some.std(axis=0), np.finfo(float).tiny)) else None
+
+    def shifted(self, offset: Array) -> BlockRows:
+        if self.regular is not None and np.array_equal(offset, self.regular.row):
+            return SparseRows(self.regular.rest)
+        return DenseRows(self.X, offset if self.shift is None else self.shift + offset)
+
+    def joined(self, others: Array) -> DenseRows:
+        return DenseRows(np.concatenate([*(block for _, block in self.dense_blocks()), others]))
+
+    def dense_blocks(self) -> Iterator[tuple[slice, Array]]:
+        return ((rows, self.exact(block)) for rows, block in self.blocks())
+
+    @cached_property
+    def span(self) -> Span | None:
+        if self.X.size > LARGEST_SPAN:
+            return None
+        columns = np.concatenate([block for _, block in self.dense_blocks()]).T
+        basis, triangle = linalg.qr(columns, mode="economic")
+        sizes = np.abs(np.diag(triangle))
+        if np.any(sizes <= DEPENDENT * np.max(sizes, initial=0.0)):
+            # directions that no row has are left out
+            basis, triangle, order = linalg.qr(columns, mode="economic", pivoting=True)
+            sizes = np.abs(np.diag(triangle))
+            kept = sizes > DEPENDENT * np.max(sizes, initial=0.0)
+            kept[0] = True
+            basis, triangle = basis[:, kept], triangle[kept][:, np.argsort(order)]
+        return Span(np.ascontiguousarray(triangle.T), lambda v: basis @ v, lambda w: basis.T @ w)
+
+    def take(self, rows: NDArray[np.intp] | slice) -> DenseRows:
+        # rows taken by a stride are passed over many times: let them lie together
+        return DenseRows(np.ascontiguousarray(self.X[rows]), self.shift)
+
+    def arrays(self) -> RowArrays:
+        return RowArrays.of(self.X if self.shift is None else self.X - self.shift)
+
+    def entries(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:
+        found = self.X[np.ix_(rows, columns)].astype(np.float64)
+        return found if self.shift is None else found - self.shift[columns]
+
+    def gram(self, weights: Array) -> Array:
+        out = np.zeros((self.n_features, self.n_features))
+        root = np.sqrt(weights)
+        # wide blocks: the rank-k update is bound by arithmetic, not by memory
+        for rows, block in self._blocks(max(256, BLOCK_BYTES // max(1, self.n_features))):
+            scaled = block * root[rows, None]
+            out += scaled.T @ scaled
+        return out
+
+    def outer(self, columns: Array) -> Array:
+        out = np.zeros((self.n_samples, self.n_samples))
+        root = np.sqrt(columns)
+        size = max(256, BLOCK_BYTES // max(1, self.n_samples))
+        for start in range(0, self.n_features, size):
+            part = slice(start, start + size)
+            scaled = self.X[:, part] if self.shift is None else self.X[:, part] - self.shift[part]
+            scaled = scaled * root[part]
+            out += scaled @ scaled.T
+        return out
+
+    def margin_pass(
+        self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float | Array
+    ) -> MarginPass:
+        plain = self.shift is None and self.X.flags.c_contiguous
+        if plain and compiled.repays(self.X.size * self.n_fits) and loss.is_rowwise:
+            sweep, kernel = compiled.kernel("margin_sweep"), loss.compiled()
+            if sweep is not None and kernel is not None:
+                slopes = np.empty(self.n_samples if t.ndim else 0)
+                levels, asked = np.atleast_1d(t), np.atleast_1d(np.asarray(target, dtype=np.float64))
+                value, pull, balance, total = sweep(self.X, signs, weights, w, b, levels, asked, kernel, slopes)
+                return MarginPass(value, pull, balance, slopes if t.ndim else np.array(total))
+        return super().margin_pass(loss, signs, weights, w, b, t, target)

@@ -1,0 +1,17 @@
+"""Finding the rows that fit an array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from holdfast._core.rows import Rows
+from holdfast._data.dense import DenseRows
+from holdfast._data.sparse import SparseRows
+
+
+def rows_of(X: Any) -> Rows:
+    """Return `X` as rows that can be passed over; it is referred to, not copied."""
+    return SparseRows(sparse.csr_array(X)) if sparse.issparse(X) else DenseRows(np.asarray(X))

@@ -1,0 +1,1 @@
+"""What is minimised: a loss, sets and rows, seen as a problem through views."""

@@ -1,0 +1,49 @@
+"""A linear problem as a sum over rows, for solvers that visit them one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from holdfast._core.problem import FiniteSum
+from holdfast._core.rows import RowArrays
+
+if TYPE_CHECKING:
+    from holdfast._core.uncertainty import BoundSet
+    from holdfast._problems.linear import LinearProblem
+
+
+def finite_sum(problem: LinearProblem) -> FiniteSum:
+    """Return the problem with one weight vector, that of the positive class, or with one a class."""
+
+    def certify(parameters: np.ndarray) -> tuple[float, float]:
+        from holdfast._proofs.certificate import certificate  # which knows the problems that know this function
+
+        proof = certificate(problem, *problem.split(parameters))
+        return proof.objective, proof.gap
+
+    return FiniteSum(
+        rows=problem.rows.arrays(),
+        n_features=problem.rows.n_features,
+        labels=problem.codes.astype(np.int64),
+        weights=problem.weights,
+        loss=problem.loss,
+        **steps_for(problem.bound, problem.rows.n_features),
+        largest_scale_slope=problem.loss.largest_scale_slope(),
+        ridge=problem.ridge_per_vector,
+        n_vectors=problem.n_vectors,
+        fit_intercept=problem.fit_intercept,
+        norm_bound=problem.known_norm_bound,
+        certify=certify,
+    )
+
+
+def steps_for(bound: BoundSet, n_features: int) -> dict[str, Any]:
+    """Return the kernel that suits the noise, what it has to know of it, and the largest deviation."""
+    s = bound.deviations()
+    assert s is not None
+    if s.ndim == 0:
+        return {"kernel": "lazy_steps", "noise": (float(s),), "largest_deviation": float(s)}
+    noise = RowArrays.of(s if s.ndim == 2 else s.reshape(1, n_features))
+    return {"kernel": "plain_steps", "noise": tuple(noise), "largest_deviation": float(noise.values.max(initial=0.0))}

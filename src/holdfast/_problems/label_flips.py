@@ -1,0 +1,381 @@
+"""Losses of rows whose labels may be wrong, up to a budget that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.loss import Array, Coupling, Loss
+from holdfast._core.problem import Composite, Curved, Smooth
+from holdfast._core.rows import Rows
+from holdfast._core.solution import DualGuess
+from holdfast._problems.linear import View
+from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._proofs.certificate import (
+    UNGUESSED,
+    Certificate,
+    best_intercept,
+    certificate,
+    certified,
+    exact_columns,
+    objective_at,
+    rounding_at,
+)
+from holdfast.uncertainty.clouds import solve_scaled
+from holdfast.uncertainty.row_knapsacks import hyperbola
+
+NEGLIGIBLE = 1e-10
+"""Share of a row that a proof leaves out: of a label flipped to no more than this, or to all but this."""
+ROOT_STEPS = 100
+"""Steps to the price of a flip, far more than it takes."""
+EXACT = 1e-13
+"""Share of the budget up to which it is met."""
+
+
+class _State:
+    """All there is to know at (u, t): the losses with either label, and how much of each label flips."""
+
+    def __init__(self, loss: FlippedLoss, u: Array, t: Array):
+        self.u, self.t = u, t
+        base, n, g = loss.base, loss.counts, loss.factors
+        self.own = base.evaluate(u, t)
+        self.other = base.evaluate(2 * loss.target - u, t)
+        gain = self.other[0] - self.own[0]
+        self.gain_u, self.gain_t = -self.other[1] - self.own[1], self.other[2] - self.own[2]
+        self.share, self.prices = np.zeros(len(u)), np.zeros(len(loss.budgets))
+        flipped, self.bends = np.zeros(len(u)), np.zeros(len(u))
+        for k, (rows, budget) in enumerate(zip(loss.groups, loss.budgets, strict=True)):
+            worth, counts = g[rows] * gain[rows], n[rows]
+            if budget == 0:
+                continue
+            if loss.ease == 0:
+                price, self.share[rows] = most_valuable(worth, counts, budget)
+                flipped[rows] = np.maximum(worth - price, 0.0)
+            else:
+                price = eased_price(worth, counts, budget, loss.ease)
+                flipped[rows], self.share[rows], self.bends[rows] = hyperbola(worth - price, loss.ease)
+            self.prices[k] = price
+        self.value = self.own[0] + flipped / g + float(loss.budgets @ self.prices) / loss.total
+
+
+class FlippedLoss(Loss):
+    r"""The losses of rows of which labels worth a budget flip, to the other one that hurts the most.
+
+    With :math:`l_i = \ell(u_i, t_i)` and :math:`l_i' = \ell(2\,\text{target} - u_i, t_i)` the weighted sum of the losses is
+
+    .. math:: \sum_i c_i l_i + \max_\delta \sum_i c_i \delta_i (l_i' - l_i)
+              = \min_{\lambda \ge 0} K\lambda + \sum_i c_i l_i + n_i (g_i (l_i' - l_i) - \lambda)_+,
+              \qquad 0 \le \delta_i \le 1, \; \sum_i n_i \delta_i \le K,
+
+    c = n g, for each group of rows. Eased by e, :math:`(z)_+` becomes :math:`(z + \sqrt{z^2 + e^2})/2`, whose slopes are the
+    shares :math:`\delta`. Rows are coupled through :math:`\lambda`: `couplings` says how.
+
+    Parameters
+    ----------
+    base : Loss
+    counts, factors : ndarray of shape (n_samples,)
+        n >= 0 and g > 0.
+    groups : sequence of index arrays
+        Which rows share a budget; all rows are in one group.
+    budgets : ndarray of shape (n_groups,)
+    target : float or ndarray of shape (n_samples,)
+    ease : float
+    """
+
+    is_rowwise = False
+
+    def __init__(
+        self,
+        base: Loss,
+        counts: Array,
+        factors: Array,
+        groups: Sequence[Any],
+        budgets: Array,
+        target: Any = 1.0,
+        ease: float = 0.0,
+    ):
+        self.base, self.counts, self.factors = base, counts, factors
+        self.groups, self.budgets, self.target, self.ease = groups, budgets, target, ease
+        self.total = float(counts @ factors)
+        self._known: _State | None = None
+
+    @property
+    def is_proper(self) -> bool:  # type: ignore[override]
+        return self.base.is_proper
+
+    @property
+    def is_worst_case(self) -> bool:  # type: ignore[override]
+        return self.base.is_worst_case
+
+    @property
+    def is_smooth(self) -> bool:  # type: ignore[override]
+        return self.ease > 0 and self.base.is_smooth
+
+    @property
+    def straight(self) -> float:  # type: ignore[override]
+        # labels about to flip bend by 1 / ease, all others as ever
+        return min(1.0, self.ease) * self.base.straight
+
+    def at(self, u: Array, t: Array) -> _State:
+        """Return all there is to know there; what was asked last is remembered."""
+        known = self._known
+        if known is None or not (np.array_equal(known.u, u) and np.array_equal(known.t, t)):
+            known = self._known = _State(self, u, t)
+        return known
+
+    def value(self, u: Array, t: Array) -> Array:
+        return self.at(u, t).value  # only solvers see it: proofs add up `dearest_flips`
+
+    def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        here = self.at(u, t)
+        return here.value, here.own[1] + here.share * here.gain_u, here.own[2] + here.share * here.gain_t
+
+    def curvature(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        here = self.at(u, t)
+        s, bends = here.share, self.factors * here.bends
+        own, other = self.base.curvature(u, t), self.base.curvature(2 * self.target - u, t)
+        return (
+            (1 - s) * own[0] + s * other[0] + bends * here.gain_u**2,
+            (1 - s) * own[1] - s * other[1] + bends * here.gain_u * here.gain_t,
+            (1 - s) * own[2] + s * other[2] + bends * here.gain_t**2,
+        )
+
+    def couplings(self, u: Array, t: Array) -> list[Coupling]:
+        here, found = self.at(u, t), []
+        for rows, price in zip(self.groups, here.prices, strict=True):
+            total = float(np.sum((self.counts * here.bends)[rows]))
+            if price > 0 and total > 0:
+                bends = np.zeros(len(u))
+                bends[rows] = (self.counts * self.factors * here.bends)[rows]
+                found.append(Coupling(bends * here.gain_u, bends * here.gain_t, total))
+        return found
+
+    def eased(self, delta: float) -> FlippedLoss:
+        return self.of(base=self.base.eased(delta), ease=delta)
+
+    @classmethod
+    def examples(cls) -> Sequence[FlippedLoss]:
+        # tests of a loss look at one row at a time, which this one cannot
+        return []
+
+    def of(self, **changes: Any) -> FlippedLoss:
+        """Return the same loss with some arguments changed."""
+        return FlippedLoss(**(self.get_params(deep=False) | changes))
+
+
+def most_valuable(worth: Array, counts: Array, budget: float) -> tuple[float, Array]:
+    """Return the price at which what is worth more than it is within the budget, and the share of each that is bought."""
+    order = np.argsort(-worth, kind="stable")
+    order = order[worth[order] > 0]
+    share = np.zeros(len(worth))
+    bought = np.clip(budget - (np.cumsum(counts[order]) - counts[order]), 0.0, counts[order])
+    share[order] = np.divide(bought, counts[order], out=np.zeros(len(order)), where=counts[order] > 0)
+    partly = np.flatnonzero(bought < counts[order])
+    return (float(worth[order[partly[0]]]) if len(partly) else 0.0), share
+
+
+def eased_price(worth: Array, counts: Array, budget: float, ease: float) -> float:
+    """Return the price at which the eased shares use up the budget, 0 where they do not: Newton inside a bracket."""
+
+    def excess(price: float) -> tuple[float, float]:
+        _, share, bend = hyperbola(worth - price, ease)
+        return float(counts @ share) - budget, float(counts @ bend)
+
+    if excess(0.0)[0] <= 0:
+        return 0.0
+    low, high = 0.0, float(np.max(worth)) + ease * float(np.sqrt(counts.sum() / budget))
+    price = most_valuable(worth, counts, budget)[0]
+    for _ in range(ROOT_STEPS):
+        over, bend = excess(price)
+        low, high = (price, high) if over > 0 else (low, price)
+        if abs(over) <= EXACT * budget:
+            break
+        new = price + over / bend if bend > 0 else high
+        if not low < new < high:
+            new = 0.5 * (low + high)
+        if new == price:
+            break
+        price = new
+    return price
+
+
+@dataclass
+class LabelFlipProblem(MarginScaleProblem):
+    r"""A margin-scale problem in which labels worth `budgets` flip: :class:`FlippedLoss` of its loss. Sets are symmetric.
+
+    Attributes
+    ----------
+    budgets : ndarray of shape (n_pools,)
+    pools : ndarray of shape (n_samples,)
+        Which budget a row's label draws on.
+    factors : ndarray of shape (n_samples,)
+        How much heavier than it counts a row is, > 0.
+    """
+
+    budgets: Array = field(default_factory=lambda: np.zeros(1))
+    pools: NDArray[np.intp] = field(default_factory=lambda: np.zeros(1, dtype=np.intp))
+    factors: Array = field(default_factory=lambda: np.ones(1))
+    has_kinks = True
+    is_held = True
+    may_be_bounded = False
+
+    def __post_init__(self) -> None:
+        flipped = self.loss if isinstance(self.loss, FlippedLoss) else None
+        base, ease = (self.loss, 0.0) if flipped is None else (flipped.base, flipped.ease)
+        k, counts = len(self.budgets), self.weights / self.factors
+        groups = [slice(None)] if k == 1 else [np.flatnonzero(self.pools == pool) for pool in range(k)]
+        self.loss: Loss = FlippedLoss(base, counts, self.factors, groups, self.budgets, self.target, ease)
+
+    @property
+    def flipped_share(self) -> float:
+        return float(self.budgets.sum() / self.flipping.counts.sum())
+
+    @property
+    def flipping(self) -> FlippedLoss:
+        """The loss as what it is."""
+        return cast(FlippedLoss, self.loss)
+
+    def row_fields(self, rows: NDArray[np.intp]) -> dict[str, Any]:
+        return super().row_fields(rows) | {"factors": self.factors[rows], "pools": self.pools[rows]}
+
+    def of_classes(self, rows: Rows, weights: Array) -> LabelFlipProblem:
+        counts = np.array([np.sum(self.flipping.counts[own]) for own in self.members])
+        factors, pools, budgets = np.array(self.class_weights()) / counts, np.zeros(2, dtype=np.intp), self.budgets
+        if len(budgets) > 1:
+            pools, budgets = np.arange(2), np.array([budgets[np.unique(self.pools[own])].sum() for own in self.members])
+        own = {"signs": np.array([-1.0, 1.0]), "factors": factors, "pools": pools, "budgets": budgets}
+        return replace(self, rows=rows, weights=weights, **own)
+
+    def view(self, kind: type[View]) -> View | None:
+        return super().view(kind) if kind in (Smooth, Curved, Composite) else None
+
+    def offers(self, kind: type) -> bool:
+        return self.view(kind) is not None
+
+    def norm_bound(self, pull: Array) -> float:
+        # flips add nothing at w = 0, where the bound of a penalty comes from
+        return self.ridge_bound(self.flipping.base)
+
+    def dual_guess(self, parameters: Array) -> DualGuess:
+        """Return the shares that flip, the slopes of the losses and those with the other label, shape (3, n_samples)."""
+        w, b = self.split(parameters)
+        t = self.bound.support(w)
+        here = self.flipping.at(self.target - self.signs * (self.rows.dot(w) + b), t)
+        return DualGuess(np.stack([here.share, here.own[1], here.other[1]]), w, t, self.bound)
+
+
+def flipped(
+    problem: MarginScaleProblem,
+    budgets: Array,
+    pools: NDArray[np.intp],
+    counts: Array,
+) -> LabelFlipProblem:
+    """Return the problem with labels worth `budgets` flipping, each label drawing on its pool; rows count `counts`."""
+    if problem.push is not None:
+        raise ValueError(
+            "LabelFlips together with GaussianNoise and a set: the loss is averaged, maximised and flipped at once, and no "
+            "certified fit is known. State one of them; ChanceConstraint turns noise into a set."
+        )
+    if not problem.bound.is_symmetric:
+        raise ValueError(
+            "LabelFlips together with a WeightError of uncertain rows: what both do depends on the label, and is known "
+            "for right labels only. Use WeightError(..., joint='bound'), or state one of them."
+        )
+    c = problem.weights
+    weights = np.where(counts > 0, c, 0.0)
+    factors = np.divide(c, counts, out=np.ones(len(c)), where=(counts > 0) & (c > 0))
+    own = _plain_fields(problem) | {"weights": weights, "budgets": budgets, "pools": pools, "factors": factors}
+    return LabelFlipProblem(**own)
+
+
+def _plain_fields(problem: MarginScaleProblem) -> dict[str, Any]:
+    return {each.name: getattr(problem, each.name) for each in fields(MarginScaleProblem) if each.init}
+
+
+@certificate.register
+def flipped_certificate(problem: LabelFlipProblem, w: Array, b: float, dual: DualGuess | None = None) -> Certificate:
+    r"""Return what is proved at (w, b) about rows whose labels may flip.
+
+    Any shares :math:`\delta` within the budgets bound the objective from below by that of a problem without flips, in which row
+    i counts :math:`c_i (1 - \delta_i)` with its label and :math:`c_i \delta_i` with the other one; what is proved of that is
+    proved of this. At the best shares the two optima are equal.
+    """
+    c, y, loss = problem.weights, problem.signs, problem.flipping
+    scores, t = problem.rows.dot(w), problem.bound.support(w)
+    without_flips = MarginScaleProblem(**(_plain_fields(problem) | {"loss": loss.base}))
+    own, other = (loss.base.value(problem.target - sign * y * (scores + b), t) for sign in (1.0, -1.0))
+    objective = objective_at(without_flips, w, b, scores, t)
+    for rows, budget in zip(loss.groups, loss.budgets, strict=True):
+        objective += dearest_flips((loss.factors * (other - own))[rows], loss.counts[rows], budget)
+    rounding = partial(rounding_at, without_flips, w, b)
+    if dual is None:
+        near = problem.eased(UNGUESSED)
+        if problem.fit_intercept:
+            b = best_intercept(near, w, scores, near.bound.support(w), b)
+        dual = near.dual_guess(problem.join(w, b))
+    share, *slopes = dual.slopes
+    share = np.clip(share, 0.0, 1.0)
+    if not problem.is_penalised:
+        share = _without_exact_pull(problem, share, *slopes)
+    share = np.where(share <= NEGLIGIBLE, 0.0, np.where(share >= 1 - NEGLIGIBLE, 1.0, share))
+    for rows, budget in zip(loss.groups, loss.budgets, strict=True):
+        used = float(np.sum(loss.counts[rows] * share[rows]))
+        share[rows] *= min(1.0, budget / used) if used > 0 else 1.0
+    kept, turned = np.flatnonzero(share < 1), np.flatnonzero(share > 0)
+    both = np.concatenate([kept, turned])
+    plain = without_flips.restricted(both, np.concatenate([(c * (1 - share))[kept], (c * share)[turned]]))
+    plain = plain.having(signs=np.concatenate([y[kept], -y[turned]]))
+    guess = DualGuess(
+        np.concatenate([slopes[0][kept], slopes[1][turned]]),
+        dual.direction,
+        dual.scale[both] if np.ndim(dual.scale) else dual.scale,
+        None if dual.sets is None else dual.sets.take(both),
+    )
+    if problem.fit_intercept and min(plain.class_weights()) == 0:
+        # all rows are of one class now
+        return certified(objective, 0.0, problem.floor, rounding, problem.norm_bound(w))
+    proof = certificate(plain, w, b, guess)
+    weights = None
+    if proof.dual is not None:
+        weights = np.zeros(len(c))
+        weights[kept] = proof.dual[: len(kept)]
+        weights[turned] -= proof.dual[len(kept) :]
+    return certified(objective, proof.lower_bound, problem.floor, rounding, problem.norm_bound(w), weights)
+
+
+def dearest_flips(worth: Array, counts: Array, budget: float) -> float:
+    r"""Return :math:`\min_{\lambda \ge 0} K\lambda + \sum_i n_i (g_i - \lambda)_+`, the most that labels worth a budget K cost.
+
+    Any price :math:`\lambda` bounds it from above; the best one is 0 or the worth g of some row.
+    """
+    falling = np.argsort(-worth)[: np.count_nonzero(worth > 0)]
+    prices, n = worth[falling], counts[falling]
+    beyond = np.cumsum(n * prices) - prices * np.cumsum(n)
+    return float(np.min(np.append(budget * prices + beyond, n @ prices)))
+
+
+def _without_exact_pull(problem: LabelFlipProblem, share: Array, own: Array, other: Array) -> Array:
+    """Return shares near `share` at which rows pull in no exact direction, nor on the intercept, nor beyond the budgets.
+
+    No set can bear such a pull. Labels that flip in part make up for it, each by its room to move.
+    """
+    Z = exact_columns(problem)
+    if Z is None:
+        return share
+    c, y, loss = problem.weights, problem.signs, problem.flipping
+    pulls = (c * y * (own + other))[:, None] * Z
+    spent = np.zeros((len(c), len(loss.budgets)))
+    for k, rows in enumerate(loss.groups):
+        spent[rows, k] = loss.counts[rows]
+    A, room = np.column_stack([pulls, spent]), np.minimum(share, 1 - share)
+    H = (A * room[:, None]).T @ A
+    for _ in range(2):  # the second round removes the first one's rounding
+        pulled = Z.T @ (c * y * ((1 - share) * own - share * other))
+        over = np.maximum(spent.T @ share - loss.budgets, 0.0)
+        share = share + room * (A @ solve_scaled(H, np.concatenate([pulled, -over])))
+    return np.clip(share, 0.0, 1.0)

@@ -1,0 +1,399 @@
+"""A vote of linear classifiers with Laplace laws: the problem in the means and scales of the laws, and its proof."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from holdfast._core.loss import Array
+from holdfast._core.problem import Problem
+from holdfast._core.solution import Solution, Status
+from holdfast._core.solver import Report, Solver, silent
+from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR, POLISHED, ROUNDING
+from holdfast._data.outputs import Outputs, Spread
+from holdfast._problems.laplace_coordinates import LaplaceCoordinates
+from holdfast._proofs.consistency import agreed, consistent
+from holdfast.losses.votes import VoteLoss
+from holdfast.solvers.selection import pick
+
+FINE = 0.1
+"""Share of the tolerance at which solvers stop."""
+FINER = 0.01
+"""Share of that to which they go on where what they stopped at is not proved."""
+WIDEST = 2000
+"""Learners up to which a Hessian of means and scales is formed."""
+INSIDE = 0.95
+"""Share of the way to the end of a scale's range that a step may go."""
+REFINEMENTS = 60
+"""Steps in which the scales of a dual bound are sought."""
+SETTLED = 1e-10
+"""Share of a dual bound that is lost because scales are not the best for it."""
+THINNED, ENOUGH, EACH = 10, 500, 30
+"""A fit starts at that of every tenth row, where these are enough, and enough for each learner."""
+ROUGH = 1e-3
+"""Gain that is worth a step there, as a share of the objective."""
+
+
+class _Seen(NamedTuple):
+    """What is known of the problem at some parameters."""
+
+    parameters: Array
+    means: Array
+    scales: Array
+    spread: Spread
+    logs: Array
+    """v = ln D - margin of each row."""
+    value: float
+    slopes: Array
+    """weight times slope of the loss."""
+    pulls: Array
+    """A'slopes."""
+
+
+@dataclass(eq=False)
+class LaplaceProblem(Problem):
+    r"""The least divergence from the prior plus the loss of the vote.
+
+    With the posterior means :math:`\mu = \mu_P + \delta` and scales :math:`\sigma`, the prior's scales :math:`\tau` and outputs
+    x of the learners, it is
+
+    .. math:: F(\delta, \sigma) = \mathrm{KL}(\delta, \sigma)
+              + \sum_i c_i\, \ell\bigl(\ln D_i - o_i - y_i x_i^\top \delta\bigr), \qquad
+              D_i = \prod_k \frac{1}{1 - x_{ik}^2 \sigma_k^2},
+
+    :math:`|x_{ik}| \sigma_k < 1`. That is jointly convex in both: KL is a perspective function, ln D is convex, and the loss
+    convex and increasing. Parameters are delta, then sigma where `scales` are not fixed.
+
+    Parameters
+    ----------
+    outputs : Outputs
+    signs : ndarray of shape (n_samples,)
+        y, each -1 or 1.
+    weights : ndarray of shape (n_samples,)
+        c >= 0.
+    loss : VoteLoss
+    prior_scales : ndarray of shape (n_learners,)
+        tau > 0.
+    offsets : ndarray of shape (n_samples,)
+        o, the margins of the prior's means.
+    scales : ndarray of shape (n_learners,), default=None
+        sigma, where they are fixed.
+    """
+
+    outputs: Outputs
+    signs: Array
+    weights: Array
+    loss: VoteLoss
+    prior_scales: Array
+    offsets: Array
+    scales: Array | None = None
+    trace: list[float] = field(default_factory=list)
+    """F at the points that a solver went through."""
+    _seen: _Seen | None = field(default=None, repr=False)
+
+    metric_age = 20
+
+    @property
+    def n_learners(self) -> int:
+        """D."""
+        return self.outputs.n_learners
+
+    @property
+    def n_parameters(self) -> int:
+        """How many means and scales there are."""
+        return self.n_learners * (1 if self.scales is not None else 2)
+
+    @property
+    def enough(self) -> float:
+        """The objective at which a solver may stop: no smaller one would matter."""
+        return self.floor
+
+    @property
+    def floor(self) -> float:
+        """The objective below which a gap is measured against this number."""
+        return GAP_FLOOR * (self.n_learners + float(self.weights.sum()))
+
+    @property
+    def limits(self) -> Array:
+        """What scales have to stay below."""
+        with np.errstate(divide="ignore"):
+            return 1.0 / self.outputs.largest
+
+    def start(self, means: Array | None = None, scales: Array | None = None) -> Array:
+        """Return parameters to begin with: those given where they are possible, else the best for an idle vote, nearly."""
+        d = self.n_learners
+        delta = np.zeros(d) if means is None else means
+        if self.scales is not None:
+            return delta
+        if scales is None or not np.all((scales > 0) & (scales < self.limits)):
+            q = self.weights * np.minimum(self.loss.slope(-self.offsets), self.loss.slope(np.zeros(1)))
+            steep = 1 / self.prior_scales
+            scales = 2 / (steep + np.sqrt(steep**2 + 8 * self.outputs.square_dot(q)))
+            scales = np.minimum(scales, 0.5 * self.limits)
+        start = np.concatenate([delta, scales])
+        return start if np.isfinite(self.value_and_gradient(start)[0]) else self._smaller(start)
+
+    def _smaller(self, start: Array) -> Array:
+        """Return parameters with scales so small that the objective is finite, and no means."""
+        start[: self.n_learners] = 0.0
+        while not np.isfinite(self.value_and_gradient(start)[0]):
+            start[self.n_learners :] *= 0.5
+            if np.all(start[self.n_learners :] < 1e-150):
+                raise OverflowError("the loss of the prior's means overflows")
+        return start
+
+    def thinned(self, stride: int) -> LaplaceProblem:
+        """Return the problem of every so-manieth row, each standing for as many."""
+        rows = np.arange(0, self.outputs.n_samples, stride)
+        return replace(
+            self,
+            outputs=self.outputs.take(rows),
+            signs=self.signs[rows],
+            weights=self.weights[rows] * (self.weights.sum() / max(float(self.weights[rows].sum()), 1e-300)),
+            offsets=self.offsets[rows],
+            trace=[],
+            _seen=None,
+        )
+
+    def split(self, parameters: Array) -> tuple[Array, Array]:
+        """Return means and scales."""
+        d = self.n_learners
+        return parameters[:d], parameters[d:] if self.scales is None else self.scales
+
+    def divergence(self, delta: Array, s: Array) -> float:
+        """Return KL."""
+        t, ratio = np.abs(delta) / s, s / self.prior_scales
+        return float(np.sum(ratio * (t + np.expm1(-t)) + (ratio - 1 - np.log(ratio))))
+
+    def _at(self, parameters: Array) -> _Seen | None:
+        """Return what is known there, None outside of the domain."""
+        if self._seen is not None and np.array_equal(self._seen.parameters, parameters):
+            return self._seen
+        delta, s = self.split(parameters)
+        if not np.all((s > 0) & (s < self.limits)) or not np.all(np.isfinite(parameters)):
+            return None
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            spread = self.outputs.at(s)
+            logs = spread.log_means - self.offsets - self.signs * self.outputs.dot(delta)
+            value = self.divergence(delta, s) + float(self.weights @ self.loss.value(logs))
+            slopes = self.weights * self.loss.slope(logs)
+            if not (np.isfinite(value) and np.all(np.isfinite(slopes))):
+                return None
+            pulls = self.outputs.transpose_dot(self.signs * slopes)
+        self._seen = _Seen(parameters.copy(), delta.copy(), s.copy(), spread, logs, value, slopes, pulls)
+        return self._seen
+
+    def logs(self, parameters: Array) -> Array:
+        """Return ln D - margin of each row at a point of the domain."""
+        seen = self._at(parameters)
+        assert seen is not None
+        return seen.logs.copy()
+
+    def coordinates(self, parameters: Array) -> LaplaceCoordinates:
+        """Return the point, to be moved by coordinate steps."""
+        return LaplaceCoordinates(self, parameters)
+
+    def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
+        """Return F and its gradient; inf outside of the domain."""
+        seen = self._at(parameters)
+        if seen is None:
+            return np.inf, np.full(len(parameters), np.nan)
+        t = np.abs(seen.means) / seen.scales
+        along = -np.sign(seen.means) * np.expm1(-t) / self.prior_scales - seen.pulls
+        if self.scales is not None:
+            return seen.value, along
+        across = (1 + t) * np.exp(-t) / self.prior_scales - 1 / seen.scales + seen.spread.pull(seen.slopes)
+        return seen.value, np.concatenate([along, across])
+
+    def hessian(self, parameters: Array) -> Array:
+        """Return the Hessian of F."""
+        seen = self._at(parameters)
+        assert seen is not None
+        self.trace.append(seen.value)
+        t = np.abs(seen.means) / seen.scales
+        left, tau, s = np.exp(-t), self.prior_scales, seen.scales
+        own, mixed, spreads = seen.spread.grams(self.weights * self.loss.bend(seen.logs), self.signs)
+        own = own + np.diag(left / (s * tau))
+        if self.scales is not None:
+            return own
+        mixed = -mixed - np.diag(np.sign(seen.means) * t * left / (s * tau))
+        spreads = spreads + np.diag(t * t * left / (s * tau) + s**-2.0 + seen.spread.bends(seen.slopes))
+        return np.block([[own, mixed], [mixed.T, spreads]])
+
+    def typical_curvature(self) -> Array:
+        """Return the prior's curvature, below which nothing bends."""
+        flat = 1 / np.square(self.prior_scales)
+        return flat if self.scales is not None else np.concatenate([flat, flat])
+
+    def metric(self, parameters: Array) -> Array:
+        """Return the diagonal of the Hessian, nearly."""
+        seen = self._at(parameters)
+        assert seen is not None
+        left = np.exp(-np.abs(seen.means) / seen.scales) / (seen.scales * self.prior_scales)
+        own = left + self.outputs.square_dot(self.weights * self.loss.bend(seen.logs))
+        if self.scales is not None:
+            return own
+        return np.concatenate([own, seen.scales**-2.0 + seen.spread.bends(seen.slopes)])
+
+    def suboptimality(self, parameters: Array, value: float, gradient: Array) -> float:
+        """Return the certified gap, from what an evaluation knows."""
+        seen = self._at(parameters)
+        assert seen is not None
+        self.trace.append(seen.value)
+        q = self.loss.slope(seen.logs)
+        steep = self.prior_scales * np.abs(seen.pulls)
+        share = min(1.0, 1 / max(float(steep.max(initial=0.0)), np.finfo(float).tiny))
+        steep, slopes = np.minimum(share * steep, 1.0), share * seen.slopes
+        rise = seen.scales * (conjugate(steep) / self.prior_scales + share * seen.spread.pull(seen.slopes)) - 1
+        bound = self.worth(share * q, slopes, seen.spread.log_means) + self.least(seen.scales, steep, rise)
+        return (value - bound) / max(value, self.floor)
+
+    def longest_step(self, parameters: Array, step: Array) -> float:
+        """Return the largest factor of the step that keeps scales well inside of their range."""
+        if self.scales is not None:
+            return np.inf
+        s, move = parameters[self.n_learners :], step[self.n_learners :]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            room = np.where(move > 0, (self.limits - s) / move, np.where(move < 0, -s / move, np.inf))
+        return float(INSIDE * np.min(room, initial=np.inf))
+
+    def work(self) -> dict[str, Any]:
+        """Return the sizes by which solvers judge whether they suit."""
+        n, d = self.outputs.n_samples, self.n_learners
+        is_cheap = d <= WIDEST and self.outputs.gram_work <= AFFORDABLE
+        return {"n_samples": n, "n_features": self.n_parameters, "n_entries": n * d, "is_cheap_to_factorise": is_cheap}
+
+    def worth(self, q: Array, slopes: Array, log_means: Array) -> float:
+        """Return what rows add to a dual bound: slopes q of the loss, times the weights, at scales with these ln D."""
+        return float(self.weights @ self.loss.dual_value(q)) + float(slopes @ (log_means - self.offsets))
+
+    def least(self, s: Array, steep: Array, rise: Array) -> float:
+        r"""Return what the divergences add to a dual bound at scales s, at least, whatever the best scales are.
+
+        Each :math:`\psi(s) = s \eta / \tau - \ln s + \ldots` is :math:`-\ln s` plus something convex. With its slope p in the
+        logarithm of s it is therefore nowhere below :math:`\psi(s) - p + \ln(1 + p)`; fixed scales lose nothing.
+        """
+        ratio = s / self.prior_scales
+        here = float(np.sum(ratio * conjugate(steep) - np.log(ratio) - 1))
+        if self.scales is not None:
+            return here
+        if np.any(rise <= -1):
+            return -np.inf
+        return here + float(np.sum(np.log1p(rise) - rise))
+
+
+def conjugate(steep: Array) -> Array:
+    r"""Return :math:`\min_t |t| + e^{-|t|} - a t = (1 - |a|)(1 - \ln(1 - |a|))` for slopes :math:`|a| \le 1`."""
+    rest = np.maximum(1 - np.abs(steep), 0.0)
+    return rest * (1 - np.log(np.maximum(rest, np.finfo(float).tiny)))
+
+
+class LaplaceProof(NamedTuple):
+    """What is proved about means and scales."""
+
+    objective: float
+    lower_bound: float
+    """A number that no means and scales can go below."""
+    gap: float
+    """(objective - lower_bound) / objective."""
+
+
+def laplace_certificate(problem: LaplaceProblem, parameters: Array) -> LaplaceProof:
+    r"""Return what is proved at these parameters, recomputed from the outputs by the formulas that define it.
+
+    With :math:`\ell(v) \ge \ell_*(q) + q v` for slopes q >= 0 of the loss, and g = A'(c q) with :math:`|g_k| \tau_k \le 1`,
+
+    .. math:: F \ge \sum_i c_i \ell_*(q_i) - q_i c_i o_i + \sum_k \min_s \Bigl[ \frac{s}{\tau_k} \eta(\tau_k g_k)
+              - \ln \frac{s}{\tau_k} - 1 - \sum_i c_i q_i \ln(1 - x_{ik}^2 s^2) \Bigr], \quad \eta(a) = (1-|a|)(1 - \ln(1-|a|)).
+
+    The q are the loss's slopes at the parameters, made smaller where g is too large.
+    """
+    delta, s = problem.split(parameters)
+    logs = problem.outputs.stated_log_means(s) - problem.offsets - problem.signs * problem.outputs.dot(delta)
+    losses, size = problem.loss.value(logs), np.abs(delta) / problem.prior_scales
+    objective = problem.divergence(delta, s) + float(problem.weights @ losses)
+
+    def rounding() -> float:
+        return ROUNDING * float(
+            np.sum(size + np.abs(np.log(s))) + problem.weights @ (losses + problem.loss.slope(logs) * np.abs(logs))
+        )
+
+    agreed(problem.value_and_gradient(parameters)[0], objective, rounding)
+    bound = max(0.0, dual_bound(problem, problem.loss.slope(logs), s))
+    bound = consistent(objective, bound, rounding)
+    return LaplaceProof(objective, bound, (objective - bound) / max(objective, problem.floor))
+
+
+def train_laplace(
+    problem: LaplaceProblem,
+    solver: Solver | str | None = None,
+    *,
+    tol: float,
+    max_iter: int,
+    start: Array | None = None,
+    report: Report = silent,
+) -> tuple[Solution, LaplaceProof]:
+    """Return the best means and scales, how they were found, and what is proved of them."""
+    chosen = pick(problem, solver)
+    if start is None:
+        start = problem.start()
+        n_thin = problem.outputs.n_samples / THINNED
+        if n_thin >= max(ENOUGH, EACH * problem.n_learners) and chosen.name == "newton":
+            thin = problem.thinned(THINNED)
+            near = chosen.minimise(thin, start, tol=ROUGH, max_iter=max_iter, rough=True).parameters
+            start = near if problem.value_and_gradient(near)[0] < np.inf else start
+    found, proof = _proved(problem, chosen, start, tol, max_iter, report)
+    status = found.status
+    if proof.gap <= tol:
+        status = Status.SOLVED
+    elif status is Status.SOLVED:
+        status = Status.UNCERTIFIED if found.n_iter < max_iter else Status.ITERATION_LIMIT
+    problem.trace.append(min(proof.objective, *problem.trace[-1:]))
+    return replace(found, status=status, objective=proof.objective, lower_bound=proof.lower_bound), proof
+
+
+def _proved(
+    problem: LaplaceProblem, solver: Solver, start: Array, tol: float, max_iter: int, report: Report
+) -> tuple[Solution, LaplaceProof]:
+    """Return where the solver ends and its proof; it goes on, more finely, while it is content too early and that helps."""
+    fine, n_iter, best = FINE * tol, 0, None
+    while True:
+        found = solver.minimise(problem, start, tol=fine, max_iter=max_iter - n_iter, report=report)
+        n_iter += found.n_iter
+        proof = laplace_certificate(problem, found.parameters)
+        report(f"certified gap {proof.gap:.2e}")
+        helped = best is None or proof.gap < best[1].gap
+        if helped:
+            best = found, proof
+        is_early = found.status is Status.SOLVED and fine > POLISHED and n_iter < max_iter
+        if proof.gap <= tol or not (helped and is_early):
+            assert best is not None
+            return replace(best[0], n_iter=n_iter), best[1]
+        start, fine = found.parameters, FINER * fine
+
+
+def dual_bound(problem: LaplaceProblem, q: Array, s: Array) -> float:
+    """Return a number that F never goes below, made of slopes q of the loss; s are scales to begin with."""
+    slopes = problem.weights * q
+    pulls = problem.outputs.transpose_dot(problem.signs * slopes)
+    steep = problem.prior_scales * np.abs(pulls)
+    share = min(1.0, 1 / max(float(steep.max(initial=0.0)), np.finfo(float).tiny))
+    slopes, steep = share * slopes, np.minimum(share * steep, 1.0)
+    best, low, high = -np.inf, np.zeros_like(s), problem.limits
+    for _ in range(REFINEMENTS):
+        pull, bends = problem.outputs.stated_slopes(slopes, s)
+        rise = s * (conjugate(steep) / problem.prior_scales + pull) - 1
+        worth = problem.worth(share * q, slopes, problem.outputs.stated_log_means(s))
+        best = max(best, worth + problem.least(s, steep, rise))
+        with np.errstate(invalid="ignore"):
+            lost = float(np.sum(rise - np.log1p(np.maximum(rise, -1.0))))
+        if problem.scales is not None or lost <= SETTLED * abs(best):
+            break
+        low, high = np.where(rise < 0, s, low), np.where(rise > 0, s, high)
+        new = s - rise / s / (s**-2.0 + bends)
+        with np.errstate(invalid="ignore"):
+            middle = np.where(np.isfinite(high), 0.5 * (low + high), 2 * s)
+        s = np.where((new > low) & (new < high), new, middle)
+    return best

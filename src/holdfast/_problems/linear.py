@@ -1,0 +1,245 @@
+"""What training asks of every linear problem, whatever its number of classes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Self, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.loss import Array, Loss
+from holdfast._core.problem import Composite, Curved, FiniteSum, Problem, Smooth
+from holdfast._core.rows import Rows
+from holdfast._core.solution import DualGuess
+from holdfast._core.tolerances import GAP_FLOOR
+from holdfast._core.uncertainty import BoundSet
+from holdfast._problems.finite_sum import finite_sum
+from holdfast._problems.penalty import Penalty
+from holdfast._problems.place import heavy_block
+
+View = TypeVar("View")
+WIDEST_METRIC = 1000
+"""Features up to which a sample's Hessian is worth its factorisation."""
+WIDEST_HESSIAN = 6000
+"""Parameters up to which a Hessian is formed (288 MB)."""
+
+
+class LinearProblem(Problem):
+    """Losses of linear scores and of the scale that a set gives them, plus a ridge: a dataclass of at least these fields."""
+
+    rows: Rows
+    weights: Array
+    loss: Loss
+    bound: BoundSet
+    alpha: float
+    fit_intercept: bool
+
+    def offers(self, kind: type) -> bool:
+        return self.offers_steps if kind is FiniteSum else super().offers(kind)
+
+    def having(self, **changes: Any) -> Self:
+        """Return the same problem with some fields changed."""
+        return cast(Self, replace(cast(Any, self), **changes))
+
+    def sized(self, factor: float) -> Self:
+        """Return the problem with sets of a radius that is larger by a factor."""
+        return self.having(bound=self.bound.resized(factor))
+
+    def centred(self) -> tuple[Self, Array]:
+        """Return the problem for rows moved to the origin, where they lie far from it and an intercept can make up for it."""
+        offset = self.rows.offset() if self.fit_intercept else None
+        if offset is None:
+            return self, np.zeros(self.rows.n_features)
+        return self.having(rows=self.rows.shifted(offset)), offset
+
+    def moved(self, parameters: Array, offset: Array) -> Array:
+        """Return the same weights with the intercept that gives rows moved by `offset` the scores they had."""
+        w, b = self.split(parameters)
+        return self.join(w, b - w @ offset)
+
+    def generators(self) -> Array | None:
+        """Return the vectors that, besides the rows themselves, tell one direction from another; None where others do too."""
+        return self.bound.generators(self.rows.n_features)
+
+    @property
+    def floor(self) -> float:
+        """The objective below which gaps are measured against the total weight."""
+        return GAP_FLOOR * float(self.weights.sum())
+
+    @property
+    def enough(self) -> float:
+        """A share of 1e-15 of the weight: rounding."""
+        return 1e-6 * self.floor
+
+    @property
+    @abstractmethod
+    def n_parameters(self) -> int:
+        """How many parameters there are."""
+
+    @abstractmethod
+    def split(self, parameters: Array) -> tuple[Array, Any]:
+        """Return weights and intercept, or a matrix with one row of weights a class and the intercepts."""
+
+    @abstractmethod
+    def join(self, w: Array, b: Any) -> Array:
+        """Return the parameters made of weights and intercepts."""
+
+    @abstractmethod
+    def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
+        """Return the objective and its gradient."""
+
+    @abstractmethod
+    def hessian(self, parameters: Array) -> Array:
+        """Return the Hessian of the objective."""
+
+    @abstractmethod
+    def scales(self, parameters: Array) -> Array:
+        """Return the scale of every loss, or the distinct ones of them, in no particular order."""
+
+    @abstractmethod
+    def smallest_typical_scale(self, parameters: Array) -> float:
+        """Return the smallest, over pairs of classes, of the median positive scale; 0 where some pair has none."""
+
+    @abstractmethod
+    def constant_objective(self) -> float:
+        """Return the objective of the best constant prediction, inf where there is no test of whether it is optimal."""
+
+    @abstractmethod
+    def drawn_in(self, parameters: Array, delta: float, factor: float) -> Array:
+        """Return the parameters with weights drawn in to the kinks of the sets, as :meth:`BoundSet.drawn_in` says."""
+
+    penalty: Penalty | None = None
+    push: BoundSet | None = None
+
+    @property
+    def is_penalised(self) -> bool:
+        """Whether there is a ridge or a penalty; if not, sets must cover what rows pull to the last digit."""
+        return self.alpha > 0 or self.penalty is not None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether something grows with the weights even where they separate all rows."""
+        return self.is_penalised
+
+    @property
+    def flipped_share(self) -> float:
+        """The share of labels that may be wrong."""
+        return 0.0
+
+    @property
+    def may_be_bounded(self) -> bool:
+        """Whether a size of the sets is known, or can be, from which on w = 0 is optimal."""
+        return self.push is None
+
+    has_kinks = False
+    """Whether losses at worst points or penalties leave kinks besides those of sets."""
+    untidiness = 0.0
+    """How much of the tolerance tidying up may cost."""
+
+    @abstractmethod
+    def tidied(self, parameters: Array, delta: float) -> Array:
+        """Return the parameters with the kinks met that only an easing by `delta` has kept them from."""
+
+    @abstractmethod
+    def dual_guess(self, parameters: Array) -> DualGuess:
+        """Return the slopes in u at these parameters as dual weights."""
+
+    @property
+    @abstractmethod
+    def codes(self) -> NDArray[np.intp]:
+        """The class of each row, 0, 1, ..."""
+
+    @abstractmethod
+    def of_classes(self, rows: Rows, weights: Array) -> Self:
+        """Return the problem on one row a class, under the noise of the first rows."""
+
+    @property
+    @abstractmethod
+    def n_vectors(self) -> int:
+        """How many weight vectors there are: one for two classes, one a class for more."""
+
+    @property
+    @abstractmethod
+    def ridge_per_vector(self) -> float:
+        """The factor of a centred weight vector in the gradient of the ridge."""
+
+    @abstractmethod
+    def known_norm_bound(self) -> float:
+        """Return a bound on the norm of the optimal weights, from one pass over the rows; inf where none is known."""
+
+    @property
+    def offers_steps(self) -> bool:
+        """Whether rows can be visited one by one: the noise must be independent by feature."""
+        return self.bound.deviations() is not None
+
+    @abstractmethod
+    def signed(self, dual: Array) -> Array:
+        """Return how strongly, and which way, each row pulls at the weights, given a certificate's dual weights."""
+
+    @property
+    @abstractmethod
+    def members(self) -> list[NDArray[np.intp]]:
+        """The rows of each class."""
+
+    @abstractmethod
+    def restricted(self, rows: NDArray[np.intp], weights: Array) -> Self:
+        """Return the problem on some rows, with new weights for these."""
+
+    @property
+    def metric_age(self) -> int:
+        """After how many steps a new metric is worth its price."""
+        # a Hessian costs n_features products of all rows, each about 16 times cheaper than one in a pass
+        return max(6, self.rows.n_features // 16)
+
+    def view(self, kind: type[View]) -> View | None:
+        if kind is FiniteSum:
+            return cast(View, finite_sum(self)) if self.offers_steps else None
+        if kind is Curved and self.n_parameters > WIDEST_HESSIAN:
+            return None
+        # said rather than found out: looking for every member of a protocol takes longer than a small step
+        return cast(View, self) if kind in (Smooth, Curved, Composite) else super().view(kind)
+
+    @cached_property
+    def heavy_block(self) -> tuple[Any, Any, Array]:
+        """The heaviest columns, some rows, and these columns of these rows; see `preconditioner` of a place."""
+        return heavy_block(self)
+
+    def eased(self, delta: float) -> Self:
+        """Return the problem with sets eased by `delta`, a noise on the score itself; itself at 0."""
+        return self.having(bound=self.bound.eased(delta)) if delta > 0 else self
+
+    def thinned(self, n_samples: int) -> Self:
+        """Return the problem on about `n_samples` rows, weighted to stand for all.
+
+        They are taken by a stride within each class, so that no order of the rows can hide one.
+        """
+        stride = max(1, self.rows.n_samples // n_samples)
+        weights = self.weights.copy()
+        parts = []
+        for own in self.members:
+            own = own[self.weights[own] > 0]
+            part = own[::stride]
+            weights[part] *= self.weights[own].sum() / max(self.weights[part].sum(), np.finfo(float).tiny)
+            parts.append(part)
+        chosen = np.sort(np.concatenate(parts))
+        return self.restricted(chosen, weights[chosen])
+
+    @property
+    @abstractmethod
+    def sample_size(self) -> int:
+        """Rows whose Hessian resembles that of all and costs no more than a pass over all of them."""
+
+    @cached_property
+    def sample(self) -> Self:
+        """The problem on `sample_size` rows; itself where that would be most of them."""
+        return self.thinned(self.sample_size) if self.rows.n_samples >= 2 * self.sample_size else self
+
+    def sample_worth_solving(self) -> Self | None:
+        """Return the problem on enough rows to start from its solution, or None where that would be most of them."""
+        if self.rows.n_samples < 3 * self.sample_size or self.rows.n_features > WIDEST_METRIC:
+            return None
+        rarest = min(np.count_nonzero(self.sample.weights[own] > 0) for own in self.sample.members)
+        return self.sample if rarest >= 10 else None

@@ -1,0 +1,375 @@
+"""The problem behind every linear method: losses of a margin deficit and a scale, plus a ridge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from holdfast._core.loss import Array, Coupling, Loss
+from holdfast._core.problem import ConeProgram, DeletionProgram, IntervalProgram, LinearProgram, ProximalSum
+from holdfast._core.rows import Rows
+from holdfast._core.solution import DualGuess
+from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
+from holdfast._core.uncertainty import BoundSet
+from holdfast._data import rows_of
+from holdfast._problems.cones import cone_program, is_conic
+from holdfast._problems.deletions import deletion_program, is_deletion
+from holdfast._problems.intervals import interval_program, is_interval
+from holdfast._problems.linear import WIDEST_METRIC, LinearProblem, View
+from holdfast._problems.penalty import Penalty
+from holdfast._problems.place import MarginPlace
+from holdfast._problems.proximal_sum import proximal_sum
+
+SOME = 0.5
+"""Share of rows that bend up to which these are gathered before they are multiplied."""
+METRIC_ROWS = 20
+"""Rows a parameter that are enough for a sample's Hessian to resemble that of all rows."""
+
+WIDE, MOST_ROWS = 4, 500
+"""Features a row from which on, and rows up to which, Newton steps are taken by products of rows with each other."""
+
+
+@dataclass
+class MarginScaleProblem(LinearProblem):
+    r"""Minimise :math:`\sum_i c_i\, \ell(u_i, t_i(w)) + \frac\alpha2 |w|^2`, :math:`u_i = \text{target} - y_i(w^\top x_i + b)`.
+
+    Parameters are w, then b where `fit_intercept`. Rows, signs and weights are referred to, never copied.
+
+    Attributes
+    ----------
+    signs, weights : ndarray of shape (n_samples,)
+        y in {-1, +1} and c >= 0.
+    target : float or ndarray of shape (n_samples,)
+        The margin asked for: 1 but for errors of the weights, which raise it by the row, and for the collapse test.
+    tilt : ndarray of shape (n_parameters,) or None
+        A linear term added to the objective.
+    penalty : Penalty or None
+        A penalty on w besides the ridge.
+    push : BoundSet or None
+        Further sets, over which the loss is maximised: its deficits become u + kappa * h, h their support, and
+        (1 - kappa) * h is added to each row's loss. See :class:`PushedProblem`.
+    middles : matrix of shape (n_samples, n_features) or None
+        By how much rows were moved into the middle of their sets, dense or sparse like them.
+    """
+
+    rows: Rows
+    signs: Array
+    weights: Array
+    loss: Loss
+    bound: BoundSet
+    alpha: float = 0.0
+    fit_intercept: bool = True
+    target: float | Array = 1.0
+    tilt: Array | None = None
+    penalty: Penalty | None = None
+    push: BoundSet | None = None
+    kappa: float = 1.0
+    middles: Any = None
+    _stiffness: float = field(default=0.0, init=False, repr=False)
+
+    @property
+    def n_parameters(self) -> int:
+        return self.rows.n_features + int(self.fit_intercept)
+
+    def generators(self) -> Array | None:
+        return super().generators() if self.penalty is None else None
+
+    @property
+    def enough(self) -> float:
+        """A share of 1e-15 of the weight: rounding. A tilted objective is of interest only until it falls below 0."""
+        return 1e-6 * self.floor if self.tilt is None else -self.floor
+
+    def sized(self, factor: float) -> Self:
+        sized = super().sized(factor)
+        if self.middles is None:
+            return sized
+        # where the middle of a set is depends on its size
+        blocks = [block + (factor - 1) * self.middles[part] for part, block in self.rows.blocks()]
+        rows = rows_of(sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.concatenate(blocks))
+        return sized.having(rows=rows, middles=factor * self.middles)
+
+    def split(self, parameters: Array) -> tuple[Array, float]:
+        """Return w and b."""
+        if self.fit_intercept:
+            return parameters[:-1], float(parameters[-1])
+        return parameters, 0.0
+
+    def join(self, w: Array, b: float) -> Array:
+        """Return the parameters made of w and b."""
+        return np.append(w, b) if self.fit_intercept else w
+
+    @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
+    def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
+        w, b = self.split(parameters)
+        found = self.rows.margin_pass(self.loss, self.signs, self.weights, w, b, self.bound.support(w), self.target)
+        # Danskin: differentiate as if every row's noise pointed where it hurts most.
+        outward = self.bound.adjoint(w, found.scale_slopes)
+        value = found.value + 0.5 * self.alpha * float(w @ w)
+        gradient = self.join(outward - found.pull + self.alpha * w, -found.balance)
+        self._stiffness = self.stiffness(w, outward)
+        if self.tilt is not None:
+            value, gradient = value + float(self.tilt @ parameters), gradient + self.tilt
+        if self.penalty is not None:
+            value, gradient = value + self.penalty.value(w), gradient + self.join(self.penalty.slopes(w), 0.0)
+        return value, gradient
+
+    def stiffness(self, w: Array, outward: Array) -> float:
+        """Return the curvature that noise and ridge guarantee where the noise pulls by `outward`, 0 where it is not known."""
+        square = float(w @ w)
+        if self.loss.has_dual and (self.bound.is_isotropic or self.alpha == 0) and square > 0:
+            return self.alpha + float(w @ outward) / square
+        return self.alpha
+
+    def at(self, parameters: Array) -> MarginPlace:
+        return MarginPlace(self, parameters)
+
+    def hessian(self, parameters: Array) -> Array:
+        w, b = self.split(parameters)
+        u, t = self.target - self.signs * (self.rows.dot(w) + b), self.bound.support(w)
+        H = self.hessian_of(w, *(self.weights * part for part in self.loss.derivatives(u, t)[2:]))
+        return H - self.coupled(w, self.loss.couplings(u, t))
+
+    def coupled(self, w: Array, couplings: Sequence[Coupling]) -> Array | float:
+        """Return what couplings of rows take from the Hessian."""
+        return sum(np.outer(v, v) / total for v, total in self.couplings_at(w, couplings))
+
+    def couplings_at(self, w: Array, couplings: Sequence[Coupling]) -> list[tuple[Array, float]]:
+        """Return v and total of each coupling."""
+        found = []
+        for by_u, by_t, total in couplings:
+            r = self.signs * by_u
+            outward = self.bound.adjoint(w, by_t)
+            found.append((self.join(outward - self.rows.transpose_dot(r), -float(r.sum())), total))
+        return found
+
+    def hessian_of(self, w: Array, slope_t: Array, uu: Array, ut: Array, tt: Array) -> Array:
+        """Return the Hessian at w from the weighted derivatives of the rows' losses."""
+        mixed, n = self.signs * ut, self.rows.n_features
+        some = np.flatnonzero(uu)
+        if len(some) < SOME * len(uu) and not np.any(np.delete(ut, some)):
+            # most rows' losses are straight here
+            rows, bound, uu, mixed = self.rows.take(some), self.bound.take(some), uu[some], mixed[some]
+        else:
+            rows, bound = self.rows, self.bound
+        cross = bound.cross(w, rows, mixed)
+        H = np.empty((self.n_parameters, self.n_parameters))
+        H[:n, :n] = rows.gram(uu) - cross - cross.T + self.bound.curvature(w, slope_t, tt)
+        H[np.arange(n), np.arange(n)] += self.alpha if self.penalty is None else self.alpha + self.penalty.bends(w)
+        if self.fit_intercept:
+            H[n, :n] = H[:n, n] = rows.transpose_dot(uu) - bound.adjoint(w, mixed)
+            H[n, n] = uu.sum()
+        return H
+
+    def typical_curvature(self) -> Array:
+        # margins are of order 1, and so is the curvature of a loss within reach of them
+        return float(self.weights.sum()) * self.join(self.rows.column_squares, 1.0)
+
+    def metric(self, parameters: Array) -> Array:
+        if self.rows.n_features <= WIDEST_METRIC:
+            return self.sample.hessian(parameters)
+        # the shape is what matters: L-BFGS corrects the size from its first step on
+        bends = self.alpha if self.penalty is None else self.alpha + self.penalty.bends(self.split(parameters)[0])
+        return 0.25 * self.typical_curvature() + self.join(np.broadcast_to(bends, self.rows.n_features), 0.0)
+
+    def suboptimality(self, parameters: Array, value: float, gradient: Array) -> float:
+        return self.relative_gap(value, gradient, self._stiffness)
+
+    def relative_gap(self, value: float, gradient: Array, stiffness: float) -> float:
+        r"""Return :math:`|g|^2 / (2\kappa)` over the value: the certified gap to leading order, kappa being `stiffness`."""
+        w_part, b_part = self.split(gradient)
+        scale = max(abs(value), self.floor)
+        guaranteed = float(w_part @ w_part) / (2 * stiffness) if stiffness > 0 else np.inf
+        return (guaranteed + b_part**2 / (2 * scale)) / scale
+
+    def longest_step(self, parameters: Array, step: Array) -> float:
+        return self.longest_stretch(self.split(parameters)[0], self.split(step)[0])
+
+    def longest_stretch(self, w: Array, move: Array) -> float:
+        """Return the largest factor of `move` by which weights w stay clear of the kink at 0."""
+        inside = np.inf if self.penalty is None else self.penalty.longest_step(w, move)
+        if self.loss.is_worst_case or not (self.loss.is_homogeneous and self.bound.is_sublinear):
+            return inside
+        here, there = (float(np.mean(self.bound.support(v))) for v in (w, move))
+        return min(inside, 0.9 * here / there) if there > 0 else inside
+
+    def view(self, kind: type[View]) -> View | None:
+        for cones in (ConeProgram, LinearProgram):
+            if kind is cones:
+                return cast(View, cone_program(self, cones)) if is_conic(self, cones) else None
+        if kind is IntervalProgram:
+            return cast(View, interval_program(self)) if is_interval(self) else None
+        if kind is DeletionProgram:
+            return cast(View, deletion_program(self)) if is_deletion(self) else None
+        if kind is ProximalSum:
+            return cast(View, proximal_sum(self)) if self.is_plain else None
+        return super().view(kind)
+
+    def offers(self, kind: type) -> bool:
+        if kind is IntervalProgram:
+            return is_interval(self)
+        if kind is DeletionProgram:
+            return is_deletion(self)
+        if kind is ProximalSum:
+            return self.is_plain
+        return is_conic(self, kind) if kind in (ConeProgram, LinearProgram) else super().offers(kind)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a sum over rows, nothing tilted."""
+        return self.tilt is None
+
+    @property
+    def offers_steps(self) -> bool:
+        return self.is_plain and bool(np.all(self.target == 1.0)) and super().offers_steps
+
+    def work(self) -> dict[str, Any]:
+        n, d = self.rows.n_samples, self.rows.n_features
+        cheap = d <= 1000 and n * d * d <= SMALL_WORK
+        if not self.bound.is_smooth or self.has_kinks:
+            # at the small easings that stand in for kinks no other steps get anywhere
+            cheap = n * d * d <= AFFORDABLE
+        return {
+            "n_samples": n,
+            "n_features": d,
+            "n_entries": self.rows.n_entries,
+            "is_cheap_to_factorise": cheap,
+            "has_kinks": self.has_kinks,
+            "is_wide": self.is_wide,
+            "is_exact": self.bound.is_common and bool(np.all(self.bound.exact_features(d))),
+        }
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether products of rows with each other cost far less than those of features."""
+        return self.rows.n_features > WIDE * self.rows.n_samples and self.rows.n_samples <= MOST_ROWS
+
+    @property
+    def has_kinks(self) -> bool:  # type: ignore[override]
+        return self.loss.is_worst_case or self.penalty is not None
+
+    @cached_property
+    def members(self) -> list[NDArray[np.intp]]:
+        return [np.flatnonzero(self.signs < 0), np.flatnonzero(self.signs > 0)]
+
+    @property
+    def codes(self) -> NDArray[np.intp]:
+        return (self.signs > 0).astype(np.intp)
+
+    def of_classes(self, rows: Rows, weights: Array) -> MarginScaleProblem:
+        return replace(self, rows=rows, signs=np.array([-1.0, 1.0]), weights=weights)
+
+    @property
+    def n_vectors(self) -> int:
+        return 1
+
+    @property
+    def ridge_per_vector(self) -> float:
+        return self.alpha
+
+    def known_norm_bound(self) -> float:
+        return self.norm_bound(self.rows.transpose_dot(self.pull_per_class()))
+
+    def restricted(self, rows: NDArray[np.intp], weights: Array) -> MarginScaleProblem:
+        bound = self.bound.take(rows)
+        target = self.target[rows] if isinstance(self.target, np.ndarray) else self.target
+        some: dict[str, Any] = {
+            "rows": self.rows.take(rows),
+            "signs": self.signs[rows],
+            "bound": bound,
+            "target": target,
+        }
+        return replace(self, **some, weights=weights, **self.row_fields(rows))
+
+    def row_fields(self, rows: NDArray[np.intp]) -> dict[str, Any]:
+        """Return what else belongs to rows, for some of them."""
+        return {} if self.middles is None else {"middles": self.middles[rows]}
+
+    def signed(self, dual: Array) -> Array:
+        return self.signs * dual
+
+    def scales(self, parameters: Array) -> Array:
+        return self.bound.support(self.split(parameters)[0])
+
+    def drawn_in(self, parameters: Array, delta: float, factor: float) -> Array:
+        w, b = self.split(parameters)
+        w = self.bound.drawn_in(w, delta, factor)
+        return self.join(w if self.penalty is None else self.penalty.drawn_in(w, delta, factor), b)
+
+    def eased(self, delta: float) -> MarginScaleProblem:
+        """Return the problem with sets, loss and penalty eased by `delta`; itself at 0."""
+        if not delta > 0:
+            return self
+        penalty = None if self.penalty is None else self.penalty.eased(delta)
+        return replace(self, bound=self.bound.eased(delta), loss=self.loss.eased(delta), penalty=penalty)
+
+    def tidied(self, parameters: Array, delta: float) -> Array:
+        return self.drawn_in(parameters, delta, 0.0)
+
+    def smallest_typical_scale(self, parameters: Array) -> float:
+        scales = self.scales(parameters)
+        return float(np.median(scales[scales > 0])) if np.any(scales > 0) else 0.0
+
+    def constant_objective(self) -> float:
+        return 2 * min(self.class_weights()) if self.fit_intercept else float(self.weights.sum())
+
+    @property
+    def sample_size(self) -> int:
+        n, d = self.rows.n_samples, self.rows.n_features
+        return max(METRIC_ROWS * self.n_parameters, 8 * n // max(d, 16))
+
+    def dual_guess(self, parameters: Array) -> DualGuess:
+        """Return the slopes in u at these parameters as dual weights."""
+        w, b = self.split(parameters)
+        t = self.bound.support(w)
+        slopes = self.loss.evaluate(self.target - self.signs * (self.rows.dot(w) + b), t)[1]
+        return DualGuess(slopes, w, t, self.bound)
+
+    def push_of(self, w: Array) -> Array:
+        """Return the support of the pushing sets, 0 where there are none."""
+        return np.zeros(()) if self.push is None else self.push.support(w)
+
+    def push_budgets(self, slopes: Array) -> Array:
+        """Return how much of each pushing set rows with these slopes in u use."""
+        return np.asarray(self.weights * (self.kappa * slopes + (1 - self.kappa)))
+
+    def class_weights(self) -> tuple[float, float]:
+        """Return the total weight of the negative and of the positive class."""
+        # a difference of sums of the same numbers would be inexact for classes of very different weight
+        return float(self.weights @ (self.signs < 0)), float(self.weights @ (self.signs > 0))
+
+    def pull_per_class(self) -> Array:
+        """Return r with X'r = half the distance of the class means (with intercept) or the mean of y x (without)."""
+        negative, positive = self.class_weights()
+        if self.fit_intercept:
+            return np.where(self.signs > 0, 0.5 / positive, -0.5 / negative) * self.weights
+        return self.weights * self.signs / (negative + positive)
+
+    def norm_bound(self, pull: Array) -> float:
+        """Return a bound on the l2 norm of the optimal w: from the ridge, and from the noise where it is isotropic.
+
+        `pull` is X'r with r of `pull_per_class`.
+        """
+        ridge = self.ridge_bound(self.loss)
+        is_one_ball = self.bound.is_isotropic and self.bound.is_common
+        if not is_one_ball or self.loss.is_worst_case or self.push is not None:
+            return ridge
+        sigma = float(self.bound.support(np.eye(1, self.rows.n_features)[0]))
+        if sigma == 0:
+            return ridge
+        classes = self.class_weights()
+        imbalance = 2 * max(classes) / sum(classes) if self.fit_intercept else None
+        return min(ridge, self.loss.largest_norm(float(np.linalg.norm(pull)), sigma, imbalance))
+
+    def ridge_bound(self, loss: Loss) -> float:
+        """Return a bound on the l2 norm of the optimal w from ridge and penalty, `loss` being what rows cost at w = 0."""
+        # strong convexity: P(0, 0) >= P(w, b) + alpha / 2 |w|^2 at the optimum, where P(w, b) >= alpha / 2 |w|^2
+        t = np.zeros(()) if self.bound.is_sublinear else self.bound.support(np.zeros(self.rows.n_features))
+        at_zero = float(self.weights @ loss.value(np.broadcast_to(self.target, len(self.weights)), t))
+        ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf
+        return ridge if self.penalty is None else min(ridge, self.penalty.norm_bound(at_zero, self.rows.n_features))

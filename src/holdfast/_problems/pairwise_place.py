@@ -1,0 +1,206 @@
+"""The problem of several classes seen from one point, for solvers that take products with its Hessian."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from holdfast._core.loss import Array
+from holdfast._core.problem import Curved, Problem, View
+from holdfast._problems.place import FRESH, SEARCH_STEPS
+from holdfast.solvers.newton import VANISHING, Newton
+from holdfast.solvers.quasi_newton import inverse
+
+if TYPE_CHECKING:
+    from holdfast._problems.pairwise import PairwiseProblem
+
+
+class PairCosts:
+    """Losses of all rows against all other classes, and their weighted derivatives, each (n_samples, n_classes)."""
+
+    def __init__(self, problem: PairwiseProblem, W: Array, b: Array, scores: Array):
+        self.problem = problem
+        scores = scores + b
+        u = 1.0 - scores[np.arange(len(scores)), problem.labels][:, None] + scores
+        t = problem.by_row(problem.scale_table(W))
+        parts = problem.loss.derivatives(u.ravel(), t.ravel())
+        c = np.where(problem.labels[:, None] == np.arange(problem.n_classes), 0.0, problem.weights[:, None])
+        losses, self.slopes, self.scale_slopes, self.uu, self.ut, self.tt = (
+            c * part.reshape(u.shape) for part in parts
+        )
+        self.value = float(losses.sum()) + problem.ridge(W)
+
+    def pulls(self, r: Array) -> Array:
+        """Return how a change r of each loss's deficit acts on the scores: against the other class, for the own one."""
+        out = r.copy()
+        out[np.arange(len(r)), self.problem.labels] = -r.sum(axis=1)
+        return out
+
+
+class PairwisePlace:
+    """A problem of several classes at a point; scores are kept, so that a step reads X for products and slopes only."""
+
+    def __init__(self, problem: PairwiseProblem, parameters: Array, scores: Array | None = None, age: int = 0):
+        self.problem, self.parameters, self.age = problem, parameters, age
+        self.W, self.b = problem.split(parameters)
+        self.scores = problem.rows.dot(np.ascontiguousarray(self.W.T)) if scores is None else scores
+        self.costs = PairCosts(problem, self.W, self.b, self.scores)
+        self.value = self.costs.value
+        r = self.costs.pulls(self.costs.slopes)
+        outward, self.stiffness = problem.outward(self.W, self.costs.scale_slopes)
+        ridge = 2 * problem.alpha * (self.W - self.W.mean(axis=0))
+        self.gradient = problem.join(outward + problem.rows.transpose_dot(r).T + ridge, r.sum(axis=0))
+
+    def gap(self, gradient: Array) -> float:
+        return self.problem.flow_gap(self.value, gradient, self.stiffness)
+
+    def product(self, v: Array) -> Array:
+        problem, costs = self.problem, self.costs
+        V, shift = problem.split(v)
+        widening = problem.directional_table(self.W, V)
+        scale_part, total = np.empty_like(self.scores), np.zeros(problem.n_classes)
+
+        def react(rows: slice, moves: Array) -> Array:
+            nonlocal total
+            y = problem.labels[rows]
+            moves = moves + shift
+            du = moves - moves[np.arange(len(y)), y][:, None]
+            dt = widening[y] if problem.bound.is_common else widening[rows]
+            scale_part[rows] = costs.ut[rows] * du + costs.tt[rows] * dt
+            r = costs.uu[rows] * du + costs.ut[rows] * dt
+            r[np.arange(len(y)), y] = -r.sum(axis=1)
+            total += r.sum(axis=0)
+            return r
+
+        out = problem.rows.pull(np.ascontiguousarray(V.T), react).T + 2 * problem.alpha * (V - V.mean(axis=0))
+        for k, other in combinations(range(problem.n_classes), 2):
+            W, move = self.W[k] - self.W[other], V[k] - V[other]
+            push = np.zeros(problem.rows.n_features)
+            for i, j in ((k, other), (other, k)):
+                own, sets = problem.members[i], problem.own_sets[i]
+                push += sets.adjoint(W, scale_part[own, j])
+                push += sets.curvature_product(W, costs.scale_slopes[own, j], move)
+            out[k] += push
+            out[other] -= push
+        return problem.join(out, total)
+
+    def preconditioner(self) -> Callable[[Array], Array]:
+        """Return the inverse of one block a class: the heaviest columns and the intercept by Cholesky, a diagonal elsewhere."""
+        problem = self.problem
+        bends = np.abs(self.costs.pulls(self.costs.uu))  # a row bends its own class by all its losses
+        columns, rows, Z = problem.heavy_block
+        d, n_heavy = problem.rows.n_features, Z.shape[1]
+        heavy = np.append(columns, d) if problem.fit_intercept else columns
+        trace = VANISHING * problem.typical_curvature()[: problem.n_parameters_per_class]
+        parts = []
+        for k in range(problem.n_classes):
+            total = float(bends[:, k].sum())
+            steady = trace + self.stiffness[k].sum() + 2 * problem.alpha
+            diagonal = steady + total * np.append(problem.rows.column_squares, [0.0] * problem.fit_intercept)
+            weights = bends[rows, k] * (total / max(float(bends[rows, k].sum()), np.finfo(float).tiny))
+            block = (Z * weights[:, None]).T @ Z
+            block[np.diag_indices(n_heavy)] += steady[heavy]
+            parts.append((inverse(block), inverse(diagonal)))
+
+        def precondition(v: Array) -> Array:
+            out = []
+            for part, (solve, rest) in zip(v.reshape(problem.n_classes, -1), parts, strict=True):
+                one = rest(part)
+                one[heavy] = solve(part[heavy])
+                out.append(one)
+            return np.concatenate(out)
+
+        return precondition
+
+    def best_along(self, step: Array, tol: float) -> PairwisePlace:
+        # one vector added to all classes changes nothing: steps that way would add up to nothing but rounding
+        step = self.problem.join(*(part - part.mean(axis=0) for part in self.problem.split(step)))
+        moves = self.problem.rows.dot(np.ascontiguousarray(self.problem.split(step)[0].T))
+        ray = _ScaleAndStep(self, step, moves)
+        r, length = Newton().minimise(ray, np.array([1.0, 0.0]), tol=tol, max_iter=SEARCH_STEPS).parameters
+        scores = None if self.age + 1 >= FRESH else r * self.scores + length * moves
+        return PairwisePlace(self.problem, ray.point(r, length), scores, self.age + 1 if scores is not None else 0)
+
+
+class _ScaleAndStep(Problem):
+    """The problem for r times the weights plus a multiple of a step, which moves the intercepts too."""
+
+    metric_age = 1
+
+    def __init__(self, place: PairwisePlace, step: Array, moves: Array):
+        self.place, self.problem, self.moves = place, place.problem, moves
+        self.W, self.b = self.problem.split(step)
+
+    n_parameters = 2
+
+    @property
+    def enough(self) -> float:
+        return self.problem.enough
+
+    def view(self, kind: type[View]) -> View | None:
+        return cast(View, self) if kind is Curved else None
+
+    def point(self, r: float, length: float) -> Array:
+        """Return the problem's parameters."""
+        return self.problem.join(r * self.place.W + length * self.W, self.place.b + length * self.b)
+
+    @cached_property
+    def _known(self) -> dict[tuple[float, float], PairCosts]:
+        return {(1.0, 0.0): self.place.costs}
+
+    def _costs(self, x: Array) -> tuple[Array, PairCosts]:
+        r, length = float(x[0]), float(x[1])
+        W = r * self.place.W + length * self.W
+        if (r, length) not in self._known:
+            scores = r * self.place.scores + length * self.moves
+            self._known.clear()
+            self._known[r, length] = PairCosts(self.problem, W, self.place.b + length * self.b, scores)
+        return W, self._known[r, length]
+
+    @cached_property
+    def _u_slopes(self) -> Array:
+        """Slopes of the deficits in r and in the length, shape (2, n_samples, n_classes)."""
+        scores = np.stack([self.place.scores, self.moves + self.b])
+        own = scores[:, np.arange(scores.shape[1]), self.problem.labels]
+        return np.asarray(scores - own[:, :, None])
+
+    def _t_slopes(self, W: Array) -> Array:
+        tables = [self.problem.directional_table(W, direction) for direction in (self.place.W, self.W)]
+        return np.stack([self.problem.by_row(table) for table in tables])
+
+    def _ridge(self) -> Array:
+        centred = [V - V.mean(axis=0) for V in (self.place.W, self.W)]
+        return 2 * self.problem.alpha * np.array([[np.vdot(A, B) for B in centred] for A in centred])
+
+    @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
+    def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
+        W, costs = self._costs(parameters)
+        gradient = np.einsum("knc,nc->k", self._u_slopes, costs.slopes)
+        gradient += np.einsum("knc,nc->k", self._t_slopes(W), costs.scale_slopes)
+        return costs.value, gradient + self._ridge() @ parameters
+
+    def hessian(self, parameters: Array) -> Array:
+        W, costs = self._costs(parameters)
+        u, t = self._u_slopes, self._t_slopes(W)
+        mixed = np.einsum("knc,nc,lnc->kl", u, costs.ut, t)
+        H = np.einsum("knc,nc,lnc->kl", u, costs.uu, u) + mixed + mixed.T
+        H += np.einsum("knc,nc,lnc->kl", t, costs.tt, t) + self._ridge()
+        directions = (self.place.W, self.W)
+        for k, other in combinations(range(self.problem.n_classes), 2):
+            moves = [V[k] - V[other] for V in directions]
+            for i, j in ((k, other), (other, k)):
+                own, sets = self.problem.members[i], self.problem.own_sets[i]
+                bent = [sets.curvature_product(W[k] - W[other], costs.scale_slopes[own, j], move) for move in moves]
+                H += np.array([[move @ bend for bend in bent] for move in moves])
+        return H
+
+    def typical_curvature(self) -> Array:
+        return np.zeros(2)
+
+    def longest_step(self, parameters: Array, step: Array) -> float:
+        here, there = (self.problem.join(x[0] * self.place.W + x[1] * self.W, self.b) for x in (parameters, step))
+        return self.problem.longest_step(here, there)

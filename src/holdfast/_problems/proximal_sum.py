@@ -1,0 +1,45 @@
+"""A problem of two classes as a sum over rows, for solvers that step on batches of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.loss import Array
+from holdfast._core.problem import ProximalSum
+
+if TYPE_CHECKING:
+    from holdfast._problems.margin_scale import MarginScaleProblem
+
+
+def proximal_sum(problem: MarginScaleProblem) -> ProximalSum:
+    r"""Return the losses of rows at their worst points as f, ridge and penalty as g.
+
+    The proximal step of both together is that of the penalty alone, for the shrunk weights and a shrunk step:
+    :math:`\mathrm{prox}_{sp/(1 + s\alpha)}(w / (1 + s\alpha))`. The intercept stays as it is.
+    """
+    bare = problem.having(alpha=0.0, penalty=None)
+
+    def gradient(rows: NDArray[np.intp], gains: Array, parameters: Array) -> Array:
+        return bare.restricted(rows, gains).value_and_gradient(parameters)[1]
+
+    def proximal(parameters: Array, step: float) -> Array:
+        w, b = problem.split(parameters)
+        shrink = 1 + step * problem.alpha
+        w = w / shrink
+        return problem.join(w if problem.penalty is None else problem.penalty.proximal(w, step / shrink), b)
+
+    def entry_sums() -> Array:
+        rows = problem.rows.arrays()
+        return np.array([problem.weights @ rows.square_norms(), problem.weights @ rows.counts()])
+
+    def certify(parameters: Array) -> tuple[float, float]:
+        from holdfast._proofs.certificate import certificate  # which knows the problems that know this function
+
+        proof = certificate(problem, *problem.split(parameters))
+        return proof.objective, proof.gap
+
+    is_intercept = np.arange(problem.n_parameters) >= problem.rows.n_features
+    return ProximalSum(problem.weights, gradient, proximal, problem.alpha, is_intercept, entry_sums, certify)

@@ -1,0 +1,300 @@
+"""The proof of how near a fit of several classes is to optimal."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+
+from holdfast._core.loss import Array
+from holdfast._core.solution import DualGuess
+from holdfast._problems.pairwise import PairwiseProblem
+from holdfast._proofs.certificate import (
+    Certificate,
+    Claim,
+    Point,
+    certificate,
+    certified,
+    dual_objective,
+    exact_columns,
+    rounding_at,
+    sizes_of_sums,
+    slopes_at_best_scale,
+)
+from holdfast.uncertainty.clouds import MISSED, norm, ratio, solve_scaled
+
+FORSAKEN = 1e-12
+"""Share of the dual objective below which a pair's part in it is given up."""
+NEARLY = 1 - 1e-6
+"""How far flows are kept orthogonal: at 1 what rounding adds along the classes' own differences could not be routed."""
+
+
+@certificate.register
+def certificate_of_pairs(problem: PairwiseProblem, W: Array, b: Array, dual: DualGuess | None = None) -> Certificate:
+    r"""Return what is proved at (W, b) about several classes.
+
+    Dual weights :math:`a_{ik}` make class k feel the pull
+    :math:`V_k = \sum_{y_i = k} c_i \sum_l a_{il} x_i - \sum_i c_i a_{ik} x_i`. It is split into flows between classes,
+    :math:`V_k = \sum_l Q_{kl}`, :math:`Q_{kl} = -Q_{lk}`, and each pair has to bear its flow as in the binary proof. The
+    flow that the noise bears at W is corrected by one orthogonal to :math:`w_k - w_l`, which is what makes the gap of
+    second order in the error of W. Two passes over the rows.
+    """
+    # what is common to all classes changes nothing but the rounding
+    W, b = W - W.mean(axis=0), b - b.mean()
+    scores = problem.rows.dot(np.ascontiguousarray(W.T))
+    t = problem.by_row(problem.scale_table(W))
+    if dual is None:
+        slopes = slopes_at_best_scale(_PairwiseRay(problem, scores, t, W, b))
+        dual = DualGuess(slopes.reshape(t.shape), W, t, problem.bound)
+    return proved_by(problem, W, b, problem.loss.value(deficits(problem, scores, b), t), dual)
+
+
+def deficits(problem: PairwiseProblem, scores: Array, b: Array) -> Array:
+    """Return 1 less the lead of each row's own class over every class, shape (n_samples, n_classes)."""
+    own = np.take_along_axis(scores + b, problem.labels[:, None], axis=1)
+    return np.asarray(1.0 - (own - scores - b))
+
+
+def proved_by(problem: PairwiseProblem, W: Array, b: Array, losses: Array, dual: DualGuess) -> Certificate:
+    """Return what dual weights prove at (W, b), centred, where rows cost these losses: one a row, or one against each class."""
+    if losses.ndim == 2:
+        losses = np.sum(losses, axis=1, where=problem.labels[:, None] != np.arange(problem.n_classes))
+    # the classes' weights sum to 0, so the squares of their differences do to n_classes times their own
+    objective = float(problem.weights @ losses) + problem.alpha * float(np.sum(np.square(W)))
+    bound, proof = dual_bound(problem, dual)
+    rounding = partial(rounding_at, problem, W, b)
+    return certified(objective, bound, problem.floor, rounding, problem.norm_bound(), proof)
+
+
+class _PairwiseRay:
+    """x = (r, b_2 - b_1, b_3 - b_1, ...)."""
+
+    def __init__(self, problem: PairwiseProblem, scores: Array, t: Array, W: Array, b: Array):
+        self.problem = problem
+        self.leads = scores[np.arange(len(scores)), problem.labels][:, None] - scores
+        self.t = t
+        self.ridge = 2 * problem.ridge(W)
+        self.start = np.append(1.0, b[1:] - b[0]) if problem.fit_intercept else np.ones(1)
+        self.weights = np.where(problem.labels[:, None] == np.arange(problem.n_classes), 0.0, problem.weights[:, None])
+
+    def _handicaps(self, x: Array) -> Array:
+        """Return b_y - b_k for every row and class."""
+        b = np.append(0.0, x[1:]) if len(x) > 1 else np.zeros(self.problem.n_classes)
+        return b[self.problem.labels][:, None] - b
+
+    def _deficit(self, x: Array) -> Array:
+        return 1.0 - x[0] * self.leads - self._handicaps(x)
+
+    def _gather(self, table: Array) -> Array:
+        """Return by class what rows give their own class less what they give others, but for the first class."""
+        problem = self.problem
+        own = np.bincount(problem.labels, table.sum(axis=1), problem.n_classes)
+        return (own - table.sum(axis=0))[1:] if problem.fit_intercept else np.zeros(0)
+
+    def evaluate(self, x: Array) -> Point:
+        parts = self.problem.loss.derivatives(self._deficit(x).ravel(), (x[0] * self.t).ravel())
+        losses, slopes, scale_slopes, *bends = (part.reshape(self.t.shape) for part in parts)
+        weighted = self.weights * slopes
+        along = float(np.sum(self.weights * (self.t * scale_slopes)) - np.vdot(self.leads, weighted))
+        value = float(np.vdot(self.weights, losses)) + 0.5 * self.ridge * x[0] ** 2
+        gradient = np.append(along + self.ridge * x[0], -self._gather(weighted))
+        return Point(value, gradient, slopes, (bends[0], bends[1], bends[2]))
+
+    def hessian(self, uu: Array, ut: Array, tt: Array) -> Array:
+        c, t, leads = self.weights, self.t, self.leads
+        H = np.zeros((len(self.start), len(self.start)))
+        H[0, 0] = np.sum(c * (uu * leads**2 - 2 * ut * leads * t + tt * t * t)) + self.ridge
+        if self.problem.fit_intercept:
+            H[0, 1:] = H[1:, 0] = self._gather(c * (uu * leads - ut * t))
+            between = np.array([(c * uu)[own].sum(axis=0) for own in self.problem.members])
+            between += between.T
+            H[1:, 1:] = (np.diag(between.sum(axis=1)) - between)[1:, 1:]
+        return H
+
+    def moved_slopes(self, slopes: Array, step: Array, uu: Array, ut: Array) -> Array:
+        return slopes + ut * (step[0] * self.t) - uu * (step[0] * self.leads + self._handicaps(step))
+
+
+def dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array]:
+    """Return the dual objective of the guess made feasible, and how strongly each row pulls at each class."""
+    C, c, labels = problem.n_classes, problem.weights, problem.labels
+    foreign = labels[:, None] != np.arange(C)
+    a = problem.admissible(guess.slopes)
+    sent = np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members])
+    # pairs too far apart to matter would have to bear flows without the budgets for it
+    a = a * (sent + sent.T > FORSAKEN * sent.sum())[labels]
+    exact = problem.bound.exact_features(problem.rows.n_features)
+    if problem.alpha == 0:
+        a = _without_exact_pull(problem, a)
+    if problem.fit_intercept:
+        a = a * _circulating(np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members]))[labels]
+    R = -c[:, None] * a
+    R[~foreign] = -R.sum(axis=1)
+    V = problem.rows.transpose_dot(R).T
+    budgets = c[:, None] * problem.loss.dual_scale(a.ravel()).reshape(a.shape)
+    borne = _borne(problem, guess, budgets)
+    flows = _flows(problem, guess, V, budgets, c[:, None] * a, borne)
+    sizes = sizes_of_sums(problem, c * a.sum(axis=1))
+    # where there is noise a column of zeros has rounding too, that of the other columns
+    allowed = MISSED * sizes + np.where(exact, 0.0, 1e-15 * sizes.max())
+    if np.any(np.abs(V - _gathered(flows, C)) > allowed):
+        return 0.0, 0.0 * R
+    claims = []
+    for (k, other), target in flows.items():
+        rows = np.concatenate([problem.members[k], problem.members[other]])
+        column = np.where(labels[rows] == k, other, k)
+        claims.append(
+            Claim(
+                partial(problem.pair_sets, rows, k),
+                c[rows],
+                a[rows, column],
+                target,
+                guess.scale[rows, column],
+                guess.direction[k] - guess.direction[other],
+                2 * problem.alpha / C,
+                None if problem.bound.is_isotropic else sizes,
+                borne[k, other],
+            )
+        )
+    bound, share = dual_objective(problem.loss, claims, lambda share: problem.dual_value(share * a))
+    return bound, share * R
+
+
+def _without_exact_pull(problem: PairwiseProblem, a: Array) -> Array:
+    """Return dual weights near `a` that pull in no exact direction, nor on the intercepts; see the binary proof."""
+    Z = exact_columns(problem)
+    if Z is None:
+        return a
+    C, c = problem.n_classes, problem.weights
+    foreign = problem.labels[:, None] != np.arange(C)
+    room = np.where(foreign, np.minimum(a, 1 - a), 0.0)
+    H = np.zeros((C, Z.shape[1], C, Z.shape[1]))
+    for k, own in enumerate(problem.members):
+        for other in set(range(C)) - {k}:
+            gram = (Z[own] * (c[own] * room[own, other])[:, None]).T @ Z[own]
+            H[k, :, k] += gram
+            H[other, :, other] += gram
+            H[k, :, other] -= gram
+            H[other, :, k] -= gram
+    for _ in range(2):  # the second round removes the first one's rounding
+        R = np.where(foreign, -a, a.sum(axis=1)[:, None]) * c[:, None]
+        potential = solve_scaled(H.reshape(C * Z.shape[1], -1), (R.T @ Z).ravel()).reshape(C, -1)
+        leads = Z @ potential.T
+        a = a - room * (leads[np.arange(len(a)), problem.labels][:, None] - leads)
+    return np.clip(a, 0.0, 1.0)
+
+
+def _circulating(flow: Array) -> Array:
+    """Return factors in [0, 1] on flow[k, l] >= 0, what class k sends to l, by which every class gets what it sends."""
+    kept = flow
+    for _ in range(30):
+        surplus = kept.sum(axis=1) - kept.sum(axis=0)
+        if np.all(np.abs(surplus) <= 1e-15 * (kept.sum(axis=1) + kept.sum(axis=0))):
+            return ratio(kept, flow)
+        # what a class sends too much is cut from what it sends, in proportion: potentials say by how much
+        downhill = 0.5 * (kept + kept.T)
+        for _ in range(3):
+            potential = solve_scaled(np.diag(downhill.sum(axis=1)) - downhill, surplus)
+            drop = potential[:, None] - potential
+            downhill = np.where(drop > 0, kept, kept.T)
+        kept = kept * (1 - np.clip(drop, 0.0, 1.0))
+    return ratio(np.minimum(kept, kept.T), flow)
+
+
+def _gathered(flows: dict[tuple[int, int], Array], n_classes: int) -> Array:
+    """Return what each class sends in all, shape (n_classes, n_features)."""
+    out = np.zeros((n_classes, len(next(iter(flows.values())))))
+    for (k, other), flow in flows.items():
+        out[k] += flow
+        out[other] -= flow
+    return out
+
+
+def _borne(problem: PairwiseProblem, guess: DualGuess, budgets: Array) -> dict[tuple[int, int], Array]:
+    """Return what every pair's sets bear along the guess's direction."""
+    sets = problem.bound if guess.sets is None else guess.sets
+    bearing = [sets.take(own).facing(np.ones(len(own))) for own in problem.members]
+    borne = {}
+    for k, other in combinations(range(problem.n_classes), 2):
+        difference = guess.direction[k] - guess.direction[other]
+        ours = bearing[k].adjoint(difference, budgets[problem.members[k], other])
+        borne[k, other] = ours - bearing[other].adjoint(-difference, budgets[problem.members[other], k])
+    return borne
+
+
+def _flows(
+    problem: PairwiseProblem,
+    guess: DualGuess,
+    V: Array,
+    budgets: Array,
+    pulls: Array,
+    borne: dict[tuple[int, int], Array],
+) -> dict[tuple[int, int], Array]:
+    """Return for every pair a flow near what its noise bears along the guess's direction, adding up to V.
+
+    `pulls` are the dual weights times the rows' own, of which V is made.
+    """
+    C, W = problem.n_classes, guess.direction
+    pairs = list(combinations(range(C), 2))
+    incidence = np.zeros((len(pairs), C))
+    flows = np.zeros((len(pairs), W.shape[1]))
+    stiffness, straight, pulled = np.zeros((3, len(pairs)))
+    for p, (k, other) in enumerate(pairs):
+        incidence[p, k], incidence[p, other] = 1.0, -1.0
+        difference = W[k] - W[other]
+        for i, j, sign in ((k, other, 1.0), (other, k, -1.0)):
+            own = problem.members[i]
+            shares, t = ratio(budgets[own, j], guess.scale[own, j]), problem.own_sets[i].support(sign * difference)
+            stiffness[p] += float(np.sum(shares))
+            straight[p] += float(np.sum(shares * np.square(ratio(t, guess.scale[own, j]))))
+            pulled[p] += float(np.sum(pulls[own, j]))
+        flows[p] = borne[k, other] + 2 * problem.alpha / C * difference
+    stiffness += 2 * problem.alpha / C
+    if problem.alpha == 0:
+        # nothing can flow along features without noise
+        differences = incidence @ np.where(problem.bound.exact_features(W.shape[1]), 0.0, W)
+        unit = ratio(differences, norm(differences, axis=1)[:, None])
+        missing = V - incidence.T @ flows
+        flows += _routed(missing, incidence, stiffness, NEARLY * ratio(straight, stiffness), unit)
+    # the second round removes the first one's rounding; the third takes what no pair can bear as it is, having no budgets
+    # where a = 1: a smaller multiple of a has some
+    for conductance in (stiffness, stiffness, pulled):
+        laplacian = (incidence * conductance[:, None]).T @ incidence
+        flows += conductance[:, None] * (incidence @ solve_scaled(laplacian, V - incidence.T @ flows))
+    return dict(zip(pairs, flows, strict=True))
+
+
+def _routed(missing: Array, incidence: Array, stiffness: Array, straight: Array, unit: Array) -> Array:
+    """Return flows that add up to `missing`, orthogonal to the `unit` vectors as far as `straight` = 1 asks for it.
+
+    Among these the cheapest, in the sum of squares over stiffness: the flow of a pair is its stiffness times the difference
+    of two potentials less its part along the unit vector, and the potentials solve a Laplacian system by conjugate gradients.
+    """
+
+    def flow(potential: Array) -> Array:
+        difference = incidence @ potential
+        along = straight * np.einsum("pj,pj->p", difference, unit)
+        return stiffness[:, None] * (difference - along[:, None] * unit)
+
+    # only proportions matter; a class none of whose pairs has budgets to speak of cannot be served here
+    stiffness = ratio(stiffness, np.max(stiffness))
+    scale = (np.abs(incidence).T @ stiffness)[:, None]
+    scale = np.where(scale > 1e-30, scale, np.inf)
+    potential, residual = np.zeros_like(missing), missing
+    best, left = potential, float(norm(missing))
+    wanted = 1e-6 * left
+    direction = residual / scale
+    progress = float(np.vdot(residual, direction))
+    for _ in range(300):
+        step = incidence.T @ flow(direction)
+        curvature = float(np.vdot(direction, step))
+        if left <= wanted or curvature <= 0:
+            break
+        potential = potential + progress / curvature * direction
+        residual = residual - progress / curvature * step
+        before, progress = progress, float(np.vdot(residual, residual / scale))
+        direction = residual / scale + progress / before * direction
+        if float(norm(residual)) < left:
+            best, left = potential, float(norm(residual))
+    return flow(best)

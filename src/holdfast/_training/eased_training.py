@@ -1,0 +1,303 @@
+"""Training for losses at worst points and for penalties with kinks: a path of ever less eased problems, each with its proof."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from holdfast._core.loss import Array
+from holdfast._core.problem import ConeProgram, Curved, DeletionProgram, IntervalProgram, LinearProgram
+from holdfast._core.solution import DualGuess, Solution, Status
+from holdfast._core.solver import Report, Solver
+from holdfast._core.tolerances import ROUNDING, SMALL_WORK
+from holdfast._problems.linear import LinearProblem
+from holdfast._proofs.certificate import Certificate, best_constant, certificate, has_points
+from holdfast.solvers import Newton
+from holdfast.solvers.selection import pick
+
+FIRST, FIRST_SMOOTH, FIRST_WARM = 1.0, 1e-2, 1e-2
+"""Easing at the start of a path: with kinks everywhere, with one at w = 0 only, and from a given start."""
+SHRINK, GENTLE = 0.1, 0.9
+"""Factor of the easing from stage to stage, and the one from which on it is not made gentler."""
+SMALLEST = 1e-10
+"""The least easing at which steps are not lost in rounding."""
+STAGE_STEPS = 40
+"""Steps after which a stage is given up for one nearer to the last."""
+AIM = 0.3
+"""The gap that the next easing is meant to leave, as a share of `tol`."""
+STAGE, ROUGH = 0.02, 1e-2
+"""What the next step of a stage must promise, as a share of the gap that its easing leaves, and at most."""
+LAGGING, CARE, LEAST_CARE = 3.0, 1e-3, 1e-9
+"""How much larger than in proportion to the easing a gap may be before stages are solved with more care, and how much more."""
+SAMPLE_ROWS, ROWS_PER_PARAMETER, FEW = 2000, 30, 5
+"""Rows, at least and by the parameter, from whose solution that of FEW times as many is started."""
+POLISHING_STEPS = 6
+"""Newton steps on slopes that follow a small, smooth fit; two or three are enough unless weights move to their kinks."""
+STRAIGHT = 0.01
+"""From such an easing on, w = 0 is worth a try."""
+TETHER = 0.01
+"""Ridge of an eased problem that has none of its own, as a share of the easing and of the least curvature of a feature."""
+PROVED = 1e-9
+"""Gap to aim at where it costs little, and to prove that w = 0 is optimal."""
+ACCURATE = {IntervalProgram, DeletionProgram}
+"""Views that solvers minimise to rounding, taking no start."""
+BACK_OFF = 0.1
+"""How much smaller sets are trained for where nothing else gives dual weights room, as a share of the gap aimed at."""
+
+
+@dataclass
+class EasedTraining:
+    """The work on one problem: the best parameters and the best dual weights so far, which need not belong together."""
+
+    problem: LinearProblem
+    solver: Solver
+    tol: float
+    max_iter: int
+    report: Report
+    is_free: bool = True
+    """Whether the solver may be chosen anew for each stage."""
+    n_iter: int = 0
+
+    def __post_init__(self) -> None:
+        n, d = self.problem.rows.n_samples, self.problem.rows.n_features * self.problem.n_vectors
+        self.fine = min(self.tol, PROVED) if n * d * d <= SMALL_WORK else self.tol
+        self.lowest, self.highest = np.inf, -np.inf
+        self.parameters = np.zeros(self.problem.n_parameters)
+        self.dual: DualGuess | None = None
+        self.flat: tuple[Array, float] | None = None
+        self.status = Status.STALLED
+
+    def warm(self, start: Array) -> tuple[Solution, Certificate]:
+        """Return what is found from a given start."""
+        return self.solved(start)
+
+    def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
+        """Return a solution with its proof."""
+        if {ConeProgram, LinearProgram, *ACCURATE}.intersection(self.solver.needs):
+            if not ACCURATE.intersection(self.solver.needs):
+                # general solvers are not that accurate
+                self.fine = self.tol
+            found, proof = self._taken_whole()
+            if proof.gap <= self.tol or not self.is_free or self.n_iter >= self.max_iter:
+                return self._polished(found, proof)
+            start, self.dual = found.parameters, found.dual
+            self.lowest, self.parameters, self.highest = proof.objective, start, proof.lower_bound
+        self.follow(self._start_on_fewer_rows() if start is None else start)
+        is_left = self.gap > self.tol and self.highest > -np.inf and self.n_iter < self.max_iter
+        if is_left and self.is_free and not isinstance(self.solver, Newton) and self.problem.offers(Curved):
+            self.report("once more with plain Newton steps")
+            self.solver, self.is_free = Newton(), False
+            self.follow(None)
+        found = Solution(self.parameters, self.status, self.lowest, self.n_iter, self.solver.name, dual=self.dual)
+        return self._polished(found, self._proof(found))
+
+    def _polished(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
+        """Return the solution of a small, smooth problem after Newton steps that keep every weight on its side of its kinks.
+
+        Objectives tell weights apart to half of the digits only; slopes tell more.
+        """
+        problem, theta = self.problem, found.parameters
+        is_worth_it = self.fine <= PROVED and proof.gap <= self.tol and problem.n_vectors == 1
+        if not (is_worth_it and problem.loss.is_smooth) or self._is_flat(theta):
+            return found, proof
+        w = problem.split(theta)[0]
+        limit = np.inf if problem.penalty is None else problem.penalty.limit
+        free = np.flatnonzero(problem.join((w != 0) & (np.abs(w) < limit), 1.0))
+        slopes = problem.value_and_gradient(theta)[1][free]
+        for _ in range(POLISHING_STEPS):
+            try:
+                step = np.linalg.solve(problem.hessian(theta)[np.ix_(free, free)], slopes)
+            except np.linalg.LinAlgError:
+                break
+            there = theta.copy()
+            there[free] -= step
+            crossed = np.flatnonzero(problem.split(there)[0] * w < 0)
+            if len(crossed):
+                # beyond a kink: their place is on it
+                there, free = theta.copy(), np.setdiff1d(free, crossed)
+                there[crossed] = 0.0
+            new = problem.value_and_gradient(there)[1][free]
+            if not len(crossed) and not np.linalg.norm(new) < np.linalg.norm(slopes):
+                break
+            theta, slopes = there, new
+        better = replace(found, parameters=theta)
+        proved = self._proof(better)
+        return (better, proved) if proved.gap <= max(proof.gap, PROVED) else (found, proof)
+
+    def _taken_whole(self) -> tuple[Solution, Certificate]:
+        """Return what a solver finds that has no use for starts and easings; w = 0 is to be proved with more care."""
+        found = self.solver.minimise(
+            self._trained_for, self.parameters, tol=self.fine, max_iter=self.max_iter, report=self.report
+        )
+        if self.problem.penalty is not None:
+            # solvers meet limits up to rounding only
+            w, b = self.problem.split(found.parameters)
+            found = replace(found, parameters=self.problem.join(self.problem.penalty.admitted(w), b))
+        proof = self._proof(found)
+        self.report(f"certified gap {proof.gap:.2e}")
+        self.n_iter = found.n_iter
+        if proof.gap <= self.tol:
+            found, proof = self._flattened(found, proof)
+        is_accurate = bool(ACCURATE.intersection(self.solver.needs))
+        if is_accurate and self.fine > PROVED and proof.gap > PROVED and self._is_flat(found.parameters):
+            self.fine = PROVED
+            return self._taken_whole()
+        return found, proof
+
+    def _is_flat(self, parameters: Array) -> bool:
+        return not np.any(self.problem.split(parameters)[0])
+
+    def _start_on_fewer_rows(self) -> Array | None:
+        """Return a rough solution for some of the rows, None where there are too few for that to pay."""
+        n_rows = max(SAMPLE_ROWS, ROWS_PER_PARAMETER * self.problem.n_parameters)
+        if self.problem.rows.n_samples < FEW * n_rows:
+            return None
+        self.report(f"a rough solution for {n_rows} of {self.problem.rows.n_samples} rows")
+        sample = replace(self, problem=self.problem.thinned(n_rows), tol=ROUGH)
+        sample.follow(sample._start_on_fewer_rows())
+        self.n_iter = sample.n_iter
+        return sample.parameters
+
+    def _proof(self, found: Solution) -> Certificate:
+        w, b = self.problem.split(found.parameters)
+        return certificate(self.problem, w, b, found.dual)
+
+    @property
+    def gap(self) -> float:
+        """What is proved so far."""
+        return (self.lowest - max(self.highest, 0.0)) / max(abs(self.lowest), self.problem.floor)
+
+    def follow(self, start: Array | None) -> None:
+        """Follow the path until the gap is within `tol` or nothing is to be gained."""
+        problem = self.problem
+        is_plain = problem.penalty is None and problem.push is None
+        has_kinks = not (is_plain and problem.loss.is_smooth and problem.bound.is_smooth)
+        delta = (FIRST if has_kinks else FIRST_SMOOTH) if start is None else FIRST_WARM
+        theta = self._admitted(np.zeros(problem.n_parameters) if start is None else start)
+        last, shrink, goal, care = delta, SHRINK, ROUGH * delta, 1.0
+        back: tuple[float, Array] | None = None
+        while True:
+            eased = self._eased(delta)
+            begins = [theta, self._admitted(problem.drawn_in(theta, last, delta / last))]
+            if back is not None and delta < last:
+                # with the same rows at their kinks the path is straight
+                begins.append(self._admitted(theta + (last - delta) / (back[0] - last) * (theta - back[1])))
+            begin = self._better(eased, *begins)
+            self.report(f"easing {delta:.2g}")
+            stage = self._minimise(eased, begin, goal)
+            is_out = self.n_iter >= self.max_iter
+            if stage.status is not Status.SOLVED and not is_out and delta < last and shrink < GENTLE:
+                shrink = float(np.sqrt(shrink))
+                delta = shrink * last
+                continue
+            back, theta = ((last, theta) if delta < last else back), stage.parameters
+            before = self.gap
+            self._judge(eased, theta, delta)
+            self.report(f"certified gap {self.gap:.2e}")
+            goal_gap = min(self.fine, PROVED) if self._is_flat(self.parameters) else self.fine
+            if self.gap <= goal_gap or (self.gap <= self.tol and (is_out or delta <= SMALLEST)):
+                self.status = Status.SOLVED
+                return
+            if is_out:
+                self.status = Status.ITERATION_LIMIT
+                return
+            if delta <= SMALLEST:
+                return
+            if delta < last and self.gap > LAGGING * before * delta / last and care > LEAST_CARE:
+                # less easing has not helped as it should: the steps were too few
+                care *= CARE
+                goal *= CARE
+                last = delta
+                continue
+            # the gap falls like a power of the easing between 1, where few rows bend, and 2, where they are dense
+            order = np.log(before / self.gap) / np.log(last / delta) if delta < last and np.isfinite(before) else 1.0
+            wanted = float((AIM * goal_gap / self.gap) ** (1 / np.clip(order, 1.0, 2.0)))
+            last, shrink = delta, max(SHRINK, shrink**2)
+            delta = max(delta * min(max(wanted, shrink), 0.5), SMALLEST)
+            goal = min(ROUGH, care * self._goal(max(self.gap * delta / last, AIM * goal_gap)))
+
+    def _eased(self, delta: float) -> LinearProblem:
+        """Return the problem eased by `delta`.
+
+        Where the sets just about undo what some weights gain, these may grow without end for next to nothing: easing pays a
+        little for it, so that nothing but a ridge keeps them where scores are more than rounding.
+        """
+        problem = self.problem
+        if problem.is_penalised or not has_points(problem):
+            return self._trained_for.eased(delta)
+        squares = problem.rows.column_squares
+        least = float(np.min(squares[squares > 0], initial=np.inf))
+        ridge = TETHER * delta * float(problem.weights.sum()) * least if np.isfinite(least) else 0.0
+        return problem.eased(delta).having(alpha=ridge)
+
+    @property
+    def _trained_for(self) -> LinearProblem:
+        """The problem, with sets a trace smaller where dual weights have nothing else to make up for rounding."""
+        if self.problem.is_penalised:
+            return self.problem
+        return self.problem.having(bound=self.problem.bound.scaled(1 - BACK_OFF * self.fine))
+
+    def _goal(self, gap: float) -> float:
+        """Return what the next step must promise for the proof to lack no more than a small share of `gap`."""
+        return 0.05 * STAGE * gap if self.problem.alpha > 0 else 0.01 * np.square(STAGE * gap)
+
+    def _minimise(self, eased: LinearProblem, start: Array, goal: float) -> Solution:
+        solver = pick(eased) if self.is_free else self.solver
+        limit = min(STAGE_STEPS if self.is_free else self.max_iter, max(1, self.max_iter - self.n_iter))
+        found = solver.minimise(eased, start, tol=goal, max_iter=limit, rough=True, report=self.report)
+        self.n_iter += found.n_iter
+        self.solver = solver
+        return found
+
+    def _admitted(self, parameters: Array) -> Array:
+        """Return the parameters with weights strictly inside what the penalty allows."""
+        if self.problem.penalty is None:
+            return parameters
+        w, b = self.problem.split(parameters)
+        return self.problem.join(self.problem.penalty.eased(1.0).admitted(w), b)
+
+    def _better(self, problem: LinearProblem, *points: Array) -> Array:
+        different = [point for k, point in enumerate(points) if not any(np.array_equal(point, q) for q in points[:k])]
+        if len(different) == 1:
+            return different[0]
+        return min(different, key=lambda point: problem.value_and_gradient(point)[0])
+
+    def _judge(self, eased: LinearProblem, theta: Array, delta: float) -> None:
+        """Take note of the parameters of a stage, tidied where that is as good, and of what its slopes prove."""
+        problem = self.problem
+        guess = eased.dual_guess(theta)
+        w, b = problem.split(theta)
+        proof = certificate(problem, w, b, guess)
+        if proof.lower_bound > self.highest:
+            self.highest, self.dual = proof.lower_bound, guess
+        self._note(theta, proof.objective)
+        tidy = problem.tidied(theta, delta)
+        if not np.array_equal(tidy, theta):
+            self._note(tidy, problem.value_and_gradient(tidy)[0], slack=0.1 * self.fine)
+        if delta <= STRAIGHT:
+            self._note(*self._flat(b), slack=ROUNDING)
+
+    def _flat(self, b: Any) -> tuple[Array, float]:
+        """Return w = 0 with its best intercept, sought from b on, and the objective there."""
+        if self.flat is None:
+            problem = self.problem
+            b = best_constant(problem, b) if problem.fit_intercept else b
+            parameters = problem.join(np.zeros_like(problem.split(self.parameters)[0]), b)
+            self.flat = parameters, problem.value_and_gradient(parameters)[0]
+        return self.flat
+
+    def _flattened(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
+        """Return w = 0 where it is as good as what was found, and proved by the same dual weights; else that."""
+        flat, objective = self._flat(self.problem.split(found.parameters)[1])
+        slack = 0.1 * self.fine * max(proof.objective, self.problem.floor)
+        if objective > proof.objective + slack:
+            return found, proof
+        tidy = replace(found, parameters=flat)
+        again = self._proof(tidy)
+        return (tidy, again) if again.gap <= max(self.tol, proof.gap) else (found, proof)
+
+    def _note(self, parameters: Array, objective: float, slack: float = 0.0) -> None:
+        if objective < self.lowest or objective <= self.lowest + slack * max(self.lowest, self.problem.floor):
+            self.lowest, self.parameters = objective, parameters

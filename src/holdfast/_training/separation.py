@@ -1,0 +1,104 @@
+"""Up to which size of the sets can the rows be separated, wherever in their sets they are?"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import brentq
+
+from holdfast._core.loss import Array
+from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._proofs.certificate import least_multiple, sizes_of_sums
+from holdfast._training.critical import ACCURACY, MAX_ITER, NEVER, PROOF, Enclosure, typical_size
+from holdfast._training.training import train
+from holdfast.losses import Hinge, Mixture
+from holdfast.uncertainty.clouds import ratio
+
+VIOLATED = 2.0
+"""Where some row's margin is short its dual weight is 1, and so is the sum over the other class: the objective is 2 or more."""
+FAINTEST = 1e-9
+"""Sets of so small a share of the features' own size that fail to be separated count as none."""
+SHARES = (1e-1, 1e-2, 1e-3)
+"""How far below what is proved the next fits are made, as a share of it."""
+
+
+def separable_size(problem: MarginScaleProblem) -> Enclosure:
+    r"""Enclose the largest factor k of the sets with :math:`y_i(w^\top x_i + b) > k h_i(-y_i w)` for all rows and some w, b.
+
+    At a k below it, w of the least :math:`\sum_i h_i` with :math:`y_i(w^\top x_i + b) \ge 1 + k h_i` minimises
+
+    .. math:: \sum_i (1 - y_i(w^\top x_i + b) + k h_i)_+ + \mu \sum_i h_i
+
+    for small :math:`\mu > 0`, exactly: a training problem with :math:`\kappa = k/(k + \mu)` and sets k + mu times as large.
+    For sets that all rows share that w is the best there is, k being 1 / h(w); for others it points to a larger k, where the
+    next fit is made. Dual weights a prove from above: no w separates from
+    :math:`\min\{k : \sum_i a_i y_i x_i \in k \sum_i a_i S_i\}` on. So does a robust hinge loss above 0, by which
+    the rest is halved.
+    """
+    offset = problem.rows.offset() if problem.fit_intercept else None
+    rows = problem.rows if offset is None else problem.rows.shifted(offset)
+    problem = problem.having(rows=rows, weights=np.ones(len(problem.signs)), loss=Hinge(), alpha=0.0, penalty=None)
+    typical = typical_size(problem)
+    if typical == 0:
+        return Enclosure(0.0, 0.0)  # rows that are all alike
+    low, high, k, mu = 0.0, np.inf, 0.0, 0.1 * typical / rows.n_samples
+    shares = iter(SHARES)
+    while high > low * (1 + ACCURACY):
+        here = problem.having(loss=Mixture(Hinge(), k / (k + mu)), bound=problem.bound.scaled(k + mu))
+        found, proof = train(here, tol=PROOF, max_iter=MAX_ITER)
+        if proof.objective >= VIOLATED * (1 - 1e-6):
+            mu *= 1e-2
+            if mu < FAINTEST * (k + typical / rows.n_samples):
+                return Enclosure(low, low if k == 0 else high)
+            continue
+        w = problem.split(found.parameters)[0]
+        low = max(low, _reach(problem, w, NEVER * typical))
+        if not np.isfinite(low):
+            return Enclosure(np.inf, np.inf)
+        if proof.dual is not None:
+            high = max(low, min(high, _provable(problem, proof.dual, w)))
+        if proof.objective < 1e-2 * VIOLATED:
+            # too faint a price for the sets to be weighed to all digits
+            mu /= max(proof.objective, 1e-6)
+            continue
+        share = next(shares, None)
+        if share is None:
+            break
+        k, mu = low * (1 - share), share * low / rows.n_samples
+    while high > low * (1 + ACCURACY):
+        before, middle = (low, high), 0.5 * (low + high)
+        found, proof = train(problem.sized(middle), tol=PROOF, max_iter=MAX_ITER)
+        if proof.lower_bound > 0.5 * VIOLATED:
+            high = middle
+        else:
+            low = max(low, _reach(problem, problem.split(found.parameters)[0], NEVER * typical))
+        if (low, high) == before:
+            break
+    return Enclosure(low, high)
+
+
+def _reach(problem: MarginScaleProblem, w: Array, most: float) -> float:
+    """Return the largest factor at which w separates, with the best intercept; inf beyond `most`."""
+    y, scores = problem.signs, problem.rows.dot(w)
+    t = np.broadcast_to(problem.bound.support(w), len(y))
+
+    def gap(k: float) -> float:
+        worst = y * scores - k * t
+        if not problem.fit_intercept:
+            return float(np.min(worst))
+        return float(np.min(worst[y > 0]) + np.min(worst[y < 0]))
+
+    if gap(0.0) <= 0:
+        return 0.0
+    return np.inf if gap(most) > 0 else float(brentq(gap, 0.0, most, xtol=1e-300, rtol=1e-14))
+
+
+def _provable(problem: MarginScaleProblem, dual: Array, w: Array) -> float:
+    """Return a factor from which on these dual weights prove that nothing separates."""
+    y = problem.signs
+    positive, negative = float(np.sum(dual[y > 0])), float(np.sum(dual[y < 0]))
+    if problem.fit_intercept:
+        dual = np.where(y > 0, dual * float(ratio(negative, positive)), dual)
+    V, sizes = problem.rows.transpose_dot(dual * y), sizes_of_sums(problem, dual)
+    if not np.any(dual > 0):
+        return np.inf
+    return least_multiple(problem.bound, V, dual, problem.bound.support(w), sizes)

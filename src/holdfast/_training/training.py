@@ -1,0 +1,428 @@
+"""From a problem to a certified solution: start, path, collapse, proof."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from holdfast._core.loss import Array
+from holdfast._core.problem import ConeProgram, Curved, FiniteSum, ProximalSum
+from holdfast._core.rows import Rows, Span
+from holdfast._core.solution import Solution, Status
+from holdfast._core.solver import Report, Solver, silent
+from holdfast._core.tolerances import AFFORDABLE, ROUNDING
+from holdfast._data import rows_of
+from holdfast._problems.linear import LinearProblem
+from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._proofs.certificate import Certificate, certificate, rounding_at
+from holdfast._proofs.consistency import agreed, attained
+from holdfast._training.collapse import examine_collapse, way_out
+from holdfast._training.eased_training import EasedTraining
+from holdfast.solvers import Newton
+from holdfast.solvers.selection import pick
+from holdfast.uncertainty.clouds import norm
+
+FIRST_EASE, SHRINK, LAST_EASE = 1.0, 0.15, 1e-7
+"""Noise on the score that the path starts with, its factor from stage to stage, and where a collapse is suspected."""
+STRAIGHT, FINE = 0.01, 1e-8
+"""Noise on the score from which on the path is all but straight, and what the next step must then promise."""
+PATIENCE = 60
+"""Steps after which a solver that is still not done makes way for Newton's method."""
+WARM_PATIENCE, WARM_STEPS = 12, 100
+"""The same where a start is given, and the steps after which that is not believed in any more."""
+PROBE = 50
+"""Steps without easing that tell whether some pair of classes is about to collapse."""
+CLOSE = 2.0
+"""The path ends at a noise on the score of so many times the one that the features cause."""
+NOTHING_TO_GAIN = 1e-10
+"""Gap at w = 0 up to which a collapse is proved: what could be gained by any other w is rounding."""
+ROUGH = 1e-2
+"""What the next step must promise, as a share of the objective, for a mere start to be improved further."""
+POOR_GAP = 1e-5
+"""Estimated gap above which the estimate, good to leading order, may fall short of the proof."""
+TRACE = 0.02
+"""Easing left in a solution for sets with kinks, as a share of `tol`: the gap it causes is a few times as large."""
+SMALLEST_TRACE = 1e-10
+"""The least easing at which Newton steps are not lost in rounding."""
+STAGE = 0.1
+"""What the next step must promise at a stage of the path to it, as a share of the easing there."""
+STAGE_STEPS, NO_SHRINK = 40, 0.9
+"""Steps after which a stage is given up for one nearer to the last, and the factor from which on it is not."""
+
+MOST_GENERATORS = 500
+"""Generators of sets up to which a basis of them and of the rows costs less than it saves."""
+
+
+def train(
+    problem: LinearProblem,
+    solver: Solver | str | None = None,
+    *,
+    tol: float,
+    max_iter: int,
+    start: Array | None = None,
+    random_state: Any = None,
+    report: Report = silent,
+) -> tuple[Solution, Certificate]:
+    """Return a solution and what is proved about it; its status is SOLVED only if the certified gap is within `tol`."""
+    chosen = None if solver is None else pick(problem, solver).seeded(random_state)
+    if chosen is not None and not {FiniteSum, ProximalSum}.isdisjoint(chosen.needs):
+        # it visits the rows as they are given, and nobody improves on what it finds
+        begin = np.zeros(problem.n_parameters) if start is None else start
+        found = chosen.minimise(problem, begin, tol=tol, max_iter=max_iter, report=report)
+        proof = _proof(problem, found)
+        _checked(problem, found, proof)
+        return _judged(found, proof, tol, max_iter), proof
+    centred, back = problem.centred()
+    smaller, span = _reduced(centred)
+    if start is not None:
+        start = problem.moved(start, -back)
+        if span is not None:
+            w, b = centred.split(start)
+            start = smaller.join(span.project(w.T).T, b)
+    strategy = EasedTraining if smaller.has_kinks else _Training
+    training = strategy(cast(Any, smaller), pick(smaller, solver), tol, max_iter, report, is_free=solver is None)
+    found, proof = training.warm(start) if start is not None else training.solved(None)
+    if span is not None:
+        w, b = smaller.split(found.parameters)
+        dual = found.dual and found.dual._replace(direction=span.lift(found.dual.direction.T).T, points=None)
+        if dual is not None and not centred.bound.is_isotropic:
+            dual = dual._replace(sets=None)  # they are sets of the span
+        found = replace(found, parameters=centred.join(span.lift(w.T).T, b), dual=dual)
+        proof = _proof(centred, found)
+    _checked(centred, found, proof)
+    if centred is not problem:
+        # the same problem in other coordinates, and the ones in which its sums do not cancel: the proof stands
+        found = replace(found, parameters=problem.moved(found.parameters, back))
+    return _judged(found, proof, tol, max_iter), proof
+
+
+def proved_in(
+    problem: LinearProblem, found: Solution, rows: Rows, *, tol: float, max_iter: int
+) -> tuple[Solution, Certificate]:
+    """Return a solution with what is proved of it where the problem's rows are `rows`, in which there are more features.
+
+    The weights of these are 0. The lower bound is rounded down.
+    """
+    more = rows.n_features - problem.rows.n_features
+
+    def longer(v: Array) -> Array:
+        return np.pad(v, [*([(0, 0)] * (v.ndim - 1)), (0, more)])
+
+    seen = problem.having(rows=rows)
+    w, b = problem.split(found.parameters)
+    dual = found.dual and found.dual._replace(direction=longer(found.dual.direction), points=None)
+    proof = _proof(seen, replace(found, parameters=seen.join(longer(w), b), dual=dual))
+    objective, bound = proof.objective, proof.lower_bound * (1 - ROUNDING)
+    proof = proof._replace(lower_bound=bound, gap=(objective - bound) / max(objective, problem.floor))
+    return _judged(found, proof, tol, max_iter), proof
+
+
+def _reduced(problem: LinearProblem) -> tuple[LinearProblem, Span | None]:
+    """Return the problem in the span of its rows and of its sets' generators, where there are more features than of these.
+
+    Weights outside the span change no score and only add noise, so there are none at the optimum; that needs noise that
+    tells no directions apart but by its generators.
+    """
+    rows, n = problem.rows, problem.rows.n_samples
+    generators = problem.generators() if rows.n_features > n else None
+    if generators is None or len(generators) > MOST_GENERATORS or rows.n_features <= n + len(generators):
+        return problem, None
+    # as long as rows are, so that none is taken for rounding
+    lengths = norm(generators, axis=1)
+    units = np.where(lengths > 0, lengths, 1.0) / (np.sqrt(float(rows.column_squares.sum())) or 1.0)
+    span = (rows.joined(generators / units[:, None]) if len(generators) else rows).span
+    if span is None:
+        return problem, None
+    bound = problem.bound.generated(span.coordinates[n:] * units[:, None])
+    return problem.having(rows=rows_of(span.coordinates[:n]), bound=bound), span
+
+
+def _proof(problem: LinearProblem, found: Solution) -> Certificate:
+    w, b = problem.split(found.parameters)
+    return certificate(problem, w, b, found.dual)
+
+
+def _checked(problem: LinearProblem, found: Solution, proof: Certificate) -> None:
+    """Raise where the problem that was minimised is not the one that the proof speaks of."""
+    w, b = problem.split(found.parameters)
+    seen = problem.value_and_gradient(found.parameters)[0]
+    agreed(seen, proof.objective, lambda: rounding_at(problem, w, b))
+    for sets in (problem.bound, problem.push):
+        if sets is not None:
+            attained(sets, w if w.ndim == 1 else w[0] - w[1], problem.rows.n_samples)
+
+
+def _judged(found: Solution, proof: Certificate, tol: float, max_iter: int) -> Solution:
+    """Return the solution with the status that its proof deserves."""
+    if proof.gap <= tol:
+        status = Status.SOLVED
+    elif found.n_iter >= max_iter:
+        status = Status.ITERATION_LIMIT
+    elif proof.lower_bound == -np.inf:
+        status = Status.NO_BOUND
+    elif found.status is Status.SOLVED:
+        status = Status.UNCERTIFIED
+    else:
+        status = found.status
+    return replace(found, status=status, objective=proof.objective, lower_bound=proof.lower_bound)
+
+
+def _has_exact_scores(problem: LinearProblem, parameters: Array) -> bool:
+    """Return whether noise leaves some row's score all but untouched, where a perspective loss has a kink."""
+    scales = problem.scales(parameters)
+    smallest, largest = float(np.min(scales)), float(np.max(scales))
+    return problem.loss.is_homogeneous and smallest <= max(1e-9 * largest, 10 * LAST_EASE)
+
+
+@dataclass
+class _Training:
+    """The work on one problem, and how many steps it has taken so far."""
+
+    problem: LinearProblem
+    solver: Solver
+    tol: float
+    max_iter: int
+    report: Report
+    is_free: bool = True
+    """Whether another solver may take over before this one is at its wits' end."""
+    n_iter: int = 0
+    trace: float = LAST_EASE
+    patience: int = PATIENCE
+
+    def __post_init__(self) -> None:
+        self.trace = max(min(TRACE * self.tol, LAST_EASE), SMALLEST_TRACE)
+
+    def warm(self, start: Array) -> tuple[Solution, Certificate]:
+        """Return what is found from a given start with few steps, or else afresh with as many as there may be."""
+        few = WARM_STEPS if self.can_factorise else self.max_iter
+        trial = replace(self, max_iter=min(few, self.max_iter), patience=WARM_PATIENCE)
+        found, proof = trial.solved(start)
+        if proof.gap <= self.tol or proof.lower_bound == -np.inf:
+            return found, proof
+        self.report("the given start led nowhere; starting afresh")
+        again, better = self.solved(None)
+        return (again, better) if better.gap < proof.gap else (found, proof)
+
+    def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
+        """Return a solution with its proof, having gone on where the proof fell short and something could be done."""
+        found = self.descend(start)
+        proof = _proof(self.problem, found)
+        if self.may_be_collapsed(proof.objective) and not (self.is_conic and proof.gap <= self.tol):
+            found = self.settle_collapse(found, proof.objective)
+            proof = _proof(self.problem, found)
+        lowest, theta = proof.objective, found.parameters
+        for solver, tol in self.refinements(found.status):
+            self.report(f"certified gap {proof.gap:.2e}")
+            if proof.gap <= self.tol or proof.lower_bound == -np.inf or self.n_iter >= self.max_iter:
+                break
+            self.trace = max(0.1 * self.trace, SMALLEST_TRACE)
+            again = self.finish(self.problem, theta, tol, solver=solver)
+            better = _proof(self.problem, again)
+            if better.objective < lowest:
+                lowest, theta = better.objective, again.parameters
+            if better.gap < proof.gap:
+                found, proof = again, better
+        return self.tidied(found, proof)
+
+    def tidied(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
+        """Return the solution with the zeros and ties that only easing has kept it from, where the proof allows it."""
+        tidy = replace(found, parameters=self.problem.tidied(found.parameters, self.trace))
+        if np.array_equal(tidy.parameters, found.parameters):
+            return found, proof
+        proved = _proof(self.problem, tidy)
+        is_proved = proved.gap <= max(self.problem.untidiness * self.tol, proof.gap)
+        is_as_good = proved.objective <= proof.objective + self.tol * max(proof.objective, self.problem.floor)
+        return (tidy, proved) if is_proved and is_as_good else (found, proof)
+
+    @property
+    def is_conic(self) -> bool:
+        """Whether the solver takes the problem whole: it has no use for starts, paths and refinements."""
+        return ConeProgram in self.solver.needs
+
+    def refinements(self, status: Status) -> list[tuple[Solver, float]]:
+        """Return solvers and tolerances that may give what the proof still lacks, the cheapest first."""
+        if self.is_conic:
+            return []
+        is_slow = status is Status.ITERATION_LIMIT
+        finer = (
+            [(self.solver, 0.02 * self.tol), (self.solver, 1e-4 * self.tol)]
+            if self.accuracy > 0 and not is_slow
+            else []
+        )
+        newton = [(Newton(), 0.0)] * 2 if self.can_factorise else []
+        return [*finer, *newton, (self.solver, 0.0)]
+
+    @property
+    def can_factorise(self) -> bool:
+        """Whether Newton steps may finish what another solver left."""
+        n, d = self.problem.rows.n_samples, self.problem.rows.n_features
+        return self.problem.offers(Curved) and n * d * d <= AFFORDABLE
+
+    def minimise(
+        self,
+        problem: LinearProblem,
+        start: Array,
+        tol: float,
+        *,
+        rough: bool = False,
+        solver: Solver | None = None,
+        limit: int = sys.maxsize,
+    ) -> Solution:
+        """Return what the solver (another one, if given) finds with the steps that are left, `limit` at most."""
+        left = min(max(1, self.max_iter - self.n_iter), limit)
+        solver = solver or self.solver
+        if self.is_free and self.can_factorise and not isinstance(solver, Newton):
+            left = min(left, max(self.patience, self.patience // 6 * problem.metric_age))
+        found = solver.minimise(problem, start, tol=tol, max_iter=left, rough=rough, report=self.report)
+        self.n_iter += found.n_iter
+        return replace(found, n_iter=self.n_iter)
+
+    @property
+    def accuracy(self) -> float:
+        """The gap to aim at: none where going on to rounding costs next to nothing.
+
+        A step near the end gains a digit or more and costs less than a proof that fails: never aim at a poor gap.
+        """
+        return 0.0 if self.problem.work()["is_cheap_to_factorise"] else 0.5 * min(self.tol, POOR_GAP)
+
+    def descend(self, start: Array | None) -> Solution:
+        """Return a solution: from `start`, from a solution on fewer rows, or along the path of easings."""
+        if self.is_conic:
+            return self.minimise(self.problem, np.zeros(self.problem.n_parameters), self.tol)
+        if start is None:
+            start = self.start_on_fewer_rows()
+        if start is not None and np.any(self.problem.split(start)[0]):
+            return self.finish(self.problem, start, self.accuracy)
+        if not self.problem.loss.is_homogeneous and self.problem.bound.is_smooth:
+            return self.minimise(self.problem, np.zeros(self.problem.n_parameters), self.accuracy)
+        return self.follow_path(self.problem, rough=False)
+
+    def start_on_fewer_rows(self) -> Array | None:
+        """Return a rough solution for a sample of the rows, None where there are too few to sample."""
+        sample = self.problem.sample_worth_solving()
+        return None if sample is None else self.rough_solution(sample)
+
+    def rough_solution(self, problem: LinearProblem) -> Array:
+        """Return a start for a larger problem: from ever smaller samples, the smallest being solved from scratch."""
+        self.report(f"a rough solution for {problem.rows.n_samples} of {self.problem.rows.n_samples} rows")
+        sample = problem.sample_worth_solving()
+        start = np.zeros(problem.n_parameters) if sample is None else self.rough_solution(sample)
+        if problem.loss.is_homogeneous and not np.any(problem.split(start)[0]):
+            return self.follow_path(problem, rough=True).parameters
+        return self.finish(problem, start, ROUGH, rough=True, solver=pick(problem)).parameters
+
+    def follow_path(self, problem: LinearProblem, *, rough: bool) -> Solution:
+        """Return the end of a path of problems with ever less noise on the score itself, each started at the last solution.
+
+        The eased problems are smooth at w = 0, so the path can start there, and never stops at the kink.
+        """
+        solver = pick(problem) if rough else self.solver
+        theta, delta = np.zeros(problem.n_parameters), FIRST_EASE
+        start, collapsible = theta, not np.isfinite(problem.constant_objective())
+        scale = np.inf if collapsible else 0.0
+        while True:
+            self.report(f"easing {delta:.2g}")
+            eased = problem.eased(delta)
+            stage = self.minimise(eased, start, ROUGH if delta > STRAIGHT else FINE, rough=True, solver=solver)
+            before, theta = theta, stage.parameters
+            if self.n_iter >= self.max_iter:
+                return stage
+            if delta <= LAST_EASE:
+                # w has shrunk along with the easing: a collapse, it seems, and no place to take steps from
+                if not collapsible:
+                    return stage
+                break
+            last, scale = scale, problem.smallest_typical_scale(theta)
+            if delta <= CLOSE * scale and not collapsible:
+                break
+            if delta <= CLOSE * scale and scale > 0.5 * last:
+                probe = self.minimise(
+                    problem, theta, ROUGH if rough else self.accuracy, rough=rough, solver=solver, limit=PROBE
+                )
+                theta = probe.parameters
+                if problem.smallest_typical_scale(theta) > 0.3 * scale:
+                    if probe.status is Status.SOLVED:
+                        return probe
+                    break
+            shorter = max(SHRINK * delta, LAST_EASE)
+            start = theta
+            if delta <= STRAIGHT:
+                # what collapses shrinks in proportion to the easing
+                ahead = theta + (delta - shorter) / (delta / SHRINK - delta) * (theta - before)
+                values = [problem.eased(shorter).value_and_gradient(point)[0] for point in (theta, ahead)]
+                start = ahead if values[1] < values[0] else theta
+            delta = shorter
+        return self.finish(problem, theta, ROUGH if rough else self.accuracy, rough=rough, solver=solver)
+
+    def finish(
+        self,
+        problem: LinearProblem,
+        start: Array,
+        tol: float,
+        *,
+        rough: bool = False,
+        solver: Solver | None = None,
+    ) -> Solution:
+        """Return the solution near `start`.
+
+        Rows without noise keep the hinge's kink: a trace of easing stands in for it, and tells the slopes there.
+        """
+        if not problem.bound.is_smooth:
+            return self.ease_off(problem, start, tol, rough=rough, solver=solver)
+        if not _has_exact_scores(problem, start):
+            found = self.minimise(problem, start, tol, rough=rough, solver=solver)
+            if rough or not _has_exact_scores(problem, found.parameters):
+                return found
+            start = found.parameters
+        eased = problem.eased(LAST_EASE)
+        found = self.minimise(eased, start, tol, rough=rough, solver=solver)
+        return replace(found, dual=eased.dual_guess(found.parameters))
+
+    def ease_off(
+        self, problem: LinearProblem, start: Array, tol: float, *, rough: bool, solver: Solver | None
+    ) -> Solution:
+        """Return the solution near `start` for sets with kinks, down to a trace of easing.
+
+        Steps at a small easing lead somewhere only from nearby, so it shrinks stage by stage; where a stage takes too many
+        steps it is tried again with an easing nearer to the last one.
+        """
+        reach = float(np.max(problem.scales(start)))
+        theta, delta, shrink = start, min(reach or FIRST_EASE, FIRST_EASE), SHRINK
+        last = delta if rough else min(self.trace, delta)
+        trial = delta
+        while True:
+            is_last = trial <= last
+            self.report(f"easing {trial:.2g}")
+            eased = problem.eased(trial)
+            goal = tol if is_last else min(STAGE * trial, ROUGH)
+            drawn_in = problem.drawn_in(theta, delta, trial / delta)
+            values = [eased.value_and_gradient(begin)[0] for begin in (theta, drawn_in)]
+            begin = drawn_in if values[1] < values[0] else theta
+            stage = self.minimise(eased, begin, goal, rough=rough or not is_last, solver=solver, limit=STAGE_STEPS)
+            is_out = self.n_iter >= self.max_iter
+            if stage.status is Status.SOLVED or is_out or trial == delta or shrink > NO_SHRINK:
+                theta, delta, shrink = stage.parameters, trial, max(SHRINK, shrink**2)
+                if is_last or is_out:
+                    return replace(stage, dual=eased.dual_guess(theta))
+            else:
+                shrink = float(np.sqrt(shrink))
+            trial = max(shrink * delta, last)
+
+    def may_be_collapsed(self, objective: float) -> bool:
+        """Return whether a constant prediction is as good as what was found."""
+        return self.problem.loss.is_homogeneous and objective >= self.problem.constant_objective() * (1 - 1e-6)
+
+    def settle_collapse(self, found: Solution, objective: float) -> Solution:
+        """Return w = 0 if it is proved optimal, else the better of `found` and what lies downhill from w = 0."""
+        self.report("testing whether w = 0 is optimal")
+        problem = cast(MarginScaleProblem, self.problem)
+        test = examine_collapse(problem, report=self.report)
+        flat = problem.join(np.zeros(problem.rows.n_features), test.intercept)
+        at_zero = Solution(flat, Status.SOLVED, objective, self.n_iter, self.solver.name, dual=test.dual)
+        if _proof(problem, at_zero).gap <= NOTHING_TO_GAIN:
+            return at_zero
+        again = self.finish(problem, way_out(problem, test), self.accuracy)
+        return again if problem.value_and_gradient(again.parameters)[0] <= objective else found
