@@ -122,7 +122,7 @@ def bounds(uncertainties):
 @pytest.fixture
 def smooth_bounds(bounds):
     """The same, and after each of them the same set with noise on the score added."""
-    return (each for bound in bounds for each in (bound, bound.eased(0.6)))
+    return (each for bound in bounds for each in (bound, bound.smoothed(0.6)))
 
 
 @pytest.fixture(params=SOLVERS, ids=repr)

@@ -1,4 +1,4 @@
-"""Every uncertainty set, bound to 5 rows of 3 features, and the same sets eased: what the protocol promises."""
+"""Every uncertainty set, bound to 5 rows of 3 features, and the same sets smoothed: what the protocol promises."""
 
 import cvxpy as cp
 import numpy as np
@@ -11,10 +11,11 @@ from scipy.stats import kstest
 from sklearn.base import clone
 
 from holdfast import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox
+from holdfast._core.arithmetic import dense
 from holdfast._data import rows_of
 from holdfast._training.training import train
 from holdfast.losses import ExpectedLogistic, TwoPointHinge
-from holdfast.uncertainty.clouds import CommonCloud, dense
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 
 STEP = 1e-5
 
@@ -166,12 +167,12 @@ def test_smooth_sets_alone_have_a_continuous_maximizer(smooth_bounds, rng):
 def test_eased_support_is_above_by_no_more_than_the_easing(bounds, directions):
     for bound in bounds:
         for delta in (1e-6, 0.3, 50.0):
-            eased = bound.eased(delta)
-            assert eased.is_smooth
-            assert not eased.is_sublinear
-            assert_allclose(eased.support(np.zeros(3)), delta, rtol=1e-13)
+            smoothed = bound.smoothed(delta)
+            assert smoothed.is_smooth
+            assert not smoothed.is_sublinear
+            assert_allclose(smoothed.support(np.zeros(3)), delta, rtol=1e-13)
             for w in directions:
-                t, T = bound.support(w), eased.support(w)
+                t, T = bound.support(w), smoothed.support(w)
                 assert np.all(t * (1 - 1e-14) <= T)
                 assert np.all((t + delta) * (1 + 1e-14) >= T)
 
@@ -180,7 +181,7 @@ def test_gradients_of_the_eased_support_are_points_of_the_set(bounds, directions
     for bound in bounds:
         for delta in (1e-6, 0.3, 50.0):
             for w in directions[:5]:
-                assert np.all(bound.contains(_by_row(bound.eased(delta).maximizer(w))))
+                assert np.all(bound.contains(_by_row(bound.smoothed(delta).maximizer(w))))
 
 
 def test_weights_drawn_in_keep_the_gradient_of_a_set_with_kinks(bounds, rng):
@@ -188,13 +189,13 @@ def test_weights_drawn_in_keep_the_gradient_of_a_set_with_kinks(bounds, rng):
         delta = 1e-3
         traces = delta * rng.normal(size=3)
         for w in (np.array([2.0, 0, 0]) + traces, np.array([1.0, -1, 1]) + traces, rng.normal(size=3)):
-            drawn_in = bound.drawn_in(w, delta, 0.1)
+            snapped_to_kinks = bound.snapped_to_kinks(w, delta, 0.1)
             if bound.is_smooth:
-                assert np.array_equal(drawn_in, w)
+                assert np.array_equal(snapped_to_kinks, w)
             else:
-                assert np.all(np.abs(drawn_in - w) <= np.abs(traces).max() * 2)
-                before = bound.eased(delta).maximizer(w)
-                assert_allclose(bound.eased(0.1 * delta).maximizer(drawn_in), before, rtol=0, atol=1e-3)
+                assert np.all(np.abs(snapped_to_kinks - w) <= np.abs(traces).max() * 2)
+                before = bound.smoothed(delta).maximizer(w)
+                assert_allclose(bound.smoothed(0.1 * delta).maximizer(snapped_to_kinks), before, rtol=0, atol=1e-3)
 
 
 def test_tiny_weights_keep_their_relative_accuracy(bounds, rng):
@@ -248,9 +249,9 @@ def test_curvature_product_is_the_curvature_times_a_vector(smooth_bounds, rng):
 
 def test_eased_set_bends_at_zero_weights_too(bounds, rng):
     for bound in bounds:
-        eased, v, first = bound.eased(0.6), rng.normal(size=3), rng.uniform(0.1, 2, size=5)
-        change = eased.adjoint(1e-6 * v, first) - eased.adjoint(-1e-6 * v, first)
-        assert_allclose(eased.curvature_product(np.zeros(3), first, v), change / 2e-6, rtol=1e-8)
+        smoothed, v, first = bound.smoothed(0.6), rng.normal(size=3), rng.uniform(0.1, 2, size=5)
+        change = smoothed.adjoint(1e-6 * v, first) - smoothed.adjoint(-1e-6 * v, first)
+        assert_allclose(smoothed.curvature_product(np.zeros(3), first, v), change / 2e-6, rtol=1e-8)
 
 
 def test_cross_is_the_sum_over_rows(smooth_bounds, rng):
@@ -285,7 +286,7 @@ def test_minimum_of_the_support_program_is_the_support(bounds, directions):
 
 def test_eased_sets_have_no_support_program(bounds):
     for bound in bounds:
-        assert bound.eased(0.1).support_program(3) is None
+        assert bound.smoothed(0.1).support_program(3) is None
 
 
 def test_demand_is_enough_for_a_split_of_the_target(bounds, rng):
@@ -293,7 +294,7 @@ def test_demand_is_enough_for_a_split_of_the_target(bounds, rng):
         for _ in range(3):
             w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
             target = bound.adjoint(rng.normal(size=3), rng.uniform(size=5))
-            demand = np.asarray(bound.demand(target, budgets, bound.support(w)))
+            demand = np.asarray(bound.required_share(target, budgets, bound.support(w)))
             assert np.all(np.isfinite(demand))
             shares = np.broadcast_to(demand / 5, 5) if bound.is_common else demand
             assert _best_split(bound, target, shares * (1 + 1e-7)) <= 1e-6
@@ -303,7 +304,7 @@ def test_common_sets_demand_no_more_than_needed(bounds, rng):
     for bound in bounds:
         w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
         target = bound.adjoint(rng.normal(size=3), rng.uniform(size=5))
-        demand = bound.demand(target, budgets, bound.support(w))
+        demand = bound.required_share(target, budgets, bound.support(w))
         if bound.is_common:
             assert np.shape(demand) == ()
             assert _best_split(bound, target, np.full(5, 0.99 * float(demand) / 5)) > 1e-4
@@ -314,7 +315,7 @@ def test_common_sets_demand_no_more_than_needed(bounds, rng):
 def test_demand_for_the_sum_of_maximizers_is_the_budgets(bounds, rng):
     for bound in bounds:
         w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
-        demand = bound.demand(bound.adjoint(w, budgets), budgets, bound.support(w))
+        demand = bound.required_share(bound.adjoint(w, budgets), budgets, bound.support(w))
         assert_allclose(demand, budgets.sum() if bound.is_common else budgets, rtol=1e-9)
 
 
@@ -323,7 +324,7 @@ def test_target_that_no_multiple_reaches_has_an_infinite_demand(bounds, rng):
         target = rng.normal(size=3)
         together = np.concatenate([_by_row(bound.maximizer(w)) for w in rng.normal(size=(10, 3))])
         reachable = np.linalg.matrix_rank(together) == 3
-        demand = bound.demand(target, np.ones(5), np.ones(5))
+        demand = bound.required_share(target, np.ones(5), np.ones(5))
         assert np.all(np.isfinite(demand)) == reachable
 
 
@@ -333,13 +334,13 @@ def test_remainder_bounds_the_distance_and_vanishes_at_the_sum_of_maximizers(bou
             w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
             target = 3 * rng.normal(size=3)
             distance = _best_split(bound, target, budgets)
-            for smooth_bound in (bound, bound.eased(0.6)):
-                missed = np.linalg.norm(smooth_bound.remainder(target, budgets, smooth_bound.support(w), w))
+            for smooth_bound in (bound, bound.smoothed(0.6)):
+                missed = np.linalg.norm(smooth_bound.residual(target, budgets, smooth_bound.support(w), w))
                 assert missed >= distance - 1e-6
                 # the sum of the maximizers is one point, so no claim beyond its distance is made
                 own = np.linalg.norm(target - smooth_bound.adjoint(w, budgets))
                 assert missed <= own * (1 + 1e-12)
-            assert_allclose(bound.remainder(bound.adjoint(w, budgets), budgets, bound.support(w), w), 0, atol=1e-13)
+            assert_allclose(bound.residual(bound.adjoint(w, budgets), budgets, bound.support(w), w), 0, atol=1e-13)
 
 
 def test_taking_rows_takes_their_supports(smooth_bounds, rng):
@@ -359,19 +360,21 @@ def test_scaling_a_set_scales_its_support(smooth_bounds, rng):
 def test_sets_facing_the_wrong_side_have_the_supports_of_signed_weights(smooth_bounds, rng):
     for smooth_bound in smooth_bounds:
         w, y = rng.normal(size=3), np.array([1.0, -1, -1, 1, -1])
-        facing = smooth_bound.facing(y)
+        against_labels = smooth_bound.against_labels(y)
         expected = [_supports(smooth_bound, -sign * w)[i] for i, sign in enumerate(y)]
-        assert_allclose(_supports(facing, w), expected, rtol=1e-13)
-        assert_allclose(np.sum(_by_row(facing.maximizer(w)) * w, axis=1), facing.directional(w, w), rtol=1e-12)
-        assert_allclose(facing.take(slice(1, 3)).support(w), _supports(facing, w)[1:3], rtol=1e-13)
-        assert_allclose(_supports(facing.facing(y), w), _supports(smooth_bound, w), rtol=1e-13)
+        assert_allclose(_supports(against_labels, w), expected, rtol=1e-13)
+        assert_allclose(
+            np.sum(_by_row(against_labels.maximizer(w)) * w, axis=1), against_labels.directional(w, w), rtol=1e-12
+        )
+        assert_allclose(against_labels.take(slice(1, 3)).support(w), _supports(against_labels, w)[1:3], rtol=1e-13)
+        assert_allclose(_supports(against_labels.against_labels(y), w), _supports(smooth_bound, w), rtol=1e-13)
 
 
 def test_cross_with_another_set_is_the_sum_over_rows(smooth_bounds, rng):
     for smooth_bound in smooth_bounds:
         w, r = rng.normal(size=3), rng.normal(size=5)
         stds = {"X_std": rng.uniform(0.1, 2, size=(5, 3))}
-        for other in (CommonCloud(np.array(0.7)), GaussianNoise().at(np.zeros((5, 3)), stds)):
+        for other in (CommonEllipsoid(np.array(0.7)), GaussianNoise().at(np.zeros((5, 3)), stds)):
             explicit = np.einsum("n,ni,nj->ij", r, _by_row(smooth_bound.maximizer(w)), _by_row(other.maximizer(w)))
             assert_allclose(smooth_bound.cross_with(other, w, r), explicit, rtol=1e-11, atol=1e-13)
             assert_allclose(other.cross_with(smooth_bound, w, r), explicit.T, rtol=1e-11, atol=1e-13)
@@ -459,7 +462,7 @@ def _check_certificate(loss, alpha, bound, make_problem):
     rng = np.random.default_rng(20240607)  # the same rows with every set
     y = np.array([1.0, -1, 1, -1, 1])
     X = rng.normal(size=(5, 3)) + 2 * y[:, None]
-    problem = make_problem(X, y, loss, bound.facing(y), alpha=alpha)
+    problem = make_problem(X, y, loss, bound.against_labels(y), alpha=alpha)
     found, proof = train(problem, tol=1e-6, max_iter=1000)
     assert proof.gap <= 1e-6
     for step in rng.normal(size=(100, 4)) * 10 ** rng.uniform(-4, 0, size=(100, 1)):

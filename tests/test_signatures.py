@@ -109,8 +109,8 @@ def test_constructors_take_two_arguments_by_place_at_most(name):
 @pytest.mark.parametrize("name", [*FUNCTIONS, *CLASSES])
 def test_what_is_stated_by_row_is_spelled_alike_everywhere(name):
     value = PUBLIC[name]
-    takers = [value, *(method for _, method in own_methods(value))] if inspect.isclass(value) else [value]
-    for taker in takers:
+    estimators_taking = [value, *(method for _, method in own_methods(value))] if inspect.isclass(value) else [value]
+    for taker in estimators_taking:
         for part in inspect.signature(taker).parameters:
             assert not re.match(r"X_", part) or part in METADATA | {"X_val"}, f"{name}: {part}"
             assert part not in ("perturbation", "adversaries", "p", "ord"), f"{name}: {part}"

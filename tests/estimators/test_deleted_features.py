@@ -109,7 +109,7 @@ def test_bounds_of_rows_that_have_to_change_are_none_above_what_others_reach(los
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(X, y)
-        bound = FeatureDeletion(N, share=share, exactly=True).at(X, {}).facing(y)
+        bound = FeatureDeletion(N, share=share, exactly=True).at(X, {}).against_labels(y)
         w, b = model.coef_[0], float(model.intercept_[0])
         cost = RobustLinearClassifier(loss=loss)._loss()
         for scale in (1e-3, 1e-2, 0.1, 1.0):
@@ -261,13 +261,13 @@ def test_sums_with_other_sets_are_certified_and_cost_more(other, few):
 @pytest.mark.parametrize(("alpha", "exactly"), [(0.0, False), (0.5, False), (0.5, True)])
 def test_nonsense_guesses_prove_nothing_false(loss, alpha, exactly, few, make_problem, rng):
     X, y = few
-    bound = FeatureDeletion(1.5, [0.6, 1.0, 1.4, 1.0], exactly=exactly).at(X, {}).facing(y)
+    bound = FeatureDeletion(1.5, [0.6, 1.0, 1.4, 1.0], exactly=exactly).at(X, {}).against_labels(y)
     problem = make_problem(X, y, loss, bound, alpha=alpha)
     best = train(problem, tol=1e-6, max_iter=500)[1].objective
     for _ in range(10 if alpha else 2):
         slopes, w = rng.uniform(-1, 3, size=16), rng.normal(size=4) * 10 ** rng.uniform(-3, 1)
         points = rng.normal(size=X.shape) if rng.uniform() < 0.5 else y[:, None] * X * rng.uniform(0, 1.2, size=X.shape)
-        sets = bound.eased(10 ** rng.uniform(-8, 0)) if rng.uniform() < 0.5 else None
+        sets = bound.smoothed(10 ** rng.uniform(-8, 0)) if rng.uniform() < 0.5 else None
         guess = DualGuess(slopes, w, rng.uniform(0, 2, size=16), sets, points=points)
         assert certificate(problem, w, 0.3, guess).lower_bound <= best * (1 + 1e-12)
 

@@ -82,7 +82,7 @@ def test_objective_is_that_of_the_enlarged_sets_and_never_below_the_stated_one(k
     for theta in rng.normal(size=(50, D + 1)):
         w, b = theta[:-1], theta[-1]
         # by hand: rows without these entries, supports larger by their sizes
-        t = plain.bound.support(w) + np.abs(X - kept) @ np.abs(w)
+        t = plain.sets.support(w) + np.abs(X - kept) @ np.abs(w)
         expected = np.sum(np.maximum(1 - y * (middle @ w + b) + kappa * t, 0) + (1 - kappa) * t) + 0.5 * w @ w
         found, before = (problem.value_and_gradient(theta)[0] for problem in (thin, plain))
         assert found == pytest.approx(expected, rel=1e-12)
@@ -101,7 +101,7 @@ def test_no_admissible_data_cost_more_than_the_certified_objective(loss, noisy, 
     assert 0 < model.filtered_ < 1
     w, b = model.coef_[0], model.intercept_[0]
     bound = chosen.at(X, metadata)
-    draws = [*bound.sample(rng, 200, D), bound.facing(y).maximizer(w) * -y[:, None]]
+    draws = [*bound.sample(rng, 200, D), bound.against_labels(y).maximizer(w) * -y[:, None]]
     for delta in draws:
         u = 1 - y * ((X + delta) @ w + b)
         cost = np.sum(np.maximum(u, 0) if loss == "hinge" else np.logaddexp(0, u - 1)) + 0.15 * w @ w
@@ -130,11 +130,11 @@ def test_where_nearly_all_is_filtered_half_widths_stay_as_sparse_as_rows(name, n
     plain, thin = (_problem(X, y, (chosen, metadata, reach), each)[1] for each in (None, threshold))
     is_small = np.abs(X) <= threshold * reach
     assert sparse.issparse(thin.rows.X)
-    assert thin.bound.half.nnz <= np.count_nonzero(~is_small | (own.toarray() > 0))
+    assert thin.sets.half.nnz <= np.count_nonzero(~is_small | (own.toarray() > 0))
     for w in rng.normal(size=(20, D)):
         extra = np.where(is_small, threshold * reach, 0.0) @ np.abs(w)
-        assert_allclose(thin.bound.support(w), plain.bound.support(w) + extra, rtol=1e-11)
-        assert_allclose(thin.sized(0.2).bound.support(w), 0.2 * plain.bound.support(w) + extra, rtol=1e-11)
+        assert_allclose(thin.sets.support(w), plain.sets.support(w) + extra, rtol=1e-11)
+        assert_allclose(thin.sized(0.2).sets.support(w), 0.2 * plain.sets.support(w) + extra, rtol=1e-11)
         before, found = (problem.value_and_gradient(np.append(w, 0.3))[0] for problem in (plain, thin))
         assert before <= found * (1 + 1e-12)
         assert found <= before + 2 * threshold * reach.sum(axis=0) @ np.abs(w) + 1e-9
@@ -173,10 +173,10 @@ def test_sets_of_another_radius_are_enlarged_by_the_same_entries(name, noisy, rn
     stated = _sets(X, S)[name]
     plain, thin = (_problem(X, y, stated, each)[1] for each in (None, 0.7))
     theta = rng.normal(size=D + 1)
-    extra = thin.bound.support(theta[:-1]) - plain.bound.support(theta[:-1])
+    extra = thin.sets.support(theta[:-1]) - plain.sets.support(theta[:-1])
     for factor in (0.1, 1.0, 3.0):
-        found = thin.sized(factor).bound.support(theta[:-1])
-        assert_allclose(found, factor * plain.bound.support(theta[:-1]) + extra, rtol=1e-11)
+        found = thin.sized(factor).sets.support(theta[:-1])
+        assert_allclose(found, factor * plain.sets.support(theta[:-1]) + extra, rtol=1e-11)
 
 
 def test_searches_over_the_radius_pass_the_threshold_on(noisy):

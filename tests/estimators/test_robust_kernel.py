@@ -102,7 +102,7 @@ def test_no_parameters_go_below_the_bound_and_no_attack_on_the_inputs_above_the_
         model = fitted(Ball(size, norm=norm), features=features, bound=bound, tol=1e-5)
         assert model.bound_ == bound
         assert model.gap_ <= 1e-5
-        sets = model.feature_map_.push(X, Ball(size, norm=norm), bound=bound).facing(SIGNS)
+        sets = model.feature_map_.push(X, Ball(size, norm=norm), bound=bound).against_labels(SIGNS)
         Phi = model.feature_map_.transform(X)
 
         def objective(w, b, sets=sets, Phi=Phi):
@@ -311,7 +311,7 @@ def test_trained_models_keep_their_word_on_more_data(features, gamma):
     for norm in (1, 2, np.inf):
         for size in (0.02, 0.2):
             model = fitted(Ball(size, norm=norm), y, rows, features=features, gamma=gamma, alpha=0.01)
-            sets = model.feature_map_.push(rows, Ball(size, norm=norm), bound=model.bound_).facing(signs)
+            sets = model.feature_map_.push(rows, Ball(size, norm=norm), bound=model.bound_).against_labels(signs)
             hinges = np.maximum(1 - signs * model.decision_function(rows) + sets.support(model.coef_[0]), 0)
             assert np.all(1 - attacked(model, rows, size, norm, signs, rng) <= hinges + 1e-9)
             sign = np.sign(model.decision_function(rows))

@@ -165,9 +165,9 @@ def _lengths_of(model, half, given):
     from holdfast._problems.lengths import ValidatedLengths
     from holdfast._problems.margin_scale import MarginScaleProblem
     from holdfast.losses import Hinge
-    from holdfast.uncertainty.clouds import CommonCloud
+    from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 
-    none, rows, labels = CommonCloud(np.zeros(())), given["X_val"][half], given["y_val"][half]
+    none, rows, labels = CommonEllipsoid(np.zeros(())), given["X_val"][half], given["y_val"][half]
     problem = ValidatedLengths(
         [MarginScaleProblem(rows_of(X), 2.0 * Y - 1, np.ones(len(Y)), Hinge(), none, model.alpha)],
         [MarginScaleProblem(rows_of(rows), 2.0 * labels - 1, np.full(len(rows), 1 / 60), Hinge(), none)],

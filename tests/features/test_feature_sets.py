@@ -73,9 +73,9 @@ def slopes(function, w, v):
 
 def with_eased(sets, delta=0.2):
     return [
-        (kind + eased, one)
+        (kind + smoothed, one)
         for kind, bound in sets.items()
-        for eased, one in (("", bound), (" eased", bound.eased(delta)))
+        for smoothed, one in (("", bound), (" smoothed", bound.smoothed(delta)))
     ]
 
 
@@ -84,7 +84,7 @@ def test_points_attain_supports_and_are_their_gradients(pushed, rng):
     for kind, bound in with_eased(sets):
         w, v, r = rng.normal(size=width), rng.normal(size=width), rng.normal(size=N)
         points = bound.maximizer(w)
-        if not kind.endswith("eased"):
+        if not kind.endswith("smoothed"):
             assert_allclose(points @ w, bound.support(w), rtol=1e-11, err_msg=kind)
         assert_allclose(points @ v, slopes(bound.support, w, v), rtol=1e-6, atol=1e-7, err_msg=kind)
         assert_allclose(bound.directional(w, v), points @ v, rtol=1e-11, atol=1e-13)
@@ -122,10 +122,10 @@ def test_eased_supports_are_above_by_no_more_than_the_easing(pushed, rng):
     sets, width = pushed
     for kind, bound in sets.items():
         for delta in (1e-6, 0.3, 10.0):
-            eased = bound.eased(delta)
-            assert eased.is_smooth
+            smoothed = bound.smoothed(delta)
+            assert smoothed.is_smooth
             for w in (np.zeros(width), *rng.normal(size=(5, width))):
-                t, T = bound.support(w), eased.support(w)
+                t, T = bound.support(w), smoothed.support(w)
                 assert np.all(t * (1 - 1e-13) <= T), kind
                 assert np.all((t + delta) * (1 + 1e-13) >= T), kind
 
@@ -136,14 +136,14 @@ def test_changed_sets_have_changed_supports(pushed, rng):
     for kind, bound in with_eased(sets):
         w = rng.normal(size=width)
         turned = np.where(signs > 0, bound.support(-w), bound.support(w))
-        facing = bound.facing(signs)
-        assert_allclose(facing.support(w), turned, rtol=1e-12, err_msg=kind)
-        assert_allclose(facing.facing(signs).support(w), bound.support(w), rtol=1e-12)
+        against_labels = bound.against_labels(signs)
+        assert_allclose(against_labels.support(w), turned, rtol=1e-12, err_msg=kind)
+        assert_allclose(against_labels.against_labels(signs).support(w), bound.support(w), rtol=1e-12)
         assert_allclose(
-            facing.maximizer(w) @ w, np.where(signs > 0, bound.directional(-w, -w), bound.directional(w, w))
+            against_labels.maximizer(w) @ w, np.where(signs > 0, bound.directional(-w, -w), bound.directional(w, w))
         )
         assert_allclose(bound.take(some).support(w), bound.support(w)[some], rtol=1e-12)
-        assert_allclose(facing.take(some).support(w), turned[some], rtol=1e-12)
+        assert_allclose(against_labels.take(some).support(w), turned[some], rtol=1e-12)
         if bound.is_sublinear:
             assert_allclose(bound.scaled(0.3).support(w), 0.3 * bound.support(w), rtol=1e-12)
 

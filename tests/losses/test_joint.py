@@ -1,4 +1,4 @@
-"""Losses of several classes at once: slopes, bends, dual form, easing, limits."""
+"""Losses of several classes at once: slopes, bends, dual form, smoothing, limits."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_no_shares_beat_the_loss_and_its_own_attain_it(loss, tables, rng):
 
 def test_eased_maximum_lies_above_by_no_more_than_it_says(tables):
     for delta in (1e-9, 0.1, 3.0):
-        excess = MaxHinge().eased(delta).evaluate(tables)[0] - tables.max(axis=1)
+        excess = MaxHinge().smoothed(delta).evaluate(tables)[0] - tables.max(axis=1)
         assert np.all(excess >= -1e-15 * np.abs(tables).max())
         assert np.all(excess <= delta + 1e-12)
 

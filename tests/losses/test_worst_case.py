@@ -193,11 +193,11 @@ def test_dual_scale_is_affine(worst_case):
 
 @pytest.mark.parametrize("delta", [1.0, 1e-3, 1e-9])
 def test_eased_loss_lies_above_by_half_of_the_easing_at_most(worst_case, delta, rng):
-    eased = worst_case.eased(delta)
-    assert eased.is_smooth
+    smoothed = worst_case.smoothed(delta)
+    assert smoothed.is_smooth
     u = np.concatenate([3 * rng.normal(size=300), delta * rng.normal(size=300), [0.0]])
     t = np.concatenate([rng.uniform(0, 2, size=300), np.zeros(301)])
-    excess = eased.value(u, t) - worst_case.value(u, t)
+    excess = smoothed.value(u, t) - worst_case.value(u, t)
     assert np.all(excess >= -1e-15 * (1 + np.abs(u)))
     assert np.all(excess <= 0.5 * delta * (1 + 1e-9) + 1e-15)
     assert worst_case.is_smooth or excess.max() >= 0.499 * delta
@@ -205,10 +205,10 @@ def test_eased_loss_lies_above_by_half_of_the_easing_at_most(worst_case, delta, 
 
 @pytest.mark.parametrize("delta", [1.0, 1e-3])
 def test_slopes_of_an_eased_loss_are_slopes_of_the_loss_nearby(worst_case, delta, rng):
-    """The line of slope a under the loss itself lies no more than the easing below the eased one."""
-    eased = worst_case.eased(delta)
+    """The line of slope a under the loss itself lies no more than the smoothing below the smoothed one."""
+    smoothed = worst_case.smoothed(delta)
     u, t = 2 * rng.normal(size=400), rng.uniform(0, 2, size=400)
-    value, a, _ = eased.evaluate(u, t)
+    value, a, _ = smoothed.evaluate(u, t)
     assert np.all((a >= 0) & (a <= worst_case.dual_limit))
     line = a * (u - 1) + worst_case.dual_value(a) + worst_case.dual_scale(a) * t
     assert np.all(line <= worst_case.value(u, t) * (1 + 1e-12) + 1e-12)

@@ -33,12 +33,12 @@ def _mixed(loss, kappa):
 
 @pytest.fixture
 def worst_cases(bound, draw_classes, make_problem):
-    """A function that makes the problem of 25 rows, two of weight 0, each with one of the sets, facing its label."""
+    """A function that makes the problem of 25 rows, two of weight 0, each with one of the sets, against_labels its label."""
     X, y = draw_classes(np.random.default_rng(5), 25, 3)
     weights = np.random.default_rng(6).uniform(0.5, 2, size=25)
     weights[[3, 11]] = 0.0
     target = np.random.default_rng(7).uniform(0.5, 2, size=25)
-    sets = bound.take(np.arange(25) % 5).facing(y)
+    sets = bound.take(np.arange(25) % 5).against_labels(y)
     return lambda loss, penalty, kappa: make_problem(
         X, y, _mixed(loss, kappa), sets, weights=weights, target=target, **PENALTIES[penalty]
     )
@@ -141,9 +141,9 @@ def test_multipliers_balance_the_pull_of_the_rows(worst_cases, bound):
     pull, budgets = problem.rows.transpose_dot(c * y * dual.slopes), c * dual.slopes
     if bound.is_box:  # where nearest points are known, and cost no matrix
         assert dual.points is None
-        assert_allclose(problem.bound.remainder(pull, budgets, dual.scale, dual.direction), 0.0, atol=1e-5)
+        assert_allclose(problem.sets.residual(pull, budgets, dual.scale, dual.direction), 0.0, atol=1e-5)
     else:
-        assert_allclose(problem.bound.borne(dual.points, budgets), pull, atol=1e-5)
+        assert_allclose(problem.sets.borne(dual.points, budgets), pull, atol=1e-5)
 
 
 def test_what_points_bear_is_in_the_sets_whatever_they_are(bound, rng):

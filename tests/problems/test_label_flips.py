@@ -20,15 +20,15 @@ from holdfast.solvers import Newton, NewtonCG, QuasiNewton, Semismooth
 PLAIN = [Hinge(), SquaredHinge(), Logistic(), HuberizedHinge(), Mixture(Hinge(), 0.4)]
 
 
-def _flipped_loss(base, c, budget, n=None, ease=0.0):
+def _flipped_loss(base, c, budget, n=None, smoothing=0.0):
     n = np.ones(len(c)) if n is None else n
-    return FlippedLoss(base, n, c / n, [slice(None)], np.array([float(budget)]), ease=ease)
+    return FlippedLoss(base, n, c / n, [slice(None)], np.array([float(budget)]), smoothing=smoothing)
 
 
 def _problem(rng, loss, k, *, n=30, d=3, sets=None, metadata=None, weights=None, counts=None, **options):
     y = np.where(np.arange(n) % 5 < 2, 1.0, -1.0)
     X = rng.normal(size=(n, d)) + 0.8 * y[:, None]
-    sets = (Ball(0.0) if sets is None else sets).at(X, metadata or {}).facing(y)
+    sets = (Ball(0.0) if sets is None else sets).at(X, metadata or {}).against_labels(y)
     weights = np.ones(n) if weights is None else weights
     plain = MarginScaleProblem(rows_of(X), y, weights, loss, sets, **({"alpha": 0.5} | options))
     return flipped(
@@ -100,17 +100,17 @@ def test_budgets_by_class_are_spent_in_their_class(rng):
 def test_easing_bounds_from_above_and_vanishes(base, rng):
     u, t, k = rng.normal(size=50), rng.uniform(0, 1, size=50), 6
     exact = _flipped_loss(base, np.ones(50), k).value(u, t).sum()
-    for ease in (1.0, 1e-2, 1e-5):
-        eased = _flipped_loss(base, np.ones(50), k).eased(ease).value(u, t).sum()
-        assert exact <= eased <= exact + 50 * ease
+    for smoothing in (1.0, 1e-2, 1e-5):
+        smoothed = _flipped_loss(base, np.ones(50), k).smoothed(smoothing).value(u, t).sum()
+        assert exact <= smoothed <= exact + 50 * smoothing
 
 
 def test_the_price_uses_up_the_budget(rng):
     worth, counts = rng.normal(size=200), rng.uniform(0, 2, size=200)
-    for ease, budget in product((1.0, 1e-3, 1e-9), (0.01, 5.0, 60.0)):
-        price = eased_price(worth, counts, budget, ease)
+    for smoothing, budget in product((1.0, 1e-3, 1e-9), (0.01, 5.0, 60.0)):
+        price = eased_price(worth, counts, budget, smoothing)
         # as nearly as numbers next to the price differ
-        more, less = (counts @ hyperbola(worth - np.nextafter(price, end), ease)[1] for end in (-np.inf, np.inf))
+        more, less = (counts @ hyperbola(worth - np.nextafter(price, end), smoothing)[1] for end in (-np.inf, np.inf))
         assert less * (1 - 1e-9) <= budget <= more * (1 + 1e-9)
     assert eased_price(worth, counts, 300.0, 0.1) == 0.0
 
@@ -128,7 +128,7 @@ SOME_SETS = {
 @pytest.mark.parametrize("k", [4.0, [2.0, 1.5]], ids=["shared", "by_class"])
 def test_slopes_and_bends_are_derivatives_of_the_value(sets, base, k, rng):
     chosen, metadata = SOME_SETS[sets]
-    problem = _problem(rng, base, k, sets=chosen, metadata=metadata, weights=rng.uniform(0.5, 2, size=30)).eased(0.3)
+    problem = _problem(rng, base, k, sets=chosen, metadata=metadata, weights=rng.uniform(0.5, 2, size=30)).smoothed(0.3)
     theta, eps = 0.5 * rng.normal(size=4), 1e-5
     gradient, H = problem.value_and_gradient(theta)[1], problem.hessian(theta)
     for j, unit in enumerate(np.eye(4)):
@@ -178,7 +178,7 @@ def test_a_budget_that_is_overdrawn_proves_nothing_more(rng):
     more = problem.having(budgets=np.array([6.0]))
     beyond, proof_of_more = train(more, tol=1e-8, max_iter=2000)
     assert proof_of_more.lower_bound > 1.1 * proof.objective
-    guess = more.eased(1e-6).dual_guess(beyond.parameters)
+    guess = more.smoothed(1e-6).dual_guess(beyond.parameters)
     assert certificate(more, *more.split(beyond.parameters), guess).lower_bound > proof.objective
     # elsewhere, as no bound is ever said to exceed the objective itself
     assert certificate(problem, *problem.split(9 * found.parameters), guess).lower_bound <= proof.objective
@@ -207,5 +207,5 @@ def test_sets_that_lie_to_one_side_are_centred(rng):
     w, y = rng.normal(size=3), rng.choice([-1.0, 1.0], size=30)
     # -y w'x + h(-y w), from either side
     for signs in (y, -y):
-        ends = box.facing(signs).support(w) - signs * (X @ w)
+        ends = box.against_labels(signs).support(w) - signs * (X @ w)
         np.testing.assert_allclose(around.support(w) - signs * (moved @ w), ends, rtol=1e-12)

@@ -11,7 +11,7 @@ from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._training.stochastic_lengths import stochastic_lengths
 from holdfast.losses import Hinge
 from holdfast.solvers.in_box import minimised_in_box
-from holdfast.uncertainty.clouds import CommonCloud
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 
 ROUNDINGS = (1.0, 0.2, 0.06)
 
@@ -28,7 +28,7 @@ class Drawn:
         self.y_val = [np.where(self.X_val @ w + 0.5 * rng.normal(size=30) > 0, 1.0, -1.0) for w in slant]
         self.weights, self.weights_val = rng.uniform(0.2, 2.0, n), rng.uniform(0, 1 / 30, 30)
         self.G = rng.normal(size=(n, d, 3)) if sloped else None
-        none = CommonCloud(np.zeros(()))
+        none = CommonEllipsoid(np.zeros(()))
         rows, others = rows_of(self.X + offset), rows_of(self.X_val + offset)
         self.lengths = ValidatedLengths(
             [MarginScaleProblem(rows, y, self.weights, Hinge(), none, self.alpha, fit_intercept) for y in self.y],
@@ -113,7 +113,7 @@ def test_the_training_optimum_grows_with_every_length():
     def optimum(squares):
         drawn.lengths.value_and_gradient(squares, 0.06)
         own, theta = drawn.lengths.trained[0], drawn.lengths._last[0]
-        return own.having(bound=drawn.lengths.sets(squares)).value_and_gradient(theta)[0]
+        return own.having(sets=drawn.lengths.sets(squares)).value_and_gradient(theta)[0]
 
     found = [optimum(size * drawn.squares) for size in (0.01, 0.1, 1.0, 10.0)]
     assert np.all(np.diff(found) > -1e-3)
@@ -137,7 +137,7 @@ def test_descent_ends_where_the_loss_is_flat_and_not_above_random_lengths(seed):
 def test_a_part_of_the_rows_is_the_problem_of_these_rows():
     drawn = Drawn(5, sloped=True)
     some, others = np.arange(0, len(drawn.X), 2), np.arange(0, 30, 3)
-    none = CommonCloud(np.zeros(()))
+    none = CommonEllipsoid(np.zeros(()))
     own = MarginScaleProblem(rows_of(drawn.X[some]), drawn.y[0][some], drawn.weights[some], Hinge(), none, drawn.alpha)
     asked = MarginScaleProblem(
         rows_of(drawn.X_val[others]), drawn.y_val[0][others], drawn.weights_val[others], Hinge(), none
@@ -156,7 +156,7 @@ def test_stochastic_steps_stay_within_bounds_and_lower_the_validation_loss():
     X, X_val = rng.normal(size=(200, 4)), rng.normal(size=(400, 4))
     y, y_val = np.where(X.sum(axis=1) > 0, 1.0, -1.0), np.where(X_val.sum(axis=1) > 0, 1.0, -1.0)
     X_val = X_val + [0, 0, 2, 2] * rng.normal(size=X_val.shape)
-    none = CommonCloud(np.zeros(()))
+    none = CommonEllipsoid(np.zeros(()))
     problem = ValidatedLengths(
         [MarginScaleProblem(rows_of(X), y, np.ones(200), Hinge(), none, 0.5)],
         [MarginScaleProblem(rows_of(X_val), y_val, np.full(400, 1 / 400), Hinge(), none)],

@@ -62,7 +62,7 @@ def test_hessian_is_the_derivative_of_the_gradient_symmetric_and_semidefinite(ev
 def _is_smooth_near(problem, theta):
     """Return whether all rows are clear of the quadratic hinge's breaks."""
     w, b = problem.split(theta)
-    t = np.broadcast_to(problem.bound.support(w), len(problem.signs))
+    t = np.broadcast_to(problem.sets.support(w), len(problem.signs))
     z = np.full(len(t), np.inf)
     np.divide(problem.target - problem.signs * (problem.rows.dot(w) + b), t, out=z, where=t > 0)
     return np.abs(np.abs(z) - 4).min() > 1e-3

@@ -63,12 +63,12 @@ def test_no_admissible_point_costs_more_and_one_costs_as_much(make, rng, name):
     problem, X = make(name, alpha=0.0)
     W, b = problem.split(theta := _point(problem, rng))
     unit = [problem.restricted(np.array([i]), np.ones(1)).value_and_gradient(theta)[0] for i in range(len(X))]
-    for points in problem.bound.sample(rng, 300, 3):
+    for points in problem.sets.sample(rng, 300, 3):
         assert np.all(_plain_loss(problem, W, b, X + points) <= np.array(unit) + 1e-12)
     worst = np.zeros(len(X))
     for c in range(len(W)):
         for k in range(len(W)):
-            point = np.broadcast_to(problem.bound.maximizer(W[c] - W[k]), X.shape)
+            point = np.broadcast_to(problem.sets.maximizer(W[c] - W[k]), X.shape)
             reached = _plain_loss(problem, W, b, X + point)
             worst = np.where(problem.labels == k, np.maximum(worst, reached), worst)
     assert_allclose(worst, unit, rtol=1e-12)
@@ -79,7 +79,7 @@ def test_no_admissible_point_costs_more_and_one_costs_as_much(make, rng, name):
 @pytest.mark.parametrize("loss", [MaxHinge(), CrossEntropy()], ids=repr)
 @pytest.mark.parametrize("name", SETS)
 def test_gradient_and_hessian_are_derivatives(make, rng, name, loss, fit_intercept):
-    problem = make(name, loss=loss, fit_intercept=fit_intercept, sizes=(7, 6, 5, 6))[0].eased(0.4)
+    problem = make(name, loss=loss, fit_intercept=fit_intercept, sizes=(7, 6, 5, 6))[0].smoothed(0.4)
     theta, step = _point(problem, rng), 1e-6
     _, gradient = problem.value_and_gradient(theta)
     H = problem.hessian(theta)
@@ -121,7 +121,7 @@ def test_nonsense_proves_nothing_false(make, rng, name, loss, trials):
     for fit_intercept in (True, False):
         problem, _ = make(name, loss=loss, fit_intercept=fit_intercept, alpha=rng.choice([0.01, 1.0]))
         found, proof = train(problem, tol=1e-7, max_iter=500)
-        near = problem.eased(0.1).dual_guess(found.parameters)
+        near = problem.smoothed(0.1).dual_guess(found.parameters)
         for trial in range(trials):
             slopes = rng.uniform(-0.5, 3.0, size=near.slopes.shape) if trial % 2 else near.slopes * rng.uniform(0, 3)
             scale = near.scale * 10 ** rng.uniform(-3, 3, size=near.scale.shape)
@@ -135,8 +135,8 @@ def test_nonsense_proves_nothing_false(make, rng, name, loss, trials):
 
 def test_dual_weights_of_the_sum_over_pairs_prove_no_more_than_the_maximum_costs(make):
     problem, _ = make(alpha=0.5, separation=0.2)
-    pairs = PairwiseProblem(problem.rows, problem.labels, problem.weights, Hinge(), problem.bound, 0.5)
-    near = pairs.having(loss=pairs.loss.eased(1e-3), bound=pairs.bound.eased(1e-3))
+    pairs = PairwiseProblem(problem.rows, problem.labels, problem.weights, Hinge(), problem.sets, 0.5)
+    near = pairs.having(loss=pairs.loss.smoothed(1e-3), sets=pairs.sets.smoothed(1e-3))
     found = solve(near, Newton(), tol=1e-9)
     guess = near.dual_guess(found.parameters)
     assert np.max(guess.slopes.sum(axis=1)) > 1.5

@@ -92,7 +92,7 @@ def _pair(problem, k, other):
         np.where(problem.labels[rows] == k, 1.0, -1.0),
         problem.weights[rows],
         problem.loss,
-        problem.bound.take(rows),
+        problem.sets.take(rows),
         2 * problem.alpha / problem.n_classes,
         problem.fit_intercept,
     )
@@ -368,12 +368,12 @@ def test_any_dual_guess_gives_a_valid_bound(case, alpha, fit_intercept, make_pai
     for _ in range(6):
         W = rng.normal(size=(3, 3))
         table = problem.scale_table(W)
-        scale = table[y] if problem.bound.is_common else table
+        scale = table[y] if problem.sets.is_common else table
         guess = DualGuess(rng.uniform(size=(24, 3)) ** rng.choice([0.2, 1, 5]), W, scale)
         proof = certificate(problem, rng.normal(size=(3, 3)), np.zeros(3), guess)
         bounds.append(proof.lower_bound)
     assert max(bounds) <= best * (1 + ROUNDING)
-    assert max(bounds) > 0 or not problem.bound.is_isotropic
+    assert max(bounds) > 0 or not problem.sets.is_isotropic
 
 
 @settings
@@ -401,7 +401,7 @@ def test_dual_weights_of_a_proof_satisfy_every_constraint(
             *(problem.split(found.parameters)[0] + 0.1 * rng.normal(size=(20, 3, 3))),
         ):
             table = problem.scale_table(W)
-            t = table[y] if problem.bound.is_common else table
+            t = table[y] if problem.sets.is_common else table
             borne = np.sum(np.where(own, 0.0, c[:, None] * loss.dual_scale(np.clip(a, 0, 1)) * t))
             values = np.sum(c[:, None] * a)
             ridge = alpha * np.sum(np.square(W - W.mean(axis=0)))

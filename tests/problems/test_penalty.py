@@ -1,4 +1,4 @@
-"""Penalties on the weights: their slopes, their prices, and how they are eased."""
+"""Penalties on the weights: their slopes, their prices, and how they are smoothed."""
 
 import numpy as np
 import pytest
@@ -31,32 +31,32 @@ def test_values_are_the_formulas(rng):
 
 @pytest.mark.parametrize("delta", [1.0, 0.1])
 def test_slopes_and_bends_of_eased_penalties_are_finite_differences(penalty, delta, inside):
-    eased = penalty.eased(delta)
+    smoothed = penalty.smoothed(delta)
     for w in inside:
         for j, unit in enumerate(STEP * np.eye(len(w))):
-            rise = (eased.value(w + unit) - eased.value(w - unit)) / (2 * STEP)
-            bend = (eased.slopes(w + unit) - eased.slopes(w - unit)) / (2 * STEP)
-            assert eased.slopes(w)[j] == pytest.approx(rise, rel=1e-6, abs=1e-8)
-            assert_allclose(np.eye(len(w))[j] * eased.bends(w), bend, rtol=1e-5, atol=1e-7)
+            rise = (smoothed.value(w + unit) - smoothed.value(w - unit)) / (2 * STEP)
+            bend = (smoothed.slopes(w + unit) - smoothed.slopes(w - unit)) / (2 * STEP)
+            assert smoothed.slopes(w)[j] == pytest.approx(rise, rel=1e-6, abs=1e-8)
+            assert_allclose(np.eye(len(w))[j] * smoothed.bends(w), bend, rtol=1e-5, atol=1e-7)
 
 
 def test_eased_lasso_lies_above_by_the_easing_at_most_with_slopes_that_are_its_own(rng):
     lasso = Lasso(0.7)
     for delta in (1.0, 1e-2, 1e-6):
         for w in rng.normal(size=(50, 4)) * 10 ** rng.uniform(-8, 1, size=(50, 1)):
-            assert -1e-15 <= lasso.eased(delta).value(w) - lasso.value(w) <= delta * (1 + 1e-9)
-            assert np.all(np.abs(lasso.eased(delta).slopes(w)) <= 0.7)
+            assert -1e-15 <= lasso.smoothed(delta).value(w) - lasso.value(w) <= delta * (1 + 1e-9)
+            assert np.all(np.abs(lasso.smoothed(delta).slopes(w)) <= 0.7)
 
 
 def test_eased_limits_vanish_with_the_easing_and_bar_the_edge(inside):
     limits = Limits(0.8)
     for delta in (1.0, 1e-3, 1e-9):
         for w in inside:
-            assert 0 <= limits.eased(delta).value(w) <= 2 * delta
+            assert 0 <= limits.smoothed(delta).value(w) <= 2 * delta
     edge = np.array([0.8, 0.0, 0.0, 0.0])
     assert limits.value(edge) == 0
-    assert limits.eased(1e-3).value(edge) == np.inf
-    assert np.isfinite(limits.eased(1e-3).value(limits.eased(1e-3).admitted(edge)))
+    assert limits.smoothed(1e-3).value(edge) == np.inf
+    assert np.isfinite(limits.smoothed(1e-3).value(limits.smoothed(1e-3).admitted(edge)))
 
 
 def test_price_is_the_largest_pull_less_the_penalty_by_brute_force(penalty, rng):
@@ -84,14 +84,14 @@ def test_largest_share_of_a_pull_has_a_finite_price_and_no_larger_one_has(penalt
 
 
 def test_longest_step_stays_strictly_inside_and_all_but_reaches_the_edge(inside, rng):
-    eased = Limits(0.8).eased(1e-3)
+    smoothed = Limits(0.8).smoothed(1e-3)
     for w in inside:
         move = rng.normal(size=4) * 10 ** rng.uniform(-3, 3)
-        longest = eased.longest_step(w, move)
-        assert np.isfinite(eased.value(w + longest * move))
-        assert eased.value(w + 1.01 * longest * move) == np.inf
-    assert eased.longest_step(w, np.zeros(4)) == np.inf
-    assert Lasso(1.0).eased(0.1).longest_step(w, np.ones(4)) == np.inf
+        longest = smoothed.longest_step(w, move)
+        assert np.isfinite(smoothed.value(w + longest * move))
+        assert smoothed.value(w + 1.01 * longest * move) == np.inf
+    assert smoothed.longest_step(w, np.zeros(4)) == np.inf
+    assert Lasso(1.0).smoothed(0.1).longest_step(w, np.ones(4)) == np.inf
 
 
 def test_admitted_is_the_nearest_point_of_the_domain(penalty, rng):
@@ -103,15 +103,17 @@ def test_admitted_is_the_nearest_point_of_the_domain(penalty, rng):
 
 
 def test_weights_drawn_in_meet_the_slopes_of_the_smaller_easing(penalty, rng):
-    """Near a kink the slope of the easing by k delta is, at the weight drawn in, what it was at the weight itself."""
+    """Near a kink the slope of the smoothing by k delta is, at the weight drawn in, what it was at the weight itself."""
     delta, k = 1e-3, 0.1
     near = delta * rng.uniform(-2, 2, size=4) / 4
     w = near if isinstance(penalty, Lasso) else 0.8 * np.sign(near) - 0.2 * near
-    drawn = penalty.drawn_in(w, delta, k)
-    assert_allclose(penalty.eased(k * delta).slopes(drawn), penalty.eased(delta).slopes(w), rtol=2e-3)
+    drawn = penalty.snapped_to_kinks(w, delta, k)
+    assert_allclose(penalty.smoothed(k * delta).slopes(drawn), penalty.smoothed(delta).slopes(w), rtol=2e-3)
     far = np.array([0.3, -0.4, 0.5, 0.2])
-    assert_allclose(penalty.drawn_in(far, delta, k), far)
-    assert_allclose(np.abs(penalty.drawn_in(w, delta, 0.0)), 0 if isinstance(penalty, Lasso) else 0.8, rtol=1e-15)
+    assert_allclose(penalty.snapped_to_kinks(far, delta, k), far)
+    assert_allclose(
+        np.abs(penalty.snapped_to_kinks(w, delta, 0.0)), 0 if isinstance(penalty, Lasso) else 0.8, rtol=1e-15
+    )
 
 
 def test_norm_bound_holds_for_all_weights_that_cost_no_more(penalty, rng):

@@ -176,7 +176,7 @@ def test_any_scale_and_slopes_give_the_logistic_loss_a_valid_bound(name, make_pr
     model = GaussianRobustClassifier(GaussianNoise(0.5, unknown=name), alpha=0.5).fit(X, y)
     for _ in range(50):
         w, b = model.coef_[0] + rng.normal(size=4) * 10 ** rng.uniform(-4, 0), model.intercept_[0] + rng.normal()
-        scale = problem.bound.support(w) * rng.uniform(1, 2)
+        scale = problem.sets.support(w) * rng.uniform(1, 2)
         proof = certificate(problem, w, b, DualGuess(rng.uniform(size=40), w, scale))
         assert proof.lower_bound <= model.objective_ * (1 + 1e-12)
         assert proof.objective >= model.objective_ * (1 - 1e-12)

@@ -76,7 +76,7 @@ def test_any_dual_guess_gives_a_valid_bound(dual_loss, noise, alpha, fit_interce
     for _ in range(20):
         guess = rng.uniform(size=24) ** rng.choice([0.2, 1, 5])
         direction = rng.normal(size=3)
-        guess = DualGuess(guess, direction, problem.bound.support(direction))
+        guess = DualGuess(guess, direction, problem.sets.support(direction))
         proof = certificate(problem, rng.normal(size=3), 0.0, guess)
         assert proof.lower_bound <= best * (1 + ROUNDING)
 
@@ -151,7 +151,7 @@ def test_strong_duality_with_an_independent_dual(make_problem, two_classes):
                 value, a = _dual_optimum(loss, X, y, sigma, fit_intercept)
                 assert value == pytest.approx(model.objective_, rel=1e-6)
                 proof = certificate(
-                    problem, w := model.coef_[0], model.intercept_[0], DualGuess(a, w, problem.bound.support(w))
+                    problem, w := model.coef_[0], model.intercept_[0], DualGuess(a, w, problem.sets.support(w))
                 )
                 assert proof.lower_bound == pytest.approx(model.objective_, rel=1e-4)
 

@@ -67,7 +67,7 @@ def test_imbalance_of_the_classes_does_not_fool_the_bound(dual_loss, make_proble
         for level in (0.1, 0.5, 0.9):
             w = rng.normal(size=3)
             slopes = np.clip(level + 0.05 * rng.normal(size=40), 0, 1)
-            proof = certificate(problem, w, 0.0, DualGuess(slopes, w, problem.bound.support(w)))
+            proof = certificate(problem, w, 0.0, DualGuess(slopes, w, problem.sets.support(w)))
             assert proof.lower_bound <= 2 * 4 * (1 + ROUNDING)
 
 
@@ -80,7 +80,7 @@ def test_dual_weights_of_a_noisier_problem_do_not_fool_the_bound(dual_loss, fit_
         best = _fit(X, y, sigma, dual_loss, fit_intercept=fit_intercept).objective_
         for factor in (1.01, 1.3, 2.0, 4.0):
             noisier = _fit(X, y, factor * sigma, dual_loss, fit_intercept=fit_intercept)
-            w, t = noisier.coef_[0], factor * problem.bound.support(noisier.coef_[0])
+            w, t = noisier.coef_[0], factor * problem.sets.support(noisier.coef_[0])
             u = 1 - y * (X @ w + noisier.intercept_[0])
             guess = DualGuess(dual_loss.evaluate(u, t)[1], w, t)
             assert certificate(problem, w, 0.0, guess).lower_bound <= best * (1 + ROUNDING)

@@ -17,12 +17,12 @@ from holdfast import (
     RobustLinearClassifier,
 )
 from holdfast._core.exceptions import ProofError
+from holdfast._problems.dispersions import RootOfSquares
 from holdfast._problems.label_flips import LabelFlipProblem, dearest_flips, most_valuable
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._problems.max_of_pairs import MaxOfPairsProblem
+from holdfast._problems.noise_and_set import NoiseAndSetProblem
 from holdfast._problems.pairwise import PairwiseProblem
-from holdfast._problems.pushed import PushedProblem
-from holdfast._problems.spreads import RootOfSquares
 from holdfast._proofs.certificate import sizes_of_sums
 from holdfast._proofs.consistency import consistent
 from holdfast.losses import ExpectedLogistic, Hinge
@@ -132,7 +132,7 @@ def test_bound_above_the_objective_is_an_error_beyond_rounding_and_the_objective
 
 def test_loss_that_solvers_see_too_small_is_noticed_at_fit(any_loss, data, monkeypatch):
     assert _fitted(any_loss, *data).gap_ <= 1e-6
-    for cls in {type(any_loss), type(any_loss.eased(0.1))}:
+    for cls in {type(any_loss), type(any_loss.smoothed(0.1))}:
         _plant(monkeypatch, cls, "evaluate", "derivatives", "curvature", "psi")
     with pytest.raises(ProofError):
         _fitted(any_loss, *data)
@@ -172,7 +172,7 @@ def test_joint_fit_and_flips_notice_losses_that_are_too_small_everywhere(loss, d
 
 PROBLEMS = {
     MarginScaleProblem: lambda X, y: RobustLinearClassifier(Box(0.2)).fit(X, y > 0),
-    PushedProblem: lambda X, y: RobustLinearClassifier(GaussianNoise(0.2) + Ball(0.1)).fit(X, y > 0),
+    NoiseAndSetProblem: lambda X, y: RobustLinearClassifier(GaussianNoise(0.2) + Ball(0.1)).fit(X, y > 0),
     LabelFlipProblem: lambda X, y: RobustLinearClassifier(Ball(0.1), ambiguity=LabelFlips(0.1)).fit(X, y > 0),
     PairwiseProblem: lambda X, y: GaussianRobustClassifier(0.3, loss="hinge").fit(X, y),
     MaxOfPairsProblem: lambda X, y: RobustLinearClassifier(Ball(0.1), multiclass="joint").fit(X, y),

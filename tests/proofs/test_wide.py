@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from holdfast import ChanceConstraint, Ellipsoid, GaussianNoise, GaussianRobustClassifier, RobustLinearClassifier
-from holdfast._problems.place import MarginPlace
+from holdfast._problems.local_margin_model import LocalMarginModel
 from holdfast._training import training
 from holdfast.losses import Hinge
 
@@ -83,7 +83,7 @@ def test_ellipsoids_of_wide_rows_are_fitted_without_a_hessian(form, loss, wide, 
     def refused(place):
         raise AssertionError("a Hessian was formed")
 
-    monkeypatch.setattr(MarginPlace, "hessian", refused)
+    monkeypatch.setattr(LocalMarginModel, "hessian", refused)
     model = RobustLinearClassifier(uncertainty, loss=loss).fit(X, y, **metadata)
     assert model.gap_ <= 1e-6
     assert model.objective_ == pytest.approx(plain.objective_, rel=2e-6)
@@ -93,7 +93,7 @@ def test_wide_preconditioner_leaves_few_directions_to_find(wide, make_problem, r
     X, y = wide
     stds = {"X_std": rng.uniform(0.5, 1.0, size=X.shape)}
     model = RobustLinearClassifier(Ellipsoid(1.0), alpha=0.1).fit(X, y, **stds)
-    problem = make_problem(X, y, Hinge(), Ellipsoid(1.0), metadata=stds, alpha=0.1 * N).eased(1e-3)
+    problem = make_problem(X, y, Hinge(), Ellipsoid(1.0), metadata=stds, alpha=0.1 * N).smoothed(1e-3)
     assert problem.is_wide
     theta = np.append(model.coef_, model.intercept_)
     precondition = problem.at(theta).preconditioner()

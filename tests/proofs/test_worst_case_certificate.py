@@ -14,7 +14,7 @@ from holdfast._proofs.certificate import certificate
 from holdfast._training.training import train
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
 from holdfast.uncertainty import Ball, Box, Ellipsoid, IntervalBox
-from holdfast.uncertainty.shifted_boxes import ShiftedBoxes
+from holdfast.uncertainty.offset_boxes import OffsetBoxes
 
 ROUNDING = 1e-11
 LOSSES = {
@@ -40,7 +40,7 @@ def _huber(x, c):
 
 
 def _sets(name, rng, X, y):
-    """Return sets bound to the rows and facing y, and their supports h_i(-y_i w) by formulas of their own."""
+    """Return sets bound to the rows and against_labels y, and their supports h_i(-y_i w) by formulas of their own."""
     n, d = X.shape
     size, F = rng.choice([0.1, 0.5]), rng.normal(size=(d, d))
     s, factors, radii = rng.uniform(0, 0.8, size=(n, d)), rng.normal(size=(n, d, 2)), rng.uniform(0, 1, size=n)
@@ -56,7 +56,7 @@ def _sets(name, rng, X, y):
             (thin if name == "shifted_exact" else s),
             (0.3 * s[::-1] if name == "shifted_intervals" else 0.0 * s),
         )
-        sets = ShiftedBoxes(half, kinks, centre if np.any(centre) else None)
+        sets = OffsetBoxes(half, kinks, centre if np.any(centre) else None)
         return sets, lambda w: np.sum(half * np.abs(w - kinks), axis=1) + centre @ w
 
     def pushed(w):
@@ -89,7 +89,7 @@ def _sets(name, rng, X, y):
         "row_sum": (Ball(0.1) + IntervalBox(), ends, lambda w: 0.1 * np.linalg.norm(w) + pushed(w)),
         "nothing": (Ball(0.0), {}, lambda w: 0.0),
     }[name]
-    return chosen.at(X, metadata).facing(y), lambda w: np.broadcast_to(support(w), n)
+    return chosen.at(X, metadata).against_labels(y), lambda w: np.broadcast_to(support(w), n)
 
 
 def _case(draw, name, loss, penalty, kappa, fit_intercept, seed):
@@ -148,7 +148,7 @@ def _check(draw, name, loss, penalty, kappa, fit_intercept, seed):
             ]
         )
         direction = [v, rng.normal(size=3), np.zeros(3)][rng.integers(3)]
-        scale = problem.bound.support(direction) * 10 ** rng.uniform(-2, 1, size=np.shape(problem.bound.support(v)))
+        scale = problem.sets.support(direction) * 10 ** rng.uniform(-2, 1, size=np.shape(problem.sets.support(v)))
         guess = DualGuess(slopes, direction, scale * rng.choice([0.0, 1.0, 1.0]))
         proved = certificate(problem, v, shift, guess)
         assert proved.objective == pytest.approx(objective(v, shift), rel=1e-12)
@@ -188,7 +188,7 @@ def test_scales_that_claim_more_than_the_sets_can_bear_prove_nothing(name, penal
     optimum = objective(*problem.split(found.parameters))
     slopes = np.ones(16)
     pull = problem.rows.transpose_dot(problem.weights * problem.signs)
-    given = problem.bound.adjoint(pull, problem.weights)
+    given = problem.sets.adjoint(pull, problem.weights)
     for factor in np.geomspace(1e-2, 1, 20) * float(given @ pull / (pull @ pull)):
-        guess = DualGuess(slopes, pull, problem.bound.support(pull) * factor)
+        guess = DualGuess(slopes, pull, problem.sets.support(pull) * factor)
         assert certificate(problem, np.zeros(3), 0.0, guess).lower_bound <= optimum * (1 + ROUNDING)

@@ -182,7 +182,7 @@ def test_max_products_bounds_the_work_of_a_step(make_problem, rng, monkeypatch):
 
 def test_step_ends_where_more_is_promised_than_can_be_gained(make_problem, rng):
     X, y = texts(rng)
-    problem = make_problem(X, y, GaussianRobustClassifier(loss="hinge")._loss(), 0.001).eased(1.0)
+    problem = make_problem(X, y, GaussianRobustClassifier(loss="hinge")._loss(), 0.001).smoothed(1.0)
     place = problem.at(problem.join(problem.rows.transpose_dot(y), 0.0))
     precondition = place.preconditioner()
     _, whole = NewtonCG()._step(place, precondition, 1e-3, 0.0, np.inf)

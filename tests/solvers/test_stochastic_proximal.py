@@ -13,8 +13,8 @@ from holdfast import Ball, Box, Ellipsoid, GaussianNoise, RobustLinearClassifier
 from holdfast._core.problem import ProximalSum
 from holdfast._core.solution import Status
 from holdfast._data import rows_of
+from holdfast._problems.noise_and_set import NoiseAndSetProblem
 from holdfast._problems.penalty import Lasso, Limits
-from holdfast._problems.pushed import PushedProblem
 from holdfast._proofs.certificate import certificate
 from holdfast.losses import GaussianHinge, Hinge
 from holdfast.solvers import StochasticProximal
@@ -150,7 +150,7 @@ def test_hinge_comes_within_a_percent_of_the_certified_optimum(penalty, robust, 
 @pytest.mark.parametrize("options", [{"alpha": 5.0}, {"alpha": 1e-4}, {"penalty": Limits(0.5)}], ids=repr)
 def test_every_worst_case_loss_comes_close(options, worst_case, make_problem, two_classes):
     problem = make_problem(*two_classes(60, 3, separation=0.7), worst_case, Ball(0.2), **options)
-    best = solve(problem.eased(1e-4), "newton", tol=1e-9, start=np.full(4, 0.1))
+    best = solve(problem.smoothed(1e-4), "newton", tol=1e-9, start=np.full(4, 0.1))
     found = solve(problem, StochasticProximal(epochs=100, batch_size=8, random_state=0), tol=0.0)
     assert found.objective <= 1.01 * best.objective
     assert found.objective == pytest.approx(problem.value_and_gradient(found.parameters)[0])
@@ -160,7 +160,7 @@ def test_sets_and_noise_together(two_classes, rng):
     X, y = two_classes(60, 3, separation=0.7)
     rows, push = rows_of(X), Ball(0.2).at(X, {})
     noise = GaussianNoise().at(X, {"X_std": rng.uniform(0.1, 0.5, size=X.shape)})
-    problem = PushedProblem(rows, y, np.ones(60), GaussianHinge(), noise, alpha=0.5, push=push, kappa=0.6)
+    problem = NoiseAndSetProblem(rows, y, np.ones(60), GaussianHinge(), noise, alpha=0.5, push=push, kappa=0.6)
     found = solve(problem, StochasticProximal(epochs=60, random_state=0), tol=0.0)
     best = solve(problem, "newton", start=np.full(4, 0.1), tol=1e-9)
     assert found.objective <= 1.01 * best.objective

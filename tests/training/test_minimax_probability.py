@@ -33,9 +33,9 @@ def _problem(X, y, chosen=None, metadata=None, *, means="fixed", weights=None, *
         moments = Moments.of(rows_of(X[own]), weights[own])
         budgets[own] = moments.shares
         sets, noise = (None if part is None else part.take(own) for part in (worst, cloud))
-        drift = None if sets is None or means == "fixed" else sets.facing(np.full(len(own), sign))
+        drift = None if sets is None or means == "fixed" else sets.against_labels(np.full(len(own), sign))
         laws.append(class_law(moments, sets, noise, drift=drift, **options))
-    return MinimaxProbabilityProblem(*laws, bound=worst, budgets=budgets)
+    return MinimaxProbabilityProblem(*laws, sets=worst, budgets=budgets)
 
 
 def _solved(problem, tol=1e-6, **options):
@@ -103,7 +103,7 @@ def test_ellipsoids_of_each_row_reach_the_optimum_of_the_cone_program(data, kapp
 def test_every_set_is_solved_to_a_proof(rng, uncertainty):
     chosen, metadata = uncertainty
     X, y = np.vstack([rng.normal(size=(3, 3)), rng.normal(size=(2, 3)) + 3.0]), np.array([-1.0, -1, -1, 1, 1])
-    metadata = chosen.placed(X, metadata)
+    metadata = chosen.at_rows(X, metadata)
     for options in ({}, {"kappa": 0.2, "pooling": "sum"}):
         _solved(_problem(X, y, chosen.times(0.3), metadata, ridge=0.1, **options))
 
@@ -140,7 +140,7 @@ def test_no_guess_proves_more_than_the_optimum(rng, data, chosen, means):
         best = _solved(problem, tol=1e-5)[1].objective
         for _ in range(20):
             w = rng.normal(size=X_now.shape[1]) * 10.0 ** rng.uniform(-6, 6)
-            proof = certificate_of(problem, w, problem.eased(10.0 ** rng.uniform(-12, 3)))
+            proof = certificate_of(problem, w, problem.smoothed(10.0 ** rng.uniform(-12, 3)))
             assert 0 <= proof.lower_bound <= best * (1 + 1e-9)
             assert proof.objective >= best * (1 - 1e-5)
             assert proof.gap == pytest.approx(max(1 - proof.lower_bound / proof.objective, 0.0), abs=1e-15)
@@ -152,18 +152,18 @@ def test_the_proof_is_tight_at_the_optimum_only(data):
     found, _ = _solved(problem)
     for delta, least in ((1e-3, 1e-5), (1e-1, 1e-3)):
         away = found.parameters + delta * np.array([1.0, -1.0, 1.0, 1.0])
-        assert certificate_of(problem, away, problem.eased(1e-9)).gap > least
+        assert certificate_of(problem, away, problem.smoothed(1e-9)).gap > least
 
 
 def test_derivatives_of_the_eased_function(rng, data):
     X, y, _ = data
-    eased = _problem(X, y, IntervalBox(-0.1, 0.4), means="uncertain", kappa=0.7, ridge=0.1).eased(0.3)
+    smoothed = _problem(X, y, IntervalBox(-0.1, 0.4), means="uncertain", kappa=0.7, ridge=0.1).smoothed(0.3)
     w, step = rng.normal(size=4), 1e-6
-    pairs = [[eased.value_and_gradient(w + sign * step * unit) for sign in (1, -1)] for unit in np.eye(4)]
+    pairs = [[smoothed.value_and_gradient(w + sign * step * unit) for sign in (1, -1)] for unit in np.eye(4)]
     gradient = [(up[0] - down[0]) / (2 * step) for up, down in pairs]
     hessian = [(up[1] - down[1]) / (2 * step) for up, down in pairs]
-    np.testing.assert_allclose(eased.value_and_gradient(w)[1], gradient, rtol=1e-6)
-    np.testing.assert_allclose(eased.hessian(w), hessian, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(smoothed.value_and_gradient(w)[1], gradient, rtol=1e-6)
+    np.testing.assert_allclose(smoothed.hessian(w), hessian, rtol=1e-5, atol=1e-6)
 
 
 def test_the_threshold_is_as_many_spreads_from_both_means(data):

@@ -75,7 +75,7 @@ def test_greed_is_not_the_best():
 def test_relaxed_adversary_attains_the_support_of_the_set(gains, rng):
     values, w, y = rng.uniform(0.5, 2, size=7), rng.normal(size=7), rng.choice([-1.0, 1.0], size=30)
     chosen = worst_deletions(y[:, None] * w * gains, 2.5, values, adversary="relaxed")
-    support = FeatureDeletion(2.5, values).at(gains, {}).facing(y).support(w)
+    support = FeatureDeletion(2.5, values).at(gains, {}).against_labels(y).support(w)
     assert_allclose(np.sum(chosen * y[:, None] * w * gains, axis=1), support, rtol=1e-12)
 
 
@@ -151,7 +151,7 @@ def test_no_whole_deletion_worth_less_than_the_budget_survived_changes_a_predict
         assert np.all(prices[changed] >= survived)
         if 0 < survived < np.inf:
             # in parts it takes no more than that
-            bound = FeatureDeletion(survived, values).at(x[None], {}).facing(np.array([1.0 if f > 0 else -1.0]))
+            bound = FeatureDeletion(survived, values).at(x[None], {}).against_labels(np.array([1.0 if f > 0 else -1.0]))
             assert_allclose(bound.support(w), abs(f), rtol=1e-9)
 
 

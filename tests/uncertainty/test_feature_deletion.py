@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from holdfast import FeatureDeletion
-from holdfast.uncertainty.clouds import CommonCloud
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 
 SUBSETS = np.array(list(product([0.0, 1.0], repeat=8)))
 
@@ -26,9 +26,9 @@ def test_support_is_the_worst_of_all_whole_deletions(budget, rows, rng):
     (X, y), w = rows, rng.normal(size=8)
     kept = 1 - SUBSETS[SUBSETS.sum(axis=1) <= budget]
     margins = (y[:, None] * (X * w)) @ kept.T
-    facing = FeatureDeletion(budget).at(X, {}).facing(y)
-    assert_allclose(y * (X @ w) - facing.support(w), margins.min(axis=1), rtol=1e-12, atol=1e-14)
-    worst = X - y[:, None] * facing.maximizer(w)
+    against_labels = FeatureDeletion(budget).at(X, {}).against_labels(y)
+    assert_allclose(y * (X @ w) - against_labels.support(w), margins.min(axis=1), rtol=1e-12, atol=1e-14)
+    worst = X - y[:, None] * against_labels.maximizer(w)
     assert_allclose(y * (worst @ w), margins.min(axis=1), rtol=1e-12, atol=1e-14)
     assert np.all((worst == X) | (worst == 0))
 
@@ -40,17 +40,17 @@ def test_deletions_in_parts_bound_whole_ones_from_above(rows, rng):
     gains = y[:, None] * X * w
     for budget in (0.0, 0.5, 1.7, 4.0):
         best = (gains @ SUBSETS[prices <= budget].T).max(axis=1)
-        t = FeatureDeletion(budget, values).at(X, {}).facing(y).support(w)
+        t = FeatureDeletion(budget, values).at(X, {}).against_labels(y).support(w)
         assert np.all(t >= best * (1 - 1e-12))
         assert np.all(t <= best + gains.max(axis=1, initial=0.0) + 1e-12)
         tight = np.where(values > budget, np.inf, values)
-        t_tight = FeatureDeletion(budget, tight).at(X, {}).facing(y).support(w)
+        t_tight = FeatureDeletion(budget, tight).at(X, {}).against_labels(y).support(w)
         assert np.all((best * (1 - 1e-12) <= t_tight) & (t_tight <= t * (1 + 1e-12)))
 
 
 def test_without_a_budget_only_free_features_move(rows):
     X, _ = rows
-    assert isinstance(FeatureDeletion(0).at(X, {}), CommonCloud)
+    assert isinstance(FeatureDeletion(0).at(X, {}), CommonEllipsoid)
     free = FeatureDeletion(0, [0.0] + [1.0] * 7).at(X, {})
     w = np.arange(1.0, 9.0)
     assert_allclose(free.support(w), np.maximum(-X[:, 0], 0.0))
@@ -67,8 +67,8 @@ def test_sparse_rows_have_the_sets_of_dense_ones(delta, rows, rng):
     (X, y), w, v = rows, rng.normal(size=8), rng.normal(size=8)
     first, second = rng.uniform(size=(2, 12))
     uncertainty = FeatureDeletion(2.5, rng.uniform(0.5, 2, size=8))
-    pair = [uncertainty.at(rows_like, {}).facing(y) for rows_like in (X, sparse.csr_matrix(X))]
-    wide, thin = pair if delta is None else [bound.eased(delta) for bound in pair]
+    pair = [uncertainty.at(rows_like, {}).against_labels(y) for rows_like in (X, sparse.csr_matrix(X))]
+    wide, thin = pair if delta is None else [bound.smoothed(delta) for bound in pair]
     for one, other in (
         (wide.support(w), thin.support(w)),
         (wide.maximizer(w), thin.maximizer(w)),
@@ -84,15 +84,15 @@ def test_sparse_rows_have_the_sets_of_dense_ones(delta, rows, rng):
 def test_large_sparse_rows_take_no_more_than_their_entries(rng):
     X = sparse.random_array((2000, 10**6), density=2e-5, rng=rng, format="csr")
     bound, w = FeatureDeletion(3).at(X, {}), rng.normal(size=10**6)
-    eased = bound.eased(0.1)
-    gap = eased.support(w) - bound.support(w)
+    smoothed = bound.smoothed(0.1)
+    gap = smoothed.support(w) - bound.support(w)
     assert np.all((gap >= 0) & (gap <= 0.1 * (1 + 1e-12)))
-    assert_allclose(eased.adjoint(w, np.ones(2000)) @ w, eased.directional(w, w).sum(), rtol=1e-12)
+    assert_allclose(smoothed.adjoint(w, np.ones(2000)) @ w, smoothed.directional(w, w).sum(), rtol=1e-12)
 
 
 def test_share_is_what_a_deleted_feature_loses(rows, rng):
     (X, y), w = rows, rng.normal(size=8)
-    whole, half = (FeatureDeletion(2, share=share).at(X, {}).facing(y) for share in (1.0, 0.5))
+    whole, half = (FeatureDeletion(2, share=share).at(X, {}).against_labels(y) for share in (1.0, 0.5))
     assert_allclose(half.support(w), 0.5 * whole.support(w), rtol=1e-14)
     worst = X - y[:, None] * half.maximizer(w)
     assert np.all((worst == X) | (worst == 0.5 * X))
@@ -151,17 +151,17 @@ def test_exactly_so_many_are_deleted_also_where_that_helps(rows, rng):
     y, w = rng.choice([-1.0, 1.0], size=20), rng.normal(size=6)
     gains = y[:, None] * X * w
     for K in (1, 4, 5):
-        bound = FeatureDeletion(K, exactly=True).at(rows(X), {}).facing(y)
+        bound = FeatureDeletion(K, exactly=True).at(rows(X), {}).against_labels(y)
         assert_allclose(bound.support(w), np.sort(gains, axis=1)[:, -K:].sum(axis=1), atol=1e-12)
         assert_allclose(np.sum(bound.maximizer(w) * w, axis=1), bound.support(w), atol=1e-12)
         assert bound.contains(bound.maximizer(w)).all()
-        eased = bound.eased(1e-2)
-        above = eased.support(w) - bound.support(w)
+        smoothed = bound.smoothed(1e-2)
+        above = smoothed.support(w) - bound.support(w)
         assert np.all((above >= -1e-12) & (above <= 1e-2 + 1e-12))
         for move in np.eye(6):
-            slope = (eased.support(w + 1e-6 * move) - eased.support(w - 1e-6 * move)) / 2e-6
-            assert_allclose(eased.maximizer(w) @ move, slope, atol=1e-6)
-    assert np.any(FeatureDeletion(5, exactly=True).at(X, {}).facing(y).support(w) < 0)
+            slope = (smoothed.support(w + 1e-6 * move) - smoothed.support(w - 1e-6 * move)) / 2e-6
+            assert_allclose(smoothed.maximizer(w) @ move, slope, atol=1e-6)
+    assert np.any(FeatureDeletion(5, exactly=True).at(X, {}).against_labels(y).support(w) < 0)
 
 
 def test_draws_of_exactly_so_many_deletions_are_in_the_set_and_fewer_are_not(rng):

@@ -11,7 +11,7 @@ from holdfast.losses import Hinge, Logistic
 from holdfast.uncertainty.points import CommonPoint
 
 
-@pytest.mark.parametrize("loss", [Hinge(), Hinge().eased(0.3), Logistic()], ids=repr)
+@pytest.mark.parametrize("loss", [Hinge(), Hinge().smoothed(0.3), Logistic()], ids=repr)
 def test_problem_is_that_of_displaced_rows(two_classes, make_problem, rng, loss):
     X, y = two_classes(20, 3)
     point, theta = rng.normal(size=3), rng.normal(size=4)
@@ -46,7 +46,7 @@ def test_nonsense_proves_nothing_false(two_classes, make_problem, rng):
         for _ in range(20):
             direction = 10 ** rng.uniform(-6, 1) * rng.normal(size=3)
             slopes, scale = rng.uniform(-0.3, 1.3, size=30), np.asarray(10 ** rng.uniform(-3, 3))
-            claimed = certificate(problem, direction, 0.0, DualGuess(slopes, direction, scale, problem.bound))
+            claimed = certificate(problem, direction, 0.0, DualGuess(slopes, direction, scale, problem.sets))
             assert claimed.lower_bound <= proof.objective * (1 + 1e-12)
 
 

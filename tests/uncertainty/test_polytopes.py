@@ -58,7 +58,7 @@ def test_remainder_is_the_exact_distance(budgets, rng):
     for bound, limit in cases:
         problem = cp.Problem(cp.Minimize(cp.norm(v - target)), [limit])
         distance = problem.solve(solver=cp.CLARABEL)
-        missed = bound.remainder(target, budgets, np.ones(2), target)
+        missed = bound.residual(target, budgets, np.ones(2), target)
         assert np.linalg.norm(missed) == pytest.approx(distance, abs=1e-7)
 
 
@@ -72,9 +72,9 @@ def test_gauge_is_the_dual_norm_and_infinite_where_a_feature_without_noise_is_pu
 
 def test_weights_drawn_in_entirely_meet_the_kinks():
     w = np.array([1.0, 2e-9, -1 + 1e-9, 0.3])
-    assert_allclose(CommonBox(0.5).drawn_in(w, 1e-8, 0.0), [1.0, 0.0, -1 + 1e-9, 0.3], rtol=0, atol=0)
-    assert_allclose(CommonBox(np.array([0.5, 0, 1, 1])).drawn_in(w, 1e-8, 0.0), w, rtol=0, atol=0)
-    assert_allclose(CommonDiamond(0.5).drawn_in(w, 1e-8, 0.0), [1.0, 2e-9, -1.0, 0.3], rtol=0, atol=0)
+    assert_allclose(CommonBox(0.5).snapped_to_kinks(w, 1e-8, 0.0), [1.0, 0.0, -1 + 1e-9, 0.3], rtol=0, atol=0)
+    assert_allclose(CommonBox(np.array([0.5, 0, 1, 1])).snapped_to_kinks(w, 1e-8, 0.0), w, rtol=0, atol=0)
+    assert_allclose(CommonDiamond(0.5).snapped_to_kinks(w, 1e-8, 0.0), [1.0, 2e-9, -1.0, 0.3], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("bound", [CommonBox(0.7), CommonBox(np.array([0.5, 0.0, 2.0])), CommonDiamond(0.7)])
@@ -82,10 +82,10 @@ def test_eased_polytopes_are_silent_and_finite_whatever_the_scales(bound):
     for scale in (1e-200, 1.0, 1e12, 1e150):
         w = scale * np.array([1.0, -2.0, 2.0])
         for delta in (1e-10, 1.0):
-            eased = bound.eased(delta)
-            assert np.all(np.isfinite(eased.support(w)))
-            assert np.all(bound.contains(eased.maximizer(w)))
-            assert np.all(np.isfinite(eased.curvature(w, np.ones(2), np.ones(2))))
+            smoothed = bound.smoothed(delta)
+            assert np.all(np.isfinite(smoothed.support(w)))
+            assert np.all(bound.contains(smoothed.maximizer(w)))
+            assert np.all(np.isfinite(smoothed.curvature(w, np.ones(2), np.ones(2))))
 
 
 def test_what_may_be_unknown_is_one_of_few_things():

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from holdfast import Ball, Box, IntervalBox, RobustLinearClassifier
-from holdfast._core.regular import columnwise_mode, regular
+from holdfast._core.row_plus_sparse import columnwise_mode, regular
 
 N, D = 600, 200
 

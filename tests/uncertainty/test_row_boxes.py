@@ -26,7 +26,11 @@ def _everything(bound, w, X, rng):
     first, second, r = rng.uniform(size=30), rng.uniform(size=30), rng.normal(size=30)
     y = rng.choice([-1.0, 1.0], size=30)
     found = {}
-    for name, each in (("", bound), ("facing ", bound.facing(y)), ("eased ", bound.facing(y).eased(0.3))):
+    for name, each in (
+        ("", bound),
+        ("against_labels ", bound.against_labels(y)),
+        ("smoothed ", bound.against_labels(y).smoothed(0.3)),
+    ):
         target = each.adjoint(w, first)
         some = each.take(np.array([9, 7, 0]))
         found |= {
@@ -36,16 +40,16 @@ def _everything(bound, w, X, rng):
             f"{name}curvature": each.curvature(w, first, second),
             f"{name}cross": each.cross(w, rows_of(X), r),
             f"{name}cross with": each.cross_with(bound, w, r),
-            f"{name}demand": each.demand(target, first, np.ones(30)),
-            f"{name}out of reach": each.demand(np.ones(5), first, np.ones(30)),
-            f"{name}remainder": each.remainder(3 * target, first, 2 * np.ones(30), w),
+            f"{name}demand": each.required_share(target, first, np.ones(30)),
+            f"{name}out of reach": each.required_share(np.ones(5), first, np.ones(30)),
+            f"{name}remainder": each.residual(3 * target, first, 2 * np.ones(30), w),
             f"{name}exact": each.exact_features(5),
             f"{name}scaled": each.scaled(3.0).support(w),
             f"{name}taken": some.support(w),
             f"{name}contains": each.contains(0.99 * each.maximizer(w)),
-            f"{name}drawn in": each.drawn_in(np.append(w[:4], 1e-5), 0.01, 0.1),
+            f"{name}drawn in": each.snapped_to_kinks(np.append(w[:4], 1e-5), 0.01, 0.1),
         }
-    form = bound.facing(y).interval_form()
+    form = bound.against_labels(y).interval_form()
     own, centre = (np.zeros((30, 5)) if part is None else _dense(part) for part in (form.own, form.centre))
     return found | {"half": form.common + own, "centre": centre}
 
@@ -90,8 +94,8 @@ def test_what_is_taken_back_of_a_common_row_bears_nothing(rng):
     common = np.array([0.1, 0.7, 0.3])
     bound = RowBoxes(sparse.csr_array(np.tile(-common, (40, 1))), common=common)
     for budgets in rng.uniform(size=(20, 40)):
-        assert np.all(np.isinf(bound.demand(np.array([0.0, 1e-3, 0.0]), budgets, np.ones(40))))
-        assert_allclose(bound.demand(np.full(3, 1e-17), budgets, np.ones(40), np.ones(3)), 0.0)
+        assert np.all(np.isinf(bound.required_share(np.array([0.0, 1e-3, 0.0]), budgets, np.ones(40))))
+        assert_allclose(bound.required_share(np.full(3, 1e-17), budgets, np.ones(40), np.ones(3)), 0.0)
     assert np.all(bound.support(rng.normal(size=3)) == 0)
     assert np.all(bound.exact_features(3))
 
@@ -112,13 +116,13 @@ def test_remainder_is_the_distance_to_the_sum_of_the_boxes(boxes, rng):
     bound, budgets, target = RowBoxes(*boxes), rng.uniform(size=30), 5 * rng.normal(size=5)
     lower, upper = (budgets @ (boxes[1] + side * boxes[0]) for side in (-1, 1))
     expected = target - np.clip(target, lower, upper)
-    assert_allclose(bound.remainder(target, budgets, np.ones(30), target), expected, rtol=0, atol=1e-12)
+    assert_allclose(bound.residual(target, budgets, np.ones(30), target), expected, rtol=0, atol=1e-12)
 
 
 def test_demand_is_the_smallest_common_share(boxes, rng):
     half = boxes[0] + 0.1
     bound, budgets, target = RowBoxes(half, 0.9 * half), rng.uniform(size=30), rng.normal(size=5)
-    demand = bound.demand(target, budgets, np.ones(30))
+    demand = bound.required_share(target, budgets, np.ones(30))
     share = demand[0] / budgets[0]
     assert_allclose(demand, share * budgets, rtol=1e-13)
     lower, upper = (budgets @ (0.9 * half + side * half) for side in (-1, 1))
@@ -129,8 +133,8 @@ def test_demand_is_the_smallest_common_share(boxes, rng):
 
 def test_box_on_one_side_of_zero_bears_no_pull_to_the_other():
     bound = RowBoxes(np.full((3, 2), 0.5), np.full((3, 2), 0.5))
-    assert np.all(np.isfinite(bound.demand(np.array([1.0, 2.0]), np.ones(3), np.ones(3))))
-    assert np.all(np.isinf(bound.demand(np.array([1.0, -0.1]), np.ones(3), np.ones(3))))
+    assert np.all(np.isfinite(bound.required_share(np.array([1.0, 2.0]), np.ones(3), np.ones(3))))
+    assert np.all(np.isinf(bound.required_share(np.array([1.0, -0.1]), np.ones(3), np.ones(3))))
 
 
 def test_sparse_boxes_are_never_made_dense(rng):
@@ -140,13 +144,13 @@ def test_sparse_boxes_are_never_made_dense(rng):
     w, r = rng.normal(size=d), rng.uniform(size=n)
     tracemalloc.start()
     for bound in (Box(2.0).at(widths, {"X_std": widths}), Box(relative=0.1).at(widths, {})):
-        for each in (bound, bound.eased(0.1)):
+        for each in (bound, bound.smoothed(0.1)):
             each.adjoint(w, each.support(w))
             each.curvature(w, r, r)
             each.cross(w, rows, r)
             each.cross_with(each, w, r)
-            each.demand(w, r, np.ones(n))
-            each.remainder(w, r, np.ones(n), w)
+            each.required_share(w, r, np.ones(n))
+            each.residual(w, r, np.ones(n), w)
             each.exact_features(d)
             each.take(slice(0, n, 3)).support(w)
     peak = tracemalloc.get_traced_memory()[1]

@@ -49,7 +49,7 @@ def test_knapsacks_of_unit_costs_take_whole_items(rng):
 @pytest.mark.parametrize("width", [1e-9, 1e-4, 0.1, 3.0, 1e3])
 def test_smooth_shares_meet_the_budget_and_their_gain_is_the_minimum_over_prices(sacks, width, rng):
     gains, widths = 10 * rng.normal(size=len(sacks.costs)), width * rng.uniform(0.5, 2, size=len(sacks.counts))
-    found = sacks.eased(gains, widths)
+    found = sacks.smoothed(gains, widths)
     spent = sacks.row_sums(sacks.costs * found.shares)
     is_short = found.prices > 0
     assert np.any(is_short)
@@ -70,7 +70,9 @@ def test_smooth_knapsacks_of_some_rows_are_those_of_all(sacks, rng):
     gains, widths = rng.normal(size=len(sacks.costs)), np.full(len(sacks.counts), 0.01)
     rows = np.array([5, 1, 2])
     few, items = sacks.take(rows)
-    assert_allclose(few.eased(gains[items], widths[rows]).values, sacks.eased(gains, widths).values[rows], rtol=1e-13)
+    assert_allclose(
+        few.smoothed(gains[items], widths[rows]).values, sacks.smoothed(gains, widths).values[rows], rtol=1e-13
+    )
 
 
 def test_budget_that_breaks_a_row_is_the_least_that_gains_what_is_wanted(sacks, rng):

@@ -122,7 +122,7 @@ def test_interval_box_is_asymmetric_and_attained_at_its_ends(rng):
     assert_allclose(box.maximizer(w), np.where(w > 0, upper, lower), rtol=0, atol=1e-14)
     # the worst case of row i is pushed to its wrong side
     y = np.array([1.0, -1, 1, -1])
-    worst = y * (X @ w) - box.facing(y).support(w)
+    worst = y * (X @ w) - box.against_labels(y).support(w)
     corners = [np.where(choice, upper, lower) for choice in product([False, True], repeat=3)]
     assert_allclose(worst, np.min([y * ((X + corner) @ w) for corner in corners], axis=0), rtol=1e-12)
 
@@ -133,7 +133,7 @@ def test_sparse_intervals_of_sparse_rows_say_what_dense_ones_say(rng):
     dense = IntervalBox(radius=0.7).at(X, {"X_lower": lower, "X_upper": upper})
     for rows, kind in ((X, np.asarray), (sparse.csr_array(X), sparse.csr_array), (sparse.csr_array(X), np.asarray)):
         other = IntervalBox(radius=0.7).at(rows, {"X_lower": kind(lower), "X_upper": kind(upper)})
-        assert_allclose(other.facing(y).support(w), dense.facing(y).support(w), rtol=1e-13)
+        assert_allclose(other.against_labels(y).support(w), dense.against_labels(y).support(w), rtol=1e-13)
         assert sparse.issparse(other.half) == (kind is sparse.csr_array)
 
 

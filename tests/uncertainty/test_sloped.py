@@ -11,7 +11,7 @@ from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast._data import rows_of
 from holdfast.estimators.units import units_looked_at
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import FactorClouds
+from holdfast.uncertainty.ellipsoids import FactorEllipsoids
 from holdfast.uncertainty.sloped import BLOCK, SlopedClouds, SlopedFactor
 
 N, D_IN, D_OUT = 7, 4, 9
@@ -43,7 +43,7 @@ def parts(request, rng):
 
 @pytest.fixture
 def pair(parts):
-    return SlopedClouds(parts), FactorClouds(np.asarray(parts))
+    return SlopedClouds(parts), FactorEllipsoids(np.asarray(parts))
 
 
 def test_it_stands_for_the_array_of_the_docstring(parts):
@@ -109,7 +109,7 @@ def test_every_method_says_what_the_factors_say(pair, rng):
         (sloped.scaled(2.5), full.scaled(2.5)),
         (sloped.take(np.array([5, 1])), full.take(np.array([5, 1]))),
         (sloped.take(slice(1, 3)), full.take(slice(1, 3))),
-        (sloped.eased(0.3), full.eased(0.3)),
+        (sloped.smoothed(0.3), full.smoothed(0.3)),
     ):
         assert_allclose(one.support(w), other.support(w), rtol=1e-12, atol=1e-14)
 

@@ -29,7 +29,7 @@ def test_sum_of_boxes_is_a_box(rng):
     assert_allclose(half, 0.2 + 0.5 * stds + 0.25, rtol=1e-13)
     assert_allclose(half @ np.abs(w) + centre @ w, bound.support(w), rtol=1e-13)
     y = np.array([1.0, -1, -1, 1, 1])
-    assert_allclose(bound.facing(y).interval_form().centre, -y[:, None] * np.full((5, 3), 0.15), rtol=1e-13)
+    assert_allclose(bound.against_labels(y).interval_form().centre, -y[:, None] * np.full((5, 3), 0.15), rtol=1e-13)
     assert (Ball(0.2) + Box(0.5)).at(X, {}).interval_form() is None
 
 
@@ -88,16 +88,16 @@ def test_demand_of_a_common_sum_is_the_dual_norm_of_its_support(rng):
         }
         problem = cp.Problem(cp.Maximize(target @ w), [supports[sums.index(uncertainty)] <= 1])
         gauge = problem.solve(solver=cp.CLARABEL)
-        demand = float(bound.demand(target, np.ones(1), np.ones(())))
+        demand = float(bound.required_share(target, np.ones(1), np.ones(())))
         assert demand == pytest.approx(gauge, rel=1e-6)
 
 
 def test_sum_reaches_exactly_what_its_parts_together_span():
     flat = Ellipsoid(0.3, shape=[1.0, 0.0, 0.0]) + Box(0.2, half_widths=[0.0, 1.0, 0.0])
     bound = flat.at(X, {})
-    assert np.isfinite(bound.demand(np.array([1.0, 2.0, 0.0]), np.ones(5), np.ones(())))
-    assert bound.demand(np.array([1.0, 2.0, 0.1]), np.ones(5), np.ones(())) == np.inf
-    assert bound.demand(np.zeros(3), np.ones(5), np.ones(())) == 0
+    assert np.isfinite(bound.required_share(np.array([1.0, 2.0, 0.0]), np.ones(5), np.ones(())))
+    assert bound.required_share(np.array([1.0, 2.0, 0.1]), np.ones(5), np.ones(())) == np.inf
+    assert bound.required_share(np.zeros(3), np.ones(5), np.ones(())) == 0
     assert list(bound.exact_features(3)) == [False, False, True]
 
 
@@ -105,7 +105,7 @@ def test_remainder_of_a_sum_of_projectable_sets_is_its_distance(rng):
     bound = (Ball(0.4) + Ball(0.3, 1) + Box(0.2)).at(X, {"X_std": rng.uniform(0.1, 1, size=(5, 3))})
     for size in (0.3, 1.0, 3.0):
         target, budgets, w = size * rng.normal(size=3), rng.uniform(0.1, 1, size=5), rng.normal(size=3)
-        missed = np.linalg.norm(bound.remainder(target, budgets, bound.support(w), w))
+        missed = np.linalg.norm(bound.residual(target, budgets, bound.support(w), w))
         # the distance is the largest excess of target'v over the support, over unit v
         far = [minimize(_excess, v, args=(bound, target, budgets)).fun for v in rng.normal(size=(5, 3))]
         assert missed >= -min(far) - 1e-6

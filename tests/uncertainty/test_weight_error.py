@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from holdfast import Ball, Box, Ellipsoid, IntervalBox, WeightError
+from holdfast.uncertainty.offset_boxes import OffsetBoxes
 from holdfast.uncertainty.row_boxes import RowBoxes
-from holdfast.uncertainty.shifted_boxes import ShiftedBoxes
 from holdfast.uncertainty.weight_error import Faced
 
 N, D = 5, 3
@@ -28,11 +28,11 @@ def rows(rng):
 
 
 def _faced(error, X, y, bound):
-    return error.faced(X, y, bound.facing(y))
+    return error.faced(X, y, bound.against_labels(y))
 
 
 def _deficits(faced, X, y, w):
-    return faced.target - y * (X @ w) + faced.bound.support(w)
+    return faced.target - y * (X @ w) + faced.sets.support(w)
 
 
 def _vertices(error, X, y, w, lower, upper):
@@ -56,9 +56,9 @@ def test_each_kind_is_the_published_formula(rows):
     exact, l1 = Ball(0.0).at(X, {}), np.abs(X).sum(axis=1)
     assert_allclose(_faced(WeightError(0.2), X, y, exact).target, 1 + 0.2 * l1)
     boxes = Box(0.2).at(X, {"X_std": np.outer(l1, np.ones(D))})
-    assert_allclose(_faced(WeightError(0.2, True), X, y, exact).bound.support(w), boxes.support(w))
+    assert_allclose(_faced(WeightError(0.2, True), X, y, exact).sets.support(w), boxes.support(w))
     boxes = Box(relative=0.2).at(X, {})
-    assert_allclose(_faced(WeightError(0.2, "componentwise"), X, y, exact).bound.support(w), boxes.support(w))
+    assert_allclose(_faced(WeightError(0.2, "componentwise"), X, y, exact).sets.support(w), boxes.support(w))
 
 
 @pytest.mark.parametrize("relative", [False, "componentwise"])
@@ -160,22 +160,22 @@ def test_sparse_rows_and_boxes_face_what_dense_ones_do(kind, relative, rows, rng
     chosen = Box() if kind == "box" else IntervalBox()
     thin = {name: sparse.csr_array(value) for name, value in ends.items()}
     full, spare = (
-        WeightError(0.3, relative).faced(values, y, chosen.at(values, metadata).facing(y))
+        WeightError(0.3, relative).faced(values, y, chosen.at(values, metadata).against_labels(y))
         for values, metadata in ((X, ends), (sparse.csr_array(X), thin))
     )
-    assert sparse.issparse(spare.bound.half)
+    assert sparse.issparse(spare.sets.half)
     assert_allclose(spare.target, full.target)
     r = rng.normal(size=N)
     for v in (w, 0.3 * y[:D], np.zeros(D)):
-        assert_allclose(spare.bound.support(v), full.bound.support(v), atol=1e-14)
-        assert_allclose(spare.bound.adjoint(v, r), full.bound.adjoint(v, r), atol=1e-14)
-        assert_allclose(spare.bound.recession(v), full.bound.recession(v), atol=1e-14)
-        eased = spare.bound.eased(0.1), full.bound.eased(0.1)
-        assert_allclose(eased[0].support(v), eased[1].support(v))
-        assert_allclose(eased[0].curvature(v, r, r**2), eased[1].curvature(v, r, r**2), atol=1e-14)
+        assert_allclose(spare.sets.support(v), full.sets.support(v), atol=1e-14)
+        assert_allclose(spare.sets.adjoint(v, r), full.sets.adjoint(v, r), atol=1e-14)
+        assert_allclose(spare.sets.recession(v), full.sets.recession(v), atol=1e-14)
+        smoothed = spare.sets.smoothed(0.1), full.sets.smoothed(0.1)
+        assert_allclose(smoothed[0].support(v), smoothed[1].support(v))
+        assert_allclose(smoothed[0].curvature(v, r, r**2), smoothed[1].curvature(v, r, r**2), atol=1e-14)
         some = np.array([4, 1])
-        assert_allclose(eased[0].take(some).support(v), eased[1].support(v)[some])
-        assert_allclose(spare.bound.take(some).support(v), full.bound.support(v)[some], atol=1e-14)
+        assert_allclose(smoothed[0].take(some).support(v), smoothed[1].support(v)[some])
+        assert_allclose(spare.sets.take(some).support(v), full.sets.support(v)[some], atol=1e-14)
 
 
 @pytest.fixture(params=["array", "CSR", "with a centre"])
@@ -187,27 +187,27 @@ def shifted(request, rng):
     kinks[:3, 1] = 0.4
     if request.param == "CSR":
         thin = sparse.csr_array(half)
-        return ShiftedBoxes(thin, kinks[half > 0])
-    return ShiftedBoxes(half, kinks, 0.3 * rng.normal(size=(N, D)) if request.param == "with a centre" else None)
+        return OffsetBoxes(thin, kinks[half > 0])
+    return OffsetBoxes(half, kinks, 0.3 * rng.normal(size=(N, D)) if request.param == "with a centre" else None)
 
 
 def test_eased_functions_have_the_derivatives_that_they_claim(shifted, rng):
-    eased, w, step = shifted.eased(0.5), rng.normal(size=D), 1e-6
+    smoothed, w, step = shifted.smoothed(0.5), rng.normal(size=D), 1e-6
     first, second = rng.uniform(size=N), rng.normal(size=N)
     units = step * np.eye(D)
-    slopes = np.stack([(eased.support(w + e) - eased.support(w - e)) / (2 * step) for e in units], axis=1)
-    assert_allclose(eased.maximizer(w), slopes, atol=1e-8)
-    assert_allclose(eased.adjoint(w, first), first @ slopes, atol=1e-8)
-    bends = np.stack([(eased.adjoint(w + e, first) - eased.adjoint(w - e, first)) / (2 * step) for e in units])
-    assert_allclose(eased.curvature(w, first, second), bends + (slopes.T * second) @ slopes, atol=1e-7)
+    slopes = np.stack([(smoothed.support(w + e) - smoothed.support(w - e)) / (2 * step) for e in units], axis=1)
+    assert_allclose(smoothed.maximizer(w), slopes, atol=1e-8)
+    assert_allclose(smoothed.adjoint(w, first), first @ slopes, atol=1e-8)
+    bends = np.stack([(smoothed.adjoint(w + e, first) - smoothed.adjoint(w - e, first)) / (2 * step) for e in units])
+    assert_allclose(smoothed.curvature(w, first, second), bends + (slopes.T * second) @ slopes, atol=1e-7)
     v = rng.normal(size=D)
-    assert_allclose(eased.curvature_product(w, first, v), bends @ v, atol=1e-7)
-    assert_allclose(eased.directional(w, v), slopes @ v, atol=1e-8)
+    assert_allclose(smoothed.curvature_product(w, first, v), bends @ v, atol=1e-7)
+    assert_allclose(smoothed.directional(w, v), slopes @ v, atol=1e-8)
 
 
 def test_easing_lies_above_by_no_more_than_its_size(shifted, rng):
     for w in rng.normal(size=(20, D)):
-        rise = shifted.eased(0.3).support(w) - shifted.support(w)
+        rise = shifted.smoothed(0.3).support(w) - shifted.support(w)
         assert np.all((rise >= -1e-12) & (rise <= 0.3 + 1e-12))
 
 
@@ -248,9 +248,9 @@ def test_toll_is_the_least_of_all_lines_that_reach_the_target(shifted, absolute,
 def test_weights_near_a_kink_are_drawn_in_to_it_and_others_stay(shifted):
     nearest = shifted.kinks.ravel()[-1] if shifted.kinks.ndim == 1 else shifted.kinks[-1, 1]
     w = np.array([5.0, nearest + 1e-9, 0.2])
-    assert_allclose(shifted.drawn_in(w, 1e-3, 0.0), [5.0, nearest, 0.2], rtol=0, atol=0)
-    assert_allclose(shifted.drawn_in(w, 1e-3, 0.5)[1] - nearest, 0.5e-9, rtol=1e-6)
-    assert_allclose(shifted.drawn_in(w, 1e-12, 0.0), w, rtol=0, atol=0)
+    assert_allclose(shifted.snapped_to_kinks(w, 1e-3, 0.0), [5.0, nearest, 0.2], rtol=0, atol=0)
+    assert_allclose(shifted.snapped_to_kinks(w, 1e-3, 0.5)[1] - nearest, 0.5e-9, rtol=1e-6)
+    assert_allclose(shifted.snapped_to_kinks(w, 1e-12, 0.0), w, rtol=0, atol=0)
 
 
 def test_scaled_functions_keep_their_kinks(shifted, rng):
@@ -276,5 +276,5 @@ def test_reach_in_the_l1_norm_is_exact_for_balls_and_boxes(sets):
 def test_a_share_of_each_weight_on_rows_in_boxes_is_again_a_box(rows):
     X, y, S, _ = rows
     faced = _faced(WeightError(0.3, "componentwise"), X, y, Box().at(X, {"X_std": S}))
-    assert isinstance(faced.bound, RowBoxes)
+    assert isinstance(faced.sets, RowBoxes)
     assert faced.target == 1.0

@@ -12,14 +12,14 @@ from holdfast._certificates.decisions import Leads
 from holdfast._certificates.models import TINY, Model
 from holdfast._certificates.rounded_map import RoundedMap
 from holdfast._core.rounding import Array
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 from holdfast.features.carrying import extents
-from holdfast.uncertainty.clouds import CommonCloud
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.polytopes import CommonBox, CommonDiamond
 
-BALLS: dict[float, BoundSet] = {
+BALLS: dict[float, RowSets] = {
     1: CommonDiamond(np.ones(())),
-    2: CommonCloud(np.ones(())),
+    2: CommonEllipsoid(np.ones(())),
     np.inf: CommonBox(np.ones(())),
 }
 """The balls of radius 1."""
@@ -53,10 +53,10 @@ class CurvedModel(Model):
     """Scores that are no linear functions: changes of them are bounded around each row, and, more coarsely, around all."""
 
     @abstractmethod
-    def around(self, X: Any, sets: BoundSet, weights: Array, C: Array) -> Around:
+    def around(self, X: Any, sets: RowSets, weights: Array, C: Array) -> Around:
         """Return what is known around rows whose first features move by `weights` times points of sets."""
 
-    def falls_in(self, rows: Any, sets: BoundSet, weights: Array, C: Array, signs: Array) -> Array:
+    def falls_in(self, rows: Any, sets: RowSets, weights: Array, C: Array, signs: Array) -> Array:
         below, above = self._ends(sets, weights, rows.shape[0])
         least, ones = self.falls(below, above, C, rows.dtype), np.ones(rows.shape[0])
         with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
@@ -65,7 +65,7 @@ class CurvedModel(Model):
                 least = np.fmin(least, around.falls(number, signs, ones))
         return least
 
-    def _ends(self, sets: BoundSet, weights: Array, n_samples: int) -> tuple[Array, Array]:
+    def _ends(self, sets: RowSets, weights: Array, n_samples: int) -> tuple[Array, Array]:
         """Return how far the features go down and up, (n_samples, n_features)."""
         rest = np.zeros((n_samples, self.n_features - len(weights)))
         below, above = (np.hstack([weights * end, rest]) for end in extents(sets, (n_samples, len(weights))))
@@ -131,7 +131,7 @@ def units_of(sizes: Array) -> Array:
     return np.where(is_one, np.exp2(np.floor(np.log2(np.where(is_one, sizes, 1.0)))), 1.0)
 
 
-def longest(sets: BoundSet, A: Array, each: Array) -> Array:
+def longest(sets: RowSets, A: Array, each: Array) -> Array:
     r"""Return bounds of the largest :math:`|A d|_2` over each row's set, where entries of A d go up to `each`, (n, n_out)."""
     unit = units_of(np.abs(A).max(initial=0.0))
     found = np.asarray(unit * sets.stretch(A / unit) * OUTWARD)
@@ -139,7 +139,7 @@ def longest(sets: BoundSet, A: Array, each: Array) -> Array:
     return np.where(found >= each.max(axis=1, initial=0.0), found, np.inf)
 
 
-def moved_by(map: RoundedMap, sets: BoundSet, n_samples: int, weights: Array, dtype: Any) -> tuple[Array, Array]:
+def moved_by(map: RoundedMap, sets: RowSets, n_samples: int, weights: Array, dtype: Any) -> tuple[Array, Array]:
     r"""Return A, columns of features that move times `weights`, and how far rounding may put A d besides, (n_samples, n_out).
 
     Twice: its own numbers are rounded, and so are the images of moved rows where the model computes them.

@@ -16,9 +16,9 @@ from holdfast._certificates.decisions import LargestScore, Votes, one_score
 from holdfast._certificates.kernel_model import KernelModel
 from holdfast._certificates.models import LinearModel, Model
 from holdfast._certificates.rounded_map import RoundedMap
+from holdfast._core.arithmetic import dense
 from holdfast._core.exceptions import NoCertificateError
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import dense
 
 SUPPORTED = (
     "holdfast's classifiers; scikit-learn's linear classifiers (LogisticRegression, LinearSVC, SGDClassifier, RidgeClassifier, "

@@ -22,12 +22,12 @@ from holdfast._certificates.models import (
     stretch,
 )
 from holdfast._certificates.rounded_map import RoundedMap
+from holdfast._core.arithmetic import dense
 from holdfast._core.rounding import Array, gamma
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 from holdfast.features.fourier_sets import ArcSets, angles
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import dense
-from holdfast.uncertainty.multiples import Multiples
+from holdfast.uncertainty.row_scaled import Multiples
 
 THRESHOLDS = (0.0, 0.75, 1.5, 3.0)
 """Changes of an angle up to which tangents are followed, each for all angles; the best is found row by row. Up to pi."""
@@ -48,7 +48,7 @@ class FourierAround(Around):
 
     units: Array
     """What all that follows of the combinations is divided by, (n_combinations,)."""
-    sets: BoundSet
+    sets: RowSets
     """Of the rows."""
     frequencies: Array
     """(n_pairs, n_moving)."""
@@ -180,7 +180,7 @@ class FourierModel(CurvedModel):
         a = self.output.coef
         return _Pairs(chosen, np.hstack([(a * np.cos(ahead)) @ which, -(a * np.sin(ahead)) @ which]))
 
-    def around(self, X: Any, sets: BoundSet, weights: Array, C: Array) -> FourierAround:
+    def around(self, X: Any, sets: RowSets, weights: Array, C: Array) -> FourierAround:
         chosen, pairs = self._pairs
         at, blur = self.map(X)
         A, growth = moved_by(self.map, sets, X.shape[0], weights, X.dtype)

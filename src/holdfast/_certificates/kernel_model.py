@@ -13,13 +13,13 @@ from holdfast._certificates.curved_models import Around, CurvedModel, longest, m
 from holdfast._certificates.decisions import Decision
 from holdfast._certificates.models import LAST_BITS, TINY, lengths, quotients, stretch
 from holdfast._certificates.rounded_map import RoundedMap
+from holdfast._core.arithmetic import dense
 from holdfast._core.rounding import Array, gamma
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 from holdfast.features.carrying import extents
 from holdfast.features.gram import rbf_values
 from holdfast.features.nystroem_sets import EPS, Distances, Landmarks
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import dense
 from holdfast.uncertainty.images import image_of
 from holdfast.uncertainty.minkowski import BoundSum
 from holdfast.uncertainty.polytopes import CommonBox
@@ -238,14 +238,14 @@ class KernelModel(CurvedModel):
         shares = np.sqrt(-2 * np.expm1(-self.width * np.square(distances))) * (1 + LAST_BITS)
         return np.outer(shares, self.norms(C))
 
-    def _inner_sets(self, sets: BoundSet, n_samples: int, weights: Array, dtype: Any) -> BoundSet:
+    def _inner_sets(self, sets: RowSets, n_samples: int, weights: Array, dtype: Any) -> RowSets:
         """Return the sets that z moves in, what rounding puts there included."""
         if self.map is None:
             return sets if np.all(weights == 1) else image_of(sets, AffineMap.diagonal(weights))
         A, growth = moved_by(self.map, sets, n_samples, weights, dtype)
         return BoundSum([image_of(sets, AffineMap(A)), CommonBox(growth[0]) if sets.is_common else RowBoxes(growth)])
 
-    def around(self, X: Any, sets: BoundSet, weights: Array, C: Array) -> KernelAround:
+    def around(self, X: Any, sets: RowSets, weights: Array, C: Array) -> KernelAround:
         Z, _ = self._inner(X)
         (n, d), m = Z.shape, len(self.centres)
         inner = self._inner_sets(sets, n, weights, X.dtype)

@@ -11,10 +11,10 @@ from scipy import sparse
 
 from holdfast._certificates.decisions import Decision, Leads
 from holdfast._certificates.rounded_map import RoundedMap
+from holdfast._core.arithmetic import norm as euclidean
 from holdfast._core.rounding import Array, gamma
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import norm as euclidean
 
 LAST_BITS = 1e-14
 """Share by which a quotient or a root is made smaller, more than its last roundings."""
@@ -98,7 +98,7 @@ class Model(ABC):
         """Return by how much combinations C f can fall where entries go down by up to `below` and up by `above`, >= 0."""
 
     @abstractmethod
-    def falls_in(self, rows: Any, sets: BoundSet, weights: Array, C: Array, signs: Array) -> Array:
+    def falls_in(self, rows: Any, sets: RowSets, weights: Array, C: Array, signs: Array) -> Array:
         """Return by how much `signs` times C f can fall, (n_samples, n_combinations), where rows move in sets.
 
         `weights` are 1 for those of the first features that move, and 0 for those that stay. Rounding of the sets and of the
@@ -177,7 +177,7 @@ class LinearModel(Model):
         fall = below @ np.maximum(V, 0.0).T + above @ np.maximum(-V, 0.0).T + blur
         return np.where(blur < share * self.map.largest(dtype), fall * (1 + gamma(self.n_features + 4)), np.inf)
 
-    def pushed(self, sets: BoundSet, n_samples: int, weights: Array, C: Array, dtype: Any) -> tuple[Array, Array]:
+    def pushed(self, sets: RowSets, n_samples: int, weights: Array, C: Array, dtype: Any) -> tuple[Array, Array]:
         r"""Return by how much combinations C f fall at the worst points of sets of the first features, and the doubt about it.
 
         `weights` are 1 for features that move, 0 for those that stay. Moves may cancel in a score that is computed term by
@@ -193,7 +193,7 @@ class LinearModel(Model):
         share = 2 * self.map.gamma(dtype) + gamma(2 * n_features + SUPPORT_ROUNDINGS)
         return falls, np.where(moved < self.map.largest(dtype), share * moved, np.inf)
 
-    def falls_in(self, rows: Any, sets: BoundSet, weights: Array, C: Array, signs: Array) -> Array:
+    def falls_in(self, rows: Any, sets: RowSets, weights: Array, C: Array, signs: Array) -> Array:
         def of(C: Array) -> Array:
             falls, doubts = self.pushed(sets, rows.shape[0], weights, C, rows.dtype)
             return falls + doubts

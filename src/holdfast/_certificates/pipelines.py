@@ -21,6 +21,7 @@ from holdfast._certificates.kernel_model import KernelModel
 from holdfast._certificates.models import LinearModel, Model
 from holdfast._certificates.rounded_map import RoundedMap
 from holdfast._certificates.views import Passage, View
+from holdfast._core.arithmetic import dense
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.labels import column_name
 from holdfast._core.operations import Cast
@@ -40,7 +41,6 @@ from holdfast.features.rows import (
 )
 from holdfast.features.steps import TextStepError, UnknownStepError, may_add_errors
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import dense
 
 
 def view_of(model: Any, X: Any) -> View:

@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 from holdfast._certificates.decisions import Leads
 from holdfast._certificates.models import LinearModel, Model, by_sign
 from holdfast._core.rounding import Array, gamma
-from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast._core.uncertainty import RowSets, UncertaintySet
 from holdfast.features.carrying import carry, refuse_inexact, together, transformed
 from holdfast.features.effects import Corners, Effect
 from holdfast.features.rows import beside, others_than_numbers
@@ -131,7 +131,7 @@ class View:
         for k, lost in enumerate(found):
             yield np.flatnonzero(inverse.ravel() == k), 1.0 - lost
 
-    def sets(self, uncertainty: UncertaintySet, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
+    def sets(self, uncertainty: UncertaintySet, metadata: Mapping[str, Any]) -> tuple[RowSets | None, RowSets | None]:
         """Return the sets to maximise over, and those to average over, of the first `n_features` numbers of `rows`."""
         passage = self.passage
         if not passage.is_curved:
@@ -186,7 +186,7 @@ class View:
             out[some] = of(some, C, signs)
         return out
 
-    def margins(self, sets: BoundSet) -> tuple[NDArray[np.intp], Array]:
+    def margins(self, sets: RowSets) -> tuple[NDArray[np.intp], Array]:
         """Return the numbers of the predicted classes, and by how much they lead at the worst points of their sets.
 
         Less what rounding may account for, here and wherever the row goes: a margin > 0 is proof.
@@ -197,7 +197,7 @@ class View:
             codes[part], margin[part] = found.codes, (found.leads - falls).min(axis=1)
         return codes, margin
 
-    def _falls_in(self, sets: BoundSet, start: int, some: NDArray[np.intp], C: Array, signs: Array) -> Array:
+    def _falls_in(self, sets: RowSets, start: int, some: NDArray[np.intp], C: Array, signs: Array) -> Array:
         """Return by how much signs * C f can fall where rows `some`, from `start` on, move in their sets."""
         out, which = np.zeros((len(some), len(C))), start + some
         for few, weights in self.patterns(which):
@@ -206,7 +206,7 @@ class View:
         return out
 
     def worst_duels(
-        self, sets: BoundSet, codes: NDArray[np.intp]
+        self, sets: RowSets, codes: NDArray[np.intp]
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_], Array, Array]]:
         """Yield rows of one class, which duels it wins at 0, its worst leads by linear scores, and how far off these may be."""
         linear, size = self.linear, self._block_size
@@ -252,7 +252,7 @@ class View:
         doubt = np.where(one.rows[:, None], (2 * linear.map.gamma(kind) + gamma(len(one.columns) + 8)) * 2 * sizes, 0.0)
         return np.minimum(exact + doubt, boxed)
 
-    def worst_moves(self, sets: BoundSet, codes: NDArray[np.intp]) -> tuple[Array, Array]:
+    def worst_moves(self, sets: RowSets, codes: NDArray[np.intp]) -> tuple[Array, Array]:
         """Return the points of the sets at which classes `codes` do worst by linear scores, and their leads there."""
         moves, found = np.zeros((self.rows.shape[0], self.n_features)), np.zeros(self.rows.shape[0])
         for some, _, leads, _ in self.worst_duels(sets, codes):

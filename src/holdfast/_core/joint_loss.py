@@ -50,7 +50,7 @@ class JointLoss(Parameters, ABC):
     def best_constant(self, weights: Array) -> Array:
         """Return the best intercepts where all weights are 0, given the total weight of each class."""
 
-    def eased(self, delta: float) -> JointLoss:
+    def smoothed(self, delta: float) -> JointLoss:
         """Return a smooth loss near this one, by a multiple of `delta` at most; itself where it is smooth."""
         return self
 

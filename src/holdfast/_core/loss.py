@@ -117,10 +117,10 @@ class Loss(Parameters, ABC):
         """Return v''(a) for 0 < a < `dual_limit`; only with `has_affine_scale`."""
         raise NotImplementedError(f"{type(self).__name__} has no known dual form.")
 
-    def eased(self, delta: float) -> Loss:
+    def smoothed(self, delta: float) -> Loss:
         r"""Return a smooth loss above this one, by :math:`\delta/2` at most; itself where it is smooth.
 
-        The slopes of an eased loss are slopes of the loss itself at points nearby, and so fit for its dual.
+        The slopes of a smoothed loss are slopes of the loss itself at points nearby, and so fit for its dual.
         """
         return self
 

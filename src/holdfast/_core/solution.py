@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 
 
 class Status(Enum):
@@ -48,13 +48,13 @@ class DualGuess(NamedTuple):
     """One number in [0, 1] a row."""
     direction: NDArray[np.float64]
     scale: NDArray[np.float64]
-    sets: BoundSet | None = None
-    """Sets whose maximizers along the direction bear the pull, where the problem's own are not meant: the problem's own, eased,
-    whose maximizers are points of the sets themselves."""
-    push: BoundSet | None = None
+    sets: RowSets | None = None
+    """Sets whose maximizers along the direction bear the pull; None for those of the problem. Smoothed sets may stand here, as
+    their maximizers are points of the sets themselves."""
+    push: RowSets | None = None
     """The same for sets that push deficits, besides a noise that losses are averaged over."""
     points: Any = None
-    """Points of the sets that bear it, as `BoundSet.borne` takes them, where better ones than maximizers are known."""
+    """Points of the sets that bear it, as `RowSets.borne` takes them, where better ones than maximizers are known."""
 
 
 @dataclass

@@ -160,16 +160,16 @@ class UncertaintySet(Parameters, ABC):
         """Return where rows are on average; what `at` says of them is around there."""
         return X
 
-    def freed(self, X: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+    def as_errors(self, X: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
         """Return a set and metadata that say of rows of zeros what these say of the rows X; deletions know of X only."""
         return self, dict(metadata)
 
-    def placed(self, X: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """Return metadata that say of the rows X what these, as `freed` and `image` make them, say of rows of zeros."""
+    def at_rows(self, X: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Return metadata that say of the rows X what these, as `as_errors` and `image` make them, say of rows of zeros."""
         return dict(metadata)
 
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
-        """Return the set of errors A d of images A x + c of rows, with its metadata; `metadata` are as `freed` made them."""
+        """Return the set of errors A d of images A x + c of rows, with its metadata; `metadata` come from `as_errors`."""
         return UncertaintySet.image_by_wrapping(self, map, metadata)
 
     def as_shape(self) -> UncertaintySet:
@@ -180,7 +180,7 @@ class UncertaintySet(Parameters, ABC):
     def times(self, factor: float) -> UncertaintySet:
         """Return the set of `factor` times the size."""
 
-    def split(self, X: Any, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
+    def split(self, X: Any, metadata: Mapping[str, Any]) -> tuple[RowSets | None, RowSets | None]:
         """Return the part over which the loss is maximised and the part over which it is averaged, bound to the rows of X.
 
         One of them is None but for a sum of both kinds.
@@ -189,7 +189,7 @@ class UncertaintySet(Parameters, ABC):
         return (None, bound) if self.is_expectation else (bound, None)
 
     @abstractmethod
-    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
         """Return the set bound to the rows of X, an array or a sparse matrix, after checking that its numbers make sense."""
 
     def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
@@ -212,16 +212,16 @@ class UncertaintySet(Parameters, ABC):
         return np.zeros((5, 3))
 
 
-class BoundSet(ABC):
+class RowSets(ABC):
     r"""An uncertainty set :math:`S_i` for each row i, known through its support function.
 
     :math:`t_i(w) = \max_{\delta \in S_i} w^\top \delta` is how far row i's score can be pushed. Where the set is the same for
     all rows (`is_common`), `support` is a 0-d array and methods that take or give one number a row are content with one
     for all. `is_isotropic`: the support depends on the l2 norm of w alone. `is_symmetric`: t(-w) = t(w). `is_smooth`:
     it has a gradient wherever it is not 0. `is_full`: it is 0 at w = 0 only, as far as is known. `has_gauge`:
-    `demand` splits a target in the way that needs the least. `is_aligned`: it needs no more for a target whose entries are
-    drawn in towards 0. `has_origin`: 0 is in the set, so that with a point all smaller multiples of it are. `is_box`: it is
-    kept in its `interval_form`, and its `remainder` is the least of every feature.
+    `required_share` splits a target in the way that needs the least. `is_aligned`: it needs no more for a target whose
+    entries are drawn in towards 0. `has_origin`: 0 is in the set, so that with a point all smaller multiples of it are.
+    `is_box`: it is kept in its `interval_form`, and its `residual` is the least of every feature.
     """
 
     is_common = False
@@ -247,7 +247,7 @@ class BoundSet(ABC):
         """
 
     def resting(self, w: Array) -> Array:
-        """Return `maximizer`, but for eased sets points on the faces of the original that only easing keeps them from."""
+        """Return `maximizer`, but for smoothed sets points on the faces of the original that only smoothing keeps them from."""
         return self.maximizer(w)
 
     @abstractmethod
@@ -280,7 +280,7 @@ class BoundSet(ABC):
         """Return sum_i r_i x_i maximizer_i(w)', shape (n_features, n_features)."""
 
     @abstractmethod
-    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         r"""Return how much of each set it takes to reach `target`: :math:`\rho_i` with target in :math:`\sum_i \rho_i S_i`.
 
         Any split of the target over the rows will do; one that needs no more than `budgets`, where the sets' supports are
@@ -289,7 +289,7 @@ class BoundSet(ABC):
         """
 
     @abstractmethod
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         r"""Return `target` less some point of :math:`\sum_i` budgets_i :math:`S_i` close to it.
 
         Unless a better one is known that point is :math:`\sum_i` budgets_i * t_i(direction) / scale_i * maximizer_i(direction);
@@ -297,7 +297,7 @@ class BoundSet(ABC):
         """
 
     def left_along(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        """Return what maximizers along a direction, as `remainder` says, leave of the target, in full without `has_origin`."""
+        """Return what maximizers along a direction, as `residual` says, leave of the target, in full without `has_origin`."""
         if not self.has_origin:
             return target - self.adjoint(direction, budgets)
         t, scale = self.support(direction), np.asarray(scale)
@@ -309,7 +309,7 @@ class BoundSet(ABC):
     ) -> tuple[Array, float]:
         r"""Return (rest, toll), lines of slope target - rest under the sum of the supports being lower by a constant, the toll.
 
-        Only where not `is_sublinear`; see :class:`holdfast.uncertainty.shifted_boxes.ShiftedBoxes`.
+        Only where not `is_sublinear`; see :class:`holdfast.uncertainty.offset_boxes.OffsetBoxes`.
         """
         raise NotImplementedError(f"{type(self).__name__} does not know of tolls.")
 
@@ -326,7 +326,7 @@ class BoundSet(ABC):
             return self.support(np.ones(n_features))
         return np.asarray(sum(np.maximum(self.support(e), self.support(-e)) for e in np.eye(n_features)))
 
-    def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
+    def cross_with(self, other: RowSets, w: Array, r: Array) -> Array:
         """Return sum_i r_i maximizer_i(w) p_i', p_i being the maximizers of another set of the same rows, (n, n)."""
         out = np.zeros((len(w), len(w)))
         for start in range(0, len(r), BLOCK):
@@ -353,7 +353,7 @@ class BoundSet(ABC):
         """
         return np.sqrt(sum(np.square(np.maximum(self.support(a), self.support(-a))) for a in A))
 
-    def image(self, map: Any) -> BoundSet | None:
+    def image(self, map: Any) -> RowSets | None:
         """Return the sets A S_i, A the matrix of an affine map, where they are of a form of their own; None elsewhere."""
         return None
 
@@ -373,11 +373,11 @@ class BoundSet(ABC):
         half = np.broadcast_to(form.common + own, shape)
         return {"X_lower": np.minimum(centre - half, 0.0), "X_upper": np.maximum(centre + half, 0.0)}
 
-    def summands(self) -> list[BoundSet]:
+    def summands(self) -> list[RowSets]:
         """Return the sets whose sum it is: itself, but for a sum."""
         return [self]
 
-    def facing(self, signs: Array) -> BoundSet:
+    def against_labels(self, signs: Array) -> RowSets:
         """Return the sets -y_i S_i, y = `signs` in {-1, +1}: their support at w is how far row i can be pushed to its wrong
         side. Symmetric sets look the same from both sides.
         """
@@ -385,7 +385,7 @@ class BoundSet(ABC):
             raise NotImplementedError(f"{type(self).__name__} is not symmetric, and does not say how it is turned.")
         return self
 
-    def centred(self, X: Any) -> tuple[Any, BoundSet]:
+    def centred(self, X: Any) -> tuple[Any, RowSets]:
         """Return rows and symmetric sets around them that together say the same as the rows X and these sets."""
         if not self.is_symmetric:
             raise NotImplementedError(f"{type(self).__name__} is not symmetric, and does not say around what it is.")
@@ -408,25 +408,25 @@ class BoundSet(ABC):
         return np.zeros((n_features, 0))
 
     @abstractmethod
-    def scaled(self, factor: float) -> BoundSet:
+    def scaled(self, factor: float) -> RowSets:
         """Return the sets made larger by a factor."""
 
-    def resized(self, factor: float) -> BoundSet:
+    def resized(self, factor: float) -> RowSets:
         """Return the sets for a radius that is larger by a factor; what belongs to none is left as it is."""
         return self.scaled(factor)
 
-    def eased(self, delta: float) -> BoundSet:
+    def smoothed(self, delta: float) -> RowSets:
         r"""Return sets with a smooth support :math:`T`, :math:`t \le T \le t + \delta`, :math:`T(0) = \delta > 0`.
 
-        The gradients of T are points of the original set, so slopes at an optimum of the eased problem are dual feasible for
+        The gradients of T are points of the original set, so slopes at an optimum of the smoothed problem are dual feasible for
         the original one: that is how a collapse is proved, and how the kinks of a set that is not smooth are got over.
         """
-        return EasedSet(self, delta)
+        return SmoothedSet(self, delta)
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
-        """Return w with its distances from kinks, where an easing by `delta` alone accounts for them, reduced by `factor`.
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
+        """Return w with its distances from kinks, where a smoothing by `delta` alone accounts for them, reduced by `factor`.
 
-        The gradient of the support eased by factor * delta is there what that of the support eased by `delta` was at w;
+        The gradient of the support smoothed by factor * delta is there what that of the support smoothed by `delta` was at w;
         with factor 0 the kinks are met exactly. Smooth sets have none.
         """
         return w
@@ -438,7 +438,7 @@ class BoundSet(ABC):
         """
         return np.zeros((0, n_features)) if self.is_isotropic else None
 
-    def generated(self, coordinates: Array) -> BoundSet:
+    def generated(self, coordinates: Array) -> RowSets:
         """Return the sets whose `generators` have these coordinates, shape (k, n_coordinates), in some orthonormal basis."""
         return self
 
@@ -490,7 +490,7 @@ class BoundSet(ABC):
         return np.asarray(kept.T @ (np.sum(budgets, keepdims=True) if self.is_common else budgets))
 
     @abstractmethod
-    def take(self, rows: NDArray[np.intp] | slice) -> BoundSet:
+    def take(self, rows: NDArray[np.intp] | slice) -> RowSets:
         """Return the sets of some rows only."""
 
     @abstractmethod
@@ -525,7 +525,7 @@ def above_absolute(n_features: int) -> sparse.csr_array:
     return sparse.csr_array(sparse.block_array([[-one, one], [one, one]]))
 
 
-class CommonSet(BoundSet):
+class CommonSet(RowSets):
     """One set for all rows, known through a point that attains the support and through its gauge."""
 
     is_common = True
@@ -551,20 +551,20 @@ class CommonSet(BoundSet):
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return np.outer(rows.transpose_dot(r), self._point(w))
 
-    def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
+    def cross_with(self, other: RowSets, w: Array, r: Array) -> Array:
         return np.outer(self._point(w), other.adjoint(w, r))
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         return np.array([self.gauge(point) <= 1 + slack for point in np.atleast_2d(points)])
 
-    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         return np.array(self.gauge(target, sizes))
 
     def take(self, rows: Any) -> Self:
         return self
 
 
-class EasedSet(BoundSet):
+class SmoothedSet(RowSets):
     r"""Another set with support :math:`T_i(w) = \sqrt{\delta^2 + t_i(w)^2}`: independent noise of deviation
     :math:`\delta > 0` on the score.
 
@@ -573,7 +573,7 @@ class EasedSet(BoundSet):
 
     is_sublinear = False
 
-    def __init__(self, base: BoundSet, delta: float):
+    def __init__(self, base: RowSets, delta: float):
         self.base, self.delta = base, delta
         self.is_common, self.is_symmetric, self.is_smooth = base.is_common, base.is_symmetric, base.is_smooth
         self.has_origin = base.has_origin
@@ -630,26 +630,26 @@ class EasedSet(BoundSet):
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return self.base.cross(w, rows, r * self._parts(w)[1])
 
-    def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
+    def cross_with(self, other: RowSets, w: Array, r: Array) -> Array:
         return self.base.cross_with(other, w, r * self._parts(w)[1])
 
     def generators(self, n_features: int) -> Array | None:
         return self.base.generators(n_features)
 
-    def generated(self, coordinates: Array) -> BoundSet:
-        return self.base.generated(coordinates).eased(self.delta)
+    def generated(self, coordinates: Array) -> RowSets:
+        return self.base.generated(coordinates).smoothed(self.delta)
 
-    def facing(self, signs: Array) -> BoundSet:
-        return self.base.facing(signs).eased(self.delta)
+    def against_labels(self, signs: Array) -> RowSets:
+        return self.base.against_labels(signs).smoothed(self.delta)
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         return self.base.contains(points, slack=slack)
 
-    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
-        return self.base.demand(target, budgets, scale, sizes)
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+        return self.base.required_share(target, budgets, scale, sizes)
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        return self.base.remainder(target, budgets, scale, direction)
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        return self.base.residual(target, budgets, scale, direction)
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return self.base.exact_features(n_features)
@@ -657,11 +657,11 @@ class EasedSet(BoundSet):
     def exact_directions(self, n_features: int) -> Array:
         return self.base.exact_directions(n_features)
 
-    def scaled(self, factor: float) -> BoundSet:
-        return self.base.scaled(factor).eased(factor * self.delta)
+    def scaled(self, factor: float) -> RowSets:
+        return self.base.scaled(factor).smoothed(factor * self.delta)
 
-    def take(self, rows: Any) -> BoundSet:
-        return self.base.take(rows).eased(self.delta)
+    def take(self, rows: Any) -> RowSets:
+        return self.base.take(rows).smoothed(self.delta)
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         return self.base.sample(rng, n_draws, n_features)

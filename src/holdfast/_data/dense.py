@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from holdfast._core import compiled
-from holdfast._core.regular import Regular, regular
+from holdfast._core.row_plus_sparse import Regular, regular
 from holdfast._core.rows import Array, Elementwise, MarginPass, RowArrays, Span
 from holdfast._data.block_rows import BlockRows
 from holdfast._data.sparse import CROWDED, SparseRows

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.arithmetic import ratio
 from holdfast._core.loss import Array
 from holdfast._core.problem import ConeProgram, LinearProgram
 from holdfast._core.solution import DualGuess
 from holdfast._core.uncertainty import above_absolute
-from holdfast.uncertainty.clouds import ratio
 
 if TYPE_CHECKING:
     from holdfast._problems.margin_scale import MarginScaleProblem
@@ -24,7 +24,7 @@ def is_conic(problem: MarginScaleProblem, kind: type[ConeProgram] = ConeProgram)
     shape = problem.loss.epigraph()
     if shape is None or problem.tilt is not None or problem.push is not None:
         return False
-    support = problem.bound.take(slice(0, 1)).support_program(problem.rows.n_features)
+    support = problem.sets.take(slice(0, 1)).support_program(problem.rows.n_features)
     if support is None or not issubclass(kind, LinearProgram):
         return support is not None
     return problem.alpha == 0 and LINEAR.issuperset(cone[0] for cone in (*shape.cones, *support.cones))
@@ -39,7 +39,7 @@ def cone_program(problem: MarginScaleProblem, kind: type[ConeProgram] = ConeProg
     cost_u - :math:`G_u^\top \lambda / c`.
     """
     shape, d, penalty = problem.loss.epigraph(), problem.rows.n_features, problem.penalty
-    supports = problem.bound.support_program(d)
+    supports = problem.sets.support_program(d)
     assert shape is not None
     assert supports is not None
     n, k = problem.rows.n_samples, len(shape.cost) - 2
@@ -98,8 +98,8 @@ def cone_program(problem: MarginScaleProblem, kind: type[ConeProgram] = ConeProg
         of_losses, of_supports, _ = np.split(multipliers, stops)
         w, _ = problem.split(parameters)
         slopes = shape.cost[0] - ratio(in_u @ of_losses, problem.weights)
-        guess = DualGuess(slopes, w, problem.bound.support(w))
-        if problem.bound.is_box:
+        guess = DualGuess(slopes, w, problem.sets.support(w))
+        if problem.sets.is_box:
             # the certificate finds the best points by itself, and without a matrix of them
             return guess
         used = problem.weights * shape.cost[1] - in_t @ of_losses

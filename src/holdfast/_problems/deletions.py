@@ -18,12 +18,12 @@ def is_deletion(problem: MarginScaleProblem) -> bool:
     is_hinge = loss.has_affine_scale and loss.is_homogeneous and loss.dual_limit == 1.0 and loss.outside == 0
     is_plain = is_hinge and problem.tilt is None and problem.push is None and bool(np.all(problem.target == 1.0))
     is_held = problem.alpha > 0 if penalty is None else not np.any(penalty.absolute)
-    return is_plain and is_held and problem.bound.deletion_form() is not None
+    return is_plain and is_held and problem.sets.deletion_form() is not None
 
 
 def deletion_program(problem: MarginScaleProblem) -> DeletionProgram:
     """Return the problem as the structured interior point takes it: no margin is asked of what is left, 1 of all."""
-    form, n = problem.bound.deletion_form(), problem.rows.n_features
+    form, n = problem.sets.deletion_form(), problem.rows.n_features
     assert form is not None
     return DeletionProgram(
         problem.rows,

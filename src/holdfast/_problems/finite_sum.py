@@ -10,7 +10,7 @@ from holdfast._core.problem import FiniteSum
 from holdfast._core.rows import RowArrays
 
 if TYPE_CHECKING:
-    from holdfast._core.uncertainty import BoundSet
+    from holdfast._core.uncertainty import RowSets
     from holdfast._problems.linear import LinearProblem
 
 
@@ -29,7 +29,7 @@ def finite_sum(problem: LinearProblem) -> FiniteSum:
         labels=problem.codes.astype(np.int64),
         weights=problem.weights,
         loss=problem.loss,
-        **steps_for(problem.bound, problem.rows.n_features),
+        **steps_for(problem.sets, problem.rows.n_features),
         largest_scale_slope=problem.loss.largest_scale_slope(),
         ridge=problem.ridge_per_vector,
         n_vectors=problem.n_vectors,
@@ -39,7 +39,7 @@ def finite_sum(problem: LinearProblem) -> FiniteSum:
     )
 
 
-def steps_for(bound: BoundSet, n_features: int) -> dict[str, Any]:
+def steps_for(bound: RowSets, n_features: int) -> dict[str, Any]:
     """Return the kernel that suits the noise, what it has to know of it, and the largest deviation."""
     s = bound.deviations()
     assert s is not None

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.arithmetic import rescaled
 from holdfast._core.problem import IntervalProgram
 from holdfast._data import rows_of
-from holdfast.uncertainty.clouds import rescaled
 
 if TYPE_CHECKING:
     from holdfast._problems.margin_scale import MarginScaleProblem
@@ -19,12 +19,12 @@ def is_interval(problem: MarginScaleProblem) -> bool:
     """Return whether the sets are boxes and the loss is known through its dual."""
     loss = problem.loss
     is_plain = problem.tilt is None and problem.push is None and loss.has_affine_scale
-    return is_plain and problem.bound.interval_form() is not None
+    return is_plain and problem.sets.interval_form() is not None
 
 
 def interval_program(problem: MarginScaleProblem) -> IntervalProgram:
     """Return the problem with rows in the middle of their boxes; what kappa leaves outside of the loss becomes a price."""
-    form = problem.bound.interval_form()
+    form = problem.sets.interval_form()
     assert form is not None
     loss, c, n = problem.loss, problem.weights, problem.rows.n_features
     common, own, centre = np.broadcast_to(form.common, n), form.own, form.centre

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.arithmetic import solve_scaled
 from holdfast._core.loss import Array, Coupling, Loss
 from holdfast._core.problem import Composite, Curved, Smooth
 from holdfast._core.rows import Rows
@@ -26,7 +27,6 @@ from holdfast._proofs.certificate import (
     objective_at,
     rounding_at,
 )
-from holdfast.uncertainty.clouds import solve_scaled
 from holdfast.uncertainty.row_knapsacks import hyperbola
 
 NEGLIGIBLE = 1e-10
@@ -53,12 +53,12 @@ class _State:
             worth, counts = g[rows] * gain[rows], n[rows]
             if budget == 0:
                 continue
-            if loss.ease == 0:
+            if loss.smoothing == 0:
                 price, self.share[rows] = most_valuable(worth, counts, budget)
                 flipped[rows] = np.maximum(worth - price, 0.0)
             else:
-                price = eased_price(worth, counts, budget, loss.ease)
-                flipped[rows], self.share[rows], self.bends[rows] = hyperbola(worth - price, loss.ease)
+                price = eased_price(worth, counts, budget, loss.smoothing)
+                flipped[rows], self.share[rows], self.bends[rows] = hyperbola(worth - price, loss.smoothing)
             self.prices[k] = price
         self.value = self.own[0] + flipped / g + float(loss.budgets @ self.prices) / loss.total
 
@@ -84,7 +84,7 @@ class FlippedLoss(Loss):
         Which rows share a budget; all rows are in one group.
     budgets : ndarray of shape (n_groups,)
     target : float or ndarray of shape (n_samples,)
-    ease : float
+    smoothing : float
     """
 
     is_rowwise = False
@@ -97,10 +97,10 @@ class FlippedLoss(Loss):
         groups: Sequence[Any],
         budgets: Array,
         target: Any = 1.0,
-        ease: float = 0.0,
+        smoothing: float = 0.0,
     ):
         self.base, self.counts, self.factors = base, counts, factors
-        self.groups, self.budgets, self.target, self.ease = groups, budgets, target, ease
+        self.groups, self.budgets, self.target, self.smoothing = groups, budgets, target, smoothing
         self.total = float(counts @ factors)
         self._known: _State | None = None
 
@@ -114,12 +114,12 @@ class FlippedLoss(Loss):
 
     @property
     def is_smooth(self) -> bool:  # type: ignore[override]
-        return self.ease > 0 and self.base.is_smooth
+        return self.smoothing > 0 and self.base.is_smooth
 
     @property
     def straight(self) -> float:  # type: ignore[override]
-        # labels about to flip bend by 1 / ease, all others as ever
-        return min(1.0, self.ease) * self.base.straight
+        # labels about to flip bend by 1 / smoothing, all others as ever
+        return min(1.0, self.smoothing) * self.base.straight
 
     def at(self, u: Array, t: Array) -> _State:
         """Return all there is to know there; what was asked last is remembered."""
@@ -155,8 +155,8 @@ class FlippedLoss(Loss):
                 found.append(Coupling(bends * here.gain_u, bends * here.gain_t, total))
         return found
 
-    def eased(self, delta: float) -> FlippedLoss:
-        return self.of(base=self.base.eased(delta), ease=delta)
+    def smoothed(self, delta: float) -> FlippedLoss:
+        return self.of(base=self.base.smoothed(delta), smoothing=delta)
 
     @classmethod
     def examples(cls) -> Sequence[FlippedLoss]:
@@ -179,16 +179,16 @@ def most_valuable(worth: Array, counts: Array, budget: float) -> tuple[float, Ar
     return (float(worth[order[partly[0]]]) if len(partly) else 0.0), share
 
 
-def eased_price(worth: Array, counts: Array, budget: float, ease: float) -> float:
-    """Return the price at which the eased shares use up the budget, 0 where they do not: Newton inside a bracket."""
+def eased_price(worth: Array, counts: Array, budget: float, smoothing: float) -> float:
+    """Return the price at which the smoothed shares use up the budget, 0 where they do not: Newton inside a bracket."""
 
     def excess(price: float) -> tuple[float, float]:
-        _, share, bend = hyperbola(worth - price, ease)
+        _, share, bend = hyperbola(worth - price, smoothing)
         return float(counts @ share) - budget, float(counts @ bend)
 
     if excess(0.0)[0] <= 0:
         return 0.0
-    low, high = 0.0, float(np.max(worth)) + ease * float(np.sqrt(counts.sum() / budget))
+    low, high = 0.0, float(np.max(worth)) + smoothing * float(np.sqrt(counts.sum() / budget))
     price = most_valuable(worth, counts, budget)[0]
     for _ in range(ROOT_STEPS):
         over, bend = excess(price)
@@ -226,10 +226,10 @@ class LabelFlipProblem(MarginScaleProblem):
 
     def __post_init__(self) -> None:
         flipped = self.loss if isinstance(self.loss, FlippedLoss) else None
-        base, ease = (self.loss, 0.0) if flipped is None else (flipped.base, flipped.ease)
+        base, smoothing = (self.loss, 0.0) if flipped is None else (flipped.base, flipped.smoothing)
         k, counts = len(self.budgets), self.weights / self.factors
         groups = [slice(None)] if k == 1 else [np.flatnonzero(self.pools == pool) for pool in range(k)]
-        self.loss: Loss = FlippedLoss(base, counts, self.factors, groups, self.budgets, self.target, ease)
+        self.loss: Loss = FlippedLoss(base, counts, self.factors, groups, self.budgets, self.target, smoothing)
 
     @property
     def flipped_share(self) -> float:
@@ -264,9 +264,9 @@ class LabelFlipProblem(MarginScaleProblem):
     def dual_guess(self, parameters: Array) -> DualGuess:
         """Return the shares that flip, the slopes of the losses and those with the other label, shape (3, n_samples)."""
         w, b = self.split(parameters)
-        t = self.bound.support(w)
+        t = self.sets.support(w)
         here = self.flipping.at(self.target - self.signs * (self.rows.dot(w) + b), t)
-        return DualGuess(np.stack([here.share, here.own[1], here.other[1]]), w, t, self.bound)
+        return DualGuess(np.stack([here.share, here.own[1], here.other[1]]), w, t, self.sets)
 
 
 def flipped(
@@ -281,7 +281,7 @@ def flipped(
             "LabelFlips together with GaussianNoise and a set: the loss is averaged, maximised and flipped at once, and no "
             "certified fit is known. State one of them; ChanceConstraint turns noise into a set."
         )
-    if not problem.bound.is_symmetric:
+    if not problem.sets.is_symmetric:
         raise ValueError(
             "LabelFlips together with a WeightError of uncertain rows: what both do depends on the label, and is known "
             "for right labels only. Use WeightError(..., joint='bound'), or state one of them."
@@ -306,7 +306,7 @@ def flipped_certificate(problem: LabelFlipProblem, w: Array, b: float, dual: Dua
     proved of this. At the best shares the two optima are equal.
     """
     c, y, loss = problem.weights, problem.signs, problem.flipping
-    scores, t = problem.rows.dot(w), problem.bound.support(w)
+    scores, t = problem.rows.dot(w), problem.sets.support(w)
     without_flips = MarginScaleProblem(**(_plain_fields(problem) | {"loss": loss.base}))
     own, other = (loss.base.value(problem.target - sign * y * (scores + b), t) for sign in (1.0, -1.0))
     objective = objective_at(without_flips, w, b, scores, t)
@@ -314,9 +314,9 @@ def flipped_certificate(problem: LabelFlipProblem, w: Array, b: float, dual: Dua
         objective += dearest_flips((loss.factors * (other - own))[rows], loss.counts[rows], budget)
     rounding = partial(rounding_at, without_flips, w, b)
     if dual is None:
-        near = problem.eased(UNGUESSED)
+        near = problem.smoothed(UNGUESSED)
         if problem.fit_intercept:
-            b = best_intercept(near, w, scores, near.bound.support(w), b)
+            b = best_intercept(near, w, scores, near.sets.support(w), b)
         dual = near.dual_guess(problem.join(w, b))
     share, *slopes = dual.slopes
     share = np.clip(share, 0.0, 1.0)

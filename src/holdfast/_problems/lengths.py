@@ -12,14 +12,14 @@ from scipy.linalg import cho_factor, cho_solve
 
 from holdfast._core.loss import Array
 from holdfast._core.solver import Report, silent
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast.losses.hyperbolic_hinge import HyperbolicHinge
 from holdfast.solvers import Newton
 from holdfast.solvers.in_box import minimised_in_box
-from holdfast.uncertainty.clouds import CommonCloud, FactorClouds
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid, FactorEllipsoids
 
-EASE = 1e-6
+SMOOTHING = 1e-6
 """Noise on the score by which supports are smooth at w = 0."""
 ACCURATE, STEPS = 1e-11, 200
 """The gain that the last Newton step of a training may still promise (it squares the error), and steps at most."""
@@ -29,10 +29,10 @@ SLOPE, GAIN, MOST_STEPS = 1e-4, 1e-6, 40
 """The slope, in squares as shares of the largest, and the gain of a step at which a stage ends, and its steps at most."""
 
 
-def ellipsoids(squares: Array, slopes: Array | None) -> BoundSet:
+def ellipsoids(squares: Array, slopes: Array | None) -> RowSets:
     """Return ellipsoids of lengths whose squares these are, of the features, or of what these have the slopes J_i in."""
     sizes = np.sqrt(squares)
-    return CommonCloud(sizes) if slopes is None else FactorClouds(slopes * sizes)
+    return CommonEllipsoid(sizes) if slopes is None else FactorEllipsoids(slopes * sizes)
 
 
 class ValidatedLengths:
@@ -65,16 +65,16 @@ class ValidatedLengths:
         self.trained, self.judged, self.slopes = trained, judged, slopes
         self._last = [np.zeros(own.n_parameters) for own in trained]
 
-    def sets(self, squares: Array) -> BoundSet:
+    def sets(self, squares: Array) -> RowSets:
         """Return the ellipsoids of lengths whose squares these are."""
         return ellipsoids(squares, self.slopes)
 
     def value_and_gradient(self, squares: Array, scale: float) -> tuple[float, Array]:
         """Return V and its gradient in the squares nu of the lengths, for a hinge rounded by `scale`."""
-        loss, bound = HyperbolicHinge(scale), self.sets(squares).eased(EASE)
+        loss, bound = HyperbolicHinge(scale), self.sets(squares).smoothed(SMOOTHING)
         value, gradient = 0.0, np.zeros(len(squares))
         for k, (own, judged) in enumerate(zip(self.trained, self.judged, strict=True)):
-            problem = own.having(loss=loss, bound=bound)
+            problem = own.having(loss=loss, sets=bound)
             theta = self._last[k] = Newton().minimise(problem, self._last[k], tol=ACCURATE, max_iter=STEPS).parameters
             own_value, slope = judged.having(loss=loss).value_and_gradient(theta)
             move = _solved(problem, theta, slope)
@@ -117,7 +117,7 @@ class ValidatedLengths:
     def pull(self, problem: MarginScaleProblem, theta: Array, move: Array, squares: Array) -> Array:
         """Return the derivatives in nu of the slope of what is minimised along a move of the parameters."""
         (w, b), (v, c) = problem.split(theta), problem.split(move)
-        t = np.atleast_1d(problem.bound.support(w))
+        t = np.atleast_1d(problem.sets.support(w))
         root, turn = self._roots(w), self._roots(v)
         mixed = root * turn
         along = mixed @ squares / t

@@ -15,10 +15,10 @@ from holdfast._core.problem import Composite, Curved, FiniteSum, Problem, Smooth
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import GAP_FLOOR
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 from holdfast._problems.finite_sum import finite_sum
+from holdfast._problems.local_margin_model import heavy_block
 from holdfast._problems.penalty import Penalty
-from holdfast._problems.place import heavy_block
 
 View = TypeVar("View")
 WIDEST_METRIC = 1000
@@ -33,7 +33,7 @@ class LinearProblem(Problem):
     rows: Rows
     weights: Array
     loss: Loss
-    bound: BoundSet
+    sets: RowSets
     alpha: float
     fit_intercept: bool
 
@@ -46,7 +46,7 @@ class LinearProblem(Problem):
 
     def sized(self, factor: float) -> Self:
         """Return the problem with sets of a radius that is larger by a factor."""
-        return self.having(bound=self.bound.resized(factor))
+        return self.having(sets=self.sets.resized(factor))
 
     def centred(self) -> tuple[Self, Array]:
         """Return the problem for rows moved to the origin, where they lie far from it and an intercept can make up for it."""
@@ -62,7 +62,7 @@ class LinearProblem(Problem):
 
     def generators(self) -> Array | None:
         """Return the vectors that, besides the rows themselves, tell one direction from another; None where others do too."""
-        return self.bound.generators(self.rows.n_features)
+        return self.sets.generators(self.rows.n_features)
 
     @property
     def floor(self) -> float:
@@ -108,11 +108,11 @@ class LinearProblem(Problem):
         """Return the objective of the best constant prediction, inf where there is no test of whether it is optimal."""
 
     @abstractmethod
-    def drawn_in(self, parameters: Array, delta: float, factor: float) -> Array:
-        """Return the parameters with weights drawn in to the kinks of the sets, as :meth:`BoundSet.drawn_in` says."""
+    def snapped_to_kinks(self, parameters: Array, delta: float, factor: float) -> Array:
+        """Return the parameters with weights drawn in to the kinks of the sets, as :meth:`RowSets.snapped_to_kinks` says."""
 
     penalty: Penalty | None = None
-    push: BoundSet | None = None
+    push: RowSets | None = None
 
     @property
     def is_penalised(self) -> bool:
@@ -141,7 +141,7 @@ class LinearProblem(Problem):
 
     @abstractmethod
     def tidied(self, parameters: Array, delta: float) -> Array:
-        """Return the parameters with the kinks met that only an easing by `delta` has kept them from."""
+        """Return the parameters with the kinks met that only a smoothing by `delta` has kept them from."""
 
     @abstractmethod
     def dual_guess(self, parameters: Array) -> DualGuess:
@@ -173,7 +173,7 @@ class LinearProblem(Problem):
     @property
     def offers_steps(self) -> bool:
         """Whether rows can be visited one by one: the noise must be independent by feature."""
-        return self.bound.deviations() is not None
+        return self.sets.deviations() is not None
 
     @abstractmethod
     def signed(self, dual: Array) -> Array:
@@ -207,9 +207,9 @@ class LinearProblem(Problem):
         """The heaviest columns, some rows, and these columns of these rows; see `preconditioner` of a place."""
         return heavy_block(self)
 
-    def eased(self, delta: float) -> Self:
-        """Return the problem with sets eased by `delta`, a noise on the score itself; itself at 0."""
-        return self.having(bound=self.bound.eased(delta)) if delta > 0 else self
+    def smoothed(self, delta: float) -> Self:
+        """Return the problem with sets smoothed by `delta`, a noise on the score itself; itself at 0."""
+        return self.having(sets=self.sets.smoothed(delta)) if delta > 0 else self
 
     def thinned(self, n_samples: int) -> Self:
         """Return the problem on about `n_samples` rows, weighted to stand for all.

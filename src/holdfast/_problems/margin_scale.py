@@ -16,14 +16,14 @@ from holdfast._core.problem import ConeProgram, DeletionProgram, IntervalProgram
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 from holdfast._data import rows_of
 from holdfast._problems.cones import cone_program, is_conic
 from holdfast._problems.deletions import deletion_program, is_deletion
 from holdfast._problems.intervals import interval_program, is_interval
 from holdfast._problems.linear import WIDEST_METRIC, LinearProblem, View
+from holdfast._problems.local_margin_model import LocalMarginModel
 from holdfast._problems.penalty import Penalty
-from holdfast._problems.place import MarginPlace
 from holdfast._problems.proximal_sum import proximal_sum
 
 SOME = 0.5
@@ -51,9 +51,9 @@ class MarginScaleProblem(LinearProblem):
         A linear term added to the objective.
     penalty : Penalty or None
         A penalty on w besides the ridge.
-    push : BoundSet or None
+    push : RowSets or None
         Further sets, over which the loss is maximised: its deficits become u + kappa * h, h their support, and
-        (1 - kappa) * h is added to each row's loss. See :class:`PushedProblem`.
+        (1 - kappa) * h is added to each row's loss. See :class:`NoiseAndSetProblem`.
     middles : matrix of shape (n_samples, n_features) or None
         By how much rows were moved into the middle of their sets, dense or sparse like them.
     """
@@ -62,13 +62,13 @@ class MarginScaleProblem(LinearProblem):
     signs: Array
     weights: Array
     loss: Loss
-    bound: BoundSet
+    sets: RowSets
     alpha: float = 0.0
     fit_intercept: bool = True
     target: float | Array = 1.0
     tilt: Array | None = None
     penalty: Penalty | None = None
-    push: BoundSet | None = None
+    push: RowSets | None = None
     kappa: float = 1.0
     middles: Any = None
     _stiffness: float = field(default=0.0, init=False, repr=False)
@@ -107,9 +107,9 @@ class MarginScaleProblem(LinearProblem):
     @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
         w, b = self.split(parameters)
-        found = self.rows.margin_pass(self.loss, self.signs, self.weights, w, b, self.bound.support(w), self.target)
+        found = self.rows.margin_pass(self.loss, self.signs, self.weights, w, b, self.sets.support(w), self.target)
         # Danskin: differentiate as if every row's noise pointed where it hurts most.
-        outward = self.bound.adjoint(w, found.scale_slopes)
+        outward = self.sets.adjoint(w, found.scale_slopes)
         value = found.value + 0.5 * self.alpha * float(w @ w)
         gradient = self.join(outward - found.pull + self.alpha * w, -found.balance)
         self._stiffness = self.stiffness(w, outward)
@@ -122,16 +122,16 @@ class MarginScaleProblem(LinearProblem):
     def stiffness(self, w: Array, outward: Array) -> float:
         """Return the curvature that noise and ridge guarantee where the noise pulls by `outward`, 0 where it is not known."""
         square = float(w @ w)
-        if self.loss.has_dual and (self.bound.is_isotropic or self.alpha == 0) and square > 0:
+        if self.loss.has_dual and (self.sets.is_isotropic or self.alpha == 0) and square > 0:
             return self.alpha + float(w @ outward) / square
         return self.alpha
 
-    def at(self, parameters: Array) -> MarginPlace:
-        return MarginPlace(self, parameters)
+    def at(self, parameters: Array) -> LocalMarginModel:
+        return LocalMarginModel(self, parameters)
 
     def hessian(self, parameters: Array) -> Array:
         w, b = self.split(parameters)
-        u, t = self.target - self.signs * (self.rows.dot(w) + b), self.bound.support(w)
+        u, t = self.target - self.signs * (self.rows.dot(w) + b), self.sets.support(w)
         H = self.hessian_of(w, *(self.weights * part for part in self.loss.derivatives(u, t)[2:]))
         return H - self.coupled(w, self.loss.couplings(u, t))
 
@@ -144,7 +144,7 @@ class MarginScaleProblem(LinearProblem):
         found = []
         for by_u, by_t, total in couplings:
             r = self.signs * by_u
-            outward = self.bound.adjoint(w, by_t)
+            outward = self.sets.adjoint(w, by_t)
             found.append((self.join(outward - self.rows.transpose_dot(r), -float(r.sum())), total))
         return found
 
@@ -154,12 +154,12 @@ class MarginScaleProblem(LinearProblem):
         some = np.flatnonzero(uu)
         if len(some) < SOME * len(uu) and not np.any(np.delete(ut, some)):
             # most rows' losses are straight here
-            rows, bound, uu, mixed = self.rows.take(some), self.bound.take(some), uu[some], mixed[some]
+            rows, bound, uu, mixed = self.rows.take(some), self.sets.take(some), uu[some], mixed[some]
         else:
-            rows, bound = self.rows, self.bound
+            rows, bound = self.rows, self.sets
         cross = bound.cross(w, rows, mixed)
         H = np.empty((self.n_parameters, self.n_parameters))
-        H[:n, :n] = rows.gram(uu) - cross - cross.T + self.bound.curvature(w, slope_t, tt)
+        H[:n, :n] = rows.gram(uu) - cross - cross.T + self.sets.curvature(w, slope_t, tt)
         H[np.arange(n), np.arange(n)] += self.alpha if self.penalty is None else self.alpha + self.penalty.bends(w)
         if self.fit_intercept:
             H[n, :n] = H[:n, n] = rows.transpose_dot(uu) - bound.adjoint(w, mixed)
@@ -193,9 +193,9 @@ class MarginScaleProblem(LinearProblem):
     def longest_stretch(self, w: Array, move: Array) -> float:
         """Return the largest factor of `move` by which weights w stay clear of the kink at 0."""
         inside = np.inf if self.penalty is None else self.penalty.longest_step(w, move)
-        if self.loss.is_worst_case or not (self.loss.is_homogeneous and self.bound.is_sublinear):
+        if self.loss.is_worst_case or not (self.loss.is_homogeneous and self.sets.is_sublinear):
             return inside
-        here, there = (float(np.mean(self.bound.support(v))) for v in (w, move))
+        here, there = (float(np.mean(self.sets.support(v))) for v in (w, move))
         return min(inside, 0.9 * here / there) if there > 0 else inside
 
     def view(self, kind: type[View]) -> View | None:
@@ -231,8 +231,8 @@ class MarginScaleProblem(LinearProblem):
     def work(self) -> dict[str, Any]:
         n, d = self.rows.n_samples, self.rows.n_features
         cheap = d <= 1000 and n * d * d <= SMALL_WORK
-        if not self.bound.is_smooth or self.has_kinks:
-            # at the small easings that stand in for kinks no other steps get anywhere
+        if not self.sets.is_smooth or self.has_kinks:
+            # at the small smoothings that stand in for kinks no other steps get anywhere
             cheap = n * d * d <= AFFORDABLE
         return {
             "n_samples": n,
@@ -241,7 +241,7 @@ class MarginScaleProblem(LinearProblem):
             "is_cheap_to_factorise": cheap,
             "has_kinks": self.has_kinks,
             "is_wide": self.is_wide,
-            "is_exact": self.bound.is_common and bool(np.all(self.bound.exact_features(d))),
+            "is_exact": self.sets.is_common and bool(np.all(self.sets.exact_features(d))),
         }
 
     @property
@@ -276,7 +276,7 @@ class MarginScaleProblem(LinearProblem):
         return self.norm_bound(self.rows.transpose_dot(self.pull_per_class()))
 
     def restricted(self, rows: NDArray[np.intp], weights: Array) -> MarginScaleProblem:
-        bound = self.bound.take(rows)
+        bound = self.sets.take(rows)
         target = self.target[rows] if isinstance(self.target, np.ndarray) else self.target
         some: dict[str, Any] = {
             "rows": self.rows.take(rows),
@@ -294,22 +294,22 @@ class MarginScaleProblem(LinearProblem):
         return self.signs * dual
 
     def scales(self, parameters: Array) -> Array:
-        return self.bound.support(self.split(parameters)[0])
+        return self.sets.support(self.split(parameters)[0])
 
-    def drawn_in(self, parameters: Array, delta: float, factor: float) -> Array:
+    def snapped_to_kinks(self, parameters: Array, delta: float, factor: float) -> Array:
         w, b = self.split(parameters)
-        w = self.bound.drawn_in(w, delta, factor)
-        return self.join(w if self.penalty is None else self.penalty.drawn_in(w, delta, factor), b)
+        w = self.sets.snapped_to_kinks(w, delta, factor)
+        return self.join(w if self.penalty is None else self.penalty.snapped_to_kinks(w, delta, factor), b)
 
-    def eased(self, delta: float) -> MarginScaleProblem:
-        """Return the problem with sets, loss and penalty eased by `delta`; itself at 0."""
+    def smoothed(self, delta: float) -> MarginScaleProblem:
+        """Return the problem with sets, loss and penalty smoothed by `delta`; itself at 0."""
         if not delta > 0:
             return self
-        penalty = None if self.penalty is None else self.penalty.eased(delta)
-        return replace(self, bound=self.bound.eased(delta), loss=self.loss.eased(delta), penalty=penalty)
+        penalty = None if self.penalty is None else self.penalty.smoothed(delta)
+        return replace(self, sets=self.sets.smoothed(delta), loss=self.loss.smoothed(delta), penalty=penalty)
 
     def tidied(self, parameters: Array, delta: float) -> Array:
-        return self.drawn_in(parameters, delta, 0.0)
+        return self.snapped_to_kinks(parameters, delta, 0.0)
 
     def smallest_typical_scale(self, parameters: Array) -> float:
         scales = self.scales(parameters)
@@ -326,9 +326,9 @@ class MarginScaleProblem(LinearProblem):
     def dual_guess(self, parameters: Array) -> DualGuess:
         """Return the slopes in u at these parameters as dual weights."""
         w, b = self.split(parameters)
-        t = self.bound.support(w)
+        t = self.sets.support(w)
         slopes = self.loss.evaluate(self.target - self.signs * (self.rows.dot(w) + b), t)[1]
-        return DualGuess(slopes, w, t, self.bound)
+        return DualGuess(slopes, w, t, self.sets)
 
     def push_of(self, w: Array) -> Array:
         """Return the support of the pushing sets, 0 where there are none."""
@@ -356,10 +356,10 @@ class MarginScaleProblem(LinearProblem):
         `pull` is X'r with r of `pull_per_class`.
         """
         ridge = self.ridge_bound(self.loss)
-        is_one_ball = self.bound.is_isotropic and self.bound.is_common
+        is_one_ball = self.sets.is_isotropic and self.sets.is_common
         if not is_one_ball or self.loss.is_worst_case or self.push is not None:
             return ridge
-        sigma = float(self.bound.support(np.eye(1, self.rows.n_features)[0]))
+        sigma = float(self.sets.support(np.eye(1, self.rows.n_features)[0]))
         if sigma == 0:
             return ridge
         classes = self.class_weights()
@@ -369,7 +369,7 @@ class MarginScaleProblem(LinearProblem):
     def ridge_bound(self, loss: Loss) -> float:
         """Return a bound on the l2 norm of the optimal w from ridge and penalty, `loss` being what rows cost at w = 0."""
         # strong convexity: P(0, 0) >= P(w, b) + alpha / 2 |w|^2 at the optimum, where P(w, b) >= alpha / 2 |w|^2
-        t = np.zeros(()) if self.bound.is_sublinear else self.bound.support(np.zeros(self.rows.n_features))
+        t = np.zeros(()) if self.sets.is_sublinear else self.sets.support(np.zeros(self.rows.n_features))
         at_zero = float(self.weights @ loss.value(np.broadcast_to(self.target, len(self.weights)), t))
         ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf
         return ridge if self.penalty is None else min(ridge, self.penalty.norm_bound(at_zero, self.rows.n_features))

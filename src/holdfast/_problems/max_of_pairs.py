@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.arithmetic import ratio
 from holdfast._core.joint_loss import JointLoss
 from holdfast._core.loss import Array
 from holdfast._core.problem import Curved, Smooth
@@ -17,7 +18,6 @@ from holdfast._problems.linear import WIDEST_METRIC, View
 from holdfast._problems.pairwise import PairwiseProblem
 from holdfast._proofs.certificate import UNGUESSED, Certificate, best_constant, certificate
 from holdfast._proofs.pairwise_certificate import deficits, proved_by
-from holdfast.uncertainty.clouds import ratio
 
 STRAIGHT = 1e-14
 """A row that bends by no more than this share of what the most bent one does is left out of a Hessian."""
@@ -51,9 +51,9 @@ class MaxOfPairsProblem(PairwiseProblem):
         cheap = self.n_parameters**2 * (self.rows.n_samples + self.n_parameters / 3) <= AFFORDABLE
         return super().work() | {"is_cheap_to_factorise": cheap}
 
-    def eased(self, delta: float) -> MaxOfPairsProblem:
-        """Return the problem with sets and loss eased by `delta`; itself at 0."""
-        return self.having(bound=self.bound.eased(delta), loss=self.loss.eased(delta)) if delta > 0 else self
+    def smoothed(self, delta: float) -> MaxOfPairsProblem:
+        """Return the problem with sets and loss smoothed by `delta`; itself at 0."""
+        return self.having(sets=self.sets.smoothed(delta), loss=self.loss.smoothed(delta)) if delta > 0 else self
 
     def row_losses(self, u: Array, t: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, Array]:
         values, shares = self.loss.evaluate(self._table(u, t, labels))
@@ -145,7 +145,7 @@ def certificate_of_the_most_dangerous(
     """Return what is proved at (W, b) about losses of all classes at once, as for sums over pairs. Two passes over the rows."""
     W, b = W - W.mean(axis=0), b - b.mean()
     if dual is None:
-        dual = problem.eased(UNGUESSED).dual_guess(problem.join(W, b))
+        dual = problem.smoothed(UNGUESSED).dual_guess(problem.join(W, b))
     scores = problem.rows.dot(np.ascontiguousarray(W.T))
     reach = np.zeros_like(scores)
     for i, (own, sets) in enumerate(zip(problem.members, problem.own_sets, strict=True)):

@@ -16,10 +16,10 @@ from holdfast._core.loss import Array, Loss
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 from holdfast._problems.linear import WIDEST_METRIC, LinearProblem
+from holdfast._problems.local_pairwise_model import LocalPairwiseModel
 from holdfast._problems.margin_scale import METRIC_ROWS, MarginScaleProblem
-from holdfast._problems.pairwise_place import PairwisePlace
 
 ALIKE = 1e-2
 """Root mean square of what two classes' scores differ by, features taken as independent, below which they may be the same."""
@@ -44,7 +44,7 @@ class PairwiseProblem(LinearProblem):
     labels : ndarray of shape (n_samples,)
         Classes 0 ... C - 1.
     weights : ndarray of shape (n_samples,)
-    bound : BoundSet
+    bound : RowSets
         Symmetric: t(-w) = t(w).
     n_classes : int
         0: as many as `labels` tell.
@@ -54,7 +54,7 @@ class PairwiseProblem(LinearProblem):
     labels: NDArray[np.intp]
     weights: Array
     loss: Loss
-    bound: BoundSet
+    sets: RowSets
     alpha: float = 0.0
     fit_intercept: bool = True
     n_classes: int = 0
@@ -76,16 +76,16 @@ class PairwiseProblem(LinearProblem):
         return [np.flatnonzero(self.labels == k) for k in range(self.n_classes)]
 
     @cached_property
-    def own_sets(self) -> list[BoundSet]:
+    def own_sets(self) -> list[RowSets]:
         """The sets of each class's rows, turned to where they make the class's lead smaller."""
-        return [self.bound.take(own).facing(np.ones(len(own))) for own in self.members]
+        return [self.sets.take(own).against_labels(np.ones(len(own))) for own in self.members]
 
-    def pair_sets(self, rows: NDArray[np.intp], k: int) -> BoundSet:
+    def pair_sets(self, rows: NDArray[np.intp], k: int) -> RowSets:
         """Return the sets of rows of two classes, turned to where they make the lead of the rows' own class smaller.
 
         Their supports are those at the weights of class k less the other's.
         """
-        return self.bound.take(rows).facing(np.where(self.labels[rows] == k, 1.0, -1.0))
+        return self.sets.take(rows).against_labels(np.where(self.labels[rows] == k, 1.0, -1.0))
 
     def split(self, parameters: Array) -> tuple[Array, Array]:
         """Return W, shape (n_classes, n_features), and b, shape (n_classes,)."""
@@ -101,30 +101,30 @@ class PairwiseProblem(LinearProblem):
 
         The entries of a row's own class are never used and hold 1.
         """
-        table = np.ones((self.n_classes if self.bound.is_common else len(self.labels), self.n_classes))
+        table = np.ones((self.n_classes if self.sets.is_common else len(self.labels), self.n_classes))
         for k, other in permutations(range(self.n_classes), 2):
-            own = k if self.bound.is_common else self.members[k]
+            own = k if self.sets.is_common else self.members[k]
             table[own, other] = self.own_sets[k].support(W[k] - W[other])
         return table
 
     def by_row(self, table: Array) -> Array:
         """Return a table of scales or of their slopes with one row for each row of the data."""
-        return table[self.labels] if self.bound.is_common else table
+        return table[self.labels] if self.sets.is_common else table
 
     def directional_table(self, W: Array, V: Array) -> Array:
         """Return the slopes of `scale_table` along V, 0 for a row's own class."""
-        table = np.zeros((self.n_classes if self.bound.is_common else len(self.labels), self.n_classes))
+        table = np.zeros((self.n_classes if self.sets.is_common else len(self.labels), self.n_classes))
         for k, other in permutations(range(self.n_classes), 2):
-            own = k if self.bound.is_common else self.members[k]
+            own = k if self.sets.is_common else self.members[k]
             table[own, other] = self.own_sets[k].directional(W[k] - W[other], V[k] - V[other])
         return table
 
-    def at(self, parameters: Array) -> PairwisePlace:
-        return PairwisePlace(self, parameters)
+    def at(self, parameters: Array) -> LocalPairwiseModel:
+        return LocalPairwiseModel(self, parameters)
 
     def scales(self, parameters: Array) -> Array:
         table = self.scale_table(self.split(parameters)[0])
-        own = np.arange(self.n_classes) if self.bound.is_common else self.labels
+        own = np.arange(self.n_classes) if self.sets.is_common else self.labels
         return table[own[:, None] != np.arange(self.n_classes)]
 
     @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
@@ -140,7 +140,7 @@ class PairwiseProblem(LinearProblem):
             each = np.arange(len(y))
             scores += b
             u = 1.0 - scores[each, y, None] + scores
-            t = table[y] if self.bound.is_common else table[rows]
+            t = table[y] if self.sets.is_common else table[rows]
             losses, slopes, slopes_t = self.row_losses(u, t, y)
             c = self.weights[rows]
             value += float(c @ losses)
@@ -256,7 +256,7 @@ class PairwiseProblem(LinearProblem):
         return (guaranteed + float(g @ g) / (2 * scale)) / scale
 
     def longest_step(self, parameters: Array, step: Array) -> float:
-        if not (self.loss.is_homogeneous and self.bound.is_sublinear):
+        if not (self.loss.is_homogeneous and self.sets.is_sublinear):
             return np.inf
         here, there = (self.pair_scales(self.split(v)[0], np.mean) for v in (parameters, step))
         moved = there > 0
@@ -266,7 +266,7 @@ class PairwiseProblem(LinearProblem):
     def work(self) -> dict[str, Any]:
         n, d = self.rows.n_samples, self.rows.n_features
         multiplications = self.n_classes * n * d * d + self.n_parameters**3 / 3
-        most = SMALL_WORK if self.bound.is_smooth else AFFORDABLE
+        most = SMALL_WORK if self.sets.is_smooth else AFFORDABLE
         cheap = multiplications <= most
         return {"n_samples": n, "n_features": d, "n_entries": self.rows.n_entries, "is_cheap_to_factorise": cheap}
 
@@ -289,8 +289,8 @@ class PairwiseProblem(LinearProblem):
         return self.norm_bound()
 
     def restricted(self, rows: NDArray[np.intp], weights: Array) -> PairwiseProblem:
-        bound = self.bound.take(rows)
-        return replace(self, rows=self.rows.take(rows), labels=self.labels[rows], weights=weights, bound=bound)
+        bound = self.sets.take(rows)
+        return replace(self, rows=self.rows.take(rows), labels=self.labels[rows], weights=weights, sets=bound)
 
     def signed(self, dual: Array) -> Array:
         return dual
@@ -309,7 +309,7 @@ class PairwiseProblem(LinearProblem):
     def constant_objective(self) -> float:
         return np.inf
 
-    def drawn_in(self, parameters: Array, delta: float, factor: float) -> Array:
+    def snapped_to_kinks(self, parameters: Array, delta: float, factor: float) -> Array:
         # kinks are those of differences: no weights can be drawn in to all of them
         return parameters
 
@@ -338,7 +338,7 @@ class PairwiseProblem(LinearProblem):
         u = 1.0 - scores[np.arange(len(scores)), self.labels][:, None] + scores
         t = self.by_row(self.scale_table(W))
         slopes = self.row_losses(u, t, self.labels)[1]
-        return DualGuess(slopes, W, t, self.bound)
+        return DualGuess(slopes, W, t, self.sets)
 
     def class_weights(self) -> Array:
         """Return the total weight of each class."""

@@ -1,4 +1,4 @@
-"""Penalties on the weights other than the ridge: separable, and smooth once eased."""
+"""Penalties on the weights other than the ridge: separable, and smooth once smoothed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.uncertainty.polytopes import CommonBox
 EDGE = 0.995
 """Share of the way to a bound that a step may take."""
 CLOSE = 30.0
-"""A weight is kept from a bound by the easing alone if its distance is up to so many times the easing's share of it."""
+"""A weight is kept from a bound by the smoothing alone if its distance is up to so many times the smoothing's share of it."""
 
 
 class Penalty(ABC):
@@ -47,7 +47,7 @@ class Penalty(ABC):
         """Return the largest share in [0, 1] of a pull that has a finite price."""
 
     @abstractmethod
-    def eased(self, delta: float) -> Penalty:
+    def smoothed(self, delta: float) -> Penalty:
         """Return a smooth penalty that differs from this one by `delta` at most where that matters."""
 
     @abstractmethod
@@ -56,15 +56,15 @@ class Penalty(ABC):
 
     @abstractmethod
     def proximal(self, w: Array, step: float) -> Array:
-        """Return the v that minimises |v - w|^2 / 2 + step * value(v), easing left aside."""
+        """Return the v that minimises |v - w|^2 / 2 + step * value(v), smoothing left aside."""
 
     def longest_step(self, w: Array, move: Array) -> float:
         """Return the largest factor of `move` that stays inside its domain."""
         return np.inf
 
     @abstractmethod
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
-        """Return w with distances from kinks reduced, as :meth:`holdfast._core.uncertainty.BoundSet.drawn_in` says."""
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
+        """Return w with distances from kinks reduced, as :meth:`holdfast._core.uncertainty.RowSets.snapped_to_kinks` says."""
 
     @abstractmethod
     def norm_bound(self, objective: float, n_features: int) -> float:
@@ -72,21 +72,21 @@ class Penalty(ABC):
 
 
 class Lasso(Penalty):
-    r"""The penalty :math:`\alpha |w|_1`: the support function of a box, and eased like one."""
+    r"""The penalty :math:`\alpha |w|_1`: the support function of a box, and smoothed like one."""
 
     def __init__(self, alpha: float, delta: float = 0.0):
         self.absolute = alpha
         self.box = CommonBox(np.asarray(alpha))
-        self.bound = self.box.eased(delta) if delta > 0 else self.box
+        self.sets = self.box.smoothed(delta) if delta > 0 else self.box
 
     def value(self, w: Array) -> float:
-        return float(self.bound.support(w))
+        return float(self.sets.support(w))
 
     def slopes(self, w: Array) -> Array:
-        return self.bound.adjoint(w, np.ones(1))
+        return self.sets.adjoint(w, np.ones(1))
 
     def bends(self, w: Array) -> Array:
-        return self.bound.curvature_product(w, np.ones(1), np.ones(len(w)))
+        return self.sets.curvature_product(w, np.ones(1), np.ones(len(w)))
 
     def price(self, pull: Array) -> float:
         return 0.0 if self.largest_share(pull) == 1.0 else np.inf
@@ -96,7 +96,7 @@ class Lasso(Penalty):
         # a few bits less, lest rounding takes the product beyond the edge
         return 1.0 if largest <= self.absolute else self.absolute / largest * (1 - 4 * np.finfo(float).eps)
 
-    def eased(self, delta: float) -> Penalty:
+    def smoothed(self, delta: float) -> Penalty:
         return Lasso(self.absolute, delta)
 
     def admitted(self, w: Array) -> Array:
@@ -105,15 +105,15 @@ class Lasso(Penalty):
     def proximal(self, w: Array, step: float) -> Array:
         return np.copysign(np.maximum(np.abs(w) - step * self.absolute, 0.0), w)
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
-        return self.box.drawn_in(w, delta, factor)
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
+        return self.box.snapped_to_kinks(w, delta, factor)
 
     def norm_bound(self, objective: float, n_features: int) -> float:
         return objective / self.absolute
 
 
 class Limits(Penalty):
-    r"""The constraint :math:`|w_j| \le` limit; eased, the barrier :math:`-\mu \sum_j \log(1 - w_j^2/\text{limit}^2)`,
+    r"""The constraint :math:`|w_j| \le` limit; smoothed, the barrier :math:`-\mu \sum_j \log(1 - w_j^2/\text{limit}^2)`,
     :math:`\mu = \delta / 2d`, d the number of features.
     """
 
@@ -148,7 +148,7 @@ class Limits(Penalty):
     def largest_share(self, pull: Array) -> float:
         return 1.0
 
-    def eased(self, delta: float) -> Penalty:
+    def smoothed(self, delta: float) -> Penalty:
         return Limits(self.limit, delta)
 
     def admitted(self, w: Array) -> Array:
@@ -166,7 +166,7 @@ class Limits(Penalty):
             room = np.where(move != 0, (self.limit - np.copysign(1.0, move) * w) / np.abs(move), np.inf)
         return EDGE * float(np.min(room, initial=np.inf))
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         inside = self.limit - np.abs(w)
         near = inside <= CLOSE * self.limit * delta / len(w)
         return np.where(near, np.copysign(self.limit - factor * inside, w), w)

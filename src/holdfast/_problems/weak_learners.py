@@ -14,12 +14,12 @@ from scipy.special import ndtr
 from sklearn.utils.sparsefuncs import min_max_axis
 
 from holdfast._core.allowed import short
+from holdfast._core.arithmetic import dense
 from holdfast._core.loss import Array
 from holdfast._data.outputs import DenseOutputs, Outputs, SparseOutputs
 from holdfast._data.stump_outputs import StumpOutputs
 from holdfast.features.averaged import Ramp
 from holdfast.features.expected_features import quantile_knots
-from holdfast.uncertainty.clouds import dense
 
 ROUNDED = 1e-12
 """Deviation of a column, as a share of its values, that is put down to rounding."""

@@ -9,22 +9,22 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from holdfast._core.arithmetic import MISSED, norm, ratio, solve_scaled
 from holdfast._core.loss import Array, Loss
 from holdfast._core.solution import DualGuess
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 from holdfast._problems.linear import LinearProblem
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._proofs.consistency import consistent
-from holdfast.uncertainty.clouds import MISSED, norm, ratio, solve_scaled
 
 FAINT = 0.01
 """Support, in units of the margin, up to which w = 0 may be what is to be proved."""
 CHEAP = 1.0
 """Price of what the sets leave, as a share of what is missing anyway, up to which no better split of it is sought."""
 KINK = 1e-12
-"""Easing at which the best intercept of w = 0 is sought: none to speak of."""
+"""Smoothing at which the best intercept of w = 0 is sought: none to speak of."""
 UNGUESSED = 1e-6
-"""Easing whose slopes are taken for dual weights where nobody has a better guess."""
+"""Smoothing whose slopes are taken for dual weights where nobody has a better guess."""
 ROOMS = 0.5 * 10.0 ** -np.arange(3.0, 10.0)
 """Shares of the sets that are tried to be kept free for what guessed points leave."""
 INEXACT = 2e-11
@@ -80,10 +80,10 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     """
     if dual is not None:
         # sets bear no more along a direction than their support there, whatever a guess says
-        dual = dual._replace(scale=np.maximum(dual.scale, problem.bound.support(dual.direction)))
+        dual = dual._replace(scale=np.maximum(dual.scale, problem.sets.support(dual.direction)))
     if problem.has_kinks:
         return worst_case_certificate(problem, w, b, dual)
-    scores, t = problem.rows.dot(w), problem.bound.support(w)
+    scores, t = problem.rows.dot(w), problem.sets.support(w)
     objective, rounding = objective_at(problem, w, b, scores, t), partial(rounding_at, problem, w, b)
     if problem.loss.has_dual:
         if dual is None:
@@ -143,7 +143,7 @@ def dual_lines(loss: Loss, a: Array) -> Proof:
 def _has_exact_directions(problem: LinearProblem) -> bool:
     """Return whether no row's set moves along some feature or direction."""
     d = problem.rows.n_features
-    return bool(np.any(problem.bound.exact_features(d))) or problem.bound.exact_directions(d).shape[1] > 0
+    return bool(np.any(problem.sets.exact_features(d))) or problem.sets.exact_directions(d).shape[1] > 0
 
 
 def tangents(loss: Loss, u: Array, t: Array) -> Proof:
@@ -161,12 +161,12 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
     down with all lines, or covered by what lines of slope 0 leave of the sets (:math:`p(0) = 1 - \kappa`).
     """
     y, loss = problem.signs, problem.loss
-    scores, t = problem.rows.dot(w), problem.bound.support(w)
+    scores, t = problem.rows.dot(w), problem.sets.support(w)
     objective, rounding = objective_at(problem, w, b, scores, t), partial(rounding_at, problem, w, b)
     if guess is None:
-        near = problem.eased(UNGUESSED)
+        near = problem.smoothed(UNGUESSED)
         if problem.fit_intercept:
-            b = best_intercept(near, w, scores, near.bound.support(w), b)
+            b = best_intercept(near, w, scores, near.sets.support(w), b)
         guess = near.dual_guess(problem.join(w, b))
     if loss.has_dual:
         lines = dual_lines(loss, np.clip(guess.slopes, 0.0, loss.dual_limit))
@@ -186,11 +186,11 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
 
 
 def _bound_by_points(problem: MarginScaleProblem, lines: Proof, guess: DualGuess) -> tuple[float, Array, Array] | None:
-    """Return what lines near these prove whose pull the maximizers of eased sets bear to the last digit.
+    """Return what lines near these prove whose pull the maximizers of smoothed sets bear to the last digit.
 
     That is for problems without a penalty, where no pull has a price; None where there is one, or no such lines are found.
     The rows strictly between the bounds make up for what is missed, each by its room to move. Where no weights have room,
-    as all rows pull one way and each set just bears its own, points belong on the faces that easing keeps them from.
+    as all rows pull one way and each set just bears its own, points belong on the faces that smoothing keeps them from.
     """
     rows, loss, c, y = problem.rows, problem.loss, problem.weights, problem.signs
     if guess.sets is None or problem.is_penalised or not (loss.has_affine_scale and has_points(problem)):
@@ -220,7 +220,7 @@ def _bound_by_points(problem: MarginScaleProblem, lines: Proof, guess: DualGuess
 
 def has_points(problem: LinearProblem) -> bool:
     """Return whether what rows pull can be shared out among points of their sets, to the last digit."""
-    return problem.bound.is_sublinear and problem.rows.n_samples * problem.rows.n_features <= LARGEST_EXACT
+    return problem.sets.is_sublinear and problem.rows.n_samples * problem.rows.n_features <= LARGEST_EXACT
 
 
 def _bound_of_lines(
@@ -230,7 +230,7 @@ def _bound_of_lines(
 
     What is dear to find out is left alone where it would not bring the bound much nearer to the objective.
     """
-    c, y, loss, bound = problem.weights, problem.signs, problem.loss, problem.bound
+    c, y, loss, bound = problem.weights, problem.signs, problem.loss, problem.sets
     is_hard = not problem.is_penalised
     if is_hard and loss.has_dual:
         limit = min(loss.dual_limit, 1.0 + float(np.max(lines.a, initial=0.0)))
@@ -251,7 +251,7 @@ def _bound_of_lines(
     if not bound.is_sublinear:
         best, share = _bound_less_tolls(problem, lines, V, sizes, guess.direction)
         return best, pull, share * c * lines.a
-    left = bound.remainder(V, budgets, guess.scale, guess.direction)
+    left = bound.residual(V, budgets, guess.scale, guess.direction)
     if is_hard:
         if guess.points is not None:
             left = min(left, V - bound.borne(guess.points, budgets), key=lambda rest: float(rest @ rest))
@@ -264,11 +264,11 @@ def _bound_of_lines(
     lefts = [left, bound.left_along(V, budgets, guess.scale, guess.direction)]
     if problem.push is not None:
         own = problem.push_budgets(lines.a), problem.push.support(guess.direction), guess.direction
-        lefts = [problem.push.remainder(lefts[0], *own), problem.push.left_along(lefts[1], *own)]
+        lefts = [problem.push.residual(lefts[0], *own), problem.push.left_along(lefts[1], *own)]
     if guess.sets is not None:
-        eased = V - guess.sets.adjoint(guess.direction, budgets)
+        smoothed = V - guess.sets.adjoint(guess.direction, budgets)
         pushed = 0.0 if guess.push is None else guess.push.adjoint(guess.direction, problem.push_budgets(lines.a))
-        lefts.append(eased - pushed)
+        lefts.append(smoothed - pushed)
     if guess.points is not None and problem.push is None:
         lefts.append(V - bound.borne(guess.points, budgets))
 
@@ -311,7 +311,7 @@ def _bound_less_tolls(
 
     def proved(share: float) -> float:
         shrunk = lines.shrunk(loss, np.full(len(c), share))
-        rest, toll = problem.bound.covered(share * V - ridge, c * shrunk.p, absolute, limit)
+        rest, toll = problem.sets.covered(share * V - ridge, c * shrunk.p, absolute, limit)
         rest = np.where(np.abs(rest) <= MISSED * sizes, 0.0, rest)
         if problem.alpha > 0:
             price = float(np.sum(np.square(ridge + rest))) / (2 * problem.alpha)
@@ -337,9 +337,9 @@ def beyond_penalty(problem: MarginScaleProblem, V: Array) -> Array:
     return np.asarray(np.copysign(np.maximum(np.abs(V) - covered, 0.0), V))
 
 
-def least_multiple(bound: BoundSet, target: Array, budgets: Array, scale: Array, sizes: Array) -> float:
+def least_multiple(bound: RowSets, target: Array, budgets: Array, scale: Array, sizes: Array) -> float:
     r"""Return a factor k with target in :math:`k \sum_i` budgets_i :math:`S_i`, the least where the set `has_gauge`."""
-    demand = np.asarray(bound.demand(target, budgets, scale, sizes))
+    demand = np.asarray(bound.required_share(target, budgets, scale, sizes))
     offered = np.asarray(np.sum(budgets) if bound.is_common else budgets)
     if np.any(demand[offered == 0] > 0):
         return np.inf
@@ -352,20 +352,20 @@ def _covered_share(
     """Return a share of the lines at which the sets cover all that is pulled."""
     if not np.any(left):
         return 1.0
-    bound, c = problem.bound, problem.weights
-    demand = bound.demand(V, budgets, guess.scale, sizes)
+    bound, c = problem.sets, problem.weights
+    demand = bound.required_share(V, budgets, guess.scale, sizes)
     if np.all(demand <= (np.sum(budgets) if bound.is_common else budgets)):
         return 1.0
     for room in ROOMS if guess.points is not None else ():
         rest = V - bound.borne(guess.points, budgets, 1 - room)
-        demand = bound.demand(rest, room * budgets, guess.scale, sizes)
+        demand = bound.required_share(rest, room * budgets, guess.scale, sizes)
         if np.all(demand <= room * (np.sum(budgets) if bound.is_common else budgets)):
             return 1.0
     spare = problem.loss.outside
     if spare == 0:
         return 0.0
     # lines shrunk by k leave (1 - k) spare c_i of each set, to cover k times what is left
-    demand = bound.demand(left, c, guess.scale, sizes)
+    demand = bound.required_share(left, c, guess.scale, sizes)
     excess = float(demand / np.sum(c) if bound.is_common else np.max(demand[c > 0] / c[c > 0], initial=0.0))
     return spare / (spare + excess)
 
@@ -507,9 +507,9 @@ def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, A
         smaller = min(positive, negative)
         a = a * np.where(y > 0, _share(smaller, positive), _share(smaller, negative))
     V, pull = problem.rows.transpose_dot(np.column_stack([c * a * y, problem.pull_per_class()])).T
-    sizes = None if problem.bound.is_isotropic else sizes_of_sums(problem, c * a)
+    sizes = None if problem.sets.is_isotropic else sizes_of_sums(problem, c * a)
     borne = None if guess.sets is None else guess.sets.adjoint(guess.direction, c * problem.loss.dual_scale(a))
-    claim = Claim(lambda: problem.bound, c, a, V, guess.scale, guess.direction, problem.alpha, sizes, borne)
+    claim = Claim(lambda: problem.sets, c, a, V, guess.scale, guess.direction, problem.alpha, sizes, borne)
     bound, share = dual_objective(problem.loss, [claim], lambda k: float(np.sum(c * problem.loss.dual_value(k * a))))
     return bound, pull, share * c * a
 
@@ -544,7 +544,7 @@ def exact_columns(problem: LinearProblem) -> Array | None:
     None where there are no such directions, or too many.
     """
     rows = problem.rows
-    exact, skew = problem.bound.exact_features(rows.n_features), problem.bound.exact_directions(rows.n_features)
+    exact, skew = problem.sets.exact_features(rows.n_features), problem.sets.exact_directions(rows.n_features)
     n_exact = np.count_nonzero(exact) + skew.shape[1]
     if n_exact == 0 or rows.n_samples * n_exact > LARGEST_EXACT:
         return None
@@ -567,7 +567,7 @@ class DualScale(Protocol):
 class Claim(NamedTuple):
     """What the rows of two classes have to bear: a pull on the difference of the classes' weights."""
 
-    bound: Callable[[], BoundSet]
+    sets: Callable[[], RowSets]
     """The sets of these rows."""
     weights: Array
     slopes: Array
@@ -592,8 +592,8 @@ def largest_share(loss: DualScale, claims: Sequence[Claim]) -> float:
     full = [claim.weights * loss.dual_scale(claim.slopes) for claim in claims]
     demands, commons = [], []
     for claim, budgets in zip(claims, full, strict=True):
-        bound = claim.bound()
-        demands.append(bound.demand(claim.target, budgets, claim.scale, claim.sizes))
+        bound = claim.sets()
+        demands.append(bound.required_share(claim.target, budgets, claim.scale, claim.sizes))
         commons.append(bound.is_common)
     demand = np.concatenate([np.atleast_1d(d) for d in demands])
     if not np.all(np.isfinite(demand)):
@@ -639,7 +639,7 @@ def dual_objective(loss: DualScale, claims: Sequence[Claim], value: Callable[[fl
         penalty = 0.0
         for claim in claims:
             budgets = claim.weights * loss.dual_scale(k * claim.slopes)
-            missed = claim.bound().remainder(k * claim.target, budgets, claim.scale, claim.direction)
+            missed = claim.sets().residual(k * claim.target, budgets, claim.scale, claim.direction)
             if claim.borne is not None:
                 # budgets fall no faster than k
                 missed = min(missed, k * (claim.target - claim.borne), key=norm)
@@ -677,7 +677,7 @@ def _strong_convexity_bound(
     if alpha == 0:
         return -np.inf, pull
     budgets = c * lines.p
-    missed = problem.bound.remainder(V, budgets, t, guess.direction)
+    missed = problem.sets.residual(V, budgets, t, guess.direction)
     if guess.sets is not None:
         missed = min(missed, V - guess.sets.adjoint(guess.direction, budgets), key=norm)
     leftover = 0.0
@@ -700,12 +700,12 @@ def best_constant(problem: LinearProblem, b: Any) -> Any:
 def best_constant_of_two(problem: MarginScaleProblem, b: float) -> float:
     """Return the one of two classes."""
     w = np.zeros(problem.rows.n_features)
-    near = problem.having(loss=problem.loss.eased(KINK), push=None)
+    near = problem.having(loss=problem.loss.smoothed(KINK), push=None)
     if np.ndim(problem.target) == 0:
         # rows of a class are all alike there
         near = near.of_classes(problem.rows, np.array(problem.class_weights()))
         return best_intercept(near, w, np.zeros(2), np.zeros(()), b)
-    return best_intercept(near, w, np.zeros(len(near.signs)), near.bound.support(w), b)
+    return best_intercept(near, w, np.zeros(len(near.signs)), near.sets.support(w), b)
 
 
 def best_intercept(problem: MarginScaleProblem, w: Array, scores: Array, t: Array, b: float) -> float:

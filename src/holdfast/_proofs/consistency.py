@@ -8,7 +8,7 @@ import numpy as np
 
 from holdfast._core.exceptions import ProofError
 from holdfast._core.loss import Array
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 
 SUMS = 1e-9
 """Share of an objective that long sums may be off by."""
@@ -32,7 +32,7 @@ def agreed(seen: float, objective: float, rounding: Callable[[], float]) -> None
         raise _contradiction(f"the solver saw the objective {seen!r} where it is {objective!r}")
 
 
-def attained(sets: BoundSet, w: Array, n_samples: int) -> None:
+def attained(sets: RowSets, w: Array, n_samples: int) -> None:
     """Raise where the supports at w, of some rows by a stride, are not those of the points that are said to attain them."""
     if not sets.is_sublinear:
         return

@@ -7,6 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
+from holdfast._core.arithmetic import MISSED, norm, ratio, solve_scaled
 from holdfast._core.loss import Array
 from holdfast._core.solution import DualGuess
 from holdfast._problems.pairwise import PairwiseProblem
@@ -22,7 +23,6 @@ from holdfast._proofs.certificate import (
     sizes_of_sums,
     slopes_at_best_scale,
 )
-from holdfast.uncertainty.clouds import MISSED, norm, ratio, solve_scaled
 
 FORSAKEN = 1e-12
 """Share of the dual objective below which a pair's part in it is given up."""
@@ -46,7 +46,7 @@ def certificate_of_pairs(problem: PairwiseProblem, W: Array, b: Array, dual: Dua
     t = problem.by_row(problem.scale_table(W))
     if dual is None:
         slopes = slopes_at_best_scale(_PairwiseRay(problem, scores, t, W, b))
-        dual = DualGuess(slopes.reshape(t.shape), W, t, problem.bound)
+        dual = DualGuess(slopes.reshape(t.shape), W, t, problem.sets)
     return proved_by(problem, W, b, problem.loss.value(deficits(problem, scores, b), t), dual)
 
 
@@ -124,7 +124,7 @@ def dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array
     sent = np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members])
     # pairs too far apart to matter would have to bear flows without the budgets for it
     a = a * (sent + sent.T > FORSAKEN * sent.sum())[labels]
-    exact = problem.bound.exact_features(problem.rows.n_features)
+    exact = problem.sets.exact_features(problem.rows.n_features)
     if problem.alpha == 0:
         a = _without_exact_pull(problem, a)
     if problem.fit_intercept:
@@ -153,7 +153,7 @@ def dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array
                 guess.scale[rows, column],
                 guess.direction[k] - guess.direction[other],
                 2 * problem.alpha / C,
-                None if problem.bound.is_isotropic else sizes,
+                None if problem.sets.is_isotropic else sizes,
                 borne[k, other],
             )
         )
@@ -213,8 +213,8 @@ def _gathered(flows: dict[tuple[int, int], Array], n_classes: int) -> Array:
 
 def _borne(problem: PairwiseProblem, guess: DualGuess, budgets: Array) -> dict[tuple[int, int], Array]:
     """Return what every pair's sets bear along the guess's direction."""
-    sets = problem.bound if guess.sets is None else guess.sets
-    bearing = [sets.take(own).facing(np.ones(len(own))) for own in problem.members]
+    sets = problem.sets if guess.sets is None else guess.sets
+    bearing = [sets.take(own).against_labels(np.ones(len(own))) for own in problem.members]
     borne = {}
     for k, other in combinations(range(problem.n_classes), 2):
         difference = guess.direction[k] - guess.direction[other]
@@ -253,7 +253,7 @@ def _flows(
     stiffness += 2 * problem.alpha / C
     if problem.alpha == 0:
         # nothing can flow along features without noise
-        differences = incidence @ np.where(problem.bound.exact_features(W.shape[1]), 0.0, W)
+        differences = incidence @ np.where(problem.sets.exact_features(W.shape[1]), 0.0, W)
         unit = ratio(differences, norm(differences, axis=1)[:, None])
         missing = V - incidence.T @ flows
         flows += _routed(missing, incidence, stiffness, NEARLY * ratio(straight, stiffness), unit)

@@ -42,7 +42,7 @@ class Alternation:
 def displaced(problem: MarginScaleProblem, parameters: Array, side: float) -> MarginScaleProblem:
     """Return the plain problem on rows displaced to the points of their sets that hurt most (side = 1) or help most (-1)."""
     w, _ = problem.split(parameters)
-    return problem.having(bound=CommonPoint(side * problem.bound.maximizer(w)[0]))
+    return problem.having(sets=CommonPoint(side * problem.sets.maximizer(w)[0]))
 
 
 def alternate(
@@ -83,7 +83,7 @@ def alternate(
     w, b = problem.split(best.parameters)
     if side < 0:
         return Alternation(best, Certificate(best.objective, -np.inf, np.inf), np.array(objectives))
-    guess = best.dual and DualGuess(best.dual.slopes, w, problem.bound.support(w))
+    guess = best.dual and DualGuess(best.dual.slopes, w, problem.sets.support(w))
     proof = certificate(problem, w, b, guess)
     status = Status.SOLVED if proof.gap <= tol else best.status
     return Alternation(replace(best, status=status, lower_bound=proof.lower_bound), proof, np.array(objectives))

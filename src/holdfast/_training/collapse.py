@@ -43,12 +43,12 @@ def examine_collapse(problem: MarginScaleProblem, *, report: Report = silent) ->
     heavier = majority(problem) if problem.fit_intercept else 0
     if heavier == 0:
         pull = problem.rows.transpose_dot(problem.weights * problem.signs)
-        guess = DualGuess(np.ones(problem.rows.n_samples), pull, problem.bound.support(pull))
+        guess = DualGuess(np.ones(problem.rows.n_samples), pull, problem.sets.support(pull))
         return CollapseTest(0.0, guess, problem.join(pull, 0.0))
     y, c = problem.signs, problem.weights
     lighter = np.where(y == heavier, 0.0, c)
     tilt = problem.join(-problem.rows.transpose_dot(lighter * y), -float(np.sum(lighter * y)))
-    slope = replace(problem, weights=c - lighter, bound=problem.bound.eased(1.0), alpha=0.0, target=0.0, tilt=tilt)
+    slope = replace(problem, weights=c - lighter, sets=problem.sets.smoothed(1.0), alpha=0.0, target=0.0, tilt=tilt)
     # to rounding: what the slopes miss at the minimum, the proof lacks
     solver: Solver = Newton() if slope.work()["is_cheap_to_factorise"] else NewtonCG()
     found = solver.minimise(slope, np.zeros(slope.n_parameters), tol=0.0, max_iter=300, report=report)
@@ -60,7 +60,7 @@ def examine_collapse(problem: MarginScaleProblem, *, report: Report = silent) ->
 def way_out(problem: MarginScaleProblem, test: CollapseTest) -> Array:
     """Return the best parameters found on the ray from (0, b0) along the direction of the test."""
     origin = problem.join(np.zeros(problem.rows.n_features), test.intercept)
-    reach = float(np.mean(problem.bound.support(problem.split(test.direction)[0])))
+    reach = float(np.mean(problem.sets.support(problem.split(test.direction)[0])))
     unit = test.direction / reach if reach > 0 else test.direction
 
     def along(log_length: float) -> float:
@@ -86,14 +86,14 @@ def critical_factor(problem: MarginScaleProblem) -> float:
         pull = problem.rows.transpose_dot(problem.weights * problem.signs)
         spread = np.sqrt(float(np.sum(problem.rows.square_sums(problem.weights**2))))
         return 0.0 if np.linalg.norm(pull) <= 1e-12 * spread else np.inf
-    if np.any(problem.bound.exact_features(problem.rows.n_features)):
+    if np.any(problem.sets.exact_features(problem.rows.n_features)):
         return _bisected_factor(problem)
     # constant dual weights on the heavier class prove a collapse from here on
     dual = np.where(problem.signs == majority(problem), lighter / heavier, 1.0)
     factor = _provable(problem, dual)
     start = factor
     for _ in range(100):
-        test = examine_collapse(replace(problem, bound=problem.bound.scaled(factor)))
+        test = examine_collapse(replace(problem, sets=problem.sets.scaled(factor)))
         lower = _provable(problem, test.dual.slopes)
         if not lower < factor * (1 - 1e-9):
             return factor
@@ -114,19 +114,19 @@ def _provable(problem: MarginScaleProblem, dual: Array) -> float:
     budgets = problem.weights * problem.loss.dual_scale(dual)
     V = problem.rows.transpose_dot(problem.weights * dual * problem.signs)
     total = float(np.sum(budgets))
-    return float(problem.bound.demand(V, budgets, np.ones(()))) / total if total > 0 else np.inf
+    return float(problem.sets.required_share(V, budgets, np.ones(()))) / total if total > 0 else np.inf
 
 
 def _bisected_factor(problem: MarginScaleProblem) -> float:
     """Return the same by bisection, each test being decided by its certificate: for noise that leaves some features exact."""
 
     def collapses(log_factor: float) -> bool:
-        scaled = replace(problem, bound=problem.bound.scaled(np.exp(log_factor)), alpha=0.0)
+        scaled = replace(problem, sets=problem.sets.scaled(np.exp(log_factor)), alpha=0.0)
         test = examine_collapse(scaled)
         return certificate(scaled, np.zeros(problem.rows.n_features), test.intercept, test.dual).gap <= 1e-9
 
     # noise against the features' own size, from negligible to overwhelming
-    typical = float(np.max(problem.bound.support(np.eye(problem.rows.n_features)[0]))) or 1.0
+    typical = float(np.max(problem.sets.support(np.eye(problem.rows.n_features)[0]))) or 1.0
     centre = 0.5 * np.log(float(np.mean(problem.rows.column_squares)) or 1.0) - np.log(typical)
     low, high = centre - 20.0, centre + 20.0
     if not collapses(high):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from holdfast._core.arithmetic import ratio, rescaled
 from holdfast._core.loss import Array
 from holdfast._core.rows import Rows
 from holdfast._data import rows_of
@@ -19,7 +20,6 @@ from holdfast._proofs.certificate import best_constant, beyond_penalty, least_mu
 from holdfast._training.collapse import critical_factor, majority
 from holdfast._training.training import train
 from holdfast.losses import Hinge
-from holdfast.uncertainty.clouds import ratio, rescaled
 
 ACCURACY = 1e-6
 """Relative distance of what is proved from below and from above that will do."""
@@ -87,8 +87,8 @@ def collapse_bound_of_two(problem: MarginScaleProblem) -> float:
     if not np.any(budgets > 0):
         return np.inf
     target = beyond_penalty(problem, problem.rows.transpose_dot(problem.weights * slopes * problem.signs))
-    scale = problem.bound.support(target)
-    return least_multiple(problem.bound, target, budgets, scale, sizes_of_sums(problem, problem.weights * slopes))
+    scale = problem.sets.support(target)
+    return least_multiple(problem.sets, target, budgets, scale, sizes_of_sums(problem, problem.weights * slopes))
 
 
 def _halved(problem: MarginScaleProblem) -> Enclosure:
@@ -159,8 +159,8 @@ def _settled_size(problem: MarginScaleProblem) -> Enclosure:
         return Enclosure(0.0, 0.0)
     if not np.any(budgets > 0):
         return Enclosure(np.inf, np.inf)
-    if problem.bound.has_gauge and (problem.penalty is None or problem.bound.is_aligned):
-        return Enclosure(*[least_multiple(problem.bound, target, budgets, np.ones(()), sizes)] * 2)
+    if problem.sets.has_gauge and (problem.penalty is None or problem.sets.is_aligned):
+        return Enclosure(*[least_multiple(problem.sets, target, budgets, np.ones(()), sizes)] * 2)
     # the same pull and the same budgets, from a hinge whose slopes are 1
     changed = problem.having(weights=budgets, loss=Hinge(), fit_intercept=False)
     if not np.allclose(slopes, scale_slopes, rtol=1e-15, atol=0.0):
@@ -213,7 +213,7 @@ class _Search:
     def rising(self, w: Array, b: float, most: float) -> float:
         """Return the largest factor at which the objective does not rise from w = 0 along (w, b)."""
         problem, y, c, free = self.problem, self.problem.signs, self.problem.weights, self.free
-        deficits, t = -y * (problem.rows.dot(w) + b), np.broadcast_to(problem.bound.support(w), len(y))
+        deficits, t = -y * (problem.rows.dot(w) + b), np.broadcast_to(problem.sets.support(w), len(y))
         _, slope, scale_slope = problem.loss.evaluate(1.0 - y * self.intercept, np.zeros(()))
         fixed = float(np.sum((c * slope * deficits)[~free]))
         spread = float(np.sum((c * scale_slope * t)[~free]))
@@ -241,10 +241,10 @@ class _Search:
         budgets = c * problem.loss.dual_scale(a)
         targets = [beyond_penalty(problem, V)]
         if problem.penalty is not None and direction is not None:
-            left, most = V - near * problem.bound.adjoint(direction, budgets), problem.penalty.absolute
+            left, most = V - near * problem.sets.adjoint(direction, budgets), problem.penalty.absolute
             targets.append(V - np.clip(left, -most, most))
-        scale = problem.bound.support(targets[0] if direction is None else direction)
-        return min(least_multiple(problem.bound, target, budgets, scale, sizes) for target in targets)
+        scale = problem.sets.support(targets[0] if direction is None else direction)
+        return min(least_multiple(problem.sets, target, budgets, scale, sizes) for target in targets)
 
 
 def filled(weights: Array, a: Array, wanted: float) -> Array:
@@ -268,5 +268,5 @@ def filled(weights: Array, a: Array, wanted: float) -> Array:
 def typical_size(problem: MarginScaleProblem) -> float:
     """Return the factor at which the sets are about as large as the rows are spread."""
     n = problem.rows.n_features
-    reach = float(np.mean([np.mean(problem.bound.support(unit)) for unit in np.eye(min(n, 100), n)]))
+    reach = float(np.mean([np.mean(problem.sets.support(unit)) for unit in np.eye(min(n, 100), n)]))
     return float(np.sqrt(np.mean(problem.rows.column_squares))) / reach if reach > 0 else 1.0

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._core.arithmetic import ratio
 from holdfast._core.problem import ConeProgram, DeletionProgram, LinearProgram, Problem, View
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess, Solution, Status
@@ -18,7 +19,6 @@ from holdfast._core.tolerances import ROUNDING
 from holdfast._proofs.consistency import consistent
 from holdfast.solvers import Highs
 from holdfast.solvers.selection import pick
-from holdfast.uncertainty.clouds import ratio
 from holdfast.uncertainty.knapsack import Array, DeletionLoss
 
 SMALL_PROGRAM = 1e5
@@ -61,7 +61,7 @@ class FeatureDeletionProblem(Problem):
 
     @property
     def bias(self) -> Array:
-        """What b is multiplied by in each row's score, facing its label."""
+        """What b is multiplied by in each row's score, against_labels its label."""
         return self.signs if self.fit_intercept else np.zeros_like(self.signs)
 
     @property

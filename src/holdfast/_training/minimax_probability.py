@@ -14,9 +14,9 @@ from holdfast._core.rows import Rows
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, Solver, silent
 from holdfast._core.tolerances import AFFORDABLE, ROUNDING
-from holdfast._core.uncertainty import Array, BoundSet
+from holdfast._core.uncertainty import Array, RowSets
 from holdfast._data import rows_of
-from holdfast._problems.spreads import (
+from holdfast._problems.dispersions import (
     CentredRows,
     PushedRows,
     Quadratic,
@@ -39,11 +39,11 @@ REWEIGHTINGS = 50
 SETTLED = 1e-12
 """Change of either spread, as a share of their sum, at which reweighting has settled."""
 FIRST_EASE, SHRINK, LAST_EASE = 0.1, 0.1, 1e-11
-"""Easing as a share of the spread: where the path starts, its factor from stage to stage, and the least one."""
+"""Smoothing as a share of the spread: where the path starts, its factor from stage to stage, and the least one."""
 TRACE = 0.1
-"""Easing as a share of `tol` from which on a proof is tried; the gap that it causes is about as large."""
+"""Smoothing as a share of `tol` from which on a proof is tried; the gap that it causes is about as large."""
 STAGE = 1e-3
-"""What the next step must promise at a stage of the path, as a share of the easing there."""
+"""What the next step must promise at a stage of the path, as a share of the smoothing there."""
 FINE, FINEST = 1e-2, 1e-10
 """The same where a proof is tried: a share of `tol` squared, for the gap goes with the root of it, and its largest value."""
 STAGE_STEPS, NO_SHRINK = 30, 0.8
@@ -111,12 +111,12 @@ class StatedClass:
     """The arguments of `class_law`, and its formulas once more: proofs share no code with what is minimised."""
 
     moments: Moments
-    worst: BoundSet | None
-    cloud: BoundSet | None
+    worst: RowSets | None
+    cloud: RowSets | None
     ridge: Any
     kappa: float
     pooling: str
-    drifting: BoundSet | None
+    drifting: RowSets | None
 
     def spread(self, w: Array) -> float:
         """Return the largest standard deviation of the score."""
@@ -131,7 +131,7 @@ class StatedClass:
         outside = [] if self.worst is None or self.kappa == 1 else self.worst.summands()
         return float(np.sqrt(squares)) + (1 - self.kappa) * sum(self._pooled(part, w) for part in outside)
 
-    def _pooled(self, part: BoundSet, w: Array) -> float:
+    def _pooled(self, part: RowSets, w: Array) -> float:
         p, form = self.moments.shares, part.interval_form()
         if form is None:
             ends = [part.support(w)] if part.is_symmetric else [part.support(w), part.support(-w)]
@@ -152,13 +152,13 @@ class StatedClass:
 
 def class_law(
     moments: Moments,
-    worst: BoundSet | None = None,
-    cloud: BoundSet | None = None,
+    worst: RowSets | None = None,
+    cloud: RowSets | None = None,
     *,
     ridge: Any = 0.0,
     kappa: float = 1.0,
     pooling: str = "rms",
-    drift: BoundSet | None = None,
+    drift: RowSets | None = None,
 ) -> ClassLaw:
     r"""Return what is known of a class whose rows are stated up to sets and noise.
 
@@ -174,13 +174,13 @@ def class_law(
     Parameters
     ----------
     moments : Moments
-    worst, cloud : BoundSet or None
+    worst, cloud : RowSets or None
         Sets of the rows, and noise over which is averaged.
     ridge : float or ndarray of shape (n_features,)
         :math:`\rho`.
     kappa : float
     pooling : {"rms", "sum"}
-    drift : BoundSet or None
+    drift : RowSets or None
         Sets turned towards the other class, whose mean support is how far the mean's score may be off; None for not at all.
     """
     rows, shares, centre, mean, covariance = moments
@@ -215,14 +215,14 @@ def _is_delicate(covariance: Array) -> bool:
     return bool(np.min(values, initial=np.inf) <= DELICATE * np.max(values, initial=0.0))
 
 
-def _supports(moments: Moments, bound: BoundSet) -> PushedRows:
+def _supports(moments: Moments, bound: RowSets) -> PushedRows:
     """Return the mean square of the supports: distances from the mean for rows that are all alike."""
     d = moments.rows.n_features
     alike = rows_of(sparse.csr_array((moments.rows.n_samples, d)))
     return PushedRows.of(alike, np.zeros(d), moments.shares, bound)
 
 
-def _pooled(moments: Moments, part: BoundSet, pooling: str) -> Spread:
+def _pooled(moments: Moments, part: RowSets, pooling: str) -> Spread:
     """Return one function that no row's support exceeds in quadratic mean."""
     form, shares, size = part.interval_form(), moments.shares, float(np.min(moments.shares)) ** -0.5
     if form is not None:
@@ -236,7 +236,7 @@ def _pooled(moments: Moments, part: BoundSet, pooling: str) -> Spread:
         return SumOfSupports(CommonBox(widths), np.ones(1))
     if pooling == "sum":
         one = np.ones(len(shares))
-        sides = [part] if part.is_symmetric else [part.facing(-one), part.facing(one)]
+        sides = [part] if part.is_symmetric else [part.against_labels(-one), part.against_labels(one)]
         return Total([SumOfSupports(side, size * shares) for side in sides])
     return RootOfSquares([_supports(moments, part)])
 
@@ -256,7 +256,7 @@ class MinimaxProbabilityProblem:
     Parameters
     ----------
     negative, positive : ClassLaw
-    bound : BoundSet or None
+    bound : RowSets or None
         Sets of all rows, of which each class's spread covers the mean: :math:`\sigma(w) \ge \sum_i p_i h_i(w)`.
     budgets : ndarray of shape (n_samples,)
         p, by class.
@@ -264,7 +264,7 @@ class MinimaxProbabilityProblem:
 
     negative: ClassLaw
     positive: ClassLaw
-    bound: BoundSet | None = None
+    sets: RowSets | None = None
     budgets: Array | None = None
 
     @property
@@ -297,13 +297,13 @@ class MinimaxProbabilityProblem:
 
     def may_coincide(self) -> bool:
         """Return whether it is proved that nothing leads, for the means may be the same within the sets."""
-        if self.bound is None or self.budgets is None:
+        if self.sets is None or self.budgets is None:
             return False
-        if self.bound.interval_form() is not None:
+        if self.sets.interval_form() is not None:
             return self.lead(self.leading()) <= 0
         D = self.difference
-        scale = self.bound.support(D)
-        return self.bound.is_symmetric and least_multiple(self.bound, D, self.budgets, scale, np.abs(D)) <= 1
+        scale = self.sets.support(D)
+        return self.sets.is_symmetric and least_multiple(self.sets, D, self.budgets, scale, np.abs(D)) <= 1
 
     def objective(self, w: Array) -> float:
         """Return phi at the multiple of w that satisfies the constraint, inf where none does."""
@@ -331,13 +331,13 @@ class MinimaxProbabilityProblem:
             ]
         )
 
-    def eased(self, delta: float) -> EasedMinimax:
+    def smoothed(self, delta: float) -> EasedMinimax:
         """Return F with all kinks smoothed away, by about `delta` in units of the scores."""
-        return EasedMinimax(self, self.spread.eased(delta), self.drift.eased(delta))
+        return EasedMinimax(self, self.spread.smoothed(delta), self.drift.smoothed(delta))
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
-        """Return w nearer to kinks, as `BoundSet.drawn_in` does."""
-        return Total([self.spread, self.drift]).drawn_in(w, delta, factor)
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
+        """Return w nearer to kinks, as `RowSets.snapped_to_kinks` does."""
+        return Total([self.spread, self.drift]).snapped_to_kinks(w, delta, factor)
 
     def start(self, limit: int) -> tuple[Array, int]:
         r"""Return the minimum for spreads :math:`\sqrt{w^\top M w}` and no drift, nearly, and the number of solves it took.
@@ -437,15 +437,15 @@ class MinimaxProof(NamedTuple):
         return cls(objective, bound, 1 - bound / objective if objective > 0 else 0.0)
 
 
-def certificate_of(problem: MinimaxProbabilityProblem, w: Array, eased: EasedMinimax) -> MinimaxProof:
+def certificate_of(problem: MinimaxProbabilityProblem, w: Array, smoothed: EasedMinimax) -> MinimaxProof:
     r"""Return what is proved at w.
 
     :math:`\phi(w) = \max_{z \in Z} z^\top w` and :math:`r(w) = \max_{q \in R} q^\top w`. Any point with
-    :math:`\lambda (D - q) \in Z` proves :math:`\phi \ge \lambda (D - q)^\top w \ge \lambda`. The gradients of the eased
+    :math:`\lambda (D - q) \in Z` proves :math:`\phi \ge \lambda (D - q)^\top w \ge \lambda`. The gradients of the smoothed
     functions are such points z and q but for a residual :math:`e = \lambda (D - q) - z`; with e in :math:`\gamma Z` the bound
     is :math:`\lambda / (1 + \gamma)`. Nothing about w is taken on trust: where it is not nearly optimal the bound is poor.
     """
-    z, aim = eased.spread.gradient(w), problem.difference - eased.drift.gradient(w)
+    z, aim = smoothed.spread.gradient(w), problem.difference - smoothed.drift.gradient(w)
     lead = float(aim @ w)
     bound = 0.0
     if not (lead > 0 and np.all(np.isfinite(z)) and problem.lead(w) > 0):
@@ -477,10 +477,10 @@ def _reach(problem: MinimaxProbabilityProblem, w: Array, target: Array, sizes: A
         share = max(law.core.value(v) / scale for law, scale in zip(laws, scales, strict=True))
         if np.all(np.abs(missed) <= ROUNDING * sizes):
             return share
-    if problem.bound is None or problem.budgets is None:
+    if problem.sets is None or problem.budgets is None:
         return np.inf
-    t = problem.bound.support(w)
-    whole, rest = (least_multiple(problem.bound, part, problem.budgets, t, sizes) for part in (target, missed))
+    t = problem.sets.support(w)
+    whole, rest = (least_multiple(problem.sets, part, problem.budgets, t, sizes) for part in (target, missed))
     return min(whole, share + rest)
 
 
@@ -494,14 +494,14 @@ def train_minimax(
 ) -> tuple[Solution, MinimaxProof]:
     """Return weights with lead 1, how they were found, and what is proved of them.
 
-    Spreads without kinks are solved by reweighting. Others are followed along a path of ever less easing, each stage started
+    Spreads without kinks are solved by reweighting. Others are followed along a path of ever less smoothing, each stage started
     at the last solution, until the proof says `tol`.
     """
-    chosen = pick(problem.eased(1.0), solver)
+    chosen = pick(problem.smoothed(1.0), solver)
     w, n_iter = problem.start(min(REWEIGHTINGS, max_iter))
     w = problem.rescaled(w)
     first = problem.spread.value(w)
-    proof = certificate_of(problem, w, problem.eased(LAST_EASE * first))
+    proof = certificate_of(problem, w, problem.smoothed(LAST_EASE * first))
     name = "reweighting"
     if not (proof.gap <= tol or problem.objective(w) <= 1 / BOUNDLESS):
         path = _Path(problem, chosen, tol, max_iter, report, n_iter)
@@ -521,7 +521,7 @@ def train_minimax(
 
 @dataclass
 class _Path:
-    """The way down to no easing."""
+    """The way down to no smoothing."""
 
     problem: MinimaxProbabilityProblem
     solver: Solver
@@ -538,12 +538,12 @@ class _Path:
         before = w
         while self.n_iter < self.max_iter:
             is_fine = trial <= TRACE * self.tol * size
-            eased = problem.eased(trial)
+            smoothed = problem.smoothed(trial)
             goal = min(FINE * self.tol**2, FINEST) if is_fine else STAGE * trial / size
-            start = min(begin, key=lambda v: eased.value_and_gradient(v)[0])
-            self.report(f"easing {trial / size:.2g} of the spread")
+            start = min(begin, key=lambda v: smoothed.value_and_gradient(v)[0])
+            self.report(f"smoothing {trial / size:.2g} of the spread")
             limit = min(STAGE_STEPS, self.max_iter - self.n_iter)
-            stage = self.solver.minimise(eased, start, tol=goal, max_iter=limit, report=self.report)
+            stage = self.solver.minimise(smoothed, start, tol=goal, max_iter=limit, report=self.report)
             self.n_iter += stage.n_iter
             if stage.status is Status.ITERATION_LIMIT and trial < delta and shrink < NO_SHRINK:
                 # too far from the last stage
@@ -553,7 +553,7 @@ class _Path:
                 delta, shrink = trial, max(SHRINK, shrink**2)
                 is_end = delta <= LAST_EASE * first or problem.objective(w) <= 1 / BOUNDLESS
                 # a bound holds for all weights
-                bound = certificate_of(problem, w, eased).lower_bound if is_fine or is_end else 0.0
+                bound = certificate_of(problem, w, smoothed).lower_bound if is_fine or is_end else 0.0
                 best = min(best, w, key=problem.objective)
                 proof = MinimaxProof.at(problem, best, max(bound, proof.lower_bound))
                 self.report(f"certified gap {proof.gap:.2e}")
@@ -561,14 +561,14 @@ class _Path:
                     break
                 size = problem.spread.value(w) if problem.lead(w) > 0 else size
             trial = shrink * delta
-            begin = [w, problem.drawn_in(w, delta, trial / delta)]
+            begin = [w, problem.snapped_to_kinks(w, delta, trial / delta)]
             if last > delta:
                 begin.append(w + (trial - delta) / (delta - last) * (w - before))
         return self._tidied(best, proof, delta)
 
     def _tidied(self, w: Array, proof: MinimaxProof, delta: float) -> tuple[Array, MinimaxProof]:
-        """Return the weights with the zeros and ties that only easing has kept them from, where they are as good."""
-        tidy = self.problem.drawn_in(w, delta, 0.0)
+        """Return the weights with the zeros and ties that only smoothing has kept them from, where they are as good."""
+        tidy = self.problem.snapped_to_kinks(w, delta, 0.0)
         proved = MinimaxProof.at(self.problem, tidy, proof.lower_bound)
         is_as_good = proved.objective <= proof.objective * (1 + TRACE * self.tol)
         return (tidy, proved) if is_as_good and proved.gap <= max(self.tol, proof.gap) else (w, proof)

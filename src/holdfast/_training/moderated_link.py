@@ -66,7 +66,7 @@ def moderated(problem: MarginScaleProblem) -> MarginScaleProblem:
 def objective(problem: MarginScaleProblem, parameters: Array) -> float:
     """Return the objective by its definition, apart from what the steps see."""
     w, b = problem.split(parameters)
-    return objective_at(problem, w, b, problem.rows.dot(w), problem.bound.support(w))
+    return objective_at(problem, w, b, problem.rows.dot(w), problem.sets.support(w))
 
 
 def through_moderated_link(
@@ -83,9 +83,9 @@ def through_moderated_link(
     Nothing is proved of it. Rows that are all but lost hold the first start near w = 0, from where no way may lead down; the
     second does not know of them. Without noise there is but one objective, and the solution stands with its proof.
     """
-    if np.all(problem.bound.exact_features(problem.rows.n_features)):
+    if np.all(problem.sets.exact_features(problem.rows.n_features)):
         return found, proof
-    exact, _ = train(problem.having(bound=problem.bound.scaled(0.0)), tol=tol, max_iter=max_iter, report=report)
+    exact, _ = train(problem.having(sets=problem.sets.scaled(0.0)), tol=tol, max_iter=max_iter, report=report)
     near, back = problem.centred()
     near, left = moderated(near), max(1, max_iter - found.n_iter)
     ends = [

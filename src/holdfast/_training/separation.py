@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import brentq
 
+from holdfast._core.arithmetic import ratio
 from holdfast._core.loss import Array
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._proofs.certificate import least_multiple, sizes_of_sums
 from holdfast._training.critical import ACCURACY, MAX_ITER, NEVER, PROOF, Enclosure, typical_size
 from holdfast._training.training import train
 from holdfast.losses import Hinge, Mixture
-from holdfast.uncertainty.clouds import ratio
 
 VIOLATED = 2.0
 """Where some row's margin is short its dual weight is 1, and so is the sum over the other class: the objective is 2 or more."""
@@ -43,7 +43,7 @@ def separable_size(problem: MarginScaleProblem) -> Enclosure:
     low, high, k, mu = 0.0, np.inf, 0.0, 0.1 * typical / rows.n_samples
     shares = iter(SHARES)
     while high > low * (1 + ACCURACY):
-        here = problem.having(loss=Mixture(Hinge(), k / (k + mu)), bound=problem.bound.scaled(k + mu))
+        here = problem.having(loss=Mixture(Hinge(), k / (k + mu)), sets=problem.sets.scaled(k + mu))
         found, proof = train(here, tol=PROOF, max_iter=MAX_ITER)
         if proof.objective >= VIOLATED * (1 - 1e-6):
             mu *= 1e-2
@@ -79,7 +79,7 @@ def separable_size(problem: MarginScaleProblem) -> Enclosure:
 def _reach(problem: MarginScaleProblem, w: Array, most: float) -> float:
     """Return the largest factor at which w separates, with the best intercept; inf beyond `most`."""
     y, scores = problem.signs, problem.rows.dot(w)
-    t = np.broadcast_to(problem.bound.support(w), len(y))
+    t = np.broadcast_to(problem.sets.support(w), len(y))
 
     def gap(k: float) -> float:
         worst = y * scores - k * t
@@ -101,4 +101,4 @@ def _provable(problem: MarginScaleProblem, dual: Array, w: Array) -> float:
     V, sizes = problem.rows.transpose_dot(dual * y), sizes_of_sums(problem, dual)
     if not np.any(dual > 0):
         return np.inf
-    return least_multiple(problem.bound, V, dual, problem.bound.support(w), sizes)
+    return least_multiple(problem.sets, V, dual, problem.sets.support(w), sizes)

@@ -6,7 +6,7 @@ import numpy as np
 
 from holdfast._core.loss import Array
 from holdfast._core.solver import Report, silent
-from holdfast._problems.lengths import EASE, ValidatedLengths
+from holdfast._problems.lengths import SMOOTHING, ValidatedLengths
 
 PASSES, MOST_STEPS, BATCH = 30, 5000, 16
 """Passes over the training rows, steps at most, and rows of each kind in a step."""
@@ -42,9 +42,9 @@ def stochastic_lengths(
         others = rng.choice(judged.rows.n_samples, BATCH, p=judged.weights / judged.weights.sum())
         rate, gradient = 1 / (alpha * step + max(lengths, 1.0)), np.zeros_like(sizes)
         part = problem.part(some, others, drawn=True)
-        bound = part.sets(np.square(sizes)).eased(EASE)
+        bound = part.sets(np.square(sizes)).smoothed(SMOOTHING)
         for k, (trained, validated) in enumerate(zip(part.trained, part.judged, strict=True)):
-            at = trained.having(bound=bound, alpha=0.0)
+            at = trained.having(sets=bound, alpha=0.0)
             w, b = at.split(thetas[k])
             slope, b_slope = at.split(at.value_and_gradient(thetas[k])[1])
             moved = at.join((w - rate * slope) / (1 + rate * alpha), b - min(rate, 1 / np.sqrt(step)) * b_slope)

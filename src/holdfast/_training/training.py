@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from holdfast._core.arithmetic import norm
 from holdfast._core.loss import Array
 from holdfast._core.problem import ConeProgram, Curved, FiniteSum, ProximalSum
 from holdfast._core.rows import Rows, Span
@@ -20,10 +21,9 @@ from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._proofs.certificate import Certificate, certificate, rounding_at
 from holdfast._proofs.consistency import agreed, attained
 from holdfast._training.collapse import examine_collapse, way_out
-from holdfast._training.eased_training import EasedTraining
+from holdfast._training.smoothed_training import SmoothedTraining
 from holdfast.solvers import Newton
 from holdfast.solvers.selection import pick
-from holdfast.uncertainty.clouds import norm
 
 FIRST_EASE, SHRINK, LAST_EASE = 1.0, 0.15, 1e-7
 """Noise on the score that the path starts with, its factor from stage to stage, and where a collapse is suspected."""
@@ -34,7 +34,7 @@ PATIENCE = 60
 WARM_PATIENCE, WARM_STEPS = 12, 100
 """The same where a start is given, and the steps after which that is not believed in any more."""
 PROBE = 50
-"""Steps without easing that tell whether some pair of classes is about to collapse."""
+"""Steps without smoothing that tell whether some pair of classes is about to collapse."""
 CLOSE = 2.0
 """The path ends at a noise on the score of so many times the one that the features cause."""
 NOTHING_TO_GAIN = 1e-10
@@ -44,11 +44,11 @@ ROUGH = 1e-2
 POOR_GAP = 1e-5
 """Estimated gap above which the estimate, good to leading order, may fall short of the proof."""
 TRACE = 0.02
-"""Easing left in a solution for sets with kinks, as a share of `tol`: the gap it causes is a few times as large."""
+"""Smoothing left in a solution for sets with kinks, as a share of `tol`: the gap it causes is a few times as large."""
 SMALLEST_TRACE = 1e-10
-"""The least easing at which Newton steps are not lost in rounding."""
+"""The least smoothing at which Newton steps are not lost in rounding."""
 STAGE = 0.1
-"""What the next step must promise at a stage of the path to it, as a share of the easing there."""
+"""What the next step must promise at a stage of the path to it, as a share of the smoothing there."""
 STAGE_STEPS, NO_SHRINK = 40, 0.9
 """Steps after which a stage is given up for one nearer to the last, and the factor from which on it is not."""
 
@@ -82,13 +82,13 @@ def train(
         if span is not None:
             w, b = centred.split(start)
             start = smaller.join(span.project(w.T).T, b)
-    strategy = EasedTraining if smaller.has_kinks else _Training
+    strategy = SmoothedTraining if smaller.has_kinks else _Training
     training = strategy(cast(Any, smaller), pick(smaller, solver), tol, max_iter, report, is_free=solver is None)
     found, proof = training.warm(start) if start is not None else training.solved(None)
     if span is not None:
         w, b = smaller.split(found.parameters)
         dual = found.dual and found.dual._replace(direction=span.lift(found.dual.direction.T).T, points=None)
-        if dual is not None and not centred.bound.is_isotropic:
+        if dual is not None and not centred.sets.is_isotropic:
             dual = dual._replace(sets=None)  # they are sets of the span
         found = replace(found, parameters=centred.join(span.lift(w.T).T, b), dual=dual)
         proof = _proof(centred, found)
@@ -136,8 +136,8 @@ def _reduced(problem: LinearProblem) -> tuple[LinearProblem, Span | None]:
     span = (rows.joined(generators / units[:, None]) if len(generators) else rows).span
     if span is None:
         return problem, None
-    bound = problem.bound.generated(span.coordinates[n:] * units[:, None])
-    return problem.having(rows=rows_of(span.coordinates[:n]), bound=bound), span
+    bound = problem.sets.generated(span.coordinates[n:] * units[:, None])
+    return problem.having(rows=rows_of(span.coordinates[:n]), sets=bound), span
 
 
 def _proof(problem: LinearProblem, found: Solution) -> Certificate:
@@ -150,7 +150,7 @@ def _checked(problem: LinearProblem, found: Solution, proof: Certificate) -> Non
     w, b = problem.split(found.parameters)
     seen = problem.value_and_gradient(found.parameters)[0]
     agreed(seen, proof.objective, lambda: rounding_at(problem, w, b))
-    for sets in (problem.bound, problem.push):
+    for sets in (problem.sets, problem.push):
         if sets is not None:
             attained(sets, w if w.ndim == 1 else w[0] - w[1], problem.rows.n_samples)
 
@@ -228,7 +228,7 @@ class _Training:
         return self.tidied(found, proof)
 
     def tidied(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
-        """Return the solution with the zeros and ties that only easing has kept it from, where the proof allows it."""
+        """Return the solution with the zeros and ties that only smoothing has kept it from, where the proof allows it."""
         tidy = replace(found, parameters=self.problem.tidied(found.parameters, self.trace))
         if np.array_equal(tidy.parameters, found.parameters):
             return found, proof
@@ -289,14 +289,14 @@ class _Training:
         return 0.0 if self.problem.work()["is_cheap_to_factorise"] else 0.5 * min(self.tol, POOR_GAP)
 
     def descend(self, start: Array | None) -> Solution:
-        """Return a solution: from `start`, from a solution on fewer rows, or along the path of easings."""
+        """Return a solution: from `start`, from a solution on fewer rows, or along the path of smoothings."""
         if self.is_conic:
             return self.minimise(self.problem, np.zeros(self.problem.n_parameters), self.tol)
         if start is None:
             start = self.start_on_fewer_rows()
         if start is not None and np.any(self.problem.split(start)[0]):
             return self.finish(self.problem, start, self.accuracy)
-        if not self.problem.loss.is_homogeneous and self.problem.bound.is_smooth:
+        if not self.problem.loss.is_homogeneous and self.problem.sets.is_smooth:
             return self.minimise(self.problem, np.zeros(self.problem.n_parameters), self.accuracy)
         return self.follow_path(self.problem, rough=False)
 
@@ -317,21 +317,21 @@ class _Training:
     def follow_path(self, problem: LinearProblem, *, rough: bool) -> Solution:
         """Return the end of a path of problems with ever less noise on the score itself, each started at the last solution.
 
-        The eased problems are smooth at w = 0, so the path can start there, and never stops at the kink.
+        The smoothed problems are smooth at w = 0, so the path can start there, and never stops at the kink.
         """
         solver = pick(problem) if rough else self.solver
         theta, delta = np.zeros(problem.n_parameters), FIRST_EASE
         start, collapsible = theta, not np.isfinite(problem.constant_objective())
         scale = np.inf if collapsible else 0.0
         while True:
-            self.report(f"easing {delta:.2g}")
-            eased = problem.eased(delta)
-            stage = self.minimise(eased, start, ROUGH if delta > STRAIGHT else FINE, rough=True, solver=solver)
+            self.report(f"smoothing {delta:.2g}")
+            smoothed = problem.smoothed(delta)
+            stage = self.minimise(smoothed, start, ROUGH if delta > STRAIGHT else FINE, rough=True, solver=solver)
             before, theta = theta, stage.parameters
             if self.n_iter >= self.max_iter:
                 return stage
             if delta <= LAST_EASE:
-                # w has shrunk along with the easing: a collapse, it seems, and no place to take steps from
+                # w has shrunk along with the smoothing: a collapse, it seems, and no place to take steps from
                 if not collapsible:
                     return stage
                 break
@@ -350,9 +350,9 @@ class _Training:
             shorter = max(SHRINK * delta, LAST_EASE)
             start = theta
             if delta <= STRAIGHT:
-                # what collapses shrinks in proportion to the easing
+                # what collapses shrinks in proportion to the smoothing
                 ahead = theta + (delta - shorter) / (delta / SHRINK - delta) * (theta - before)
-                values = [problem.eased(shorter).value_and_gradient(point)[0] for point in (theta, ahead)]
+                values = [problem.smoothed(shorter).value_and_gradient(point)[0] for point in (theta, ahead)]
                 start = ahead if values[1] < values[0] else theta
             delta = shorter
         return self.finish(problem, theta, ROUGH if rough else self.accuracy, rough=rough, solver=solver)
@@ -368,26 +368,26 @@ class _Training:
     ) -> Solution:
         """Return the solution near `start`.
 
-        Rows without noise keep the hinge's kink: a trace of easing stands in for it, and tells the slopes there.
+        Rows without noise keep the hinge's kink: a trace of smoothing stands in for it, and tells the slopes there.
         """
-        if not problem.bound.is_smooth:
+        if not problem.sets.is_smooth:
             return self.ease_off(problem, start, tol, rough=rough, solver=solver)
         if not _has_exact_scores(problem, start):
             found = self.minimise(problem, start, tol, rough=rough, solver=solver)
             if rough or not _has_exact_scores(problem, found.parameters):
                 return found
             start = found.parameters
-        eased = problem.eased(LAST_EASE)
-        found = self.minimise(eased, start, tol, rough=rough, solver=solver)
-        return replace(found, dual=eased.dual_guess(found.parameters))
+        smoothed = problem.smoothed(LAST_EASE)
+        found = self.minimise(smoothed, start, tol, rough=rough, solver=solver)
+        return replace(found, dual=smoothed.dual_guess(found.parameters))
 
     def ease_off(
         self, problem: LinearProblem, start: Array, tol: float, *, rough: bool, solver: Solver | None
     ) -> Solution:
-        """Return the solution near `start` for sets with kinks, down to a trace of easing.
+        """Return the solution near `start` for sets with kinks, down to a trace of smoothing.
 
-        Steps at a small easing lead somewhere only from nearby, so it shrinks stage by stage; where a stage takes too many
-        steps it is tried again with an easing nearer to the last one.
+        Steps at a small smoothing lead somewhere only from nearby, so it shrinks stage by stage; where a stage takes too many
+        steps it is tried again with a smoothing nearer to the last one.
         """
         reach = float(np.max(problem.scales(start)))
         theta, delta, shrink = start, min(reach or FIRST_EASE, FIRST_EASE), SHRINK
@@ -395,18 +395,18 @@ class _Training:
         trial = delta
         while True:
             is_last = trial <= last
-            self.report(f"easing {trial:.2g}")
-            eased = problem.eased(trial)
+            self.report(f"smoothing {trial:.2g}")
+            smoothed = problem.smoothed(trial)
             goal = tol if is_last else min(STAGE * trial, ROUGH)
-            drawn_in = problem.drawn_in(theta, delta, trial / delta)
-            values = [eased.value_and_gradient(begin)[0] for begin in (theta, drawn_in)]
-            begin = drawn_in if values[1] < values[0] else theta
-            stage = self.minimise(eased, begin, goal, rough=rough or not is_last, solver=solver, limit=STAGE_STEPS)
+            snapped_to_kinks = problem.snapped_to_kinks(theta, delta, trial / delta)
+            values = [smoothed.value_and_gradient(begin)[0] for begin in (theta, snapped_to_kinks)]
+            begin = snapped_to_kinks if values[1] < values[0] else theta
+            stage = self.minimise(smoothed, begin, goal, rough=rough or not is_last, solver=solver, limit=STAGE_STEPS)
             is_out = self.n_iter >= self.max_iter
             if stage.status is Status.SOLVED or is_out or trial == delta or shrink > NO_SHRINK:
                 theta, delta, shrink = stage.parameters, trial, max(SHRINK, shrink**2)
                 if is_last or is_out:
-                    return replace(stage, dual=eased.dual_guess(theta))
+                    return replace(stage, dual=smoothed.dual_guess(theta))
             else:
                 shrink = float(np.sqrt(shrink))
             trial = max(shrink * delta, last)

@@ -16,7 +16,7 @@ from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
 from holdfast._core.metadata import known_metadata
 from holdfast._core.offers import offered_if
-from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast._core.uncertainty import RowSets, UncertaintySet
 
 
 def _is_known(model: Any) -> bool:
@@ -76,7 +76,7 @@ class CertifiedPredictions:
 
     def _view_and_sets(
         self, X: Any, uncertainty: UncertaintySet | None, metadata: Mapping[str, Any], method: str
-    ) -> tuple[View, BoundSet]:
+    ) -> tuple[View, RowSets]:
         """Return what is seen of the model at rows X, and their sets, after checking that the question makes sense."""
         check_is_fitted(self)
         refuse_own_predicts(self)

@@ -10,13 +10,13 @@ from scipy.special import rel_entr
 from sklearn.utils.validation import check_array
 
 from holdfast._core.allowed import Choice, arguments, as_numbers, short
+from holdfast._core.arithmetic import dense
 from holdfast._core.labels import check_features
 from holdfast._core.loss import Array
 from holdfast._core.summary import Summary, digits, percent
 from holdfast._core.tolerances import ROUNDING
 from holdfast.estimators.inputs import number
 from holdfast.uncertainty.checks import nonnegative, per_feature
-from holdfast.uncertainty.clouds import dense
 from holdfast.uncertainty.knapsack import DeletionLoss
 
 NAME = "generalization_bound"

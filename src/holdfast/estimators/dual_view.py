@@ -9,11 +9,11 @@ from scipy.special import ndtri
 from sklearn.utils import check_array
 
 from holdfast._core.allowed import Number, Switch, arguments, as_numbers, short
+from holdfast._core.arithmetic import norm
 from holdfast._core.loss import Array
 from holdfast.estimators.inputs import class_codes
 from holdfast.features.rows import checked_weights
 from holdfast.losses.gaussian_hinge import density
-from holdfast.uncertainty.clouds import norm
 
 NAME = "recover_from_dual"
 WELL_CONDITIONED = 3.0

@@ -21,7 +21,7 @@ from holdfast._core.offers import offered_if
 from holdfast._core.parameters import resolve
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report
-from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast._core.uncertainty import RowSets, UncertaintySet
 from holdfast._data import rows_of
 from holdfast._problems.gram_rows import GramRows
 from holdfast._problems.margin_scale import MarginScaleProblem
@@ -458,7 +458,7 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         return through_moderated_link(problem, found, proof, tol=tol, max_iter=max_iter, report=report)
 
     def _made(
-        self, X: Any, codes: NDArray[np.intp], weights: Array, loss: Loss, bound: BoundSet, alpha: float, n_classes: int
+        self, X: Any, codes: NDArray[np.intp], weights: Array, loss: Loss, bound: RowSets, alpha: float, n_classes: int
     ) -> list[MarginScaleProblem] | list[PairwiseProblem]:
         """Return the joint problem of several classes, or one a class, or one for two."""
         rows, fit_intercept = rows_of(X), bool(self.fit_intercept)
@@ -470,7 +470,7 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
             for k in positives
         ]
 
-    def _bound(self, loss: Loss, X: Any, metadata: dict[str, Any]) -> BoundSet:
+    def _bound(self, loss: Loss, X: Any, metadata: dict[str, Any]) -> RowSets:
         """Return the noise bound to rows, after checking that the loss has a use for it."""
         noise = self._noise()
         for name in metadata:
@@ -487,7 +487,7 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
             )
         return bound
 
-    def _check_link(self, loss: Loss, bound: BoundSet) -> None:
+    def _check_link(self, loss: Loss, bound: RowSets) -> None:
         """Raise where no descent through the link is known."""
         if not loss.is_proper:
             raise ValueError(

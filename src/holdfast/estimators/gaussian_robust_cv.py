@@ -137,7 +137,7 @@ def noise_path(
 
 
 def _at(problem: Any, factor: float, alpha: float) -> Any:
-    return problem.having(bound=problem.bound.scaled(factor), alpha=alpha)
+    return problem.having(sets=problem.sets.scaled(factor), alpha=alpha)
 
 
 def _grid(noises: Any, problems: Sequence[Any], call: str) -> Array:
@@ -153,7 +153,7 @@ def _grid(noises: Any, problems: Sequence[Any], call: str) -> Array:
 def _largest(problems: Sequence[Any]) -> float:
     """Return the factor of the noise at which a binary fit collapses, or that of some spreads where that is less."""
     problem, top = problems[0], wide(problems[0])
-    if len(problems) == 1 and problem.bound.is_common and np.isfinite(problem.constant_objective()):
+    if len(problems) == 1 and problem.sets.is_common and np.isfinite(problem.constant_objective()):
         critical = critical_factor(problem)
         top = min(top, critical) if critical > 0 else top
     return float(top)

@@ -25,10 +25,10 @@ from holdfast._core.progress import reporter
 from holdfast._core.rows import Rows
 from holdfast._core.solution import Solution, Status
 from holdfast._core.tolerances import ROUNDING
-from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast._core.uncertainty import RowSets, UncertaintySet
 from holdfast._core.version import __version__
 from holdfast._data import rows_of
-from holdfast._problems.spreads import from_middle
+from holdfast._problems.dispersions import from_middle
 from holdfast._training.minimax_probability import (
     BOUNDLESS,
     MinimaxProbabilityProblem,
@@ -339,7 +339,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
                 "kernel is not known. Use kernel=None, or uncertainty=None and a larger covariance_ridge."
             )
 
-    def _bound(self, X: Any, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
+    def _bound(self, X: Any, metadata: Mapping[str, Any]) -> tuple[RowSets | None, RowSets | None]:
         """Return the sets and the noise of the rows, None for those that move nothing."""
         refuse_of_training(self.uncertainty, NAME)
         parts = bound_sets(self.uncertainty, X, metadata, NAME)
@@ -402,8 +402,8 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         is_positive: NDArray[np.bool_],
         label: Any,
         weights: Array,
-        worst: BoundSet | None,
-        cloud: BoundSet | None,
+        worst: RowSets | None,
+        cloud: RowSets | None,
     ) -> MinimaxProbabilityProblem:
         """Return the problem of one class against the rest."""
         laws, budgets = [], np.empty(len(weights))
@@ -411,7 +411,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             rows = np.flatnonzero(is_positive == (sign > 0))
             moments, own = Moments.of(span.rows.take(rows), weights[rows]), _of(worst, rows)
             budgets[rows] = moments.shares
-            drift = None if own is None or self.means == "fixed" else own.facing(np.full(len(rows), sign))
+            drift = None if own is None or self.means == "fixed" else own.against_labels(np.full(len(rows), sign))
             laws.append(
                 class_law(
                     moments,
@@ -545,7 +545,7 @@ def _kernel(X: Any, Y: Any, kernel: Any, options: Mapping[str, Any]) -> Array:
         raise ValueError(f"{NAME}(kernel={kernel!r:.80}): {error}") from error
 
 
-def _of(bound: BoundSet | None, rows: NDArray[np.intp]) -> BoundSet | None:
+def _of(bound: RowSets | None, rows: NDArray[np.intp]) -> RowSets | None:
     return None if bound is None else bound.take(rows)
 
 

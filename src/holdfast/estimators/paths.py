@@ -198,7 +198,7 @@ def wide(problem: Any) -> float:
     centre = rows.transpose_dot(weights / weights.sum())
     spread = np.sqrt(max(float(np.sum(rows.square_sums(weights / weights.sum())) - centre @ centre), 0.0))
     n = rows.n_features
-    typical = float(np.mean([np.mean(problem.bound.support(unit)) for unit in np.eye(min(n, 100), n)]))
+    typical = float(np.mean([np.mean(problem.sets.support(unit)) for unit in np.eye(min(n, 100), n)]))
     # noise of the same size in every direction has sqrt(n) times this length
     return float(WIDEST * spread / (typical * np.sqrt(n))) if typical > 0 else 1.0
 

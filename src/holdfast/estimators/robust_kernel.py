@@ -20,7 +20,7 @@ from holdfast._core.loss import Array, Loss
 from holdfast._core.metadata import METADATA
 from holdfast._core.progress import reporter
 from holdfast._core.solver import Report
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 from holdfast._data import rows_of
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._training.training import train
@@ -47,7 +47,7 @@ class _Rows(NamedTuple):
     inputs: Array
     """The rows as given, shape (n_samples, n_features)."""
     features: Array
-    sets: BoundSet
+    sets: RowSets
     """Of the rows as given."""
     codes: NDArray[np.intp]
     weights: Array
@@ -204,7 +204,7 @@ class RobustKernelClassifier(WorstCaseClassifier):
     ):
         self.uncertainty = uncertainty
         self.features = features
-        self.bound = bound
+        self.sets = bound
         self.loss = loss
         self.gamma = gamma
         self.n_components = n_components
@@ -289,7 +289,7 @@ class RobustKernelClassifier(WorstCaseClassifier):
     def _bounds(self, map: RobustFeatures) -> tuple[str, ...]:
         """Return the bounds to choose from."""
         known = Choice("auto", *map.bounds)
-        chosen = known.checked(self.bound, f"{NAME}(features={self.features!r:.60}, bound")
+        chosen = known.checked(self.sets, f"{NAME}(features={self.features!r:.60}, bound")
         return map.best_bounds if chosen == "auto" else (chosen,)
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], map: RobustFeatures) -> _Rows:
@@ -335,7 +335,7 @@ class RobustKernelClassifier(WorstCaseClassifier):
         positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         signs = [np.where(rows.codes == k, 1.0, -1.0) for k in positives]
         alpha, b = float(self.alpha), bool(self.fit_intercept)
-        return [MarginScaleProblem(features, y, rows.weights, loss, sets.facing(y), alpha, b) for y in signs]
+        return [MarginScaleProblem(features, y, rows.weights, loss, sets.against_labels(y), alpha, b) for y in signs]
 
     def _rows_to_score(self, X: Any) -> Array:
         found: Array = checked_rows(self, X, call=NAME, reset=False)

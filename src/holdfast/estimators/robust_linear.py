@@ -12,6 +12,7 @@ from scipy.special import softmax
 from sklearn.utils.validation import validate_data
 
 from holdfast._core.allowed import NOTHING, Choice, Instance, Number
+from holdfast._core.arithmetic import dense
 from holdfast._core.caller import warn_caller
 from holdfast._core.joint_loss import JointLoss
 from holdfast._core.labels import check_columns, check_features
@@ -19,13 +20,13 @@ from holdfast._core.loss import Array, Loss
 from holdfast._core.metadata import METADATA
 from holdfast._core.offers import offered_if
 from holdfast._core.solution import Solution
-from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast._core.uncertainty import RowSets, UncertaintySet
 from holdfast._data import CROWDED, rows_of
 from holdfast._problems.label_flips import flipped
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._problems.max_of_pairs import MaxOfPairsProblem
+from holdfast._problems.noise_and_set import NoiseAndSetProblem
 from holdfast._problems.penalty import Lasso, Limits
-from holdfast._problems.pushed import PushedProblem
 from holdfast._proofs.certificate import Certificate
 from holdfast._training.streaming import ProximalStream
 from holdfast.ambiguity import LabelFlips
@@ -37,7 +38,6 @@ from holdfast.estimators.worst_case import WorstCaseClassifier, bound_sets
 from holdfast.losses import Mixture
 from holdfast.solvers import StochasticProximal
 from holdfast.uncertainty import Ball, WeightError
-from holdfast.uncertainty.clouds import dense
 from holdfast.uncertainty.filtering import enlarged, filtered
 from holdfast.uncertainty.weight_error import Faced
 
@@ -454,7 +454,7 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         problems = []
         for k in positives:
             signs = np.where(codes == k, 1.0, -1.0)
-            faced = None if worst is None else worst.facing(signs)
+            faced = None if worst is None else worst.against_labels(signs)
             if errs:
                 faced, options["target"] = self._with_weight_error(X, signs, faced, cloud)
             problem = _problem(rows, signs, weights, loss, kappa, faced, cloud, options)
@@ -465,7 +465,7 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         self.filtered_ = share
         return problems
 
-    def _with_weight_error(self, X: Any, signs: Array, faced: BoundSet | None, cloud: BoundSet | None) -> Faced:
+    def _with_weight_error(self, X: Any, signs: Array, faced: RowSets | None, cloud: RowSets | None) -> Faced:
         assert self.weight_error is not None
         if cloud is not None or faced is None:
             raise ValueError(
@@ -475,8 +475,8 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         return self.weight_error.faced(X, signs, faced)
 
     def _filtered(
-        self, X: Any, worst: BoundSet | None, metadata: Mapping[str, Any]
-    ) -> tuple[Any, BoundSet | None, float]:
+        self, X: Any, worst: RowSets | None, metadata: Mapping[str, Any]
+    ) -> tuple[Any, RowSets | None, float]:
         """Return X without entries that are small beside their half-widths, sets that make up for it, and their share."""
         threshold = float(self.filter_threshold or 0.0)
         if threshold == 0:
@@ -505,7 +505,7 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
             else {"penalty": Lasso(alpha) if self.penalty == "l1" else Limits(1 / alpha)}
         )
 
-    def _bound(self, X: Any, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
+    def _bound(self, X: Any, metadata: Mapping[str, Any]) -> tuple[RowSets | None, RowSets | None]:
         """Return the sets over which losses are maximised and those over which they are averaged, bound to rows."""
         worst, cloud = bound_sets(self.uncertainty, X, metadata, NAME)
         return Ball(0.0).split(X, {}) if worst is None and cloud is None else (worst, cloud)
@@ -517,7 +517,7 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
             if loss.reaches_zero or problem.is_held:
                 continue
             w, b = problem.split(found.parameters)
-            t, pushed = problem.bound.recession(w), problem.push_of(w)
+            t, pushed = problem.sets.recession(w), problem.push_of(w)
             # noise that is averaged over costs more and more as weights grow, and so does what is outside of the loss
             grows = (1 - kappa) * (t + pushed) if problem.loss.is_worst_case else t + (1 - kappa) * pushed
             clear = (problem.signs * (problem.rows.dot(w) + b) > t + pushed) & (grows == 0)
@@ -579,8 +579,8 @@ def _problem(
     weights: Array,
     loss: Loss,
     kappa: float,
-    worst: BoundSet | None,
-    cloud: BoundSet | None,
+    worst: RowSets | None,
+    cloud: RowSets | None,
     options: dict[str, Any],
 ) -> MarginScaleProblem:
     """Return the problem of two classes for sets over which the loss is maximised, averaged, or both."""
@@ -588,7 +588,7 @@ def _problem(
         loss = loss.averaged()
     loss = loss if kappa == 1 else Mixture(loss, kappa)
     if worst is not None and cloud is not None:
-        return PushedProblem(rows, signs, weights, loss, cloud, push=worst, kappa=kappa, **options)
+        return NoiseAndSetProblem(rows, signs, weights, loss, cloud, push=worst, kappa=kappa, **options)
     bound = cloud if worst is None else worst
     assert bound is not None
     return MarginScaleProblem(rows, signs, weights, loss, bound, **options)

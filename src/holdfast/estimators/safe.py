@@ -40,7 +40,7 @@ from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import checked_weights
 from holdfast.losses import Hinge
 from holdfast.uncertainty import Ellipsoid
-from holdfast.uncertainty.clouds import CommonCloud
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 
 NAME = "SafeClassifier"
 NOISE = ("X_std", "X_cov", "X_factor")
@@ -436,7 +436,7 @@ class SafeClassifier(CollapsingClassifier):
 
     def _validated(self, rows: Rows, judged: Validation) -> ValidatedLengths:
         """Return the validation loss as a function of lengths."""
-        asked, none, b = rows_of(self._mapped(judged.inputs)), CommonCloud(np.zeros(())), bool(self.fit_intercept)
+        asked, none, b = rows_of(self._mapped(judged.inputs)), CommonEllipsoid(np.zeros(())), bool(self.fit_intercept)
         others = [
             MarginScaleProblem(asked, y, judged.weights, Hinge(), none, 0.0, b) for y in self._signs(judged.codes)
         ]

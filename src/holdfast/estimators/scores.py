@@ -12,7 +12,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_array
 
 from holdfast._core.loss import Array
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 from holdfast.estimators.linear import predicted_codes, shares_of_classes
 
 SINGLE = 1e-3
@@ -40,7 +40,7 @@ def coefficients_of(estimator: Any, X: Any, scores: Array, call: str) -> Array:
     return coef
 
 
-def pushes(coef: Array, sets: BoundSet, codes: NDArray[np.intp]) -> Array:
+def pushes(coef: Array, sets: RowSets, codes: NDArray[np.intp]) -> Array:
     """Return how far the sets can push the lead of class `codes` over each class, (n_samples, n_classes); 0 for itself."""
     out = np.zeros((len(codes), len(coef)))
     for k, w in enumerate(coef):
@@ -52,7 +52,7 @@ def pushes(coef: Array, sets: BoundSet, codes: NDArray[np.intp]) -> Array:
     return out
 
 
-def score_deviations(scores: Array, coef: Array, noise: BoundSet) -> Array:
+def score_deviations(scores: Array, coef: Array, noise: RowSets) -> Array:
     """Return the standard deviation of each score, or of each lead of the predicted class, in the shape of `scores`."""
     if scores.ndim > 1:
         return pushes(coef, noise, predicted_codes(scores))
@@ -75,7 +75,7 @@ def in_deviations(lead: Array, t: Array) -> Array:
 
 
 def against_the_rest(
-    scores: Array, coef: Array, noise: BoundSet | None, expected: Callable[[Array, Array], Array]
+    scores: Array, coef: Array, noise: RowSets | None, expected: Callable[[Array, Array], Array]
 ) -> Array:
     """Return the probabilities of each class against the rest, averaged over the noise and made to sum to 1.
 
@@ -89,7 +89,7 @@ def against_the_rest(
     return np.column_stack([1.0 - positive, positive]) if len(coef) == 1 else shares_of_classes(positive)
 
 
-def among_all(scores: Array, coef: Array, noise: BoundSet | None, expected: Callable[[Array, Array], Array]) -> Array:
+def among_all(scores: Array, coef: Array, noise: RowSets | None, expected: Callable[[Array, Array], Array]) -> Array:
     r"""Return softmax probabilities of several classes, approximately averaged over the noise.
 
     With :math:`p_{kl} = \mathbb E\,\mathrm{sigmoid}(f_k - f_l + t_{kl} Z)`, exact for every pair of classes, :math:`t_{kl}`

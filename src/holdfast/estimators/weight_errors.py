@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast._core.allowed import Choice, arguments, short
+from holdfast._core.arithmetic import dense
 from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
 from holdfast._core.metadata import METADATA, known_metadata
@@ -22,7 +23,6 @@ from holdfast.estimators.inputs import one_blas_thread, row_weights
 from holdfast.estimators.paths import grid, warn_of_gaps
 from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.uncertainty import WeightError
-from holdfast.uncertainty.clouds import dense
 from holdfast.uncertainty.weight_error import COMPONENTWISE
 
 MOST_FEATURES = 12

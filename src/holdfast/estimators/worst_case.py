@@ -16,7 +16,7 @@ from holdfast._core.loss import Array, Loss
 from holdfast._core.offers import offered_if
 from holdfast._core.parameters import resolve
 from holdfast._core.solution import Solution, Status
-from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast._core.uncertainty import RowSets, UncertaintySet
 from holdfast._proofs.certificate import Certificate
 from holdfast.estimators.linear import ROUTING, LinearClassifier, shares_of_classes
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge
@@ -85,7 +85,7 @@ class WorstCaseClassifier(CollapsingClassifier):
 
     def _view_and_sets(
         self, X: Any, uncertainty: UncertaintySet | None, metadata: Mapping[str, Any], method: str
-    ) -> tuple[View, BoundSet]:
+    ) -> tuple[View, RowSets]:
         if uncertainty is None and self.uncertainty is None and all(value is None for value in metadata.values()):
             super()._own_set(X, {}, f"{type(self).__name__}.{method}")  # which says what to ask about
         return super()._view_and_sets(X, uncertainty, metadata, method)
@@ -137,7 +137,7 @@ def refuse_of_training(uncertainty: Any, name: str) -> None:
 
 def bound_sets(
     uncertainty: Any, X: Any, metadata: Mapping[str, Any], name: str
-) -> tuple[BoundSet | None, BoundSet | None]:
+) -> tuple[RowSets | None, RowSets | None]:
     """Return the sets to maximise over and those to average over, bound to the rows of X; neither where None is stated."""
     stated = {key: value for key, value in metadata.items() if value is not None}
     if uncertainty is None:

@@ -14,10 +14,11 @@ from sklearn.utils import _safe_indexing
 
 from holdfast._certificates.views import View
 from holdfast._core.allowed import ANY_SEED, Choice, Count, arguments
+from holdfast._core.arithmetic import dense, ratio
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array
 from holdfast._core.summary import Summary, counted, percent, share, spread
-from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast._core.uncertainty import RowSets, UncertaintySet
 from holdfast.evaluate.fitted import (
     asked,
     classes_of,
@@ -28,7 +29,6 @@ from holdfast.evaluate.fitted import (
 )
 from holdfast.features.carrying import extents
 from holdfast.features.rows import as_given
-from holdfast.uncertainty.clouds import dense, ratio
 
 METHODS = Choice("auto", "closed_form", "gradient", "queries")
 SEARCH = {"method": METHODS, "n_starts": Count(), "max_iter": Count(), "random_state": ANY_SEED}
@@ -289,10 +289,10 @@ class _Question:
     labels: NDArray[Any]
     classes: NDArray[Any]
     codes: NDArray[np.intp]
-    sets: BoundSet
+    sets: RowSets
     """In the units of X."""
     view: View | None
-    seen: BoundSet | None
+    seen: RowSets | None
     """The sets of the rows that the view is of: carried, where curved steps come before its model."""
     method: str
 
@@ -549,7 +549,7 @@ class _Trail:
         self.moves[kept], self.leads[kept], self.is_wrong[kept] = moves[is_worse], leads[is_worse], wrong[is_worse]
 
 
-def _maximizers(owns: list[BoundSet], which: NDArray[np.intp], directions: Array) -> Array:
+def _maximizers(owns: list[RowSets], which: NDArray[np.intp], directions: Array) -> Array:
     """Return the farthest point of each row's set in a direction of its own."""
     return np.array([owns[i].maximizer(v)[0] for i, v in zip(which, directions, strict=True)])
 
@@ -557,7 +557,7 @@ def _maximizers(owns: list[BoundSet], which: NDArray[np.intp], directions: Array
 def _descended(
     prey: _Prey,
     rows: Array,
-    owns: list[BoundSet],
+    owns: list[RowSets],
     which: NDArray[np.intp],
     moves: Array,
     target: int,
@@ -581,7 +581,7 @@ def _descended(
 
 
 def _cross_boundaries(
-    question: _Question, rows: Array, owns: list[BoundSet], trail: _Trail, rng: np.random.Generator
+    question: _Question, rows: Array, owns: list[RowSets], trail: _Trail, rng: np.random.Generator
 ) -> None:
     """Offer the farthest points of the sets along normals of boundaries that are found by predictions alone."""
     predicted = np.asarray(question.model.predict(question.X))

@@ -21,6 +21,7 @@ from sklearn.utils.validation import _num_samples
 
 from holdfast._certificates.pipelines import exact_columns
 from holdfast._core.allowed import SEED, Count, Number, arguments
+from holdfast._core.arithmetic import dense
 from holdfast._core.rounding import Array
 from holdfast._core.summary import Summary, digits, percent
 from holdfast.evaluate.fitted import (
@@ -35,7 +36,6 @@ from holdfast.evaluate.fitted import (
 from holdfast.evaluate.noise import NOISE, flip_probability, linear_or_none, predicted_at, score_deviations
 from holdfast.features.rows import numbers_of
 from holdfast.uncertainty import GaussianNoise
-from holdfast.uncertainty.clouds import dense
 
 GRID = 2.0 ** np.arange(-10, 10.01, 0.25)
 """Multiples of the noise among which the first one is looked for at which accuracy is below the target."""

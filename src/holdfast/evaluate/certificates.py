@@ -9,6 +9,7 @@ import numpy as np
 from holdfast._certificates.exact import exact_radius
 from holdfast._certificates.views import View
 from holdfast._core.allowed import NORM, Choice, Switch, arguments
+from holdfast._core.arithmetic import rescaled
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.labels import check_features
 from holdfast._core.rounding import Array
@@ -16,7 +17,6 @@ from holdfast.evaluate.fitted import asked, linear_only, scale_of, settled, stat
 from holdfast.evaluate.results import CertifiedDeletions, CertifiedInterval, CertifiedRadius
 from holdfast.evaluate.smoothing import smoothed
 from holdfast.uncertainty import IntervalBox
-from holdfast.uncertainty.clouds import rescaled
 from holdfast.uncertainty.deletions import DELETION_ROUNDINGS, lead_survives
 from holdfast.uncertainty.knapsack import feature_costs
 

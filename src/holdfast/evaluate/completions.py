@@ -13,6 +13,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 
+from holdfast._core.arithmetic import dense
 from holdfast._core.rounding import Array
 from holdfast.features.effects import Effect
 from holdfast.features.row_noise import RowNoise
@@ -20,7 +21,6 @@ from holdfast.features.rows import n_columns, numbers_of, others_than_numbers
 from holdfast.features.steps import StepContext, effect_of, positions_of
 from holdfast.pipeline import CategoryEncoder, ConditionalImputer, SpreadImputer
 from holdfast.pipeline.category_encoder import missing_categories
-from holdfast.uncertainty.clouds import dense
 
 
 def missing_of(X: Any) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from holdfast._core.allowed import short
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.rounding import Array
-from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast._core.uncertainty import RowSets, UncertaintySet
 from holdfast.features.carrying import refuse_inexact
 from holdfast.features.rows import checked_metadata, is_numeric, n_columns
 from holdfast.pipeline.stated_sets import takes_by_name
@@ -69,7 +69,7 @@ def stated_of(
     return checked_metadata(X, stated, call, model)
 
 
-def told(model: Any, noise: BoundSet, shape: tuple[int, int]) -> dict[str, Any]:
+def told(model: Any, noise: RowSets, shape: tuple[int, int]) -> dict[str, Any]:
     """Return what `predict` of a model that averages over errors of rows is told of this noise; nothing for other models."""
     return (noise.by_row(*shape) or {}) if takes_by_name(model, "predict", "X_std") else {}
 

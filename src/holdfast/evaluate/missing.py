@@ -15,6 +15,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 
 from holdfast._certificates.pipelines import view_of
 from holdfast._core.allowed import SEED, Count, arguments
+from holdfast._core.arithmetic import dense
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array
 from holdfast._core.summary import Summary, counted, percent, share, spread
@@ -22,7 +23,6 @@ from holdfast.evaluate.certificates import certified_interval
 from holdfast.evaluate.completions import Law, Together, covered, law_of_step, laws_of, missing_of
 from holdfast.evaluate.fitted import classes_of, linear_only
 from holdfast.features.rows import n_columns, numbers_of, others_than_numbers
-from holdfast.uncertainty.clouds import dense
 
 BLOCK = 1 << 22
 """Entries of completed rows that a model is asked about at a time."""

@@ -15,9 +15,10 @@ from sklearn.utils.validation import _num_samples
 
 from holdfast._certificates.views import View
 from holdfast._core.allowed import NOTHING, SEED, Choice, Count, Instance, Number, arguments
+from holdfast._core.arithmetic import dense
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 from holdfast.estimators.scores import in_deviations
 from holdfast.evaluate.fitted import (
     asked,
@@ -31,7 +32,6 @@ from holdfast.evaluate.fitted import (
 from holdfast.evaluate.results import FlipProbability
 from holdfast.features.rows import as_given, n_columns
 from holdfast.uncertainty import GaussianNoise
-from holdfast.uncertainty.clouds import dense
 
 METHODS = ("auto", "draws")
 NOISE = Number() | Instance(GaussianNoise, "GaussianNoise(...)") | NOTHING
@@ -139,7 +139,7 @@ def _assumption(stated: GaussianNoise, view: View) -> str:
     return f"{law}; " + ("exact" if view.model.decision.n_scores == 1 else "an upper bound, the sum over rivals")
 
 
-def score_deviations(view: View, noise: BoundSet, v: Array, which: NDArray[np.intp]) -> tuple[Array, Array]:
+def score_deviations(view: View, noise: RowSets, v: Array, which: NDArray[np.intp]) -> tuple[Array, Array]:
     """Return deviations of scores with weights v of all numbers in rows `which`: by noise, and by what steps fill in."""
     t = np.zeros(len(which))
     for few, weights in view.patterns(which):
@@ -150,7 +150,7 @@ def score_deviations(view: View, noise: BoundSet, v: Array, which: NDArray[np.in
     return t, np.sqrt(own)
 
 
-def _by_formula(view: View, bound: BoundSet) -> tuple[Any, Array]:
+def _by_formula(view: View, bound: RowSets) -> tuple[Any, Array]:
     n = view.rows.shape[0]
     codes, probability = np.zeros(n, dtype=np.intp), np.zeros(n)
     for part, _, (own, leads, _) in view.lead_blocks(0):
@@ -165,7 +165,7 @@ def _by_formula(view: View, bound: BoundSet) -> tuple[Any, Array]:
 
 
 def _by_draws(
-    model: Any, X: Any, rows: Any, bound: BoundSet, n_draws: int, rng: np.random.Generator
+    model: Any, X: Any, rows: Any, bound: RowSets, n_draws: int, rng: np.random.Generator
 ) -> tuple[Any, Array]:
     values = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
     known = told(model, bound, values.shape)

@@ -15,6 +15,7 @@ from scipy import sparse
 from holdfast._certificates.models import LAST_BITS
 from holdfast._certificates.pipelines import linear_in_x
 from holdfast._core.allowed import Choice, Count, Switch, short
+from holdfast._core.arithmetic import dense, rescaled
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.labels import column_name
 from holdfast._core.parameters import Parameters
@@ -27,7 +28,6 @@ from holdfast.features.carrying import extents, refuse_inexact
 from holdfast.features.rows import as_given
 from holdfast.uncertainty import Box, CorruptedFeatures, DropoutNoise, FeatureDeletion
 from holdfast.uncertainty.checks import nonnegative, one_number, per_feature
-from holdfast.uncertainty.clouds import dense, rescaled
 from holdfast.uncertainty.deletions import random_deletions, worst_deletions
 from holdfast.uncertainty.knapsack import feature_costs, stated_number
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtr, owens_t
 
+from holdfast._core.arithmetic import dense
 from holdfast._core.uncertainty import Array
 from holdfast.features.effects import Effect
 from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import known_numbers
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import dense
 from holdfast.uncertainty.sloped import SlopedFactor
 
 FAR = 40.0

@@ -14,7 +14,7 @@ from holdfast._core.allowed import NOTHING, Count, Number, Several, arguments, s
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.metadata import known_metadata
 from holdfast._core.summary import Summary, digits, percent
-from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
+from holdfast._core.uncertainty import Array, RowSets, UncertaintySet
 from holdfast.features.carrying import extents
 from holdfast.features.fourier_sets import angles as largest_angles
 from holdfast.features.gram import bandwidth
@@ -158,7 +158,7 @@ def bandwidth_grid(
     )
 
 
-def _likely_square(sets: BoundSet, shape: tuple[int, ...], n_frequencies: float, probability: float) -> float:
+def _likely_square(sets: RowSets, shape: tuple[int, ...], n_frequencies: float, probability: float) -> float:
     """Return what no square of an angle of unit frequencies exceeds, all rows and frequencies together, with a probability."""
     beyond = -np.expm1(np.log(probability) / n_frequencies)
     return min((_likely_form(squares, float(beyond)) for squares in _ellipsoids(sets, shape)), default=0.0)
@@ -172,7 +172,7 @@ def _likely_form(v: Array, beyond: float) -> float:
     return largest * min(float(chi2.isf(beyond, len(v))), whole)
 
 
-def _ellipsoids(sets: BoundSet, shape: tuple[int, ...]) -> Iterator[Array]:
+def _ellipsoids(sets: RowSets, shape: tuple[int, ...]) -> Iterator[Array]:
     """Return squares of the axes of ellipsoids around 0 that hold the sets of all rows; none where all sets are points."""
     widths = np.max(np.maximum(*extents(sets, shape)), axis=0, initial=0.0)
     moves = widths > 0
@@ -189,6 +189,6 @@ def _ellipsoids(sets: BoundSet, shape: tuple[int, ...]) -> Iterator[Array]:
         yield _holding(sets, AffineMap((axes / np.sqrt(squares)).T), len(widths)) * squares
 
 
-def _holding(sets: BoundSet, map: AffineMap, n_features: int) -> float:
+def _holding(sets: RowSets, map: AffineMap, n_features: int) -> float:
     """Return the square of the radius of a ball that holds the images of the sets of all rows."""
     return float(np.max(np.square(image_of(sets, map).stretch(np.eye(n_features)))))

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.arithmetic import dense
 from holdfast._core.labels import column_name
-from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
+from holdfast._core.uncertainty import Array, RowSets, UncertaintySet
 from holdfast.features.composed import InSequence
 from holdfast.features.effects import FILLED_TWICE, Effect, OutOfDomainError
 from holdfast.features.gaps import Gaps
@@ -18,7 +19,6 @@ from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import known_numbers, n_columns, numbers_of
 from holdfast.features.steps import StepContext, after, effect_of
 from holdfast.uncertainty import Ellipsoid, GaussianNoise, IntervalBox, SetSum
-from holdfast.uncertainty.clouds import dense
 
 WRONG = 1e-6
 """How far off from the interval that its effect gives what a step makes of a row may be."""
@@ -124,7 +124,7 @@ def carry(
     """Return what becomes of a set and metadata of rows X, of which steps make Z, with what affine steps add or without."""
     X = given = X if hasattr(X, "shape") else np.asarray(X)
     uncertainty = uncertainty.learned(numbers_of(X))
-    state = uncertainty.freed(known_numbers(X), metadata)
+    state = uncertainty.as_errors(known_numbers(X), metadata)
     # the last step that looks at its rows
     last = max((i for i, one in enumerate(effects) if one.map is None or one.adds_errors or len(one.exact)), default=-1)
     is_moved, gaps = False, Gaps.start(n_columns(X))
@@ -145,7 +145,7 @@ def carry(
                 X = transform(X) if number < last or is_moved else X
     made, stated = state
     rows = X if is_moved else Z
-    return Carried(made, made.placed(known_numbers(rows), stated), rows)
+    return Carried(made, made.at_rows(known_numbers(rows), stated), rows)
 
 
 def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> Stated:
@@ -170,7 +170,7 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> 
     own_ends = _own_ends(effect, X, step)
     if not any(np.any(end) for end in own_ends.values()):
         return made, stated
-    worst, cloud = made.split(Z, made.placed(Z, stated))
+    worst, cloud = made.split(Z, made.at_rows(Z, stated))
     box = worst.by_row(*Z.shape) if worst is not None and cloud is None else None
     if box is not None and "X_lower" in box:
         return IntervalBox(), {name: end + box[name] for name, end in own_ends.items()}
@@ -182,7 +182,7 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> 
 def _refuse_inexact(effect: Effect, state: Stated, X: Any) -> None:
     uncertainty, metadata = state
     if len(effect.exact):
-        refuse_inexact(effect.exact, uncertainty, uncertainty.placed(known_numbers(X), metadata), X)
+        refuse_inexact(effect.exact, uncertainty, uncertainty.at_rows(known_numbers(X), metadata), X)
 
 
 def refuse_inexact(exact: NDArray[np.intp], uncertainty: UncertaintySet, metadata: Mapping[str, Any], X: Any) -> None:
@@ -222,7 +222,7 @@ def _after(effect: Effect, state: Stated, X: Any, Z: Any, nonlinear: str) -> tup
         )
     _refuse_inexact(effect, state, X)
     values = known_numbers(X)
-    worst, cloud = uncertainty.split(values, uncertainty.placed(values, metadata))
+    worst, cloud = uncertainty.split(values, uncertainty.at_rows(values, metadata))
     made: list[Stated] = []
     if worst is not None:
         made.append(_set_after(effect, uncertainty, worst, X, known_numbers(Z), nonlinear))
@@ -236,7 +236,7 @@ def _after(effect: Effect, state: Stated, X: Any, Z: Any, nonlinear: str) -> tup
 
 
 def _noise_after(
-    effect: Effect, uncertainty: UncertaintySet, cloud: BoundSet, X: Any, Z: Any, nonlinear: str
+    effect: Effect, uncertainty: UncertaintySet, cloud: RowSets, X: Any, Z: Any, nonlinear: str
 ) -> tuple[Any, RowNoise]:
     if nonlinear == "interval":
         raise ValueError(
@@ -250,9 +250,7 @@ def _noise_after(
     return (Z, effect.linearised(X, noise)) if nonlinear == "linearise" else effect.expected(X, Z, noise)
 
 
-def _set_after(
-    effect: Effect, uncertainty: UncertaintySet, worst: BoundSet, X: Any, Z: Array, nonlinear: str
-) -> Stated:
+def _set_after(effect: Effect, uncertainty: UncertaintySet, worst: RowSets, X: Any, Z: Array, nonlinear: str) -> Stated:
     values = known_numbers(X)
     known = worst.by_row(*values.shape)
     if nonlinear == "linearise" and known is not None and "X_lower" not in known:
@@ -276,7 +274,7 @@ def _set_after(
     return IntervalBox(), {"X_lower": np.minimum(lower - Z, 0.0), "X_upper": np.maximum(upper - Z, 0.0)}
 
 
-def extents(sets: BoundSet, shape: tuple[int, ...]) -> tuple[Array, Array]:
+def extents(sets: RowSets, shape: tuple[int, ...]) -> tuple[Array, Array]:
     """Return how far each feature of each row can go down and up, two arrays (n_samples, n_features)."""
     units = np.eye(shape[1])
     below, above = (

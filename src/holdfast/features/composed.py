@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import _safe_indexing
 
+from holdfast._core.arithmetic import dense
 from holdfast._core.operations import Cast
 from holdfast._core.uncertainty import Array
 from holdfast.features.effects import FILLED_TWICE, AffineForm, Corners, Effect, Lost, traced
@@ -19,7 +20,6 @@ from holdfast.features.gaps import Gaps
 from holdfast.features.row_noise import RowNoise, side_by_side
 from holdfast.features.rows import beside, known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import dense
 
 State = TypeVar("State")
 

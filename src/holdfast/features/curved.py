@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.arithmetic import dense
 from holdfast._core.uncertainty import Array
 from holdfast.features.averaged import Wave
 from holdfast.features.effects import Effect, OutOfDomainError
@@ -15,7 +16,6 @@ from holdfast.features.gram import rbf_values
 from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import in_form_of, known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import dense
 
 FAR = 4.5
 """How many standard deviations off noise is followed."""

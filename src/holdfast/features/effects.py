@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._core.arithmetic import dense
 from holdfast._core.operations import Operation
 from holdfast._core.uncertainty import Array
 from holdfast.features.gaps import Gaps
 from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import dense
 
 FILLED_TWICE = (
     "the same missing entries are filled in several times, and noise would take their errors for independent ones. Fill them "

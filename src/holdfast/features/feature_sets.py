@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
+from holdfast._core.arithmetic import norm, ratio
 from holdfast._core.memory import remembered
-from holdfast._core.uncertainty import Array, BoundSet, EasedSet, RowBends
+from holdfast._core.uncertainty import Array, RowBends, RowSets, SmoothedSet
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import norm, ratio
 from holdfast.uncertainty.images import Images
 from holdfast.uncertainty.minkowski import BoundSum
 
@@ -22,7 +22,7 @@ FAINT = 1e-16
 """Weights of rows in a sum, as a share of the largest, that add nothing but rounding."""
 
 
-class FeatureSets(BoundSet):
+class FeatureSets(RowSets):
     r"""Sets that hold all changes of features :math:`\phi(x_i + d) - \phi(x_i)`, d in the set :math:`D_i` of row i.
 
     With the derivatives :math:`J_i` of the features at the row, or of some of them, a weight vector w is pushed by no more than
@@ -35,13 +35,13 @@ class FeatureSets(BoundSet):
 
     Parameters
     ----------
-    inputs : BoundSet
+    inputs : RowSets
         D, of the rows as they are.
     faces : ndarray of shape (n_samples,)
         -1 for sets that are turned around.
     radii : ndarray of shape (n_samples,)
         b.
-    ease : float, default=0.0
+    smoothing : float, default=0.0
         How much larger supports may be made to be smooth; their points are those of the sets themselves.
     """
 
@@ -51,13 +51,13 @@ class FeatureSets(BoundSet):
     follows: Array
     """1 where derivatives are used, 0 elsewhere."""
 
-    def __init__(self, inputs: BoundSet, faces: Array, radii: Array, ease: float = 0.0):
-        self.inputs, self.faces, self.radii, self.ease = inputs, faces, radii, ease
-        self.is_smooth = ease > 0
-        # kinks of the inputs' supports get half of what EasedSet leaves, arcs and balls a quarter each; none may be left at
-        # w = 0, where the path of easings starts
-        self._moved = inputs.eased(0.25 * ease) if ease > 0 else inputs
-        self._blunt = float(ratio(0.125 * ease, np.max(radii, initial=0.0)))
+    def __init__(self, inputs: RowSets, faces: Array, radii: Array, smoothing: float = 0.0):
+        self.inputs, self.faces, self.radii, self.smoothing = inputs, faces, radii, smoothing
+        self.is_smooth = smoothing > 0
+        # kinks of the inputs' supports get half of what SmoothedSet leaves, arcs and balls a quarter each; none may be left at
+        # w = 0, where the path of smoothings starts
+        self._moved = inputs.smoothed(0.25 * smoothing) if smoothing > 0 else inputs
+        self._blunt = float(ratio(0.125 * smoothing, np.max(radii, initial=0.0)))
 
     @abstractmethod
     def _slopes(self, w: Array) -> Array:
@@ -88,7 +88,7 @@ class FeatureSets(BoundSet):
         """Return J_i a_j of some rows and all `axes`, shape (n_rows, n_axes, n_features)."""
 
     @abstractmethod
-    def _of(self, rows: Any, inputs: BoundSet, faces: Array, ease: float) -> Self:
+    def _of(self, rows: Any, inputs: RowSets, faces: Array, smoothing: float) -> Self:
         """Return the sets of some rows, around which errors are `inputs`."""
 
     @remembered
@@ -100,7 +100,7 @@ class FeatureSets(BoundSet):
         return supports, turned + np.outer(self.radii, ratio(w, size))
 
     def _size(self, w: Array) -> Array:
-        """Return |w|, without its kink at 0 where the sets are eased."""
+        """Return |w|, without its kink at 0 where the sets are smoothed."""
         return np.hypot(norm(w), self._blunt)
 
     def _faced(self, w: Array) -> Array:
@@ -168,26 +168,26 @@ class FeatureSets(BoundSet):
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         raise NotImplementedError(f"{type(self).__name__} is known by its support alone.")
 
-    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         return np.full(len(self.faces), np.inf)
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return self.left_along(target, budgets, scale, direction)
 
-    def scaled(self, factor: float) -> BoundSet:
+    def scaled(self, factor: float) -> RowSets:
         return Images(self, AffineMap.diagonal(np.full(self.n_features, factor)))
 
-    def eased(self, delta: float) -> BoundSet:
+    def smoothed(self, delta: float) -> RowSets:
         if self.is_smooth:
-            return EasedSet(self, delta)
-        return EasedSet(self._of(slice(None), self.inputs, self.faces, delta), 0.5 * delta)
+            return SmoothedSet(self, delta)
+        return SmoothedSet(self._of(slice(None), self.inputs, self.faces, delta), 0.5 * delta)
 
-    def facing(self, signs: Array) -> Self:
-        return self._of(slice(None), self.inputs, -signs * self.faces, self.ease)
+    def against_labels(self, signs: Array) -> Self:
+        return self._of(slice(None), self.inputs, -signs * self.faces, self.smoothing)
 
     def take(self, rows: Any) -> Self:
-        found = self._of(rows, self.inputs.take(rows), self.faces[rows], self.ease)
-        # eased as all rows are together, not as some of them would be
+        found = self._of(rows, self.inputs.take(rows), self.faces[rows], self.smoothing)
+        # smoothed as all rows are together, not as some of them would be
         found._moved, found._blunt = self._moved.take(rows), self._blunt
         return found
 
@@ -195,7 +195,7 @@ class FeatureSets(BoundSet):
 class FeatureSum(BoundSum):
     """A sum of sets of features, with a ridge only: it would be a long search how much of it reaches a target."""
 
-    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         return np.full(np.shape(self.support(target)), np.inf)
 
 

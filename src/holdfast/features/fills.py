@@ -13,6 +13,7 @@ from scipy import sparse
 from scipy.special import ndtri
 from sklearn.preprocessing import OneHotEncoder
 
+from holdfast._core.arithmetic import dense
 from holdfast._core.operations import Select
 from holdfast._core.uncertainty import Array
 from holdfast.features.conditional_moments import GaussianMoments
@@ -21,7 +22,6 @@ from holdfast.features.gaps import Gaps
 from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import dense
 
 BELIEVED = 1e-9
 """What one-hot columns may sum to besides 1."""

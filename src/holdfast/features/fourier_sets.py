@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from holdfast._core.arithmetic import norm, ratio
 from holdfast._core.memory import remembered
-from holdfast._core.uncertainty import Array, BoundSet
+from holdfast._core.uncertainty import Array, RowSets
 from holdfast.features.feature_sets import FeatureSets
-from holdfast.uncertainty.clouds import norm, ratio
 
 STRAIGHT = 1.5
 """The largest change of an angle up to which the tangent is the better start for an arc."""
@@ -19,7 +19,7 @@ ROUNDED = 4 * float(np.finfo(np.float64).eps)
 """Roundings of a term of an angle, of the row and of the moved row."""
 
 
-def angles(inputs: BoundSet, frequencies: Array) -> Array:
+def angles(inputs: RowSets, frequencies: Array) -> Array:
     r"""Return the largest :math:`|\omega_j^\top d|` over each row's set, shape (n_samples or 1, n_frequencies)."""
     found = [
         inputs.support(v) if inputs.is_symmetric else np.maximum(inputs.support(v), inputs.support(-v))
@@ -121,7 +121,7 @@ class ArcSets(FeatureSets):
 
     def __init__(
         self,
-        inputs: BoundSet,
+        inputs: RowSets,
         faces: Array,
         radii: Array,
         cosines: Array,
@@ -129,9 +129,9 @@ class ArcSets(FeatureSets):
         frequencies: Array,
         reach: Array,
         straight: float = STRAIGHT,
-        ease: float = 0.0,
+        smoothing: float = 0.0,
     ):
-        super().__init__(inputs, faces, radii, ease)
+        super().__init__(inputs, faces, radii, smoothing)
         self.cosines, self.sines, self.frequencies = cosines, sines, frequencies
         self.reach, self.straight, self.n_inputs = reach, straight, frequencies.shape[1]
         self.n_features = 2 * len(frequencies)
@@ -140,10 +140,10 @@ class ArcSets(FeatureSets):
         # of an arc of that length: how far it falls below its tangent, and back along it
         self.dip, self.missed = 0.5 * chord(reach), np.where(reach <= straight, reach - np.sin(reach), 0.0)
 
-    def _of(self, rows: Any, inputs: BoundSet, faces: Array, ease: float) -> Self:
+    def _of(self, rows: Any, inputs: RowSets, faces: Array, smoothing: float) -> Self:
         reach = self.reach if len(self.reach) == 1 else self.reach[rows]
         own = self.radii[rows], self.cosines[rows], self.sines[rows]
-        return type(self)(inputs, faces, *own, self.frequencies, reach, self.straight, ease)
+        return type(self)(inputs, faces, *own, self.frequencies, reach, self.straight, smoothing)
 
     def _turned(self, w: Array) -> tuple[Array, Array]:
         """Return the pairs of w turned back by each row's angles: along the radius and along the tangent."""
@@ -163,35 +163,37 @@ class ArcSets(FeatureSets):
 
     @remembered
     def _arcs(self, w: Array) -> _Arcs:
-        """Return the worst of every arc, eased so that a row's add up to 0.4 of `ease` more at most."""
+        """Return the worst of every arc, smoothed so that a row's add up to 0.4 of `smoothing` more at most."""
         radial, tangential = (self.faces[:, None] * part for part in self._turned(w))
-        ease, follows = 0.25 * self.ease / (self.scale * len(self.frequencies)), self.follows > 0
+        smoothing, follows = 0.25 * self.smoothing / (self.scale * len(self.frequencies)), self.follows > 0
         if np.all(follows):
-            return self._triangles(radial, tangential, ease)
+            return self._triangles(radial, tangential, smoothing)
         if not np.any(follows):
-            return self._whole_arcs(radial, tangential, ease)
-        both = zip(self._triangles(radial, tangential, ease), self._whole_arcs(radial, tangential, ease), strict=True)
+            return self._whole_arcs(radial, tangential, smoothing)
+        both = zip(
+            self._triangles(radial, tangential, smoothing), self._whole_arcs(radial, tangential, smoothing), strict=True
+        )
         return _Arcs(*(np.where(follows, one, other) for one, other in both))
 
-    def _triangles(self, radial: Array, tangential: Array, ease: float) -> _Arcs:
+    def _triangles(self, radial: Array, tangential: Array, smoothing: float) -> _Arcs:
         """Return the worst of 0 and both ends, where the tangent is followed: in their triangle the rest of the arc lies."""
-        side = np.hypot(tangential, ease)
+        side = np.hypot(tangential, smoothing)
         height = side * self.missed - radial * self.dip
-        root = np.hypot(height, 2 * ease)
+        root = np.hypot(height, 2 * smoothing)
         share, turn = 0.5 * (1 + ratio(height, root)), ratio(tangential, side)
         return _Arcs(
             value=0.5 * (height + root),
             radial=-share * self.dip,
             tangential=share * self.missed * turn,
-            h=2 * ratio(np.square(ratio(ease, root)), root),
+            h=2 * ratio(np.square(ratio(smoothing, root)), root),
             a=-self.dip,
             b=self.missed * turn,
-            bend=share * self.missed * ratio(np.square(ratio(ease, side)), side),
+            bend=share * self.missed * ratio(np.square(ratio(smoothing, side)), side),
         )
 
-    def _whole_arcs(self, radial: Array, tangential: Array, ease: float) -> _Arcs:
+    def _whole_arcs(self, radial: Array, tangential: Array, smoothing: float) -> _Arcs:
         """Return the worst of arcs that are taken by themselves."""
-        side, end = np.hypot(tangential, ease), np.minimum(self.reach, np.pi)
+        side, end = np.hypot(tangential, smoothing), np.minimum(self.reach, np.pi)
         theta = np.minimum(np.arctan2(side, radial), end)
         is_inside = (theta < end) & (theta > 0)
         sine, cosine, turn = np.sin(theta), np.cos(theta), ratio(tangential, side)
@@ -203,7 +205,7 @@ class ArcSets(FeatureSets):
             h=ratio(is_inside, radial * cosine + side * sine),
             a=-sine,
             b=cosine * turn,
-            bend=sine * ratio(np.square(ratio(ease, side)), side),
+            bend=sine * ratio(np.square(ratio(smoothing, side)), side),
         )
 
     def least(self, w: Array, thresholds: Sequence[float]) -> Array:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._core.arithmetic import dense
 from holdfast.features.rows import numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import dense
 
 HIDDEN = (
     "fills in one-hot columns that CategoryEncoder(missing='nan') left open, and does not see that they are of one category: "

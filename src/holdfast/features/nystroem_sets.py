@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from holdfast._core.uncertainty import Array, BoundSet
+from holdfast._core.arithmetic import norm, spectral_norm
+from holdfast._core.uncertainty import Array, RowSets
 from holdfast.features.carrying import extents
 from holdfast.features.feature_sets import FeatureSets
 from holdfast.features.gram import rbf_values
-from holdfast.uncertainty.clouds import norm, spectral_norm
 
 STRAIGHT = 0.5
 """The largest :math:`2 \\gamma g^2` up to which tangents are better than the ball."""
@@ -106,7 +106,7 @@ class Landmarks(NamedTuple):
         back = np.sqrt(m) * (m + d + 4) * float(np.linalg.norm(self.normalization))
         return 2 * EPS * (back + np.sqrt(8 * self.gamma) * norm(X, axis=1))
 
-    def around(self, X: Array, inputs: BoundSet) -> Distances:
+    def around(self, X: Array, inputs: RowSets) -> Distances:
         """Return what is known of distances of the landmarks from rows that move in sets."""
         below, above = extents(inputs, X.shape)
         corner = np.broadcast_to(inputs.support(np.ones(X.shape[1])), len(X))
@@ -117,14 +117,14 @@ class Landmarks(NamedTuple):
         toward, back = (none, none) if is_box or inputs.is_isotropic else self._pulls(X, inputs)
         return Distances(X, self.points, self.gamma, squares, toward, back, below, above, is_box)
 
-    def _pulls(self, X: Array, inputs: BoundSet) -> tuple[Array, Array]:
+    def _pulls(self, X: Array, inputs: RowSets) -> tuple[Array, Array]:
         """Return how far errors go towards landmarks and away from them, times the distance, each of shape (n_samples, m)."""
         back = np.column_stack([inputs.supports_at(X - point) for point in self.points])
         if inputs.is_symmetric:
             return back, back
         return np.column_stack([inputs.supports_at(point - X) for point in self.points]), back
 
-    def published_squares(self, X: Array, inputs: BoundSet, values: Array, reach: Array) -> Array:
+    def published_squares(self, X: Array, inputs: RowSets, values: Array, reach: Array) -> Array:
         r"""Return :math:`\sum_j k_j^2 (\tau_j^{-2} + 1 - 2 \rho \tau_j)`, which published squares of changes of k exceed.
 
         :math:`\tau_j = e^{-2\gamma \max_d (x - l_j)^\top d}`, :math:`\rho = e^{-\gamma g^2}`; times the number of landmarks as
@@ -160,21 +160,21 @@ class TangentBalls(FeatureSets):
 
     def __init__(
         self,
-        inputs: BoundSet,
+        inputs: RowSets,
         faces: Array,
         radii: Array,
         landmarks: Landmarks,
         rows: Array,
         values: Array,
         follows: Array,
-        ease: float = 0.0,
+        smoothing: float = 0.0,
     ):
-        super().__init__(inputs, faces, radii, ease)
+        super().__init__(inputs, faces, radii, smoothing)
         self.landmarks, self.rows, self.values, self.follows = landmarks, rows, values, follows
         self.n_inputs, self.n_features = rows.shape[1], len(landmarks.points)
 
     @classmethod
-    def around(cls, landmarks: Landmarks, rows: Array, values: Array, inputs: BoundSet, reach: Array) -> Self:
+    def around(cls, landmarks: Landmarks, rows: Array, values: Array, inputs: RowSets, reach: Array) -> Self:
         """Return the sets of rows whose features have these kernel `values`, `reach` being g."""
         gamma = landmarks.gamma
         follows = (2 * gamma * np.square(reach) <= STRAIGHT).astype(np.float64)
@@ -185,9 +185,9 @@ class TangentBalls(FeatureSets):
         landmarks, rows = landmarks._replace(points=landmarks.points - middle), rows - middle
         return cls(inputs, np.ones(len(rows)), radii, landmarks, rows, values, follows)
 
-    def _of(self, rows: Any, inputs: BoundSet, faces: Array, ease: float) -> Self:
+    def _of(self, rows: Any, inputs: RowSets, faces: Array, smoothing: float) -> Self:
         own = self.rows[rows], self.values[rows], self.follows[rows]
-        return type(self)(inputs, faces, self.radii[rows], self.landmarks, *own, ease)
+        return type(self)(inputs, faces, self.radii[rows], self.landmarks, *own, smoothing)
 
     def _slopes(self, w: Array) -> Array:
         points, gamma, back = self.landmarks

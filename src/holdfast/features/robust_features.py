@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from holdfast._core.allowed import NORM, Choice
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.metadata import known_metadata
-from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
+from holdfast._core.uncertainty import Array, RowSets, UncertaintySet
 from holdfast._core.whole_fits import WholeFits
 from holdfast.features.expected_features import checked_rows
 from holdfast.features.rows import checked_weights
@@ -40,11 +40,11 @@ class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
         """Return the features of checked rows."""
 
     @abstractmethod
-    def _push(self, X: Array, inputs: BoundSet, bound: str) -> BoundSet:
+    def _push(self, X: Array, inputs: RowSets, bound: str) -> RowSets:
         """Return sets that hold the changes of the features of checked rows while these move in `inputs`."""
 
     @abstractmethod
-    def _radius(self, X: Array, inputs: BoundSet, bound: str, norm: float) -> Array:
+    def _radius(self, X: Array, inputs: RowSets, bound: str, norm: float) -> Array:
         """Return radii of balls in a norm that hold these changes, shape (n_samples,), or () where all are the same."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -72,7 +72,7 @@ class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self._features(self._rows(X, "transform"))
 
-    def push(self, X: Any, uncertainty: UncertaintySet, *, bound: str | None = None, **metadata: Any) -> BoundSet:
+    def push(self, X: Any, uncertainty: UncertaintySet, *, bound: str | None = None, **metadata: Any) -> RowSets:
         r"""Return sets that hold all changes :math:`\phi(x_i + d) - \phi(x_i)` of the features while d is in row i's set.
 
         Parameters
@@ -87,7 +87,7 @@ class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        BoundSet
+        RowSets
             With ``support(w)``, how far each row's score w'phi can be pushed, and ``maximizer(w)``. They are what they are but
             for the rounding of the features themselves.
         """
@@ -124,7 +124,7 @@ class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
         found: Array = checked_rows(self, X, call=f"{type(self).__name__}.{method}", reset=False)
         return found
 
-    def _bound(self, X: Any, uncertainty: Any, metadata: Mapping[str, Any], method: str) -> tuple[Array, BoundSet]:
+    def _bound(self, X: Any, uncertainty: Any, metadata: Mapping[str, Any], method: str) -> tuple[Array, RowSets]:
         """Return checked rows and the sets around them."""
         check_is_fitted(self)
         call = f"{type(self).__name__}.{method}"
@@ -148,7 +148,7 @@ class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
         """How many features there are."""
 
 
-def worst_only(uncertainty: UncertaintySet, X: Array, metadata: Mapping[str, Any], call: str) -> BoundSet:
+def worst_only(uncertainty: UncertaintySet, X: Array, metadata: Mapping[str, Any], call: str) -> RowSets:
     """Return sets bound to rows, which must not be noise to average over, nor hold for linear scores alone."""
     worst, cloud = uncertainty.split(X, metadata)
     if worst is None or cloud is not None:

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from holdfast._core.allowed import SEED, Choice, Count, Having, Number, Switch
 from holdfast._core.operations import Multiply
-from holdfast._core.uncertainty import Array, BoundSet
+from holdfast._core.uncertainty import Array, RowSets
 from holdfast.features.composed import InSequence
 from holdfast.features.curved import Waves
 from holdfast.features.effects import Affine, Effect
@@ -19,9 +19,9 @@ from holdfast.features.fourier_sets import RADII, STRAIGHT, ArcSets, angles, rou
 from holdfast.features.gram import bandwidth
 from holdfast.features.robust_features import RobustFeatures
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import CommonCloud
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.images import Images
-from holdfast.uncertainty.multiples import Multiples
+from holdfast.uncertainty.row_scaled import Multiples
 
 NAME = "RobustFourierFeatures"
 OUTWARD = 1 + 1e-12
@@ -151,10 +151,10 @@ class RobustFourierFeatures(RobustFeatures):
         scale = np.sqrt(2.0 / self._n_features_out)
         return scale * (np.cos(at + self.phases_) if self.phases else np.hstack([np.cos(at), np.sin(at)]))
 
-    def _push(self, X: Array, inputs: BoundSet, bound: str) -> BoundSet:
+    def _push(self, X: Array, inputs: RowSets, bound: str) -> RowSets:
         if bound in self.common_bounds:
             radius = self._radius(X, inputs, bound, 2)
-            return CommonCloud(radius) if inputs.is_common else Multiples(CommonCloud(np.ones(())), radius)
+            return CommonEllipsoid(radius) if inputs.is_common else Multiples(CommonEllipsoid(np.ones(())), radius)
         at, reach = X @ self.frequencies_.T, angles(inputs, self.frequencies_)
         straight = STRAIGHT if bound == "tangent" else 0.0
         radii = rounding(X, self.frequencies_, reach)
@@ -166,7 +166,7 @@ class RobustFourierFeatures(RobustFeatures):
         both = [sparse.diags_array(np.cos(self.phases_)), sparse.diags_array(-np.sin(self.phases_))]
         return AffineMap(np.sqrt(2.0) * sparse.hstack(both))
 
-    def _radius(self, X: Array, inputs: BoundSet, bound: str, norm: float) -> Array:
+    def _radius(self, X: Array, inputs: RowSets, bound: str, norm: float) -> Array:
         if (bound, norm) not in RADII or (self.phases and norm != 2):
             known = sorted({p for b, p in RADII if b == bound and (p == 2 or not self.phases)})
             raise ValueError(

@@ -9,8 +9,9 @@ from scipy.linalg import solve_triangular
 from sklearn.utils import check_random_state
 
 from holdfast._core.allowed import NOTHING, SEED, Choice, Count, Number
+from holdfast._core.arithmetic import norm
 from holdfast._core.operations import Product
-from holdfast._core.uncertainty import Array, BoundSet
+from holdfast._core.uncertainty import Array, RowSets
 from holdfast.features.composed import InSequence
 from holdfast.features.curved import RbfValues
 from holdfast.features.effects import Affine, Effect
@@ -19,10 +20,10 @@ from holdfast.features.gram import CANDIDATES, PivotedCholesky, bandwidth, rbf_v
 from holdfast.features.nystroem_sets import Landmarks, TangentBalls, ball_radius
 from holdfast.features.robust_features import RobustFeatures
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import CommonCloud, norm
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.images import image_of
-from holdfast.uncertainty.multiples import Multiples
 from holdfast.uncertainty.row_boxes import RowBoxes
+from holdfast.uncertainty.row_scaled import Multiples
 
 NAME = "RobustNystroem"
 LARGEST_GRAM = 10_000
@@ -127,7 +128,7 @@ class RobustNystroem(RobustFeatures):
     def _map(self) -> Landmarks:
         return Landmarks(self.landmarks_, self.gamma_, self.normalization_)
 
-    def _radius(self, X: Array, inputs: BoundSet, bound: str, norm: float) -> Array:
+    def _radius(self, X: Array, inputs: RowSets, bound: str, norm: float) -> Array:
         if norm != 2:
             raise ValueError(f"{NAME}.radius(norm={norm:g}): of these features norm=2 alone is known.")
         reach, known = inputs.stretch(np.eye(X.shape[1])), self._map()
@@ -135,11 +136,11 @@ class RobustNystroem(RobustFeatures):
         found = ball_radius(reach, self.gamma_) * known.gain() + (np.max(rounded) if inputs.is_common else rounded)
         return np.where(reach > 0, found, 0.0)
 
-    def _push(self, X: Array, inputs: BoundSet, bound: str) -> BoundSet:
-        unit, known, n = CommonCloud(np.ones(())), self._map(), len(X)
+    def _push(self, X: Array, inputs: RowSets, bound: str) -> RowSets:
+        unit, known, n = CommonEllipsoid(np.ones(())), self._map(), len(X)
         if bound == "ball":
             radius = self._radius(X, inputs, bound, 2)
-            return CommonCloud(radius) if inputs.is_common else Multiples(unit, radius)
+            return CommonEllipsoid(radius) if inputs.is_common else Multiples(unit, radius)
         values, reach = known.values(X), np.broadcast_to(inputs.stretch(np.eye(X.shape[1])), n)
         if bound == "tangent":
             return TangentBalls.around(known, X, values, inputs, reach)

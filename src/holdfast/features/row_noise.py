@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.arithmetic import dense
 from holdfast._core.uncertainty import Array
 from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import dense
 
 
 @dataclass(frozen=True)

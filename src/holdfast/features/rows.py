@@ -13,10 +13,10 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_sample_weight, _num_samples
 
 from holdfast._core.allowed import short
+from holdfast._core.arithmetic import dense
 from holdfast._core.labels import check_index, column_name, known_columns
 from holdfast._core.rounding import coarsest
 from holdfast._core.uncertainty import Array
-from holdfast.uncertainty.clouds import dense
 
 BY_ENTRY = ("X_std", "X_lower", "X_upper")
 

@@ -36,6 +36,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils._missing import is_scalar_nan
 
 from holdfast._core.allowed import Having, Instance, arguments
+from holdfast._core.arithmetic import dense
 from holdfast._core.operations import Divide, Multiply, Operation, Product, Select, Shift
 from holdfast._core.uncertainty import Array
 from holdfast.features.composed import InSequence, SideBySide
@@ -44,7 +45,6 @@ from holdfast.features.effects import Affine, Effect, Exact, Imputed
 from holdfast.features.fills import DoubtfulCategories, KnownCategories, UnknownCategories, unknown_categories
 from holdfast.features.rows import in_form_of, is_numeric, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import dense
 
 MONOTONE = (np.log, np.log1p, np.log2, np.log10, np.exp, np.expm1, np.sqrt, np.cbrt, np.arcsinh, np.arctan, np.tanh)
 """Functions of a FunctionTransformer that are known to rise."""

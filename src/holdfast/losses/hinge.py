@@ -35,7 +35,7 @@ class Hinge(WorstCaseLoss):
     def bend(self, x: Array) -> Array:
         return np.zeros_like(x)
 
-    def eased(self, delta: float) -> Loss:
+    def smoothed(self, delta: float) -> Loss:
         return HyperbolicHinge(delta)
 
     def averaged(self) -> Loss:

@@ -9,7 +9,7 @@ from holdfast._core.joint_loss import JointLoss
 from holdfast._core.loss import Array
 
 STEPS = 60
-"""Newton steps for the level of an eased maximum, far more than it takes."""
+"""Newton steps for the level of a smoothed maximum, far more than it takes."""
 
 
 class MaxHinge(JointLoss):
@@ -44,7 +44,7 @@ class MaxHinge(JointLoss):
         lead[heaviest] = float(2 * weights[heaviest] > weights.sum())
         return lead
 
-    def eased(self, delta: float) -> JointLoss:
+    def smoothed(self, delta: float) -> JointLoss:
         return EasedMaxHinge(delta)
 
 

@@ -86,8 +86,8 @@ class Mixture(Loss):
         uu, ut, tt = self.loss.curvature(u, k * t)
         return uu, k * ut, k * k * tt
 
-    def eased(self, delta: float) -> Loss:
-        return Mixture(self.loss.eased(delta), self.kappa)
+    def smoothed(self, delta: float) -> Loss:
+        return Mixture(self.loss.smoothed(delta), self.kappa)
 
     def dual_value(self, a: Array) -> Array:
         return self.loss.dual_value(a)

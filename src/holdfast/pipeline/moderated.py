@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 from holdfast._core.whole_fits import WholeFits
 from holdfast.estimators.scores import against_the_rest, among_all, coefficients_of
 from holdfast.features.rows import checked_weights
@@ -21,7 +21,7 @@ from holdfast.pipeline.inner_fit import CLASSIFIER, InnerFit
 from holdfast.uncertainty import GaussianNoise
 
 NAME = "ModeratedClassifier"
-Link = Callable[[Array, Array, BoundSet | None, Callable[[Array, Array], Array]], Array]
+Link = Callable[[Array, Array, RowSets | None, Callable[[Array, Array], Array]], Array]
 LINKS: dict[str, Link] = {"one_vs_rest": against_the_rest, "softmax": among_all}
 CLOSE = 1e-4
 """How near probabilities must be to those of a link."""

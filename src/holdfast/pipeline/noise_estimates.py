@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.allowed import Number, arguments, as_numbers, short
+from holdfast._core.arithmetic import norm
 from holdfast._core.caller import warn_caller
 from holdfast._core.labels import check_index
 from holdfast._core.summary import summarized
@@ -22,7 +23,6 @@ from holdfast.datasets.measurements import (
     like,
     one_a_row,
 )
-from holdfast.uncertainty.clouds import norm
 
 Array = NDArray[np.float64]
 N_DIRECTIONS = 100

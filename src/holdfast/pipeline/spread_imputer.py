@@ -8,10 +8,10 @@ import numpy as np
 from sklearn.impute import SimpleImputer
 
 from holdfast._core.allowed import NOTHING, Choice, Number
+from holdfast._core.arithmetic import dense
 from holdfast._core.whole_fits import WholeFits
 from holdfast.features.fills import one_hot_groups
 from holdfast.features.rows import numbers_of
-from holdfast.uncertainty.clouds import dense
 
 
 class SpreadImputer(WholeFits, SimpleImputer):

@@ -14,7 +14,7 @@ from holdfast.features.steps import may_add_errors
 from holdfast.uncertainty import Ball, Box, GaussianNoise, IntervalBox
 
 
-class Holder(NamedTuple):
+class StatedSet(NamedTuple):
     """A set in an estimator."""
 
     path: str
@@ -28,7 +28,7 @@ class Holder(NamedTuple):
     """Whether metadata of the rows, and what steps add to their errors, reach the estimator."""
 
 
-def holders(estimator: Any) -> list[Holder]:
+def holders(estimator: Any) -> list[StatedSet]:
     """Return the sets that an estimator and those inside it hold."""
     told = {path for path, _ in _told(estimator)}
     found = [
@@ -40,13 +40,13 @@ def holders(estimator: Any) -> list[Holder]:
     return found
 
 
-def exact_rows(estimator: Any) -> list[Holder]:
+def exact_rows(estimator: Any) -> list[StatedSet]:
     """Return sets without extent for an estimator and those inside it that hold none, to which errors can be added.
 
     Those of a parameter where they say so by `exact_uncertainty`; else what the metadata that their `fit` takes mean.
     """
     found = [
-        Holder(path + name, uncertainty, False, type(one).__name__)
+        StatedSet(path + name, uncertainty, False, type(one).__name__)
         for path, one in _told(estimator)
         if hasattr(one, "exact_uncertainty") and not _own(path, one)
         for name, uncertainty in [one.exact_uncertainty()]
@@ -56,7 +56,7 @@ def exact_rows(estimator: Any) -> list[Holder]:
     for name, uncertainty in (("X_std", GaussianNoise(0.0)), ("X_lower", Box(0.0))):
         for path, one in _told(estimator):
             if takes_by_name(one, "fit", name) and not _own(path, one) and not _carries(one):
-                return [Holder("", uncertainty, True, type(one).__name__)]
+                return [StatedSet("", uncertainty, True, type(one).__name__)]
     return []
 
 
@@ -82,7 +82,7 @@ def _refuse_pipelines(estimator: Any) -> None:
         )
 
 
-def _refuse_searches(estimator: Any, held: list[Holder]) -> None:
+def _refuse_searches(estimator: Any, held: list[StatedSet]) -> None:
     """Raise where a search inside would try sets as they are that are in the units of what the pipeline is given."""
     for path, one in _estimators(estimator):
         grids = getattr(one, "param_grid", getattr(one, "param_distributions", {}))
@@ -100,7 +100,7 @@ def _carries(estimator: Any) -> bool:
     return hasattr(estimator, "carried")
 
 
-def takers(estimator: Any, names: set[str]) -> list[str]:
+def estimators_taking(estimator: Any, names: set[str]) -> list[str]:
     """Return the names of estimators whose `fit` takes some of these metadata, and that hold no set to give them a meaning."""
     return [
         type(one).__name__
@@ -154,16 +154,16 @@ def _told(estimator: Any) -> Iterator[tuple[str, Any]]:
             yield path, one
 
 
-def _own(path: str, estimator: Any) -> list[Holder]:
+def _own(path: str, estimator: Any) -> list[StatedSet]:
     owner = type(estimator).__name__
     if hasattr(estimator, "fixed_uncertainty"):
         name, uncertainty = estimator.fixed_uncertainty()
-        return [Holder(path + name, uncertainty, True, owner)]
+        return [StatedSet(path + name, uncertainty, True, owner)]
     if hasattr(estimator, "stated_uncertainty"):
         name, uncertainty = estimator.stated_uncertainty()
-        return [] if uncertainty is None else [Holder(path + name, uncertainty, False, owner)]
+        return [] if uncertainty is None else [StatedSet(path + name, uncertainty, False, owner)]
     return [
-        Holder(path + name, value, False, owner)
+        StatedSet(path + name, value, False, owner)
         for name, value in estimator.get_params(deep=False).items()
         if isinstance(value, UncertaintySet)
     ]

@@ -16,11 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from holdfast._certificates.pipelines import view_of
 from holdfast._certificates.views import View
 from holdfast._core.allowed import NOTHING, Choice, Instance, Switch, arguments, refuse_wrong, short
+from holdfast._core.arithmetic import dense
 from holdfast._core.caller import warn_caller
 from holdfast._core.labels import check_features
 from holdfast._core.metadata import METADATA, known_metadata
 from holdfast._core.offers import offered_if
-from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast._core.uncertainty import RowSets, UncertaintySet
 from holdfast.estimators.linear import ELSEWHERE, ROUTING
 from holdfast.estimators.units import units_looked_at, warn_of_units
 from holdfast.features.carrying import NONLINEAR, Carried, added, carry, effects_of, rows_before, together, transformed
@@ -28,19 +29,18 @@ from holdfast.features.effects import UNLIKELY
 from holdfast.features.rows import check_params, checked_metadata, known_numbers, n_columns, numbers_of, with_numbers
 from holdfast.features.steps import CLAIMS, may_add_errors, may_average, may_lose_categories
 from holdfast.pipeline.stated_sets import (
-    Holder,
+    StatedSet,
     draws_errors,
+    estimators_taking,
     exact_rows,
     holders,
     meaning,
     predicts,
-    takers,
     takes,
     takes_by_name,
 )
 from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.clouds import dense
 
 NAME = "UncertainPipeline"
 SETTINGS = {
@@ -369,12 +369,12 @@ class UncertainPipeline(Pipeline):
             return found
         return {**found, "fit": {**found["fit"], **self._carried}}
 
-    def _holders(self, stated: Mapping[str, Any]) -> list[Holder]:
+    def _holders(self, stated: Mapping[str, Any]) -> list[StatedSet]:
         """Return the sets of the last step, and what metadata mean to those in it that hold none."""
         found, names = holders(self._final_estimator), set(stated)
-        alone = takers(self._final_estimator, names) if names else []
+        alone = estimators_taking(self._final_estimator, names) if names else []
         if alone:
-            found.append(Holder("", meaning(names), True, alone[0]))
+            found.append(StatedSet("", meaning(names), True, alone[0]))
         return found
 
     def _refuse_untaken(self, stated: Mapping[str, Any]) -> None:
@@ -389,7 +389,7 @@ class UncertainPipeline(Pipeline):
                 "`carried` says what transformers make of it: fit these without."
             )
 
-    def _exact(self, method: str, X: Any) -> list[Holder]:
+    def _exact(self, method: str, X: Any) -> list[StatedSet]:
         """Return sets without extent for a last step that holds none, where steps add errors to the rows X; else nothing.
 
         Raises where it has no use for errors at all.
@@ -407,7 +407,7 @@ class UncertainPipeline(Pipeline):
             return own
         if not is_fit and takes_by_name(final, method, "X_std"):
             noises = [one.uncertainty.at_prediction() for one in holders(final) if one.uncertainty.is_expectation]
-            return [Holder("", noises[0] if noises else GaussianNoise(0.0), True, type(final).__name__)]
+            return [StatedSet("", noises[0] if noises else GaussianNoise(0.0), True, type(final).__name__)]
         # one that moderates probabilities is told of the errors there
         if found or holders(final) or takes_by_name(final, "predict_proba", "X_std"):
             return []
@@ -425,7 +425,7 @@ class UncertainPipeline(Pipeline):
         return not is_plain and added(X, steps, self._effects(X))
 
     def _all_carried(
-        self, X: Any, Z: Any, held: Sequence[Holder], stated: Mapping[str, Any]
+        self, X: Any, Z: Any, held: Sequence[StatedSet], stated: Mapping[str, Any]
     ) -> tuple[dict[str, UncertaintySet], dict[str, Any], Any]:
         """Return the sets that go in the place of those held, by their parameters, all metadata, and the rows."""
         changes, found, rows = {}, [], Z
@@ -452,7 +452,7 @@ class UncertainPipeline(Pipeline):
             )
         return changes, metadata, rows
 
-    def _carry(self, X: Any, Z: Any, holder: Holder, stated: Mapping[str, Any]) -> Carried:
+    def _carry(self, X: Any, Z: Any, holder: StatedSet, stated: Mapping[str, Any]) -> Carried:
         told = stated if holder.is_told else {}
         steps, effects = self.steps[:-1], self._effects(X)
         return carry(holder.uncertainty, told, X, Z, steps, effects, self.nonlinear, with_own=holder.is_told)
@@ -548,7 +548,7 @@ class UncertainPipeline(Pipeline):
         Z = transformed(self.steps[:-1], X)
         # without metadata the noise that the last step's constructor states
         held = [holder for holder in holders(final) if not holder.uncertainty.is_of_training]
-        own = [Holder("", meaning(set(stated)), True, type(final).__name__)] if stated else held
+        own = [StatedSet("", meaning(set(stated)), True, type(final).__name__)] if stated else held
         is_noise = all(holder.uncertainty.is_expectation for holder in holders(final))
         rows = self._all_carried(X, Z, own, stated)[2] if is_noise else Z
         if rows is Z:
@@ -594,14 +594,14 @@ class UncertainPipeline(Pipeline):
                 "probabilities, RobustLinearClassifier takes sets for certify."
             )
 
-    def _own_as_stated(self, values: Any, stated: Mapping[str, Any]) -> list[Holder]:
+    def _own_as_stated(self, values: Any, stated: Mapping[str, Any]) -> list[StatedSet]:
         """Return the sets that questions about rows go by, as stated by metadata where there are any."""
         final = self._final_estimator
         own = [holder for holder in holders(final) if "__" not in holder.path]
         if not stated:
             own = [holder for holder in own if not holder.uncertainty.is_of_training]
         if not own and stated:
-            own = [Holder("", meaning(set(stated)), True, type(final).__name__)]
+            own = [StatedSet("", meaning(set(stated)), True, type(final).__name__)]
         if stated:
             own = [holder._replace(uncertainty=holder.uncertainty.as_stated(stated)) for holder in own]
         for holder in own:
@@ -657,7 +657,7 @@ class UncertainPipeline(Pipeline):
 
     def _view_and_sets(
         self, method: str, X: Any, uncertainty: UncertaintySet | None, metadata: Mapping[str, Any]
-    ) -> tuple[View, BoundSet]:
+    ) -> tuple[View, RowSets]:
         """Return what certificates see of the pipeline at rows X, and the sets of these rows."""
         check_is_fitted(self)
         call, final = f"{NAME}.{method}", self._final_estimator
@@ -877,7 +877,7 @@ def _are_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return set(one) == set(other) and all(np.array_equal(dense(one[name]), dense(other[name])) for name in one)
 
 
-def _cannot_take(holder: Holder, made: UncertaintySet, carried: Mapping[str, Any]) -> str:
+def _cannot_take(holder: StatedSet, made: UncertaintySet, carried: Mapping[str, Any]) -> str:
     if holder.path:
         return (
             f"{NAME}: {holder.owner} states {holder.uncertainty!r} by plain numbers, and the steps make something else of it. "

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._core.arithmetic import dense
 from holdfast._core.operations import Multiply, Operation, Product, Read, Select, Shift, spread_over, stages
 from holdfast._core.uncertainty import Array
-from holdfast.uncertainty.clouds import dense
 
 
 class AffineMap:

@@ -9,15 +9,15 @@ from typing import Any, Self
 import numpy as np
 
 from holdfast._core.allowed import Order
-from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
+from holdfast._core.uncertainty import Array, RowSets, UncertaintySet
 from holdfast.uncertainty.checks import nonnegative, numbers, stated
-from holdfast.uncertainty.clouds import CommonCloud
-from holdfast.uncertainty.multiples import Multiples
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.norm_balls import CommonNormBall
 from holdfast.uncertainty.polytopes import CommonBox, CommonDiamond
+from holdfast.uncertainty.row_scaled import Multiples
 from holdfast.uncertainty.sized import SizedSet
 
-BALLS: dict[float, Callable[[Any], BoundSet]] = {1.0: CommonDiamond, 2.0: CommonCloud, np.inf: CommonBox}
+BALLS: dict[float, Callable[[Any], RowSets]] = {1.0: CommonDiamond, 2.0: CommonEllipsoid, np.inf: CommonBox}
 
 
 class Ball(SizedSet):
@@ -50,7 +50,7 @@ class Ball(SizedSet):
         self.radius = radius
         self.norm = norm
 
-    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
         n_samples, n_features = X.shape
         own, p = stated(self, metadata), self._norm()
         size: Any = self._radius() if own else self._radius_alone()

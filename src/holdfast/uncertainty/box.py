@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
-from holdfast._core.regular import regular
-from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast._core.arithmetic import rescaled
+from holdfast._core.row_plus_sparse import regular
+from holdfast._core.uncertainty import RowSets, UncertaintySet
 from holdfast.uncertainty.checks import at_most_one, nonnegative, per_entry, per_feature, stated
-from holdfast.uncertainty.clouds import rescaled
 from holdfast.uncertainty.polytopes import CommonBox
 from holdfast.uncertainty.row_boxes import RowBoxes
 from holdfast.uncertainty.sized import SizedSet
@@ -65,7 +65,7 @@ class Box(SizedSet):
         is_settled = self.half_widths is not None or self.relative is not None
         return () if is_settled else self.metadata
 
-    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
         n_features, size, own = X.shape[1], self._radius(), stated(self, metadata)
         common = {name: getattr(self, name) for name in ("half_widths", "relative")}
         common = {name: value for name, value in common.items() if value is not None}
@@ -82,7 +82,7 @@ class Box(SizedSet):
         widths = np.broadcast_to(nonnegative(per_feature(value, n_features, call, name), call, name), n_features)
         return CommonBox(size * widths) if name == "half_widths" else RowBoxes(_shares(X, size * widths))
 
-    def freed(self, X: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+    def as_errors(self, X: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
         if self.relative is None:
             return self, dict(metadata)
         boxes = self.at(X, metadata)

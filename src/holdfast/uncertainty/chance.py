@@ -9,9 +9,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from holdfast._core.exceptions import UnstatedError
-from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
+from holdfast._core.uncertainty import Array, RowSets, UncertaintySet
 from holdfast.uncertainty.checks import at_most_one, matrix_root, numbers, row_clouds, stated
-from holdfast.uncertainty.clouds import CommonCloud
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.sized import SizedSet
 
 
@@ -79,7 +79,7 @@ class ChanceConstraint(SizedSet):
         self.cov = cov
         self.radius = radius
 
-    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
         n_samples, n_features = X.shape
         own = stated(self, metadata)
         at_most_one(own if self.cov is None else ["cov", *own])
@@ -90,7 +90,7 @@ class ChanceConstraint(SizedSet):
             raise ValueError(f"{self!r} together with {others[0]}: bounds of independent entries are passed as X_std.")
         if own:
             return row_clouds(size, n_samples, n_features, own, "ChanceConstraint(epsilon, cov=...)")
-        return CommonCloud(size * self._factor(n_features))
+        return CommonEllipsoid(size * self._factor(n_features))
 
     def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
         raise ValueError(

@@ -11,7 +11,7 @@ from scipy.linalg import lapack
 
 from holdfast._core.allowed import LARGEST, as_numbers, short
 from holdfast._core.uncertainty import Array, UncertaintySet
-from holdfast.uncertainty.clouds import DiagonalClouds, FactorClouds, RowClouds
+from holdfast.uncertainty.ellipsoids import DiagonalEllipsoids, FactorEllipsoids, RowEllipsoids
 from holdfast.uncertainty.sloped import SlopedClouds, SlopedFactor
 
 INDEFINITE = -1e-8
@@ -73,7 +73,7 @@ def matrix_root(value: Any, n_features: int, call: str, name: str) -> Array:
     return root(cov, call, name) if cov.ndim == 2 else np.asarray(np.sqrt(nonnegative(cov, call, name)))
 
 
-def row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping[str, Any], home: str) -> RowClouds:
+def row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping[str, Any], home: str) -> RowEllipsoids:
     """Return each row's own ellipsoid, as X_std, X_cov or X_factor states it; `home` is where a common one belongs."""
     name, value = next(iter(own.items()))
     if isinstance(value, SlopedFactor) and value.shape[:2] == (n_samples, n_features):
@@ -96,8 +96,8 @@ def row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping[
             f"{home}."
         )
     if name == "X_std":
-        return DiagonalClouds.of(multiplier * nonnegative(value, f"{name}=...", name))
-    return FactorClouds(multiplier * (root(value, f"{name}=...", name) if name == "X_cov" else value))
+        return DiagonalEllipsoids.of(multiplier * nonnegative(value, f"{name}=...", name))
+    return FactorEllipsoids(multiplier * (root(value, f"{name}=...", name) if name == "X_cov" else value))
 
 
 def numbers(value: Any, call: str, name: str) -> Any:

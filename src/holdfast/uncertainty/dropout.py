@@ -9,10 +9,11 @@ import numpy as np
 from scipy import sparse
 
 from holdfast._core.allowed import short
+from holdfast._core.arithmetic import dense, rescaled
 from holdfast._core.exceptions import UnstatedError
-from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
+from holdfast._core.uncertainty import Array, RowSets, UncertaintySet
 from holdfast.uncertainty.checks import numbers, per_feature
-from holdfast.uncertainty.clouds import CommonCloud, DiagonalClouds, FactorClouds, dense, rescaled
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid, DiagonalEllipsoids, FactorEllipsoids
 from holdfast.uncertainty.gaussian import GaussianNoise
 from holdfast.uncertainty.knapsack import stated_number
 
@@ -144,11 +145,11 @@ class DropoutNoise(UncertaintySet):
             )
         return X - sparse.csr_array(rescaled(sparse.csr_array(away), np.ones(X.shape[0]), self._size * p))
 
-    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
         p, away = self.learned(X)._away(numbers(X, "X=...", "X"))
         return self._bound(X, p, away, metadata).scaled(self._size)
 
-    def _bound(self, X: Any, p: Array, away: Any, metadata: Mapping[str, Any]) -> BoundSet:
+    def _bound(self, X: Any, p: Array, away: Any, metadata: Mapping[str, Any]) -> RowSets:
         keeps = 1 - p
         own = {name: value for name, value in metadata.items() if value is not None}
         moves = rescaled(away if sparse.issparse(away) else np.asarray(away), np.ones(X.shape[0]), np.sqrt(p * keeps))
@@ -156,13 +157,13 @@ class DropoutNoise(UncertaintySet):
         known = GaussianNoise().at(X, own).by_row(*X.shape) if own else None
         if known is None:
             if not np.any(dense(lost.max(axis=0)) > 0):
-                return CommonCloud(np.zeros(()))
-            return DiagonalClouds.of(sparse.csr_array(lost) if sparse.issparse(lost) else lost)
+                return CommonEllipsoid(np.zeros(()))
+            return DiagonalEllipsoids.of(sparse.csr_array(lost) if sparse.issparse(lost) else lost)
         if "X_std" in known:
-            return DiagonalClouds.of(np.hypot(dense(lost), np.sqrt(keeps) * known["X_std"]))
+            return DiagonalEllipsoids.of(np.hypot(dense(lost), np.sqrt(keeps) * known["X_std"]))
         factor = known["X_factor"]
         alone = np.hypot(dense(lost), np.sqrt(p * keeps) * np.sqrt(np.square(factor).sum(axis=2)))
-        return FactorClouds(np.concatenate([keeps[:, None] * factor, alone[:, :, None] * np.eye(len(p))], axis=2))
+        return FactorEllipsoids(np.concatenate([keeps[:, None] * factor, alone[:, :, None] * np.eye(len(p))], axis=2))
 
     def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
         p, away = self.learned(X)._away(X)

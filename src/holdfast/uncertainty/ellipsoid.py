@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast._core.uncertainty import RowSets, UncertaintySet
 from holdfast.uncertainty.checks import at_most_one, matrix_root, row_clouds, stated
-from holdfast.uncertainty.clouds import CommonCloud
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.sized import SizedSet
 
 
@@ -48,14 +48,14 @@ class Ellipsoid(SizedSet):
         self.radius = radius
         self.shape = shape
 
-    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
         (n_samples, n_features), size, own = X.shape, self._radius(), stated(self, metadata)
         at_most_one(own if self.shape is None else ["shape", *own])
         if own:
             return row_clouds(size, n_samples, n_features, own, "Ellipsoid(shape=...)")
         if self.shape is None:
-            return CommonCloud(np.asarray(self._radius_alone()))
-        return CommonCloud(size * matrix_root(self.shape, n_features, "Ellipsoid(shape=...)", "shape"))
+            return CommonEllipsoid(np.asarray(self._radius_alone()))
+        return CommonEllipsoid(size * matrix_root(self.shape, n_features, "Ellipsoid(shape=...)", "shape"))
 
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
         return (self, map.cloud(metadata)) if metadata else super().image(map, metadata)

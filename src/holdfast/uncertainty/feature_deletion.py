@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.allowed import short
+from holdfast._core.arithmetic import MISSED, dense, norm, ratio, rescaled
 from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import AFFORDABLE, ROUNDING
-from holdfast._core.uncertainty import Array, BoundSet, DeletionForm, EasedSet, RowBends, UncertaintySet
+from holdfast._core.uncertainty import Array, DeletionForm, RowBends, RowSets, SmoothedSet, UncertaintySet
 from holdfast.uncertainty.checks import numbers, per_feature, stated
-from holdfast.uncertainty.clouds import MISSED, CommonCloud, dense, norm, ratio, rescaled
+from holdfast.uncertainty.dual_norm import approaches
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.knapsack import feature_costs, stated_number
 from holdfast.uncertainty.polytopes import FAINT
-from holdfast.uncertainty.pooled import approaches
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
 from holdfast.uncertainty.row_knapsacks import Eased, Filled, Knapsacks
 
@@ -28,7 +29,7 @@ NEARLY, HOPELESS = 0.1, 0.01
 
 MISSING = "missing"
 NEAR_FACE = 1e-3
-"""Share of an entry within which easing alone keeps it from being deleted as a whole, or not at all."""
+"""Share of an entry within which smoothing alone keeps it from being deleted as a whole, or not at all."""
 
 
 class FeatureDeletion(UncertaintySet):
@@ -77,8 +78,8 @@ class FeatureDeletion(UncertaintySet):
     Examples
     --------
     >>> X = np.array([[3.0, 1.0, -2.0]])
-    >>> facing = FeatureDeletion(1).at(X, {}).facing(np.array([1.0]))
-    >>> facing.support(np.array([1.0, 2.0, -2.0])), facing.maximizer(np.array([1.0, 2.0, -2.0]))
+    >>> against_labels = FeatureDeletion(1).at(X, {}).against_labels(np.array([1.0]))
+    >>> against_labels.support(np.array([1.0, 2.0, -2.0])), against_labels.maximizer(np.array([1.0, 2.0, -2.0]))
     (array([4.]), array([[ 0.,  0., -2.]]))
     """
 
@@ -91,7 +92,7 @@ class FeatureDeletion(UncertaintySet):
         self.exactly = exactly
         self.filler = filler
 
-    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
         stated(self, metadata)
         n_features = X.shape[1]
         budget, share = (stated_number(getattr(self, name), type(self).__name__, name) for name in ("budget", "share"))
@@ -116,7 +117,7 @@ class FeatureDeletion(UncertaintySet):
             moves = sparse.csr_array(sparse.csr_array(rows) * -lost)
             moves.eliminate_zeros()
         if moves.nnz == 0:
-            return CommonCloud(np.zeros(()))
+            return CommonEllipsoid(np.zeros(()))
         prices = np.where(lost > 0, values, np.inf)
         return Deletions(
             moves,
@@ -234,9 +235,9 @@ class Deletions(RowPoints):
         return np.repeat(np.arange(self.moves.shape[0]), np.diff(self.moves.indptr))
 
     @cached_property
-    def ease(self) -> Array:
-        """The easing at w = 0 of each row whose width is 1, 0 for rows of which nothing can be deleted."""
-        return self.knapsacks.eased(np.zeros(self.moves.nnz), np.ones(self.moves.shape[0])).values
+    def smoothing(self) -> Array:
+        """The smoothing at w = 0 of each row whose width is 1, 0 for rows of which nothing can be deleted."""
+        return self.knapsacks.smoothed(np.zeros(self.moves.nnz), np.ones(self.moves.shape[0])).values
 
     def gains(self, w: Array) -> Array:
         """Return what deleting each entry does to the score; `w` may be a vector, or one a row."""
@@ -318,7 +319,7 @@ class Deletions(RowPoints):
         made = (self.moves.data * shares, self.moves.indices, self.moves.indptr)
         return sparse.csr_array(made, shape=self.moves.shape)
 
-    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         if self.is_spent:
             # no multiple of a set that lacks the origin is known to reach far enough
             return np.where(budgets > 0, np.inf, 0.0) if np.any(target) else np.zeros(len(budgets))
@@ -350,14 +351,14 @@ class Deletions(RowPoints):
                 best = min(best, multiple(approach.multiple * approach.sets.shares(approach.w)))
         return best * budgets
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return self.left_along(target, budgets, scale, direction)
 
     def absolute_reach(self, n_features: int) -> Array:
         sizes = np.abs(self.moves.data)
         return self.knapsacks.row_sums(self.knapsacks.filled(sizes).shares * sizes)
 
-    def centred(self, X: Any) -> tuple[Any, BoundSet]:
+    def centred(self, X: Any) -> tuple[Any, RowSets]:
         return X, self  # what may be deleted is counted from the row itself
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
@@ -368,7 +369,7 @@ class Deletions(RowPoints):
             moves, self.values, self.budget, is_dense=self.is_dense, is_spent=self.is_spent, is_to_zero=self.is_to_zero
         )
 
-    def facing(self, signs: Array) -> Deletions:
+    def against_labels(self, signs: Array) -> Deletions:
         return self._of(rescaled(self.moves, -signs))
 
     def scaled(self, factor: float) -> Deletions:
@@ -379,7 +380,7 @@ class Deletions(RowPoints):
     def take(self, rows: Any) -> Deletions:
         return self._of(self.moves[rows])
 
-    def eased(self, delta: float) -> EasedDeletions:
+    def smoothed(self, delta: float) -> EasedDeletions:
         return EasedDeletions(self, delta)
 
     @cached_property
@@ -387,8 +388,8 @@ class Deletions(RowPoints):
         """The largest that deleting a feature does to any row."""
         return np.ravel(abs(self.moves).max(axis=0).toarray())
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
-        width = delta / np.max(self.ease, initial=1.0)
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
+        width = delta / np.max(self.smoothing, initial=1.0)
         near = (self._widest > 0) & (self._widest * np.abs(w) <= FAINT * width)
         return np.where(near, factor * w, w)
 
@@ -429,7 +430,7 @@ def _at(matrix: Any, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array
     return np.asarray(found.toarray() if sparse.issparse(found) else found)
 
 
-class EasedDeletions(RowPoints, EasedSet):
+class EasedDeletions(RowPoints, SmoothedSet):
     r"""Deletions with supports :math:`T_i = \min_{\lambda \ge 0} N\lambda + \sum_j \phi(p_{ij} w_j - \lambda v_j)`.
 
     :math:`\phi(z) = (z + \sqrt{z^2 + c_i^2})/2` with the width :math:`c_i` that makes :math:`T_i(0) = \delta`. With
@@ -447,8 +448,8 @@ class EasedDeletions(RowPoints, EasedSet):
     @remembered
     def _here(self, w: Array) -> Eased:
         base = self.base
-        widths = np.divide(self.delta, base.ease, out=np.ones(len(base.ease)), where=base.ease > 0)
-        return base.knapsacks.eased(base.gains(w), widths)
+        widths = np.divide(self.delta, base.smoothing, out=np.ones(len(base.smoothing)), where=base.smoothing > 0)
+        return base.knapsacks.smoothed(base.gains(w), widths)
 
     def shares(self, w: Array) -> Array:
         """Return how much of each entry is deleted."""
@@ -468,7 +469,7 @@ class EasedDeletions(RowPoints, EasedSet):
         return self.base.matrix(self.base.moves.data * self.base._within(rested)).of(slice(None))
 
     def support(self, w: Array) -> Array:
-        return self._here(w).values + np.where(self.base.ease > 0, 0.0, self.delta)
+        return self._here(w).values + np.where(self.base.smoothing > 0, 0.0, self.delta)
 
     def supports_at(self, W: Array) -> Array:
         return self.support(W)
@@ -506,6 +507,6 @@ class EasedDeletions(RowPoints, EasedSet):
         squares, _, along, held = self._bends(w)
         return squares.transpose_dot(first) * v - along.transpose_dot(first * held * along.dot(v))
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         own = target - self.adjoint(direction, budgets)
-        return min(own, self.base.remainder(target, budgets, scale, direction), key=norm)
+        return min(own, self.base.residual(target, budgets, scale, direction), key=norm)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from holdfast._core.uncertainty import BoundSet, IntervalForm
+from holdfast._core.uncertainty import IntervalForm, RowSets
 from holdfast.uncertainty.minkowski import sum_of
 from holdfast.uncertainty.row_boxes import RowBoxes
 
@@ -45,7 +45,7 @@ def _filtered_rows(X: Any, form: IntervalForm, threshold: float, rows: slice) ->
     return kept, gone
 
 
-def enlarged(bound: BoundSet, form: IntervalForm, threshold: float, sizes: sparse.csr_array) -> BoundSet:
+def enlarged(bound: RowSets, form: IntervalForm, threshold: float, sizes: sparse.csr_array) -> RowSets:
     r"""Return the sets with the half-widths of filtered entries enlarged by their `sizes`, which no radius multiplies.
 
     Where nearly all entries are filtered and half-widths are sparse but for a common row, they are enlarged by

@@ -10,13 +10,13 @@ from scipy import sparse
 
 from holdfast._core.allowed import Choice
 from holdfast._core.exceptions import UnstatedError
-from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
+from holdfast._core.uncertainty import Array, RowSets, UncertaintySet
 from holdfast.uncertainty.checks import at_most_one, nonnegative, numbers, root, row_clouds, stated
-from holdfast.uncertainty.clouds import CommonCloud
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.polytopes import CommonBox, CommonDiamond
 
-UNKNOWN: dict[str | None, Callable[[Array], BoundSet]] = {
-    None: CommonCloud,
+UNKNOWN: dict[str | None, Callable[[Array], RowSets]] = {
+    None: CommonEllipsoid,
     "variances": CommonDiamond,
     "correlations": CommonBox,
 }
@@ -69,7 +69,7 @@ class GaussianNoise(UncertaintySet):
         self.factor = factor
         self.unknown = unknown
 
-    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
         n_samples, n_features = X.shape
         common = {name: getattr(self, name) for name in ("std", "cov", "factor") if getattr(self, name) is not None}
         own = stated(self, metadata)
@@ -206,7 +206,7 @@ class NoiseOfRows(GaussianNoise):
     def row_factor(self) -> float:
         return self.multiple
 
-    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
         return GaussianNoise(self.multiple if stated(self, metadata) else 0.0).at(X, metadata)
 
     def as_stated(self, metadata: Mapping[str, Any]) -> GaussianNoise:

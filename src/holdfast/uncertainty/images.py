@@ -12,41 +12,41 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from holdfast._core.allowed import short
+from holdfast._core.arithmetic import FLAT, MISSED, dense, norm, orthogonal_to, ratio
 from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import ROUNDING
-from holdfast._core.uncertainty import Array, BoundSet, RowBends, UncertaintySet
+from holdfast._core.uncertainty import Array, RowBends, RowSets, UncertaintySet
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.ball import Ball
 from holdfast.uncertainty.box import Box
 from holdfast.uncertainty.checks import numbers
-from holdfast.uncertainty.clouds import FLAT, MISSED, dense, norm, orthogonal_to, ratio
+from holdfast.uncertainty.dual_norm import approaches
 from holdfast.uncertainty.ellipsoid import Ellipsoid
 from holdfast.uncertainty.gaussian import GaussianNoise
 from holdfast.uncertainty.interval_box import IntervalBox
-from holdfast.uncertainty.pooled import approaches
 
 SPLIT = 1e-6
 """Relative accuracy of the test of whether a point is in an image."""
 
 
-def image_of(bound: BoundSet, map: AffineMap) -> BoundSet:
+def image_of(bound: RowSets, map: AffineMap) -> RowSets:
     """Return the images of sets, in their own form where they have one."""
     found = bound.image(map)
     return Images(bound, map) if found is None else found
 
 
-class Images(BoundSet):
+class Images(RowSets):
     r"""The sets :math:`A S_i` with supports :math:`t_i(w) = t_{S_i}(A^\top w)`: zonotopes, for boxes.
 
     Parameters
     ----------
-    base : BoundSet
+    base : RowSets
         S.
     map : AffineMap
         A.
     """
 
-    def __init__(self, base: BoundSet, map: AffineMap):
+    def __init__(self, base: RowSets, map: AffineMap):
         self.base, self.map = base, map
         self.is_common, self.is_symmetric, self.is_sublinear = base.is_common, base.is_symmetric, base.is_sublinear
         self.is_smooth = base.is_smooth
@@ -63,7 +63,7 @@ class Images(BoundSet):
 
     @cached_property
     def has_gauge(self) -> bool:  # type: ignore[override]
-        """Whether `demand` splits a target in the way that needs the least."""
+        """Whether `required_share` splits a target in the way that needs the least."""
         return self.base.has_gauge and self.is_injective
 
     def support(self, w: Array) -> Array:
@@ -109,14 +109,14 @@ class Images(BoundSet):
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return self.map.moved(self.base.cross(self.map.back(w), rows, r))
 
-    def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
+    def cross_with(self, other: RowSets, w: Array, r: Array) -> Array:
         if self.is_common:
             return np.outer(self.maximizer(w)[0], other.adjoint(w, r))
         return super().cross_with(other, w, r)
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         at = self.map.back(w)
-        move = self.base.drawn_in(at, delta, factor) - at
+        move = self.base.snapped_to_kinks(at, delta, factor) - at
         near = (move != 0) | self.is_injective
         return w + linalg.pinv(dense(self.map.matrix)[:, near].T, rtol=FLAT) @ move[near] if np.any(move) else w
 
@@ -129,7 +129,7 @@ class Images(BoundSet):
         limit = size * (1 + SPLIT)
         return any(level <= limit for _, level in self._demands(target, np.ones(1), enough=limit))
 
-    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         found = list(self._demands(target, budgets, sizes))
         return min(found, key=lambda pair: pair[1])[0] if found else np.full(np.shape(self.support(target)), np.inf)
 
@@ -153,19 +153,19 @@ class Images(BoundSet):
         for point, w, least in chain([first], others):
             # what it misses the target by goes to the smallest point that makes up for it
             there = point + back @ (target - self.map.moved(point))
-            needed = self.base.demand(there, budgets, self.base.support(self.map.back(w)))
+            needed = self.base.required_share(there, budgets, self.base.support(self.map.back(w)))
             level = float(np.max(ratio(needed, np.sum(budgets) if self.is_common else budgets)))
             yield needed, level
             if self.is_injective or level <= least * (1 + ROUNDING) or least > enough > 0:
                 return
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return self.left_along(target, budgets, scale, direction)
 
-    def facing(self, signs: Array) -> BoundSet:
-        return Images(self.base.facing(signs), self.map)
+    def against_labels(self, signs: Array) -> RowSets:
+        return Images(self.base.against_labels(signs), self.map)
 
-    def centred(self, X: Any) -> tuple[Any, BoundSet]:
+    def centred(self, X: Any) -> tuple[Any, RowSets]:
         if self.is_symmetric:
             return X, self
         moved, around = self.base.centred(np.zeros((X.shape[0], self.map.shape[1])))
@@ -199,16 +199,16 @@ class Images(BoundSet):
         # the points are those of the original sets
         return self.map.moved(self.base.borne(points, budgets, size))
 
-    def image(self, map: AffineMap) -> BoundSet:
+    def image(self, map: AffineMap) -> RowSets:
         return image_of(self.base, map.after(self.map))
 
-    def scaled(self, factor: float) -> BoundSet:
+    def scaled(self, factor: float) -> RowSets:
         return Images(self.base.scaled(factor), self.map)
 
-    def resized(self, factor: float) -> BoundSet:
+    def resized(self, factor: float) -> RowSets:
         return Images(self.base.resized(factor), self.map)
 
-    def eased(self, delta: float) -> BoundSet:
+    def smoothed(self, delta: float) -> RowSets:
         return EasedImages(self, delta)
 
     def take(self, rows: Any) -> Images:
@@ -219,30 +219,30 @@ class Images(BoundSet):
 
 
 class EasedImages(Images):
-    """Images of eased sets."""
+    """Images of smoothed sets."""
 
     def __init__(self, original: Images, delta: float):
-        super().__init__(original.base.eased(delta), original.map)
+        super().__init__(original.base.smoothed(delta), original.map)
         self.original, self.delta = original, delta
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         return self.original.contains(points, slack=slack)
 
-    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
-        return self.original.demand(target, budgets, scale, sizes)
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+        return self.original.required_share(target, budgets, scale, sizes)
 
-    def facing(self, signs: Array) -> BoundSet:
-        return self.original.facing(signs).eased(self.delta)
+    def against_labels(self, signs: Array) -> RowSets:
+        return self.original.against_labels(signs).smoothed(self.delta)
 
-    def scaled(self, factor: float) -> BoundSet:
-        return self.original.scaled(factor).eased(factor * self.delta)
+    def scaled(self, factor: float) -> RowSets:
+        return self.original.scaled(factor).smoothed(factor * self.delta)
 
     def take(self, rows: Any) -> Images:
         return self._of(self.base.take(rows), self.original.take(rows))
 
-    def _of(self, base: BoundSet, original: Any) -> EasedImages:
+    def _of(self, base: RowSets, original: Any) -> EasedImages:
         made = EasedImages(original, self.delta)
-        # rows of boxes are eased by what all of them need
+        # rows of boxes are smoothed by what all of them need
         made.base = base
         return made
 
@@ -304,7 +304,7 @@ class LinearImage(UncertaintySet):
         """As the original set."""
         return self.original.is_size
 
-    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
         map, originals = self._map_to(X)
         return image_of(self.original.at(originals, metadata), map)
 

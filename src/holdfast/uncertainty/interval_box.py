@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.arithmetic import dense
 from holdfast._core.exceptions import UnstatedError
-from holdfast._core.uncertainty import Array, BoundSet, UncertaintySet
+from holdfast._core.uncertainty import Array, RowSets, UncertaintySet
 from holdfast.uncertainty.checks import numbers, per_entry, per_feature, stated
-from holdfast.uncertainty.clouds import dense
 from holdfast.uncertainty.polytopes import CommonBox
 from holdfast.uncertainty.row_boxes import RowBoxes
 from holdfast.uncertainty.sized import SizedSet
@@ -52,7 +52,7 @@ class IntervalBox(SizedSet):
         self.upper = upper
         self.radius = radius
 
-    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
         size, own = self._radius(), stated(self, metadata)
         common = [name for name in ("lower", "upper") if getattr(self, name) is not None]
         if common and own:
@@ -82,13 +82,13 @@ class IntervalBox(SizedSet):
             raise ValueError(f"{self!r}: lower must be <= 0 and upper >= 0; they are distances from a feature's value.")
         return lower, upper
 
-    def freed(self, X: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+    def as_errors(self, X: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
         if not metadata:
             return self, {}
         lower, upper = row_offsets(X, metadata)
         return self, {"X_lower": lower, "X_upper": upper}
 
-    def placed(self, X: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    def at_rows(self, X: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
         values = numbers(X, "X=...", "X")
         is_sparse = sparse.issparse(values) and all(sparse.issparse(end) for end in metadata.values())
         return {name: values + end if is_sparse else dense(values) + dense(end) for name, end in metadata.items()}

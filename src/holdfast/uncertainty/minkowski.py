@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._core.arithmetic import norm, ratio
 from holdfast._core.problem import SupportProgram
 from holdfast._core.tolerances import ROUNDING
-from holdfast._core.uncertainty import Array, BoundSet, IntervalForm, RowBends
-from holdfast.uncertainty.clouds import norm, ratio
+from holdfast._core.uncertainty import Array, IntervalForm, RowBends, RowSets
+from holdfast.uncertainty.dual_norm import approaches
 from holdfast.uncertainty.polytopes import CommonBox
-from holdfast.uncertainty.pooled import approaches
 from holdfast.uncertainty.row_boxes import RowBoxes
 
 SPLIT = 1e-6
@@ -35,7 +35,7 @@ class _Split(NamedTuple):
     """A multiple of the budgets that is needed at least, whatever the split."""
 
 
-def sum_of(sets: Sequence[BoundSet]) -> BoundSet:
+def sum_of(sets: Sequence[RowSets]) -> RowSets:
     """Return the sum of sets of the same rows; boxes become one box, in which what all rows share stays apart."""
     parts = [summand for part in sets for summand in part.summands()]
     boxes = [part for part in parts if part.is_box]
@@ -47,10 +47,10 @@ def sum_of(sets: Sequence[BoundSet]) -> BoundSet:
     return BoundSum(parts) if len(parts) > 1 else parts[0]
 
 
-class BoundSum(BoundSet):
+class BoundSum(RowSets):
     r"""The sums :math:`A_i + B_i + \dots` of several sets of the same rows; their supports add up."""
 
-    def __init__(self, parts: Sequence[BoundSet]):
+    def __init__(self, parts: Sequence[RowSets]):
         parts = [summand for part in parts for summand in part.summands()]
         # a common set makes products with another one cheap if it comes first
         self.parts = sorted(parts, key=lambda part: not part.is_common)
@@ -62,7 +62,7 @@ class BoundSum(BoundSet):
         # where one summand's support is 0 and another's is not, the first one's kink remains
         self.is_smooth = all(part.is_smooth and part.is_full for part in parts)
 
-    def summands(self) -> list[BoundSet]:
+    def summands(self) -> list[RowSets]:
         return self.parts
 
     def support(self, w: Array) -> Array:
@@ -115,10 +115,10 @@ class BoundSum(BoundSet):
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return np.asarray(sum(part.cross(w, rows, r) for part in self.parts))
 
-    def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
+    def cross_with(self, other: RowSets, w: Array, r: Array) -> Array:
         return np.asarray(sum(part.cross_with(other, w, r) for part in self.parts))
 
-    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         best, least = np.full(np.shape(self.support(target)), np.inf), np.inf
         for split in self._splits(target, budgets):
             found = self._demand_of(split, target, budgets, sizes)
@@ -135,7 +135,7 @@ class BoundSum(BoundSet):
         options = []
         for chosen in range(len(self.parts)):
             demands = [
-                part.demand(share + missed * (number == chosen), budgets, part.support(split.w), sizes)
+                part.required_share(share + missed * (number == chosen), budgets, part.support(split.w), sizes)
                 for number, (part, share) in enumerate(zip(self.parts, split.shares, strict=True))
             ]
             options.append(np.max(np.broadcast_arrays(*self._per_row(demands, budgets)), axis=0))
@@ -160,7 +160,7 @@ class BoundSum(BoundSet):
         if found is None:
             yield _Split(target / (norm(target) or 1.0), [np.zeros(len(target)) for _ in self.parts], 0.0)
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         t = self.support(direction)
         # each part's share of the scale, so that none gives less at the direction than the sum does
         scales = [ratio(scale * part.support(direction), t) for part in self.parts]
@@ -174,7 +174,7 @@ class BoundSum(BoundSet):
                 part = self.parts[number]
                 wanted = rest + given[number]
                 points = [
-                    wanted - part.remainder(wanted, budgets, scales[number], direction),
+                    wanted - part.residual(wanted, budgets, scales[number], direction),
                     _nearest_multiple(part.adjoint(direction, budgets), wanted),
                     given[number],
                 ]
@@ -225,14 +225,14 @@ class BoundSum(BoundSet):
         pairs = zip(self.parts, points, strict=True)
         return np.asarray(sum(part.borne(own, budgets, size) for part, own in pairs))
 
-    def _of(self, change: Callable[[BoundSet], BoundSet]) -> BoundSum:
+    def _of(self, change: Callable[[RowSets], RowSets]) -> BoundSum:
         """Return the sum of changed parts."""
         return type(self)([change(part) for part in self.parts])
 
-    def facing(self, signs: Array) -> BoundSum:
-        return self._of(lambda part: part.facing(signs))
+    def against_labels(self, signs: Array) -> BoundSum:
+        return self._of(lambda part: part.against_labels(signs))
 
-    def centred(self, X: Any) -> tuple[Any, BoundSet]:
+    def centred(self, X: Any) -> tuple[Any, RowSets]:
         parts = []
         for part in self.parts:
             X, around = part.centred(X)
@@ -248,14 +248,14 @@ class BoundSum(BoundSet):
     def resized(self, factor: float) -> BoundSum:
         return self._of(lambda part: part.resized(factor))
 
-    def eased(self, delta: float) -> BoundSum:
-        return EasedSum(self, [part.eased(delta / len(self.parts)) for part in self.parts])
+    def smoothed(self, delta: float) -> BoundSum:
+        return EasedSum(self, [part.smoothed(delta / len(self.parts)) for part in self.parts])
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
-        drawn = np.array([part.drawn_in(w, delta / len(self.parts), factor) for part in self.parts])
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
+        drawn = np.array([part.snapped_to_kinks(w, delta / len(self.parts), factor) for part in self.parts])
         return np.take_along_axis(drawn, np.argmax(np.abs(drawn - w), axis=0)[None], axis=0)[0]
 
-    def image(self, map: Any) -> BoundSet | None:
+    def image(self, map: Any) -> RowSets | None:
         images = [part.image(map) for part in self.parts]
         found = [image for image in images if image is not None]
         return sum_of(found) if len(found) == len(images) else None
@@ -276,26 +276,26 @@ def _nearest_multiple(point: Array, target: Array) -> Array:
 
 
 class EasedSum(BoundSum):
-    """A sum of sets that are each eased by their part."""
+    """A sum of sets that are each smoothed by their part."""
 
-    def __init__(self, base: BoundSum, parts: Sequence[BoundSet]):
+    def __init__(self, base: BoundSum, parts: Sequence[RowSets]):
         super().__init__(parts)
         self.base, self.is_smooth = base, True
 
-    def summands(self) -> list[BoundSet]:
+    def summands(self) -> list[RowSets]:
         return [self]
 
     def resting(self, w: Array) -> Array:
         return np.asarray(sum(part.resting(w) for part in self.parts))
 
-    def _of(self, change: Callable[[BoundSet], BoundSet]) -> BoundSum:
+    def _of(self, change: Callable[[RowSets], RowSets]) -> BoundSum:
         return EasedSum(self.base._of(change), [change(part) for part in self.parts])
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         return self.base.contains(points, slack=slack)
 
-    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
-        return self.base.demand(target, budgets, scale, sizes)
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+        return self.base.required_share(target, budgets, scale, sizes)
 
     def interval_form(self) -> None:
         return None

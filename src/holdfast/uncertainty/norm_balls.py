@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast._core.uncertainty import Array, BoundSet, CommonSet, RowBends
-from holdfast.uncertainty.clouds import MISSED, box_stretch, norm, ratio, spectral_norm
+from holdfast._core.arithmetic import MISSED, box_stretch, norm, ratio, spectral_norm
+from holdfast._core.uncertainty import Array, CommonSet, RowBends, RowSets
 from holdfast.uncertainty.polytopes import EasedCommonSet, uniform_in_ball
 
 HALVINGS = 60
@@ -61,7 +61,7 @@ class CommonNormBall(CommonSet):
             return np.inf if np.any(np.abs(target) > MISSED * sizes) else 0.0
         return float(_p_norm(np.abs(target), self.p)) / self.radius
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return self.left_along(target, budgets, scale, direction)
 
     def absolute_reach(self, n_features: int) -> Array:
@@ -73,10 +73,10 @@ class CommonNormBall(CommonSet):
     def scaled(self, factor: float) -> CommonNormBall:
         return CommonNormBall(factor * self.radius, self.p)
 
-    def eased(self, delta: float) -> BoundSet:
+    def smoothed(self, delta: float) -> RowSets:
         return EasedNormBall(self, delta)
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         if self.is_smooth or self.radius == 0:
             return w
         # the gradient follows x (x^2 + e^2)^(q/2 - 1), which rises in x: solve for x at the smaller e
@@ -113,8 +113,8 @@ class EasedNormBall(EasedCommonSet):
     base: CommonNormBall
 
     def _derivatives(self, w: Array) -> _Derivatives:
-        ease = self.delta * w.shape[-1] ** (-1 / self.base.q)
-        return _derivatives(w, self.base.radius, self.base.q, ease)
+        smoothing = self.delta * w.shape[-1] ** (-1 / self.base.q)
+        return _derivatives(w, self.base.radius, self.base.q, smoothing)
 
     def support(self, w: Array) -> Array:
         return np.asarray(self._derivatives(w).value)
@@ -137,7 +137,7 @@ class EasedNormBall(EasedCommonSet):
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
         return self._derivatives(w).curvature_product(first, v)
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return self.left_along(target, budgets, scale, direction)
 
 
@@ -163,9 +163,9 @@ class _Derivatives(NamedTuple):
         return RowBends.diagonal(self.bends).plus(RowBends([], [(-self.fall, self.gradient)]))
 
 
-def _derivatives(w: Array, radius: float, q: float, ease: float = 0.0) -> _Derivatives:
+def _derivatives(w: Array, radius: float, q: float, smoothing: float = 0.0) -> _Derivatives:
     reach = radius * w
-    roots = np.hypot(reach, ease)
+    roots = np.hypot(reach, smoothing)
     value = _p_norm(roots, q)
     each = value[..., None]
     shares, slopes = ratio(roots, each), ratio(reach, roots)

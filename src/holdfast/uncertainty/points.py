@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.arithmetic import MISSED, norm
 from holdfast._core.uncertainty import Array, CommonSet
-from holdfast.uncertainty.clouds import MISSED, norm
 
 
 class CommonPoint(CommonSet):
@@ -46,13 +46,13 @@ class CommonPoint(CommonSet):
         apart = norm(np.atleast_2d(points) - self.point, axis=1)
         return np.asarray(apart <= slack * norm(self.point))
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return target - np.sum(budgets) * self.point
 
     def scaled(self, factor: float) -> CommonPoint:
         return CommonPoint(factor * self.point)
 
-    def eased(self, delta: float) -> CommonPoint:
+    def smoothed(self, delta: float) -> CommonPoint:
         return self
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:

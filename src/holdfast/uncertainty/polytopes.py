@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._core.arithmetic import MISSED, box_stretch, norm, ratio
 from holdfast._core.problem import SupportProgram
-from holdfast._core.uncertainty import Array, BoundSet, CommonSet, EasedSet, IntervalForm, RowBends
-from holdfast.uncertainty.clouds import MISSED, box_stretch, norm, ratio
+from holdfast._core.uncertainty import Array, CommonSet, IntervalForm, RowBends, RowSets, SmoothedSet
 
 FAINT = 30.0
-"""An entry of w is kept from a kink by the easing alone if its distance is up to so many times the easing's width."""
+"""An entry of w is kept from a kink by the smoothing alone if its distance is up to so many times the smoothing's width."""
 
 
 class CommonBox(CommonSet):
@@ -58,7 +58,7 @@ class CommonBox(CommonSet):
             return np.inf
         return float(np.max(ratio(np.abs(target), widths), initial=0.0))
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return np.copysign(np.maximum(np.abs(target) - np.sum(budgets) * self.widths, 0.0), target)
 
     def interval_form(self) -> IntervalForm:
@@ -77,10 +77,10 @@ class CommonBox(CommonSet):
     def scaled(self, factor: float) -> CommonBox:
         return CommonBox(factor * self.widths)
 
-    def eased(self, delta: float) -> BoundSet:
+    def smoothed(self, delta: float) -> RowSets:
         return EasedBox(self, delta)
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         near = (self.widths > 0) & (self.widths * np.abs(w) <= FAINT * delta / len(w))
         return np.where(near, factor * w, w)
 
@@ -135,7 +135,7 @@ class CommonDiamond(CommonSet):
             return np.inf if np.any(np.abs(target) > MISSED * sizes) else 0.0
         return float(np.sum(np.abs(target)) / self.radius)
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         # the projection on an l1 ball cuts all entries by the same amount: (sum of the k largest - size) / k at the right k
         size, falling = self.radius * float(np.sum(budgets)), np.sort(np.abs(target))[::-1]
         cut = np.max((np.cumsum(falling) - size) / np.arange(1, len(target) + 1))
@@ -162,10 +162,10 @@ class CommonDiamond(CommonSet):
     def scaled(self, factor: float) -> CommonDiamond:
         return CommonDiamond(np.asarray(factor * self.radius))
 
-    def eased(self, delta: float) -> BoundSet:
+    def smoothed(self, delta: float) -> RowSets:
         return EasedDiamond(self, delta)
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         top = np.max(np.abs(w), initial=0.0)
         below = top - np.abs(w)
         near = self.radius * below <= FAINT * delta / np.log(2 * len(w))
@@ -190,7 +190,7 @@ def uniform_in_ball(rng: np.random.Generator, shape: tuple[int, int], p: float) 
     return rng.choice([-1.0, 1.0], size=shape) * (powers / lengths[:, None]) ** (1 / p)
 
 
-class EasedCommonSet(CommonSet, EasedSet):
+class EasedCommonSet(CommonSet, SmoothedSet):
     """A support with kinks, common to all rows, made smooth in its own way."""
 
     base: CommonSet

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from holdfast._core.uncertainty import Array, BoundSet, EasedSet, IntervalForm, RowBends
-from holdfast.uncertainty.clouds import MISSED, box_stretch, dense, norm, ratio, rescaled
+from holdfast._core.arithmetic import MISSED, box_stretch, dense, norm, ratio, rescaled
+from holdfast._core.uncertainty import Array, IntervalForm, RowBends, RowSets, SmoothedSet
 from holdfast.uncertainty.polytopes import FAINT
 
 
@@ -70,7 +70,7 @@ class RowMatrix:
         return dense(sum(block.T @ scaled[part] for part, block in rows.blocks())) * self.columns
 
 
-class RowPoints(BoundSet):
+class RowPoints(RowSets):
     """Sets whose maximizers are a sum of matrices."""
 
     @abstractmethod
@@ -89,8 +89,8 @@ class RowPoints(BoundSet):
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return np.asarray(sum(term.cross(rows, r) for term in self._terms(w)))
 
-    def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
-        return BoundSet.cross_with(self, other, w, r)
+    def cross_with(self, other: RowSets, w: Array, r: Array) -> Array:
+        return RowSets.cross_with(self, other, w, r)
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         terms = self._terms(w)
@@ -196,7 +196,7 @@ class RowBoxes(RowPoints):
         centre = sum((matrix.of(slice(None)) for matrix in self.centres(one)), np.zeros((1, len(one))))
         return np.maximum(half, 0.0), centre
 
-    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         half, centre = self._pooled(budgets)
         reach = half + np.sign(target) * centre
@@ -205,7 +205,7 @@ class RowBoxes(RowPoints):
             return np.full(len(self.faces), np.inf)
         return budgets * np.max(ratio(np.abs(target), reach), initial=0.0)
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         half, centre = self._pooled(budgets)
         rest = target - centre
         return np.copysign(np.maximum(np.abs(rest) - half, 0.0), rest)
@@ -238,10 +238,10 @@ class RowBoxes(RowPoints):
         sizes = sum(term.dot(one) for term in self.halves(one))
         return np.broadcast_to(sizes if self.centre is None else sizes + abs(self.centre) @ one, len(self.faces))
 
-    def facing(self, signs: Array) -> RowBoxes:
+    def against_labels(self, signs: Array) -> RowBoxes:
         return self._with(lambda part: part, -signs * self.faces)
 
-    def centred(self, X: Any) -> tuple[Any, BoundSet]:
+    def centred(self, X: Any) -> tuple[Any, RowSets]:
         centre = self.interval_form().centre
         if centre is None:
             return X, self
@@ -272,10 +272,10 @@ class RowBoxes(RowPoints):
         common = rest.common if larger.common is None else larger.common + rest.common
         return RowBoxes(larger.half + rest.own, larger.centre, self.faces, common, self.fixed)
 
-    def eased(self, delta: float) -> BoundSet:
+    def smoothed(self, delta: float) -> RowSets:
         return EasedRowBoxes(self, delta)
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         near = (self.widest > 0) & (self.widest * np.abs(w) <= FAINT * delta / len(w))
         return np.where(near, factor * w, w)
 
@@ -292,7 +292,7 @@ class RowBoxes(RowPoints):
         return half * where + centre
 
 
-class EasedRowBoxes(RowPoints, EasedSet):
+class EasedRowBoxes(RowPoints, SmoothedSet):
     r"""Boxes with supports :math:`T_i = \sum_j h_{ij} (\sqrt{w_j^2 + e_j^2} - e_j) + c_i^\top w + \delta`, h with s in it.
 
     :math:`e_j = \delta / (d \max_i h_{ij})` (`widths`), d the number of features, so that

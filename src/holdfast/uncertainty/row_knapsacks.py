@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._core.arithmetic import ratio
 from holdfast._core.tolerances import ROUNDING
 from holdfast._core.uncertainty import Array
-from holdfast.uncertainty.clouds import ratio
 
 ROOT_STEPS = 100
 """Steps to the prices, far more than it takes."""
@@ -187,7 +187,7 @@ class Knapsacks:
             above[rows], below[rows] = beside[each, margin], beside[each, margin + 2]
         return _Ranked(shares[:-1], price, margins, part, above, below)
 
-    def eased(self, gains: Array, widths: Array) -> Eased:
+    def smoothed(self, gains: Array, widths: Array) -> Eased:
         """Return the smooth gains, `widths` being c > 0, one a row."""
         lift = self._lift(gains, widths)
         gains = gains + self.by_item(lift) * self.costs
@@ -204,7 +204,7 @@ class Knapsacks:
         """Return the prices > 0 at which the smooth shares use up the budget, and the gains beyond them: Newton in brackets.
 
         Next to a price that is large beside the widths shares would be lost in its rounding: what is sought is its distance
-        from the price without easing, at which the gain of the item at the margin is 0.
+        from the price without smoothing, at which the gain of the item at the margin is 0.
         """
         _, anchor, margin, part, above, below = self._ranked(gains)
         base = gains - self.by_item(anchor) * self.costs

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._core.arithmetic import dense, orthogonal_to
 from holdfast._core.memory import remembered
 from holdfast._core.uncertainty import Array
-from holdfast.uncertainty.clouds import FactorClouds, dense, orthogonal_to
+from holdfast.uncertainty.ellipsoids import FactorEllipsoids
 
 BLOCK = 1 << 22
 """Entries of factors that are formed at a time."""
@@ -110,7 +111,7 @@ class SlopedFactor:
         return self.slopes * moved + self.rest * v[:, causes:]
 
 
-class SlopedClouds(FactorClouds):
+class SlopedClouds(FactorEllipsoids):
     """An ellipsoid for each row, with factors that are kept in parts."""
 
     def __init__(self, parts: SlopedFactor):

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
-from holdfast._core.uncertainty import BoundSet, UncertaintySet
+from holdfast._core.uncertainty import RowSets, UncertaintySet
 from holdfast.uncertainty.ball import Ball
 from holdfast.uncertainty.box import Box
 from holdfast.uncertainty.checks import stated
@@ -70,7 +70,7 @@ class SetSum(UncertaintySet):
     def row_factor(self) -> float:
         return max((part.row_factor for part in (self.first, self.second) if part.open_metadata), default=1.0)
 
-    def at(self, X: Any, metadata: Mapping[str, Any]) -> BoundSet:
+    def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
         worst, cloud = self.split(X, metadata)
         if worst is None or cloud is not None:
             raise ValueError(
@@ -79,7 +79,7 @@ class SetSum(UncertaintySet):
             )
         return worst
 
-    def split(self, X: Any, metadata: Mapping[str, Any]) -> tuple[BoundSet | None, BoundSet | None]:
+    def split(self, X: Any, metadata: Mapping[str, Any]) -> tuple[RowSets | None, RowSets | None]:
         pairs = [summand.split(X, own) for summand, own in self._summands(metadata)]
         worst = [bound for bound, _ in pairs if bound is not None]
         clouds = [bound for _, bound in pairs if bound is not None]
@@ -131,11 +131,11 @@ class SetSum(UncertaintySet):
             )
         )
 
-    def freed(self, X: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
-        return self._each(metadata, lambda part, own: part.freed(X, own))
+    def as_errors(self, X: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
+        return self._each(metadata, lambda part, own: part.as_errors(X, own))
 
-    def placed(self, X: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        return self._each(metadata, lambda part, own: (part, part.placed(X, own)))[1]
+    def at_rows(self, X: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        return self._each(metadata, lambda part, own: (part, part.at_rows(X, own)))[1]
 
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
         return self._each(metadata, lambda part, own: part.image(map, own))

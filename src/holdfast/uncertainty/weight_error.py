@@ -8,14 +8,14 @@ import numpy as np
 from scipy import sparse
 
 from holdfast._core.allowed import Choice, Number, Switch
+from holdfast._core.arithmetic import dense, rescaled
 from holdfast._core.parameters import Parameters
-from holdfast._core.uncertainty import Array, BoundSet, IntervalForm
-from holdfast.uncertainty.clouds import dense, rescaled
+from holdfast._core.uncertainty import Array, IntervalForm, RowSets
 from holdfast.uncertainty.minkowski import BoundSum
-from holdfast.uncertainty.multiples import Multiples
+from holdfast.uncertainty.offset_boxes import OffsetBoxes, entries_of
 from holdfast.uncertainty.polytopes import CommonBox
 from holdfast.uncertainty.row_boxes import RowBoxes
-from holdfast.uncertainty.shifted_boxes import ShiftedBoxes, entries_of
+from holdfast.uncertainty.row_scaled import Multiples
 
 COMPONENTWISE = "componentwise"
 
@@ -23,7 +23,7 @@ COMPONENTWISE = "componentwise"
 class Faced(NamedTuple):
     """What rows face once weights are in error as well."""
 
-    bound: BoundSet
+    sets: RowSets
     target: Array | float
     """The margin asked for, one number or one a row."""
 
@@ -98,8 +98,8 @@ class WeightError(Parameters):
             return np.asarray(delta * np.abs(w))
         return np.broadcast_to(delta * (np.sum(np.abs(w), axis=-1, keepdims=True) if self.relative else 1.0), w.shape)
 
-    def faced(self, X: Any, signs: Array, bound: BoundSet) -> Faced:
-        """Return what rows X with labels y = `signs` and sets `bound`, facing these labels, face in addition."""
+    def faced(self, X: Any, signs: Array, bound: RowSets) -> Faced:
+        """Return what rows X with labels y = `signs` and sets `bound`, against_labels these labels, face in addition."""
         delta = self.checked()
         if delta == 0:
             return Faced(bound, 1.0)
@@ -117,12 +117,12 @@ class WeightError(Parameters):
         middle = values if centre is None else values - rescaled(centre, signs)
         return (_scaled if self.relative else _shifted)(delta, middle, signs, half, centre)
 
-    def _apart(self, delta: float, values: Any, bound: BoundSet, farthest: Array) -> Faced:
+    def _apart(self, delta: float, values: Any, bound: RowSets, farthest: Array) -> Faced:
         """Return the bound by what either error does alone, and both at their largest."""
         (n, d), sizes = values.shape, row_sums(abs(values)) + farthest
         if not self.relative:
             return Faced(bound, np.asarray(1.0 + delta * sizes))
-        parts: list[BoundSet] = [bound] if np.any(farthest) else []
+        parts: list[RowSets] = [bound] if np.any(farthest) else []
         if self.relative != COMPONENTWISE:
             parts.append(Multiples(CommonBox(np.full(d, delta)), sizes))
         else:
@@ -165,7 +165,7 @@ def _shifted(delta: float, middle: Any, signs: Array, half: Any, centre: Any | N
     clipped = entries_of(half, rescaled(0.5 * (above - below), signs))
     widths = entries_of(half, half)
     kinks = delta * np.divide(clipped, widths, out=np.zeros(clipped.shape), where=widths > 0)
-    return Faced(ShiftedBoxes(half, kinks, centre), 1.0 + 0.5 * delta * row_sums(above + below))
+    return Faced(OffsetBoxes(half, kinks, centre), 1.0 + 0.5 * delta * row_sums(above + below))
 
 
 def _scaled(delta: float, middle: Any, signs: Array, half: Any, centre: Any | None) -> Faced:

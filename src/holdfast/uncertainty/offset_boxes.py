@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.memory import remembered
-from holdfast._core.uncertainty import Array, EasedSet
+from holdfast._core.uncertainty import Array, SmoothedSet
 from holdfast.uncertainty.polytopes import FAINT
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
 
@@ -31,7 +31,7 @@ class _Column(NamedTuple):
     kinks: Array
 
 
-class ShiftedBoxes(RowPoints):
+class OffsetBoxes(RowPoints):
     r"""The convex functions :math:`t_i(w) = \sum_j h_{ij} |w_j - k_{ij}| + c_i^\top w`, which take the place of supports.
 
     Not the support of a set: where :math:`|q_j| \le 1` the line
@@ -122,10 +122,10 @@ class ShiftedBoxes(RowPoints):
             toll += float(2 * np.interp(ahead, totals, costs) - costs[-1]) - outside
         return rest, toll
 
-    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         return np.full(len(budgets), np.inf)
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return self.covered(target, budgets)[0]
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
@@ -135,10 +135,10 @@ class ShiftedBoxes(RowPoints):
         parts = [self.half] if self.centre is None else [self.half, self.centre]
         return np.asarray(sum(abs(part).T @ np.ones(part.shape[0]) for part in parts) == 0)
 
-    def scaled(self, factor: float) -> ShiftedBoxes:
-        return ShiftedBoxes(factor * self.half, self.kinks, None if self.centre is None else factor * self.centre)
+    def scaled(self, factor: float) -> OffsetBoxes:
+        return OffsetBoxes(factor * self.half, self.kinks, None if self.centre is None else factor * self.centre)
 
-    def eased(self, delta: float) -> EasedShiftedBoxes:
+    def smoothed(self, delta: float) -> EasedShiftedBoxes:
         return EasedShiftedBoxes(self, delta)
 
     @cached_property
@@ -146,7 +146,7 @@ class ShiftedBoxes(RowPoints):
         """The largest half-width of each feature."""
         return np.array([np.max(column.half, initial=0.0) for column in self._columns])
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         out = w.copy()
         for j, (_, half, kinks) in enumerate(self._columns):
             if len(kinks):
@@ -156,28 +156,28 @@ class ShiftedBoxes(RowPoints):
                     out[j] = near + factor * (w[j] - near)
         return out
 
-    def take(self, rows: Any) -> ShiftedBoxes:
+    def take(self, rows: Any) -> OffsetBoxes:
         if sparse.issparse(self.half):
             kinks = sparse.csr_array((self.kinks, self.half.indices, self.half.indptr), shape=self.half.shape)[
                 rows
             ].data
         else:
             kinks = self.kinks[rows]
-        return ShiftedBoxes(self.half[rows], kinks, None if self.centre is None else self.centre[rows])
+        return OffsetBoxes(self.half[rows], kinks, None if self.centre is None else self.centre[rows])
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
-        raise NotImplementedError("ShiftedBoxes are not sets, and have no points.")
+        raise NotImplementedError("OffsetBoxes are not sets, and have no points.")
 
 
-class EasedShiftedBoxes(RowPoints, EasedSet):
+class EasedShiftedBoxes(RowPoints, SmoothedSet):
     r"""The functions :math:`T_i = \sum_j h_{ij} (\sqrt{(w_j - k_{ij})^2 + e_j^2} - e_j) + c_i^\top w + \delta`.
 
     :math:`e_j` as in :class:`EasedRowBoxes`.
     """
 
-    base: ShiftedBoxes
+    base: OffsetBoxes
 
-    def __init__(self, base: ShiftedBoxes, delta: float, widths: Array | None = None):
+    def __init__(self, base: OffsetBoxes, delta: float, widths: Array | None = None):
         super().__init__(base, delta)
         self.is_smooth = True
         if widths is None:
@@ -187,7 +187,7 @@ class EasedShiftedBoxes(RowPoints, EasedSet):
 
     @remembered
     def _rooted(self, w: Array) -> tuple[Array, Array, Array]:
-        """Return distances from kinks, easings and roots, of the shape of the kinks."""
+        """Return distances from kinks, smoothings and roots, of the shape of the kinks."""
         base = self.base
         v, e = base.distances(w), self.widths[base.half.indices] if sparse.issparse(base.half) else self.widths
         return v, e, np.hypot(v, e)

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
-from holdfast._problems.pairwise_place import _ScaleAndStep
+from holdfast._problems.local_pairwise_model import _ScaleAndStep
 from holdfast.losses import GaussianHinge
 
 STEP = 1e-6
@@ -22,13 +22,13 @@ def noise(request, rng):
     }[request.param]
 
 
-@pytest.fixture(params=[0.0, 0.3], ids=["plain", "eased"])
+@pytest.fixture(params=[0.0, 0.3], ids=["plain", "smoothed"])
 def place(request, noise, several_classes, make_pairwise, rng):
     X, y = several_classes((10, 5, 8, 7))
     problem = make_pairwise(
         X, y, GaussianHinge(), noise[0], metadata=noise[1], weights=rng.uniform(0.5, 2, 30), alpha=0.4
     )
-    problem = problem.eased(request.param)
+    problem = problem.smoothed(request.param)
     return problem.at(rng.normal(size=problem.n_parameters))
 
 

@@ -11,7 +11,7 @@ from holdfast._core import compiled
 from holdfast.losses import GaussianHinge
 
 
-@pytest.fixture(params=["number", "std", "cov", "X_std", "eased", "tilted", "no intercept", "sparse"])
+@pytest.fixture(params=["number", "std", "cov", "X_std", "smoothed", "tilted", "no intercept", "sparse"])
 def problem(request, loss, make_problem, two_classes, rng):
     X, y = two_classes(30, 4, separation=0.6)
     factor = rng.normal(size=(4, 4)) / 2
@@ -23,13 +23,13 @@ def problem(request, loss, make_problem, two_classes, rng):
     elif request.param == "X_std":
         noise, metadata = GaussianNoise(), {"X_std": rng.uniform(0.2, 1.0, size=(30, 4))}
     elif request.param == "tilted":
-        options |= {"tilt": rng.normal(size=5), "target": 0.0}  # as in the test for a collapse, which is eased
+        options |= {"tilt": rng.normal(size=5), "target": 0.0}  # as in the test for a collapse, which is smoothed
     elif request.param == "no intercept":
         options |= {"fit_intercept": False}
     elif request.param == "sparse":
         X = sparse.csr_array(np.where(rng.uniform(size=X.shape) < 0.6, X, 0.0))
     made = make_problem(X, y, loss, noise, metadata=metadata, **options)
-    return made.eased(0.4) if request.param in ("eased", "tilted") else made
+    return made.smoothed(0.4) if request.param in ("smoothed", "tilted") else made
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_at_the_best_place_weights_step_and_intercept_have_no_slope(problem, the
 
 
 def test_search_can_leave_zero_weights(make_problem, two_classes, rng):
-    problem = make_problem(*two_classes(30, 4), GaussianHinge(), 0.3).eased(1.0)
+    problem = make_problem(*two_classes(30, 4), GaussianHinge(), 0.3).smoothed(1.0)
     start = problem.at(np.zeros(5))
     place = start.best_along(-start.gradient, 1e-9)
     assert np.any(problem.split(place.parameters)[0])

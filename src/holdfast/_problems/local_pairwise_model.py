@@ -11,7 +11,7 @@ import numpy as np
 
 from holdfast._core.loss import Array
 from holdfast._core.problem import Curved, Problem, View
-from holdfast._problems.place import FRESH, SEARCH_STEPS
+from holdfast._problems.local_margin_model import FRESH, SEARCH_STEPS
 from holdfast.solvers.newton import VANISHING, Newton
 from holdfast.solvers.quasi_newton import inverse
 
@@ -41,7 +41,7 @@ class PairCosts:
         return out
 
 
-class PairwisePlace:
+class LocalPairwiseModel:
     """A problem of several classes at a point; scores are kept, so that a step reads X for products and slopes only."""
 
     def __init__(self, problem: PairwiseProblem, parameters: Array, scores: Array | None = None, age: int = 0):
@@ -69,7 +69,7 @@ class PairwisePlace:
             y = problem.labels[rows]
             moves = moves + shift
             du = moves - moves[np.arange(len(y)), y][:, None]
-            dt = widening[y] if problem.bound.is_common else widening[rows]
+            dt = widening[y] if problem.sets.is_common else widening[rows]
             scale_part[rows] = costs.ut[rows] * du + costs.tt[rows] * dt
             r = costs.uu[rows] * du + costs.ut[rows] * dt
             r[np.arange(len(y)), y] = -r.sum(axis=1)
@@ -116,14 +116,14 @@ class PairwisePlace:
 
         return precondition
 
-    def best_along(self, step: Array, tol: float) -> PairwisePlace:
+    def best_along(self, step: Array, tol: float) -> LocalPairwiseModel:
         # one vector added to all classes changes nothing: steps that way would add up to nothing but rounding
         step = self.problem.join(*(part - part.mean(axis=0) for part in self.problem.split(step)))
         moves = self.problem.rows.dot(np.ascontiguousarray(self.problem.split(step)[0].T))
         ray = _ScaleAndStep(self, step, moves)
         r, length = Newton().minimise(ray, np.array([1.0, 0.0]), tol=tol, max_iter=SEARCH_STEPS).parameters
         scores = None if self.age + 1 >= FRESH else r * self.scores + length * moves
-        return PairwisePlace(self.problem, ray.point(r, length), scores, self.age + 1 if scores is not None else 0)
+        return LocalPairwiseModel(self.problem, ray.point(r, length), scores, self.age + 1 if scores is not None else 0)
 
 
 class _ScaleAndStep(Problem):
@@ -131,7 +131,7 @@ class _ScaleAndStep(Problem):
 
     metric_age = 1
 
-    def __init__(self, place: PairwisePlace, step: Array, moves: Array):
+    def __init__(self, place: LocalPairwiseModel, step: Array, moves: Array):
         self.place, self.problem, self.moves = place, place.problem, moves
         self.W, self.b = self.problem.split(step)
 

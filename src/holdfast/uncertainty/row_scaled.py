@@ -8,19 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._core.arithmetic import ratio
 from holdfast._core.problem import SupportProgram
-from holdfast._core.uncertainty import Array, BoundSet, IntervalForm, RowBends
-from holdfast.uncertainty.clouds import ratio
+from holdfast._core.uncertainty import Array, IntervalForm, RowBends, RowSets
 
 
-class Multiples(BoundSet):
+class Multiples(RowSets):
     r"""The sets :math:`f_i U` with supports :math:`t_i(w) = f_i\, t_U(w)`, U common to all rows and :math:`f_i \ge 0`.
 
-    Together they are one set: :math:`\sum_i \beta_i f_i U = (\sum_i \beta_i f_i)\, U`. Eased, U is eased by
+    Together they are one set: :math:`\sum_i \beta_i f_i U = (\sum_i \beta_i f_i)\, U`. Eased, U is smoothed by
     :math:`\delta / \max f` and what a row lacks of :math:`\delta` at w = 0 is added as a constant, `slack`.
     """
 
-    def __init__(self, base: BoundSet, factors: Array, slack: Array | float = 0.0):
+    def __init__(self, base: RowSets, factors: Array, slack: Array | float = 0.0):
         self.base, self.factors = base, factors
         self.slack = np.broadcast_to(np.asarray(slack, dtype=np.float64), factors.shape)
         self.is_isotropic, self.is_smooth = base.is_isotropic, base.is_smooth
@@ -56,7 +56,7 @@ class Multiples(BoundSet):
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         one = np.ones(())
-        gauges = np.array([float(self.base.demand(point, one, one)) for point in points])
+        gauges = np.array([float(self.base.required_share(point, one, one)) for point in points])
         return np.asarray(gauges <= self.factors * (1 + slack))
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
@@ -71,18 +71,18 @@ class Multiples(BoundSet):
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return self.base.cross(w, rows, self.factors * r)
 
-    def cross_with(self, other: BoundSet, w: Array, r: Array) -> Array:
+    def cross_with(self, other: RowSets, w: Array, r: Array) -> Array:
         return self.base.cross_with(other, w, self.factors * r)
 
-    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         pooled = self.factors * budgets
-        needed, offered = float(self.base.demand(target, pooled, scale, sizes)), float(np.sum(pooled))
+        needed, offered = float(self.base.required_share(target, pooled, scale, sizes)), float(np.sum(pooled))
         share = float(ratio(needed, offered)) if offered > 0 or needed == 0 else np.inf
         return budgets * share if np.isfinite(share) else np.full(len(pooled), np.inf)
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         scale = ratio(scale * self.base.support(direction), self.support(direction))
-        return self.base.remainder(target, self.factors * budgets, scale, direction)
+        return self.base.residual(target, self.factors * budgets, scale, direction)
 
     def interval_form(self) -> IntervalForm | None:
         form = self.base.interval_form()
@@ -112,12 +112,12 @@ class Multiples(BoundSet):
     def scaled(self, factor: float) -> Multiples:
         return Multiples(self.base.scaled(factor), self.factors, factor * self.slack)
 
-    def eased(self, delta: float) -> Multiples:
+    def smoothed(self, delta: float) -> Multiples:
         slack = delta * (1 - self.factors / self._largest)
-        return Multiples(self.base.eased(delta / self._largest), self.factors, slack)
+        return Multiples(self.base.smoothed(delta / self._largest), self.factors, slack)
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
-        return self.base.drawn_in(w, delta / self._largest, factor)
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
+        return self.base.snapped_to_kinks(w, delta / self._largest, factor)
 
     def deviations(self) -> Any | None:
         s = self.base.deviations()

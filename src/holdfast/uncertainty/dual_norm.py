@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from holdfast._core.arithmetic import norm, solve_scaled
 from holdfast._core.tolerances import ROUNDING
-from holdfast._core.uncertainty import Array, BoundSet
-from holdfast.uncertainty.clouds import norm, solve_scaled
+from holdfast._core.uncertainty import Array, RowSets
 
-EASINGS = 10.0 ** -np.arange(1.0, 13.0)
-"""Shares of the support by which it is eased, one after the other, on the way to a target."""
+SMOOTHINGS = 10.0 ** -np.arange(1.0, 13.0)
+"""Shares of the support by which it is smoothed, one after the other, on the way to a target."""
 NEWTON_STEPS, SHORTEST, FARTHEST = 30, 1e-8, 1e4
-"""Steps at one easing, the shortest that is tried, and the longest, in lengths of w: where a set is flat Newton's has none."""
+"""Steps at one smoothing; the shortest that is tried; the longest, in lengths of w (flat sets give Newton none)."""
 
 
 class Approach(NamedTuple):
@@ -23,18 +23,18 @@ class Approach(NamedTuple):
     w: Array
     """Where they are the maximizers of `sets`."""
     sets: Any
-    """The sets, eased."""
+    """The sets, smoothed."""
     multiple: float
     least: float
     """A multiple of the budgets that is needed at least, whatever the points."""
 
 
-def approaches(bound: BoundSet, target: Array, budgets: Array) -> Iterator[Approach]:
+def approaches(bound: RowSets, target: Array, budgets: Array) -> Iterator[Approach]:
     r"""Yield ever better approaches to a target; none where the sets do not reach out to it at all.
 
     The smallest k with the target in :math:`k \sum_i \beta_i S_i` is the dual norm of the support
     :math:`t(w) = \sum_i \beta_i t_i(w)`. At the minimum of :math:`t(w)^2/2 - target^\top w` the target is
-    :math:`t \nabla t`. Newton's method, with ever less easing.
+    :math:`t \nabla t`. Newton's method, with ever less smoothing.
     """
     beta = np.asarray(budgets / (float(np.sum(budgets)) or 1.0))
     size = float(norm(target)) or 1.0
@@ -44,32 +44,32 @@ def approaches(bound: BoundSet, target: Array, budgets: Array) -> Iterator[Appro
         return
     # the minimum along the target itself
     w = w / reach**2
-    last = EASINGS[0]
-    for easing in EASINGS:
-        eased = bound.eased(easing / reach)
-        starts = [w, bound.drawn_in(w, last / reach, easing / last)]
-        w = _newton(_Pooled(eased, target / size, beta), starts)
-        last = easing
-        t = float(np.sum(beta * eased.support(w)))
+    last = SMOOTHINGS[0]
+    for smoothing in SMOOTHINGS:
+        smoothed = bound.smoothed(smoothing / reach)
+        starts = [w, bound.snapped_to_kinks(w, last / reach, smoothing / last)]
+        w = _newton(_Pooled(smoothed, target / size, beta), starts)
+        last = smoothing
+        t = float(np.sum(beta * smoothed.support(w)))
         least = size * float(target / size @ w) / float(np.sum(budgets * bound.support(w)))
-        yield Approach(w, eased, size * t / float(np.sum(budgets)), least)
+        yield Approach(w, smoothed, size * t / float(np.sum(budgets)), least)
 
 
 class _Pooled(NamedTuple):
     """The function t(w)^2 / 2 - target'w, t being the mean support."""
 
-    bound: BoundSet
+    sets: RowSets
     target: Array
     beta: Array
 
     def at(self, w: Array) -> tuple[float, float, Array, Array]:
         """Return its value, t, the gradient of t, and its own gradient."""
-        t, point = float(np.sum(self.beta * self.bound.support(w))), self.bound.adjoint(w, self.beta)
+        t, point = float(np.sum(self.beta * self.sets.support(w))), self.sets.adjoint(w, self.beta)
         return 0.5 * t**2 - float(self.target @ w), t, point, t * point - self.target
 
     def hessian(self, w: Array, t: float, point: Array) -> Array:
         """Return its Hessian."""
-        return self.bound.curvature(w, t * self.beta, np.zeros_like(self.beta)) + np.outer(point, point)
+        return self.sets.curvature(w, t * self.beta, np.zeros_like(self.beta)) + np.outer(point, point)
 
 
 def _newton(pooled: _Pooled, starts: Sequence[Array]) -> Array:

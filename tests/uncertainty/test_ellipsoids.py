@@ -9,7 +9,7 @@ from scipy import sparse
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast._data import rows_of
-from holdfast.uncertainty.clouds import CommonCloud, DiagonalClouds, FactorClouds
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid, DiagonalEllipsoids, FactorEllipsoids
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def _everything(bound, w, X, rng):
         "adjoint": bound.adjoint(w, r),
         "curvature": bound.curvature(w, first, second),
         "cross": bound.cross(w, rows_of(X), r),
-        "demand": bound.demand(target, first, np.ones(40)),
-        "out of reach": bound.demand(np.ones(6), first, np.ones(40)),
-        "remainder": bound.remainder(3 * target, first, 2 * np.ones(40), w),
+        "demand": bound.required_share(target, first, np.ones(40)),
+        "out of reach": bound.required_share(np.ones(6), first, np.ones(40)),
+        "remainder": bound.residual(3 * target, first, 2 * np.ones(40), w),
         "exact": bound.exact_features(6),
         "scaled": bound.scaled(3.0).support(w),
         "taken": bound.take(np.array([9, 7, 0])).support(w),
@@ -52,16 +52,16 @@ def _size(value):
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense X", "sparse X"])
 def test_sparse_deviations_say_what_dense_ones_say(kind, stds, rng):
     X, w = rng.normal(size=(40, 6)), rng.normal(size=6)
-    dense = _everything(DiagonalClouds.of(stds), w, kind(X), np.random.default_rng(0))
-    thin = _everything(DiagonalClouds.of(sparse.csr_array(stds)), w, kind(X), np.random.default_rng(0))
+    dense = _everything(DiagonalEllipsoids.of(stds), w, kind(X), np.random.default_rng(0))
+    thin = _everything(DiagonalEllipsoids.of(sparse.csr_array(stds)), w, kind(X), np.random.default_rng(0))
     for name, value in dense.items():
         assert_allclose(thin[name], value, rtol=1e-12, atol=1e-12 * _size(value), err_msg=name)
 
 
 def test_diagonal_clouds_say_what_diagonal_factors_say(stds, rng):
     X, w = rng.normal(size=(40, 6)), rng.normal(size=6)
-    diagonal = _everything(DiagonalClouds.of(stds), w, X, np.random.default_rng(0))
-    factors = _everything(FactorClouds(np.array([np.diag(row) for row in stds])), w, X, np.random.default_rng(0))
+    diagonal = _everything(DiagonalEllipsoids.of(stds), w, X, np.random.default_rng(0))
+    factors = _everything(FactorEllipsoids(np.array([np.diag(row) for row in stds])), w, X, np.random.default_rng(0))
     assert diagonal.keys() == factors.keys()
     for name, value in factors.items():
         assert_allclose(diagonal[name], value, rtol=1e-9, atol=1e-12 * _size(value), err_msg=name)
@@ -70,10 +70,10 @@ def test_diagonal_clouds_say_what_diagonal_factors_say(stds, rng):
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 def test_deviations_of_any_size_keep_their_digits(kind, stds, rng):
     w, r = rng.normal(size=6), rng.normal(size=40)
-    plain = DiagonalClouds.of(kind(stds))
+    plain = DiagonalEllipsoids.of(kind(stds))
     units = np.array([1e-200, 1e200, 1e-100, 1.0, 1e100, 1e-250])
     for scale in (1e-200, 1e200, units):
-        bound = DiagonalClouds.of(kind(stds * scale))
+        bound = DiagonalEllipsoids.of(kind(stds * scale))
         back = w / scale  # scores stay as they were
         assert_allclose(bound.support(back), plain.support(w), rtol=1e-12)
         assert_allclose(bound.maximizer(back) / scale, plain.maximizer(w), rtol=1e-12)
@@ -81,10 +81,10 @@ def test_deviations_of_any_size_keep_their_digits(kind, stds, rng):
         shares = np.abs(r)
         target = plain.adjoint(w, shares)
         sizes = np.full(6, np.linalg.norm(target))
-        demand = plain.demand(target, shares, np.ones(40), sizes)
-        assert_allclose(bound.demand(target * scale, shares, np.ones(40), sizes * scale), demand, rtol=1e-12)
+        demand = plain.required_share(target, shares, np.ones(40), sizes)
+        assert_allclose(bound.required_share(target * scale, shares, np.ones(40), sizes * scale), demand, rtol=1e-12)
     for scale in (1e-200, 1e200):
-        assert_allclose(DiagonalClouds.of(kind(scale * stds)).support(w), scale * plain.support(w), rtol=1e-12)
+        assert_allclose(DiagonalEllipsoids.of(kind(scale * stds)).support(w), scale * plain.support(w), rtol=1e-12)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "two_point", "logistic"])
@@ -123,7 +123,7 @@ def test_sparse_deviations_are_never_made_dense(rng):
     bound.adjoint(w, r)
     bound.curvature(w, r, r)
     bound.cross(w, rows, r)
-    bound.demand(w, r, np.ones(n))
+    bound.required_share(w, r, np.ones(n))
     bound.exact_features(d)
     bound.take(slice(0, n, 3)).support(w)
     peak = tracemalloc.get_traced_memory()[1]
@@ -148,6 +148,6 @@ def test_wrong_sparse_deviations_are_refused(two_classes):
 
 
 def test_nothing_reaches_an_exact_feature():
-    cloud = CommonCloud(np.array([1.0, 0.0, 2.0]))
+    cloud = CommonEllipsoid(np.array([1.0, 0.0, 2.0]))
     assert cloud.gauge(np.array([0.0, 1.0, 0.0])) == np.inf
     assert_allclose(cloud.gauge(np.array([1.0, 0.0, 2.0])), np.sqrt(2))

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from holdfast._data import rows_of
-from holdfast._problems.spreads import PushedRows, RootOfSquares
+from holdfast._problems.dispersions import PushedRows, RootOfSquares
 from holdfast._training.minimax_probability import Moments, class_law
 from holdfast.uncertainty import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox
 
@@ -55,7 +55,7 @@ def test_no_admissible_rows_spread_more_and_some_as_much(rng, rows, uncertainty)
         a = (X - p @ X) @ w
         seen = np.sqrt(np.square(a + draws @ w) @ p)
         assert np.all(seen <= law.spread.value(w) * (1 + 1e-12))
-        ends = [worst.maximizer(w) @ w, -worst.facing(np.ones(5)).maximizer(w) @ w]
+        ends = [worst.maximizer(w) @ w, -worst.against_labels(np.ones(5)).maximizer(w) @ w]
         attained = np.sqrt(p @ np.max([np.square(a + end) for end in ends], axis=0))
         assert law.spread.value(w) == pytest.approx(attained, rel=1e-9)
 
@@ -128,7 +128,7 @@ def test_eased_spreads_of_every_set_have_these_derivatives(rng, rows, uncertaint
     X, weights = rows
     chosen, metadata = uncertainty
     worst, cloud = chosen.split(np.zeros((5, 3)), metadata)
-    spread = _law(X, weights, worst, cloud, ridge=0.2, **options).spread.eased(0.5)
+    spread = _law(X, weights, worst, cloud, ridge=0.2, **options).spread.smoothed(0.5)
     w, step = rng.normal(size=3), 1e-6
     moved = [(w + step * unit, w - step * unit) for unit in np.eye(3)]
     gradient = [(spread.value(up) - spread.value(down)) / (2 * step) for up, down in moved]
@@ -148,7 +148,7 @@ def test_slopes_of_every_set_are_subgradients_and_those_of_the_eased_one_points_
             g, value = total.gradient(w), total.value(other)
             assert value >= total.value(w) + g @ (other - w) - 1e-9
             # a point of the set whose support function it is: never above it, in any direction
-            assert total.eased(0.4).gradient(w) @ other <= value + 1e-9
+            assert total.smoothed(0.4).gradient(w) @ other <= value + 1e-9
 
 
 @pytest.mark.thin(2)
@@ -157,7 +157,7 @@ def test_the_eased_spread_is_above_and_near(rng, rows, uncertainty):
     chosen, metadata = uncertainty
     spread = _law(X, weights, *chosen.split(np.zeros((5, 3)), metadata)).spread
     for w in rng.normal(size=(10, 3)):
-        above = spread.eased(1e-3).value(w) - spread.value(w)
+        above = spread.smoothed(1e-3).value(w) - spread.value(w)
         assert -1e-15 <= above <= 5e-3
 
 

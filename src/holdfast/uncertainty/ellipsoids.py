@@ -9,42 +9,28 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import sparse
 
+from holdfast._core.arithmetic import (
+    FLAT,
+    MISSED,
+    ROUNDED,
+    dense,
+    norm,
+    orthogonal_to,
+    ratio,
+    rescaled,
+    spectral_norm,
+)
 from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
-from holdfast._core.uncertainty import Array, BoundSet, CommonSet, IntervalForm, RowBends
+from holdfast._core.uncertainty import Array, CommonSet, IntervalForm, RowBends, RowSets
 
-FLAT, ROUNDED = 1e-10, 1e-14
-"""Extent of a set, and its square, as a share of the largest, that is taken for none."""
 MANY_AXES = 64
 """Columns of factors from which on their Frobenius norm stands for the largest singular value."""
-MISSED = 1e-13
-"""Share of a target that a least-squares split may miss by rounding."""
 
 
-def norm(v: Any, axis: int | None = None) -> Array:
-    """Return the l2 norm of a vector, or of the rows of a matrix (axis=1), where squares would under- or overflow too."""
-    largest = float(np.abs(v).max(initial=0.0))
-    scale = 1.0 if 1e-140 < largest < 1e140 or largest == 0 else largest
-    v = v if scale == 1.0 else v / scale
-    return scale * np.sqrt(np.einsum("ij,ij->i", v, v) if axis == 1 else np.vdot(v, v))
-
-
-def ratio(numerator: Any, t: Any) -> Array:
-    """Return numerator / t, and 0 where t = 0."""
-    t = np.asarray(t)
-    return np.divide(numerator, t, out=np.zeros(np.broadcast_shapes(np.shape(numerator), t.shape)), where=t > 0)
-
-
-def solve_scaled(matrix: Array, target: Array) -> Array:
-    """Return the least-squares solution for a positive semidefinite matrix, whatever the scales of its variables."""
-    scale = np.sqrt(np.where(np.diag(matrix) > 0, np.diag(matrix), 1.0))
-    found = np.linalg.lstsq(matrix / np.outer(scale, scale), (target.T / scale).T, rcond=None)[0]
-    return np.asarray((found.T / scale).T)
-
-
-class Cloud(BoundSet):
+class EllipsoidSets(RowSets):
     r"""Ellipsoids :math:`\{F_i v : |v|_2 \le 1\}`, one for all rows or one for each."""
 
     @abstractmethod
@@ -60,7 +46,7 @@ class Cloud(BoundSet):
         return rescaled(points, 1.0 / np.sqrt(squares + rng.chisquare(2, size=shape[0])))
 
 
-class CommonCloud(Cloud, CommonSet):
+class CommonEllipsoid(EllipsoidSets, CommonSet):
     r"""One ellipsoid :math:`\{F v : |v|_2 \le 1\}` for all rows; F a number, a diagonal or a matrix."""
 
     def __init__(self, factor: Array):
@@ -143,7 +129,7 @@ class CommonCloud(Cloud, CommonSet):
         v = ratio(target, np.broadcast_to(self.factor, target.shape))
         return np.inf if np.any(np.abs(target - self.spread(v)) > MISSED * sizes) else float(norm(v))
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         if self.factor.ndim == 0:
             size = norm(target)
             return target * float(ratio(max(size - self.factor * np.sum(budgets), 0.0), size))
@@ -155,16 +141,16 @@ class CommonCloud(Cloud, CommonSet):
     def generators(self, n_features: int) -> Array | None:
         return self.factor.T if self.factor.ndim == 2 else super().generators(n_features)
 
-    def generated(self, coordinates: Array) -> CommonCloud:
-        return CommonCloud(coordinates.T) if self.factor.ndim == 2 else self
+    def generated(self, coordinates: Array) -> CommonEllipsoid:
+        return CommonEllipsoid(coordinates.T) if self.factor.ndim == 2 else self
 
-    def image(self, map: Any) -> CommonCloud:
+    def image(self, map: Any) -> CommonEllipsoid:
         if self.factor.ndim == 0 and map.isometry is not None:
-            return CommonCloud(map.isometry * self.factor)
+            return CommonEllipsoid(map.isometry * self.factor)
         if self.factor.ndim < 2 and map.is_monomial:
             factor = np.broadcast_to(self.factor, map.shape[1])
-            return CommonCloud(factor[map.sources] * np.abs(map.scales))
-        return CommonCloud(map.matrix @ self.matrix(map.shape[1]))
+            return CommonEllipsoid(factor[map.sources] * np.abs(map.scales))
+        return CommonEllipsoid(map.matrix @ self.matrix(map.shape[1]))
 
     def by_row(self, n_samples: int, n_features: int) -> dict[str, Any]:
         if self.factor.ndim < 2:
@@ -183,8 +169,8 @@ class CommonCloud(Cloud, CommonSet):
     def exact_directions(self, n_features: int) -> Array:
         return orthogonal_to(self.factor) if self.factor.ndim == 2 else super().exact_directions(n_features)
 
-    def scaled(self, factor: float) -> CommonCloud:
-        return CommonCloud(factor * self.factor)
+    def scaled(self, factor: float) -> CommonEllipsoid:
+        return CommonEllipsoid(factor * self.factor)
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         F = self.matrix(n_features)
@@ -195,22 +181,22 @@ class CommonCloud(Cloud, CommonSet):
         return self.spread(v.T).T if self.factor.ndim == 2 else self.factor * v, np.square(v).sum(axis=1)
 
 
-class RowClouds(Cloud):
+class RowEllipsoids(EllipsoidSets):
     """An ellipsoid for each row."""
 
     @abstractmethod
     def factor_matrices(self) -> Iterable[Array]:
         """Return F_i of each row, a matrix."""
 
-    def remainder(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return self.left_along(target, budgets, scale, direction)
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         pairs = zip(self.factor_matrices(), points, strict=True)
-        return np.array([CommonCloud(factor).gauge(point) <= 1 + slack for factor, point in pairs])
+        return np.array([CommonEllipsoid(factor).gauge(point) <= 1 + slack for factor, point in pairs])
 
 
-class DiagonalClouds(RowClouds):
+class DiagonalEllipsoids(RowEllipsoids):
     r"""An ellipsoid :math:`\{S_i v : |v|_2 \le 1\}` with diagonal S_i for each row: :math:`t_i = \sqrt{\sum_j S_{ij}^2 w_j^2}`.
 
     Kept as a matrix of squares, a NumPy array or SciPy's CSR that is never made dense, each column in units of its own
@@ -229,7 +215,7 @@ class DiagonalClouds(RowClouds):
         self.is_full = not sparse.issparse(squares) and bool(np.all(squares * units > 0))
 
     @classmethod
-    def of(cls, stds: Any) -> DiagonalClouds:
+    def of(cls, stds: Any) -> DiagonalEllipsoids:
         """Return the clouds of these standard deviations, an array or a CSR array of shape (n_samples, n_features)."""
         largest = np.ravel(dense(stds.max(axis=0)))
         units = np.where(largest > 0, np.maximum(np.ldexp(0.5, np.frexp(largest)[1]), np.finfo(float).tiny), 0.0)
@@ -298,7 +284,7 @@ class DiagonalClouds(RowClouds):
         points = rescaled(self._points(w), r)
         return dense(sum(block.T @ points[part] for part, block in rows.blocks())) * self.units
 
-    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         # q_i = shares_i C_i v with the v that makes them add up to the target
         shares = ratio(budgets, scale)
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
@@ -306,7 +292,7 @@ class DiagonalClouds(RowClouds):
         if np.any((np.abs(target) > MISSED * sizes)[self.units * pooled == 0]):
             return np.full(len(shares), np.inf)
         v = ratio(ratio(target, self.units), pooled)
-        return shares * DiagonalClouds(self.squares, np.ones(len(v))).support(v)
+        return shares * DiagonalEllipsoids(self.squares, np.ones(len(v))).support(v)
 
     def deviations(self) -> Any:
         return rescaled(np.sqrt(self.squares), np.ones(self.squares.shape[0]), self.units)
@@ -326,20 +312,20 @@ class DiagonalClouds(RowClouds):
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return np.asarray(self.units * (self.squares.T @ np.ones(self.squares.shape[0])) == 0)
 
-    def image(self, map: Any) -> RowClouds:
+    def image(self, map: Any) -> RowEllipsoids:
         if map.is_monomial:
             squares = map.columns(self.squares, np.ones(map.shape[0]))
-            return DiagonalClouds(squares, self.units[map.sources] * np.abs(map.scales))
-        return FactorClouds(dense(map.matrix) * dense(self.deviations())[:, None, :])
+            return DiagonalEllipsoids(squares, self.units[map.sources] * np.abs(map.scales))
+        return FactorEllipsoids(dense(map.matrix) * dense(self.deviations())[:, None, :])
 
     def by_row(self, n_samples: int, n_features: int) -> dict[str, Any]:
         return {"X_std": dense(self.deviations())}
 
-    def scaled(self, factor: float) -> DiagonalClouds:
-        return DiagonalClouds(self.squares, factor * self.units)
+    def scaled(self, factor: float) -> DiagonalEllipsoids:
+        return DiagonalEllipsoids(self.squares, factor * self.units)
 
-    def take(self, rows: Any) -> DiagonalClouds:
-        return DiagonalClouds(self.squares[rows], self.units)
+    def take(self, rows: Any) -> DiagonalEllipsoids:
+        return DiagonalEllipsoids(self.squares[rows], self.units)
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         stds = self.units * np.sqrt(dense(self.squares))
@@ -354,7 +340,7 @@ class DiagonalClouds(RowClouds):
         return sparse.csr_array((stds.data * v.data, v.indices, v.indptr), shape=shape), np.asarray((v * v).sum(axis=1))
 
 
-class FactorClouds(RowClouds):
+class FactorEllipsoids(RowEllipsoids):
     r"""An ellipsoid :math:`\{F_i v : |v|_2 \le 1\}` for each row, F_i a matrix; `factors` has shape (N, n, r)."""
 
     def __init__(self, factors: Array):
@@ -366,9 +352,9 @@ class FactorClouds(RowClouds):
     def generators(self, n_features: int) -> Array:
         return self.factors.transpose(0, 2, 1).reshape(-1, n_features)
 
-    def generated(self, coordinates: Array) -> FactorClouds:
+    def generated(self, coordinates: Array) -> FactorEllipsoids:
         n_samples, _, rank = self.factors.shape
-        return FactorClouds(coordinates.reshape(n_samples, rank, -1).transpose(0, 2, 1))
+        return FactorEllipsoids(coordinates.reshape(n_samples, rank, -1).transpose(0, 2, 1))
 
     @remembered
     def root(self, w: Array) -> Array:
@@ -440,7 +426,7 @@ class FactorClouds(RowClouds):
             [block.T @ (r[part, None] * self.maximizer(w, part)) for part, block in rows.dense_blocks()], axis=0
         )
 
-    def demand(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         # q_i = shares_i C_i v with the v that makes them add up to the target
         shares = ratio(budgets, scale)
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
@@ -473,17 +459,17 @@ class FactorClouds(RowClouds):
     def exact_directions(self, n_features: int) -> Array:
         return orthogonal_to(self.covariance(np.ones(len(self.factors))))
 
-    def image(self, map: Any) -> FactorClouds:
-        return FactorClouds(dense(map.matrix) @ self.factors)
+    def image(self, map: Any) -> FactorEllipsoids:
+        return FactorEllipsoids(dense(map.matrix) @ self.factors)
 
     def by_row(self, n_samples: int, n_features: int) -> dict[str, Any]:
         return {"X_factor": self.factors}
 
-    def scaled(self, factor: float) -> FactorClouds:
-        return FactorClouds(factor * self.factors)
+    def scaled(self, factor: float) -> FactorEllipsoids:
+        return FactorEllipsoids(factor * self.factors)
 
-    def take(self, rows: Any) -> FactorClouds:
-        return FactorClouds(self.factors[rows])
+    def take(self, rows: Any) -> FactorEllipsoids:
+        return FactorEllipsoids(self.factors[rows])
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         v = _ball(rng, (n_draws, len(self.factors), self.factors.shape[-1]))
@@ -502,16 +488,6 @@ def _inside(basis: Array, target: Array, sizes: Array) -> Array | None:
     along = basis.T @ target
     rounded = sizes + np.abs(basis) @ (np.abs(basis).T @ sizes)
     return None if np.any(np.abs(target - basis @ along) > MISSED * rounded) else along
-
-
-def orthogonal_to(factor: Array) -> Array:
-    """Return directions v with factor'v = 0, shape (n, k), whatever the scales of the features."""
-    scale = norm(factor, axis=1)
-    moved = np.flatnonzero(scale)
-    found = linalg.null_space((factor[moved] / scale[moved, None]).T, rcond=FLAT)
-    out = np.zeros((len(factor), found.shape[1]))
-    out[moved] = found / scale[moved, None]
-    return out
 
 
 def _has_full_rank(factor: Array) -> bool:
@@ -536,33 +512,6 @@ def norm_program(lines: sparse.csr_array, counts: NDArray[np.intp]) -> SupportPr
         return dense(pulls)
 
     return SupportProgram(sparse.csr_array(T), [("second_order", (counts + 1).tolist(), G[order])], points)
-
-
-def rescaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:
-    """Return diag(rows) matrix diag(columns), an array or a CSR array like `matrix`."""
-    if not sparse.issparse(matrix):
-        return (matrix if columns is None else matrix * columns) * rows[:, None]
-    factors = np.repeat(rows, np.diff(matrix.indptr)) * (1.0 if columns is None else columns[matrix.indices])
-    return sparse.csr_array((matrix.data * factors, matrix.indices, matrix.indptr), shape=matrix.shape)
-
-
-def spectral_norm(A: Array) -> float:
-    r"""Return :math:`\max_{|v|_2 \le 1} |A v|_2`, rounded up."""
-    return float(np.linalg.norm(A, 2)) * (1 + 1e-12) if A.size else 0.0
-
-
-def box_stretch(A: Array, halves: Array) -> Array:
-    r"""Return for each row s of half-widths a bound on :math:`|A \delta|_2` over :math:`|\delta_j| \le s_j`.
-
-    The smaller one of :math:`\sqrt{s^\top |A^\top A| s}` and :math:`\|A\|_2 |s|_2`.
-    """
-    squares = np.einsum("ij,ij->i", halves @ np.abs(A.T @ A), halves)
-    return np.minimum(np.sqrt(squares), spectral_norm(A) * norm(halves, axis=1)) * (1 + 1e-12)
-
-
-def dense(matrix: Any) -> Array:
-    """Return an array, or a small sparse one, as an array."""
-    return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix)
 
 
 def _ball(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:

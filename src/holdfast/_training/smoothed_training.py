@@ -1,4 +1,4 @@
-"""Training for losses at worst points and for penalties with kinks: a path of ever less eased problems, each with its proof."""
+"""Training for losses at worst points and for penalties with kinks: a path of less and less smoothed problems, each proved."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from holdfast.solvers import Newton
 from holdfast.solvers.selection import pick
 
 FIRST, FIRST_SMOOTH, FIRST_WARM = 1.0, 1e-2, 1e-2
-"""Easing at the start of a path: with kinks everywhere, with one at w = 0 only, and from a given start."""
+"""Smoothing at the start of a path: with kinks everywhere, with one at w = 0 only, and from a given start."""
 SHRINK, GENTLE = 0.1, 0.9
-"""Factor of the easing from stage to stage, and the one from which on it is not made gentler."""
+"""Factor of the smoothing from stage to stage, and the one from which on it is not made gentler."""
 SMALLEST = 1e-10
-"""The least easing at which steps are not lost in rounding."""
+"""The least smoothing at which steps are not lost in rounding."""
 STAGE_STEPS = 40
 """Steps after which a stage is given up for one nearer to the last."""
 AIM = 0.3
-"""The gap that the next easing is meant to leave, as a share of `tol`."""
+"""The gap that the next smoothing is meant to leave, as a share of `tol`."""
 STAGE, ROUGH = 0.02, 1e-2
-"""What the next step of a stage must promise, as a share of the gap that its easing leaves, and at most."""
+"""What the next step of a stage must promise, as a share of the gap that its smoothing leaves, and at most."""
 LAGGING, CARE, LEAST_CARE = 3.0, 1e-3, 1e-9
-"""How much larger than in proportion to the easing a gap may be before stages are solved with more care, and how much more."""
+"""How far a gap may exceed its proportion to the smoothing before stages are solved with more care, and how much more."""
 SAMPLE_ROWS, ROWS_PER_PARAMETER, FEW = 2000, 30, 5
 """Rows, at least and by the parameter, from whose solution that of FEW times as many is started."""
 POLISHING_STEPS = 6
 """Newton steps on slopes that follow a small, smooth fit; two or three are enough unless weights move to their kinks."""
 STRAIGHT = 0.01
-"""From such an easing on, w = 0 is worth a try."""
+"""From such a smoothing on, w = 0 is worth a try."""
 TETHER = 0.01
-"""Ridge of an eased problem that has none of its own, as a share of the easing and of the least curvature of a feature."""
+"""Ridge of a smoothed problem without one of its own, as a share of the smoothing and of the least curvature of a feature."""
 PROVED = 1e-9
 """Gap to aim at where it costs little, and to prove that w = 0 is optimal."""
 ACCURATE = {IntervalProgram, DeletionProgram}
@@ -48,7 +48,7 @@ BACK_OFF = 0.1
 
 
 @dataclass
-class EasedTraining:
+class SmoothedTraining:
     """The work on one problem: the best parameters and the best dual weights so far, which need not belong together."""
 
     problem: LinearProblem
@@ -127,7 +127,7 @@ class EasedTraining:
         return (better, proved) if proved.gap <= max(proof.gap, PROVED) else (found, proof)
 
     def _taken_whole(self) -> tuple[Solution, Certificate]:
-        """Return what a solver finds that has no use for starts and easings; w = 0 is to be proved with more care."""
+        """Return what a solver finds that has no use for starts and smoothings; w = 0 is to be proved with more care."""
         found = self.solver.minimise(
             self._trained_for, self.parameters, tol=self.fine, max_iter=self.max_iter, report=self.report
         )
@@ -173,20 +173,20 @@ class EasedTraining:
         """Follow the path until the gap is within `tol` or nothing is to be gained."""
         problem = self.problem
         is_plain = problem.penalty is None and problem.push is None
-        has_kinks = not (is_plain and problem.loss.is_smooth and problem.bound.is_smooth)
+        has_kinks = not (is_plain and problem.loss.is_smooth and problem.sets.is_smooth)
         delta = (FIRST if has_kinks else FIRST_SMOOTH) if start is None else FIRST_WARM
         theta = self._admitted(np.zeros(problem.n_parameters) if start is None else start)
         last, shrink, goal, care = delta, SHRINK, ROUGH * delta, 1.0
         back: tuple[float, Array] | None = None
         while True:
-            eased = self._eased(delta)
-            begins = [theta, self._admitted(problem.drawn_in(theta, last, delta / last))]
+            smoothed = self._eased(delta)
+            begins = [theta, self._admitted(problem.snapped_to_kinks(theta, last, delta / last))]
             if back is not None and delta < last:
                 # with the same rows at their kinks the path is straight
                 begins.append(self._admitted(theta + (last - delta) / (back[0] - last) * (theta - back[1])))
-            begin = self._better(eased, *begins)
-            self.report(f"easing {delta:.2g}")
-            stage = self._minimise(eased, begin, goal)
+            begin = self._better(smoothed, *begins)
+            self.report(f"smoothing {delta:.2g}")
+            stage = self._minimise(smoothed, begin, goal)
             is_out = self.n_iter >= self.max_iter
             if stage.status is not Status.SOLVED and not is_out and delta < last and shrink < GENTLE:
                 shrink = float(np.sqrt(shrink))
@@ -194,7 +194,7 @@ class EasedTraining:
                 continue
             back, theta = ((last, theta) if delta < last else back), stage.parameters
             before = self.gap
-            self._judge(eased, theta, delta)
+            self._judge(smoothed, theta, delta)
             self.report(f"certified gap {self.gap:.2e}")
             goal_gap = min(self.fine, PROVED) if self._is_flat(self.parameters) else self.fine
             if self.gap <= goal_gap or (self.gap <= self.tol and (is_out or delta <= SMALLEST)):
@@ -206,12 +206,12 @@ class EasedTraining:
             if delta <= SMALLEST:
                 return
             if delta < last and self.gap > LAGGING * before * delta / last and care > LEAST_CARE:
-                # less easing has not helped as it should: the steps were too few
+                # less smoothing has not helped as it should: the steps were too few
                 care *= CARE
                 goal *= CARE
                 last = delta
                 continue
-            # the gap falls like a power of the easing between 1, where few rows bend, and 2, where they are dense
+            # the gap falls like a power of the smoothing between 1, where few rows bend, and 2, where they are dense
             order = np.log(before / self.gap) / np.log(last / delta) if delta < last and np.isfinite(before) else 1.0
             wanted = float((AIM * goal_gap / self.gap) ** (1 / np.clip(order, 1.0, 2.0)))
             last, shrink = delta, max(SHRINK, shrink**2)
@@ -219,34 +219,34 @@ class EasedTraining:
             goal = min(ROUGH, care * self._goal(max(self.gap * delta / last, AIM * goal_gap)))
 
     def _eased(self, delta: float) -> LinearProblem:
-        """Return the problem eased by `delta`.
+        """Return the problem smoothed by `delta`.
 
-        Where the sets just about undo what some weights gain, these may grow without end for next to nothing: easing pays a
+        Where the sets just about undo what some weights gain, these may grow without end for next to nothing: smoothing pays a
         little for it, so that nothing but a ridge keeps them where scores are more than rounding.
         """
         problem = self.problem
         if problem.is_penalised or not has_points(problem):
-            return self._trained_for.eased(delta)
+            return self._trained_for.smoothed(delta)
         squares = problem.rows.column_squares
         least = float(np.min(squares[squares > 0], initial=np.inf))
         ridge = TETHER * delta * float(problem.weights.sum()) * least if np.isfinite(least) else 0.0
-        return problem.eased(delta).having(alpha=ridge)
+        return problem.smoothed(delta).having(alpha=ridge)
 
     @property
     def _trained_for(self) -> LinearProblem:
         """The problem, with sets a trace smaller where dual weights have nothing else to make up for rounding."""
         if self.problem.is_penalised:
             return self.problem
-        return self.problem.having(bound=self.problem.bound.scaled(1 - BACK_OFF * self.fine))
+        return self.problem.having(sets=self.problem.sets.scaled(1 - BACK_OFF * self.fine))
 
     def _goal(self, gap: float) -> float:
         """Return what the next step must promise for the proof to lack no more than a small share of `gap`."""
         return 0.05 * STAGE * gap if self.problem.alpha > 0 else 0.01 * np.square(STAGE * gap)
 
-    def _minimise(self, eased: LinearProblem, start: Array, goal: float) -> Solution:
-        solver = pick(eased) if self.is_free else self.solver
+    def _minimise(self, smoothed: LinearProblem, start: Array, goal: float) -> Solution:
+        solver = pick(smoothed) if self.is_free else self.solver
         limit = min(STAGE_STEPS if self.is_free else self.max_iter, max(1, self.max_iter - self.n_iter))
-        found = solver.minimise(eased, start, tol=goal, max_iter=limit, rough=True, report=self.report)
+        found = solver.minimise(smoothed, start, tol=goal, max_iter=limit, rough=True, report=self.report)
         self.n_iter += found.n_iter
         self.solver = solver
         return found
@@ -256,7 +256,7 @@ class EasedTraining:
         if self.problem.penalty is None:
             return parameters
         w, b = self.problem.split(parameters)
-        return self.problem.join(self.problem.penalty.eased(1.0).admitted(w), b)
+        return self.problem.join(self.problem.penalty.smoothed(1.0).admitted(w), b)
 
     def _better(self, problem: LinearProblem, *points: Array) -> Array:
         different = [point for k, point in enumerate(points) if not any(np.array_equal(point, q) for q in points[:k])]
@@ -264,10 +264,10 @@ class EasedTraining:
             return different[0]
         return min(different, key=lambda point: problem.value_and_gradient(point)[0])
 
-    def _judge(self, eased: LinearProblem, theta: Array, delta: float) -> None:
+    def _judge(self, smoothed: LinearProblem, theta: Array, delta: float) -> None:
         """Take note of the parameters of a stage, tidied where that is as good, and of what its slopes prove."""
         problem = self.problem
-        guess = eased.dual_guess(theta)
+        guess = smoothed.dual_guess(theta)
         w, b = problem.split(theta)
         proof = certificate(problem, w, b, guess)
         if proof.lower_bound > self.highest:

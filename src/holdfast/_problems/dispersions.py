@@ -11,7 +11,7 @@ import numpy as np
 
 from holdfast._core.memory import remembered
 from holdfast._core.rows import Rows
-from holdfast._core.uncertainty import Array, BoundSet
+from holdfast._core.uncertainty import Array, RowSets
 
 FAR = 1e4
 """Squared mean of a feature, as a multiple of its variance, from which on rows are counted from the mean."""
@@ -32,12 +32,12 @@ class Spread(Protocol):
         """Return its Hessian, of smooth ones only."""
         ...
 
-    def eased(self, delta: float) -> Spread:
+    def smoothed(self, delta: float) -> Spread:
         """Return a smooth function above T, by an amount of the order of `delta` in units of the scores."""
         ...
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
-        """Return w nearer to kinks of T, as `BoundSet.drawn_in` does."""
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
+        """Return w nearer to kinks of T, as `RowSets.snapped_to_kinks` does."""
         ...
 
 
@@ -56,24 +56,24 @@ class Squares(Protocol):
         """Return half its Hessian."""
         ...
 
-    def eased(self, delta: float) -> Squares:
+    def smoothed(self, delta: float) -> Squares:
         """Return a smooth sum above it."""
         ...
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
-        """Return w nearer to kinks, as `BoundSet.drawn_in` does."""
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
+        """Return w nearer to kinks, as `RowSets.snapped_to_kinks` does."""
         ...
 
 
 @dataclass(frozen=True)
 class Quadratic:
-    """w'M w, eased by the square of `ease`."""
+    """w'M w, smoothed by the square of `smoothing`."""
 
     matrix: Array
-    ease: float = 0.0
+    smoothing: float = 0.0
 
     def value(self, w: Array) -> float:
-        return max(float(w @ self.matrix @ w), 0.0) + self.ease**2
+        return max(float(w @ self.matrix @ w), 0.0) + self.smoothing**2
 
     def slope(self, w: Array) -> Array:
         return self.matrix @ w
@@ -81,10 +81,10 @@ class Quadratic:
     def bend(self, w: Array) -> Array:
         return self.matrix
 
-    def eased(self, delta: float) -> Quadratic:
+    def smoothed(self, delta: float) -> Quadratic:
         return Quadratic(self.matrix, delta)
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         return w
 
 
@@ -109,10 +109,10 @@ class CentredRows:
     def bend(self, w: Array) -> Array:
         return self.covariance
 
-    def eased(self, delta: float) -> CentredRows:
+    def smoothed(self, delta: float) -> CentredRows:
         return self
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         return w
 
 
@@ -135,7 +135,7 @@ class PushedRows:
     .. math:: u_i = \max_{\delta \in S_i} |w^\top (x_i - \mu + \delta)| = \max(a_i + h_i(w), -a_i + h_i(-w)),
               \qquad a_i = w^\top (x_i - \mu),
 
-    eased, with :math:`d = a + (h(w) - h(-w))/2`, to :math:`(h(w) + h(-w))/2 + \sqrt{d^2 + \epsilon^2}`. The gradient of that is
+    smoothed, with :math:`d = a + (h(w) - h(-w))/2`, to :math:`(h(w) + h(-w))/2 + \sqrt{d^2 + \epsilon^2}`. Its gradient is
     a mean of those of both sides, at points of the sets.
 
     Parameters
@@ -144,34 +144,39 @@ class PushedRows:
     mean : ndarray of shape (n_features,)
     shares : ndarray of shape (n_samples,)
         p >= 0.
-    sides : tuple of BoundSet
+    sides : tuple of RowSets
         S and -S, or S alone where it is symmetric.
-    ease : float
+    smoothing : float
     """
 
     rows: Rows
     mean: Array
     shares: Array
-    sides: tuple[BoundSet, ...]
-    ease: float = 0.0
+    sides: tuple[RowSets, ...]
+    smoothing: float = 0.0
 
     @classmethod
-    def of(cls, rows: Rows, mean: Array, shares: Array, bound: BoundSet) -> PushedRows:
+    def of(cls, rows: Rows, mean: Array, shares: Array, bound: RowSets) -> PushedRows:
         """Return the sum for these sets."""
         one = np.ones(rows.n_samples)
-        return cls(rows, mean, shares, (bound,) if bound.is_symmetric else (bound.facing(-one), bound.facing(one)))
+        return cls(
+            rows,
+            mean,
+            shares,
+            (bound,) if bound.is_symmetric else (bound.against_labels(-one), bound.against_labels(one)),
+        )
 
     @remembered
     def _pushes(self, w: Array) -> _Pushes:
         up, down = self.sides[0].support(w), self.sides[-1].support(w)
         d = self.rows.dot(w) - self.mean @ w + 0.5 * (up - down)
-        root = np.hypot(d, self.ease)
+        root = np.hypot(d, self.smoothing)
         u = 0.5 * (up + down) + root
         inverse = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
         s = d * inverse
         is_single = len(self.sides) == 1
         shares = [np.ones_like(s)] if is_single else [0.5 * (1 + s), 0.5 * (1 - s)]
-        bends = self.shares * u * np.square(self.ease * inverse) * inverse
+        bends = self.shares * u * np.square(self.smoothing * inverse) * inverse
         return _Pushes(u, s, shares, [0.0] if is_single else [0.5, -0.5], bends)
 
     def value(self, w: Array) -> float:
@@ -199,11 +204,11 @@ class PushedRows:
             out += cross + cross.T
         return out
 
-    def eased(self, delta: float) -> PushedRows:
-        return PushedRows(self.rows, self.mean, self.shares, tuple(side.eased(delta) for side in self.sides), delta)
+    def smoothed(self, delta: float) -> PushedRows:
+        return PushedRows(self.rows, self.mean, self.shares, tuple(side.smoothed(delta) for side in self.sides), delta)
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
-        return self.sides[0].drawn_in(w, delta, factor)
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
+        return self.sides[0].snapped_to_kinks(w, delta, factor)
 
 
 def from_middle(rows: Rows, shares: Array) -> tuple[Rows, Array]:
@@ -250,10 +255,10 @@ class RootOfSquares:
         bend = np.sum([part.bend(w) for part in self.parts], axis=0)
         return np.asarray(bend - np.outer(gradient, gradient)) / self.value(w)
 
-    def eased(self, delta: float) -> RootOfSquares:
-        return RootOfSquares([part.eased(delta) for part in self.parts])
+    def smoothed(self, delta: float) -> RootOfSquares:
+        return RootOfSquares([part.smoothed(delta) for part in self.parts])
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         return _drawn_in(self.parts, w, delta, factor)
 
 
@@ -261,23 +266,23 @@ class RootOfSquares:
 class SumOfSupports:
     """sum_i r_i h_i(w) for budgets r >= 0."""
 
-    bound: BoundSet
+    sets: RowSets
     budgets: Array
 
     def value(self, w: Array) -> float:
-        return float(np.sum(self.budgets * self.bound.support(w)))
+        return float(np.sum(self.budgets * self.sets.support(w)))
 
     def gradient(self, w: Array) -> Array:
-        return self.bound.adjoint(w, self.budgets)
+        return self.sets.adjoint(w, self.budgets)
 
     def hessian(self, w: Array) -> Array:
-        return self.bound.curvature(w, self.budgets, np.zeros_like(self.budgets))
+        return self.sets.curvature(w, self.budgets, np.zeros_like(self.budgets))
 
-    def eased(self, delta: float) -> SumOfSupports:
-        return SumOfSupports(self.bound.eased(delta), self.budgets)
+    def smoothed(self, delta: float) -> SumOfSupports:
+        return SumOfSupports(self.sets.smoothed(delta), self.budgets)
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
-        return self.bound.drawn_in(w, delta, factor)
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
+        return self.sets.snapped_to_kinks(w, delta, factor)
 
 
 @dataclass(frozen=True)
@@ -295,14 +300,14 @@ class Total:
     def hessian(self, w: Array) -> Array:
         return np.asarray(sum((part.hessian(w) for part in self.parts), np.zeros((len(w), len(w)))))
 
-    def eased(self, delta: float) -> Total:
-        return Total([part.eased(delta) for part in self.parts])
+    def smoothed(self, delta: float) -> Total:
+        return Total([part.smoothed(delta) for part in self.parts])
 
-    def drawn_in(self, w: Array, delta: float, factor: float) -> Array:
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         return _drawn_in(self.parts, w, delta, factor)
 
 
 def _drawn_in(parts: Sequence[Any], w: Array, delta: float, factor: float) -> Array:
     """Return w with each entry drawn in as far as the part that does so most."""
-    drawn = np.array([w, *(part.drawn_in(w, delta, factor) for part in parts)])
+    drawn = np.array([w, *(part.snapped_to_kinks(w, delta, factor) for part in parts)])
     return np.take_along_axis(drawn, np.argmax(np.abs(drawn - w), axis=0)[None], axis=0)[0]

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from holdfast._core.loss import Array
 from holdfast._core.problem import Composite, FiniteSum
 from holdfast._core.solution import DualGuess
-from holdfast._core.uncertainty import BoundSet
+from holdfast._core.uncertainty import RowSets
 from holdfast._problems.linear import View
 from holdfast._problems.margin_scale import MarginScaleProblem
 
 
 @dataclass
-class PushedProblem(MarginScaleProblem):
+class NoiseAndSetProblem(MarginScaleProblem):
     r"""Minimise :math:`\sum_i c_i\,[\ell(u_i + \kappa h_i(w), t_i(w)) + (1-\kappa) h_i(w)]` plus ridge and penalty.
 
     t is the scale of the noise that the loss is averaged over, as in :class:`MarginScaleProblem`; h the support of `push`, the
@@ -27,12 +27,12 @@ class PushedProblem(MarginScaleProblem):
     has_kinks = True
 
     @property
-    def pushing(self) -> BoundSet:
+    def pushing(self) -> RowSets:
         """The sets over which the loss is maximised."""
-        return cast(BoundSet, self.push)
+        return cast(RowSets, self.push)
 
     def generators(self) -> Array | None:
-        return super().generators() if self.bound.is_isotropic and self.pushing.is_isotropic else None
+        return super().generators() if self.sets.is_isotropic and self.pushing.is_isotropic else None
 
     def _deficit(self, w: Array, b: float) -> Array:
         return self.target - self.signs * (self.rows.dot(w) + b) + self.kappa * self.pushing.support(w)
@@ -40,9 +40,9 @@ class PushedProblem(MarginScaleProblem):
     @np.errstate(over="ignore", invalid="ignore")
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
         (w, b), c = self.split(parameters), self.weights
-        value, slope, scale_slope = self.loss.evaluate(self._deficit(w, b), self.bound.support(w))
+        value, slope, scale_slope = self.loss.evaluate(self._deficit(w, b), self.sets.support(w))
         r = c * self.signs * slope
-        outward = self.bound.adjoint(w, c * scale_slope) + self.pushing.adjoint(w, self.push_budgets(slope))
+        outward = self.sets.adjoint(w, c * scale_slope) + self.pushing.adjoint(w, self.push_budgets(slope))
         total = float(c @ value) + (1 - self.kappa) * float(np.sum(c * self.pushing.support(w)))
         gradient = self.join(outward - self.rows.transpose_dot(r) + self.alpha * w, -float(r.sum()))
         total += 0.5 * self.alpha * float(w @ w)
@@ -52,11 +52,11 @@ class PushedProblem(MarginScaleProblem):
 
     def hessian(self, parameters: Array) -> Array:
         (w, b), c, y, push, k = self.split(parameters), self.weights, self.signs, self.pushing, self.kappa
-        parts = self.loss.derivatives(self._deficit(w, b), self.bound.support(w))
+        parts = self.loss.derivatives(self._deficit(w, b), self.sets.support(w))
         uu, ut = c * parts[3], c * parts[4]
         H = self.hessian_of(w, *(c * part for part in parts[2:]))
         n = self.rows.n_features
-        cross = push.cross(w, self.rows, k * y * uu) - push.cross_with(self.bound, w, k * ut)
+        cross = push.cross(w, self.rows, k * y * uu) - push.cross_with(self.sets, w, k * ut)
         H[:n, :n] += push.curvature(w, self.push_budgets(parts[1]), k * k * uu) - cross - cross.T
         if self.fit_intercept:
             along = push.adjoint(w, k * y * uu)
@@ -67,19 +67,19 @@ class PushedProblem(MarginScaleProblem):
     def sized(self, factor: float) -> Self:
         return super().sized(factor).having(push=self.pushing.resized(factor))
 
-    def eased(self, delta: float) -> PushedProblem:
+    def smoothed(self, delta: float) -> NoiseAndSetProblem:
         if not delta > 0:
             return self
-        return replace(cast(PushedProblem, super().eased(delta)), push=self.pushing.eased(delta))
+        return replace(cast(NoiseAndSetProblem, super().smoothed(delta)), push=self.pushing.smoothed(delta))
 
     def dual_guess(self, parameters: Array) -> DualGuess:
         w, b = self.split(parameters)
-        t = self.bound.support(w)
-        return DualGuess(self.loss.evaluate(self._deficit(w, b), t)[1], w, t, self.bound, self.pushing)
+        t = self.sets.support(w)
+        return DualGuess(self.loss.evaluate(self._deficit(w, b), t)[1], w, t, self.sets, self.pushing)
 
-    def drawn_in(self, parameters: Array, delta: float, factor: float) -> Array:
-        w, b = self.split(super().drawn_in(parameters, delta, factor))
-        return self.join(self.pushing.drawn_in(w, delta, factor), b)
+    def snapped_to_kinks(self, parameters: Array, delta: float, factor: float) -> Array:
+        w, b = self.split(super().snapped_to_kinks(parameters, delta, factor))
+        return self.join(self.pushing.snapped_to_kinks(w, delta, factor), b)
 
     def row_fields(self, rows: NDArray[np.intp]) -> dict[str, Any]:
         return super().row_fields(rows) | {"push": self.pushing.take(rows)}

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core import compiled
+from holdfast._core.arithmetic import ratio
 from holdfast._core.loss import Array, Coupling
 from holdfast._core.problem import Curved, Problem, View
 from holdfast._core.tolerances import ROUNDING
 from holdfast.solvers.newton import VANISHING, Newton
 from holdfast.solvers.quasi_newton import inverse
-from holdfast.uncertainty.clouds import ratio
 
 if TYPE_CHECKING:
     from holdfast._problems.linear import LinearProblem
@@ -69,12 +69,12 @@ class Plane(Problem):
         self.problem, self.basis, self.scores = problem, basis, scores
         self.u_slopes = -problem.signs * np.vstack([scores, np.ones((int(problem.fit_intercept), scores.shape[1]))])
         self.known = (start, costs)
-        generators = problem.bound.generators(len(basis))
+        generators = problem.sets.generators(len(basis))
         # of sets with generators the plane knows all from their coordinates in it
         if generators is None or len(generators) == 0:
-            self.bound, self.lift = problem.bound, basis
+            self.sets, self.lift = problem.sets, basis
         else:
-            self.bound, self.lift = problem.bound.generated(generators @ basis), np.eye(basis.shape[1])
+            self.sets, self.lift = problem.sets.generated(generators @ basis), np.eye(basis.shape[1])
         tilt = np.zeros(problem.n_parameters) if problem.tilt is None else problem.tilt
         self.tilt = self._pulled_back(tilt[: len(basis)], tilt[len(basis) :])
         self.ridge = problem.alpha * basis.T @ basis
@@ -100,7 +100,7 @@ class Plane(Problem):
     def costs(self, parameters: Array) -> Costs:
         """Return the rows' costs there, those found last being remembered."""
         if not np.array_equal(self.known[0], parameters):
-            t = self.bound.support(self.lift @ self._coordinates(parameters))
+            t = self.sets.support(self.lift @ self._coordinates(parameters))
             self.known = (parameters, Costs(self.problem, self.problem.target + parameters @ self.u_slopes, t))
         return self.known[1]
 
@@ -118,7 +118,7 @@ class Plane(Problem):
 
     def _t_slopes(self, x: Array) -> Array:
         """Return the slopes of every row's scale in the coordinates, shape (n_coordinates, n_samples)."""
-        slopes = [self.bound.directional(self.lift @ x, v) for v in self.lift.T]
+        slopes = [self.sets.directional(self.lift @ x, v) for v in self.lift.T]
         return np.stack([np.broadcast_to(slope, self.scores.shape[1]) for slope in slopes])
 
     def hessian(self, parameters: Array) -> Array:
@@ -129,7 +129,7 @@ class Plane(Problem):
         mixed = self.u_slopes @ (t_slopes * ut).T
         H[:, :k] += mixed
         H[:k] += mixed.T
-        bends = [self.bound.curvature_product(self.lift @ x, c * costs.scale_slopes, v) for v in self.lift.T]
+        bends = [self.sets.curvature_product(self.lift @ x, c * costs.scale_slopes, v) for v in self.lift.T]
         H[:k, :k] += (t_slopes * tt) @ t_slopes.T + np.stack(bends) @ self.lift + self.ridge
         if self.penalty is not None:
             H[:k, :k] += self.basis.T @ (self.penalty.bends(self.basis @ x)[:, None] * self.basis)
@@ -147,7 +147,7 @@ class Plane(Problem):
         return self.problem.longest_stretch(*(self.basis @ self._coordinates(v) for v in (parameters, step)))
 
 
-class MarginPlace:
+class LocalMarginModel:
     """A margin-scale problem at a point; scores are kept, so that a Newton step reads X for products and slopes only."""
 
     def __init__(
@@ -158,11 +158,11 @@ class MarginPlace:
         if known is None:
             scores = problem.rows.dot(self.w)
             u = problem.target - problem.signs * (scores + self.b)
-            known = scores, Costs(problem, u, problem.bound.support(self.w))
+            known = scores, Costs(problem, u, problem.sets.support(self.w))
         self.scores, self.costs = known
         c, alpha, costs = problem.weights, problem.alpha, self.costs
         r = c * problem.signs * costs.slopes
-        outward = problem.bound.adjoint(self.w, c * costs.scale_slopes)
+        outward = problem.sets.adjoint(self.w, c * costs.scale_slopes)
         self.stiffness = problem.stiffness(self.w, outward)
         self.value = float(c @ costs.values) + 0.5 * alpha * float(self.w @ self.w)
         self.gradient = problem.join(outward - problem.rows.transpose_dot(r) + alpha * self.w, -float(r.sum()))
@@ -184,7 +184,7 @@ class MarginPlace:
         return c * uu, -(c * y) * ut, c * tt, c * self.costs.scale_slopes
 
     def product(self, v: Array) -> Array:
-        bound, (uu, mixed, tt, scale_slopes) = self.problem.bound, self._bends
+        bound, (uu, mixed, tt, scale_slopes) = self.problem.sets, self._bends
         move, shift = self.problem.split(v)
         widening = bound.directional(self.w, move)
         extra = mixed * widening
@@ -248,7 +248,7 @@ class MarginPlace:
         problem, (uu, mixed, _, _) = self.problem, self._bends
         root = np.sqrt(np.maximum(uu, 0.0))
         X = np.concatenate([block for _, block in problem.rows.dense_blocks()])
-        V = root[:, None] * X + ratio(mixed, root)[:, None] * problem.bound.maximizer(self.w)
+        V = root[:, None] * X + ratio(mixed, root)[:, None] * problem.sets.maximizer(self.w)
         if problem.fit_intercept:
             V = np.column_stack([V, root])
         steady = problem.join(self._noise_diagonal() + self._ridge, float(uu.sum()))
@@ -260,7 +260,7 @@ class MarginPlace:
     def _noise_diagonal(self) -> Array:
         """Return an estimate of the diagonal of sum_i c_i l_t (Hessian of t_i): Hutchinson's, from one vector of signs."""
         signs = np.where(np.random.default_rng(0).uniform(size=len(self.w)) < 0.5, -1.0, 1.0)
-        return np.maximum(signs * self.problem.bound.curvature_product(self.w, self._bends[3], signs), 0.0)
+        return np.maximum(signs * self.problem.sets.curvature_product(self.w, self._bends[3], signs), 0.0)
 
     def plane(self, step: Array) -> tuple[Plane, Array]:
         """Return the problem over multiples of the weights and of `step`, and where this place is in it."""
@@ -274,14 +274,14 @@ class MarginPlace:
         here[len(directions) :] = self.b
         return Plane(problem, basis, scores, here, self.costs), here
 
-    def best_along(self, step: Array, tol: float) -> MarginPlace:
+    def best_along(self, step: Array, tol: float) -> LocalMarginModel:
         plane, here = self.plane(step)
         found = Newton().minimise(plane, here, tol=tol, max_iter=SEARCH_STEPS).parameters
         x, intercept = np.split(found, [len(plane.scores)])
         parameters = np.append(plane.basis @ x, intercept)
         if self.age + 1 >= FRESH:
-            return MarginPlace(self.problem, parameters)
-        return MarginPlace(self.problem, parameters, (x @ plane.scores, plane.costs(found)), self.age + 1)
+            return LocalMarginModel(self.problem, parameters)
+        return LocalMarginModel(self.problem, parameters, (x @ plane.scores, plane.costs(found)), self.age + 1)
 
 
 def heavy_block(problem: LinearProblem) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:

@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 from holdfast import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox, RobustLinearClassifier
 from holdfast._core.solution import DualGuess
 from holdfast._data import rows_of
+from holdfast._problems.noise_and_set import NoiseAndSetProblem
 from holdfast._problems.penalty import Lasso, Limits
-from holdfast._problems.pushed import PushedProblem
 from holdfast._proofs.certificate import certificate
 from holdfast._training.training import train
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, SquaredHinge
@@ -46,7 +46,7 @@ def _sets(X, y, kind, rng):
     if kind == "ellipsoid":
         return Ellipsoid().at(X, {"X_std": half}), lambda w: np.linalg.norm(half * w, axis=1)
     bound = IntervalBox().at(X, {"X_lower": X + low, "X_upper": X + high})
-    return bound.facing(y), lambda w: np.maximum(-low * y[:, None] * w, -high * y[:, None] * w).sum(axis=1)
+    return bound.against_labels(y), lambda w: np.maximum(-low * y[:, None] * w, -high * y[:, None] * w).sum(axis=1)
 
 
 KINDS = ("ball", "box", "ellipsoid", "intervals")
@@ -69,7 +69,7 @@ def _case(draw, loss, kind, kappa=1.0, fit_intercept=True, seed=0, is_common=Tru
     cloud, deviation = _noise(X, is_common, rng)
     push, support = _sets(X, y, kind, rng)
     (plain, psi), options = loss, {"alpha": 0.5} | options
-    problem = PushedProblem(
+    problem = NoiseAndSetProblem(
         rows_of(X), y, weights, plain.averaged(), cloud, push=push, kappa=kappa, fit_intercept=fit_intercept, **options
     )
 
@@ -97,7 +97,7 @@ def test_value_is_the_mean_over_sampled_noise_of_the_largest_loss_over_sampled_e
     rng = np.random.default_rng(3)
     X, y = draw_classes(rng, 12, 2, separation=0.8)
     w, b = np.array([0.9, -0.7]), 0.2
-    problem = PushedProblem(
+    problem = NoiseAndSetProblem(
         rows_of(X), y, np.ones(12), Hinge().averaged(), GaussianNoise(0.5).at(X, {}), push=Ball(0.4).at(X, {})
     )
     angles = np.linspace(0, 2 * np.pi, 73)
@@ -114,14 +114,14 @@ def test_value_is_the_mean_over_sampled_noise_of_the_largest_loss_over_sampled_e
 @pytest.mark.parametrize("is_common", [True, False])
 def test_gradient_and_hessian_are_finite_differences(plain, kind, fit_intercept, is_common, draw_classes):
     problem, _, rng = _case(draw_classes, plain, kind, 0.4, fit_intercept, seed=1, is_common=is_common)
-    for eased in (problem, problem.eased(0.3)):
+    for smoothed in (problem, problem.smoothed(0.3)):
         theta = rng.uniform(0.2, 1, size=problem.n_parameters) * rng.choice([-1, 1], size=problem.n_parameters)
         steps = STEP * np.eye(len(theta))
-        ups, downs = ([eased.value_and_gradient(theta + sign * step) for step in steps] for sign in (1, -1))
+        ups, downs = ([smoothed.value_and_gradient(theta + sign * step) for step in steps] for sign in (1, -1))
         gradient = [(up[0] - down[0]) / (2 * STEP) for up, down in zip(ups, downs, strict=True)]
         hessian = [(up[1] - down[1]) / (2 * STEP) for up, down in zip(ups, downs, strict=True)]
-        assert_allclose(eased.value_and_gradient(theta)[1], gradient, rtol=1e-6, atol=1e-6)
-        assert_allclose(eased.hessian(theta), hessian, rtol=1e-5, atol=1e-5)
+        assert_allclose(smoothed.value_and_gradient(theta)[1], gradient, rtol=1e-6, atol=1e-6)
+        assert_allclose(smoothed.hessian(theta), hessian, rtol=1e-5, atol=1e-5)
 
 
 PENALTIES = [{"alpha": 0.5}, {"alpha": 0.0, "penalty": Lasso(1.0)}, {"alpha": 0.0, "penalty": Limits(0.4)}]
@@ -143,7 +143,7 @@ def test_no_guess_proves_more_than_the_optimum_and_a_fit_proves_all_but_a_millio
             assert proof.lower_bound <= problem.value_and_gradient(found.parameters + far)[0] * (1 + ROUNDING)
         for _ in range(5):
             v, shift = w + rng.normal(size=3) * rng.choice([0, 0.1, 1]), (b + rng.normal()) * fit_intercept
-            t = problem.bound.support(v)
+            t = problem.sets.support(v)
             guess = DualGuess(rng.uniform(0, 2, size=18), rng.normal(size=3), t * 10 ** rng.uniform(-2, 1))
             for dual in (None, guess):
                 assert certificate(problem, v, shift, dual).lower_bound <= optimum * (1 + ROUNDING)
@@ -173,7 +173,7 @@ def test_no_noise_leaves_the_worst_case_and_no_set_leaves_the_average(plain, two
 @pytest.mark.parametrize("separation", [0.7, 3.0])
 def test_without_any_penalty_the_optimum_is_that_of_a_general_optimiser(plain, separation, draw_classes):
     X, y = draw_classes(np.random.default_rng(8), 30, 3, separation=separation, offset=0.0)
-    problem = PushedProblem(
+    problem = NoiseAndSetProblem(
         rows_of(X),
         y,
         np.ones(30),

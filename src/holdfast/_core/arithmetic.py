@@ -1,0 +1,71 @@
+"""Arithmetic of arrays, dense or sparse, whatever the scales of their entries."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+Array = NDArray[np.float64]
+FLAT, ROUNDED = 1e-10, 1e-14
+"""Extent of a set, and its square, as a share of the largest, that is taken for none."""
+MISSED = 1e-13
+"""Share of a target that a least-squares split may miss by rounding."""
+
+
+def norm(v: Any, axis: int | None = None) -> Array:
+    """Return the l2 norm of a vector, or of the rows of a matrix (axis=1), where squares would under- or overflow too."""
+    largest = float(np.abs(v).max(initial=0.0))
+    scale = 1.0 if 1e-140 < largest < 1e140 or largest == 0 else largest
+    v = v if scale == 1.0 else v / scale
+    return scale * np.sqrt(np.einsum("ij,ij->i", v, v) if axis == 1 else np.vdot(v, v))
+
+
+def ratio(numerator: Any, t: Any) -> Array:
+    """Return numerator / t, and 0 where t = 0."""
+    t = np.asarray(t)
+    return np.divide(numerator, t, out=np.zeros(np.broadcast_shapes(np.shape(numerator), t.shape)), where=t > 0)
+
+
+def solve_scaled(matrix: Array, target: Array) -> Array:
+    """Return the least-squares solution for a positive semidefinite matrix, whatever the scales of its variables."""
+    scale = np.sqrt(np.where(np.diag(matrix) > 0, np.diag(matrix), 1.0))
+    found = np.linalg.lstsq(matrix / np.outer(scale, scale), (target.T / scale).T, rcond=None)[0]
+    return np.asarray((found.T / scale).T)
+
+
+def rescaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:
+    """Return diag(rows) matrix diag(columns), an array or a CSR array like `matrix`."""
+    if not sparse.issparse(matrix):
+        return (matrix if columns is None else matrix * columns) * rows[:, None]
+    factors = np.repeat(rows, np.diff(matrix.indptr)) * (1.0 if columns is None else columns[matrix.indices])
+    return sparse.csr_array((matrix.data * factors, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def spectral_norm(A: Array) -> float:
+    r"""Return :math:`\max_{|v|_2 \le 1} |A v|_2`, rounded up."""
+    return float(np.linalg.norm(A, 2)) * (1 + 1e-12) if A.size else 0.0
+
+
+def box_stretch(A: Array, halves: Array) -> Array:
+    r"""Return for each row s of half-widths a bound on :math:`|A \delta|_2` over :math:`|\delta_j| \le s_j`.
+
+    The smaller one of :math:`\sqrt{s^\top |A^\top A| s}` and :math:`\|A\|_2 |s|_2`.
+    """
+    squares = np.einsum("ij,ij->i", halves @ np.abs(A.T @ A), halves)
+    return np.minimum(np.sqrt(squares), spectral_norm(A) * norm(halves, axis=1)) * (1 + 1e-12)
+
+
+def dense(matrix: Any) -> Array:
+    """Return an array, or a small sparse one, as an array."""
+    return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix)
+
+
+def orthogonal_to(factor: Array) -> Array:
+    """Return directions v with factor'v = 0, shape (n, k), whatever the scales of the features."""
+    scale = norm(factor, axis=1)
+    moved = np.flatnonzero(scale)
+    found = linalg.null_space((factor[moved] / scale[moved, None]).T, rcond=FLAT)
+    out = np.zeros((len(factor), found.shape[1]))
+    out[moved] = found / scale[moved, None]
+    return out
