@@ -12,7 +12,7 @@ from holdfast._data import rows_of
 from holdfast.estimators.units import units_looked_at
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.ellipsoids import FactorEllipsoids
-from holdfast.uncertainty.sloped import BLOCK, SlopedClouds, SlopedFactor
+from holdfast.uncertainty.sloped import BLOCK, SlopedEllipsoids, SlopedFactor
 
 N, D_IN, D_OUT = 7, 4, 9
 
@@ -43,7 +43,7 @@ def parts(request, rng):
 
 @pytest.fixture
 def pair(parts):
-    return SlopedClouds(parts), FactorEllipsoids(np.asarray(parts))
+    return SlopedEllipsoids(parts), FactorEllipsoids(np.asarray(parts))
 
 
 def test_it_stands_for_the_array_of_the_docstring(parts):
@@ -90,8 +90,8 @@ def test_every_method_says_what_the_factors_say(pair, rng):
         "curvature_product": (w, first, v),
         "square_curvature": (D_OUT, first),
         "cross": (w, rows, first),
-        "demand": (target, first, scale),
-        "remainder": (target, first, scale, v),
+        "required_share": (target, first, scale),
+        "residual": (target, first, scale, v),
         "contains": (points,),
         "absolute_reach": (D_OUT,),
         "exact_features": (D_OUT,),
@@ -123,7 +123,7 @@ def test_draws_are_those_of_the_factors(pair):
 
 
 def test_derivatives_are_those_of_the_support(parts, rng):
-    clouds, w, step = SlopedClouds(parts), rng.normal(size=D_OUT), 1e-6
+    clouds, w, step = SlopedEllipsoids(parts), rng.normal(size=D_OUT), 1e-6
     moves = step * np.eye(D_OUT)
     slopes = np.transpose([(clouds.support(w + e) - clouds.support(w - e)) / (2 * step) for e in moves])
     assert_allclose(clouds.maximizer(w), slopes, atol=1e-8)
@@ -134,9 +134,9 @@ def test_derivatives_are_those_of_the_support(parts, rng):
 
 def test_covariances_are_summed_in_blocks(rng, monkeypatch):
     parts, weights = parts_of("both", rng), rng.uniform(size=N)
-    whole = SlopedClouds(parts).covariance(weights)
+    whole = SlopedEllipsoids(parts).covariance(weights)
     monkeypatch.setattr("holdfast.uncertainty.sloped.BLOCK", 2 * D_OUT * parts.n_followed)
-    assert_allclose(SlopedClouds(parts).covariance(weights), whole, rtol=1e-12)
+    assert_allclose(SlopedEllipsoids(parts).covariance(weights), whole, rtol=1e-12)
     assert BLOCK > 1
 
 
@@ -178,6 +178,6 @@ def test_parts_of_other_rows_are_refused(rng, two_classes):
 
 
 def test_exact_parts_move_nothing(rng):
-    clouds = SlopedClouds(parts_of("none", rng))
+    clouds = SlopedEllipsoids(parts_of("none", rng))
     assert_array_equal(clouds.support(rng.normal(size=D_OUT)), np.zeros(N))
     assert np.all(clouds.exact_features(D_OUT))

@@ -281,7 +281,7 @@ class MarginScaleProblem(LinearProblem):
         some: dict[str, Any] = {
             "rows": self.rows.take(rows),
             "signs": self.signs[rows],
-            "bound": bound,
+            "sets": bound,
             "target": target,
         }
         return replace(self, **some, weights=weights, **self.row_fields(rows))

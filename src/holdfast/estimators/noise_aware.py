@@ -35,7 +35,7 @@ from holdfast.features.averaged import Averaged, SlopedNoise
 from holdfast.features.expected_features import GAMMA, KINDS, ExpectedFeatures, checked_rows
 from holdfast.features.prior import GaussianPrior
 from holdfast.features.row_noise import RowNoise
-from holdfast.uncertainty.sloped import SlopedClouds, SlopedFactor
+from holdfast.uncertainty.sloped import SlopedEllipsoids, SlopedFactor
 
 NOISE = ("X_std", "X_cov", "X_factor")
 METHODS = ("consistent", "moments")
@@ -503,7 +503,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         model = self.model_
         now = predicted_codes(model.decision_function(self._means(effect, [X], noise)[0]))
         means, left = self._averages(effect, X, noise)
-        again, clouds = model.decision_function(means), SlopedClouds(left.parts)
+        again, clouds = model.decision_function(means), SlopedEllipsoids(left.parts)
         if again.ndim == 1:
             return ndtr(-in_deviations(np.where(now > 0, again, -again), clouds.support(model.coef_[0])))
         roots = np.stack([clouds.root(w) for w in model.coef_], axis=1)

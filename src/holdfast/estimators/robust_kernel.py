@@ -204,7 +204,7 @@ class RobustKernelClassifier(WorstCaseClassifier):
     ):
         self.uncertainty = uncertainty
         self.features = features
-        self.sets = bound
+        self.bound = bound
         self.loss = loss
         self.gamma = gamma
         self.n_components = n_components
@@ -289,7 +289,7 @@ class RobustKernelClassifier(WorstCaseClassifier):
     def _bounds(self, map: RobustFeatures) -> tuple[str, ...]:
         """Return the bounds to choose from."""
         known = Choice("auto", *map.bounds)
-        chosen = known.checked(self.sets, f"{NAME}(features={self.features!r:.60}, bound")
+        chosen = known.checked(self.bound, f"{NAME}(features={self.features!r:.60}, bound")
         return map.best_bounds if chosen == "auto" else (chosen,)
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], map: RobustFeatures) -> _Rows:

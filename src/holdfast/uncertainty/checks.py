@@ -12,7 +12,7 @@ from scipy.linalg import lapack
 from holdfast._core.allowed import LARGEST, as_numbers, short
 from holdfast._core.uncertainty import Array, UncertaintySet
 from holdfast.uncertainty.ellipsoids import DiagonalEllipsoids, FactorEllipsoids, RowEllipsoids
-from holdfast.uncertainty.sloped import SlopedClouds, SlopedFactor
+from holdfast.uncertainty.sloped import SlopedEllipsoids, SlopedFactor
 
 INDEFINITE = -1e-8
 """An eigenvalue of the correlations below this is no rounding error."""
@@ -77,7 +77,7 @@ def row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping[
     """Return each row's own ellipsoid, as X_std, X_cov or X_factor states it; `home` is where a common one belongs."""
     name, value = next(iter(own.items()))
     if isinstance(value, SlopedFactor) and value.shape[:2] == (n_samples, n_features):
-        return SlopedClouds(value.times(multiplier))
+        return SlopedEllipsoids(value.times(multiplier))
     value = numbers(value, f"{name}=...", name)
     shapes = {
         "X_std": "(n_samples, n_features)",

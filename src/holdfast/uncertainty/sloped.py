@@ -111,7 +111,7 @@ class SlopedFactor:
         return self.slopes * moved + self.rest * v[:, causes:]
 
 
-class SlopedClouds(FactorEllipsoids):
+class SlopedEllipsoids(FactorEllipsoids):
     """An ellipsoid for each row, with factors that are kept in parts."""
 
     def __init__(self, parts: SlopedFactor):
@@ -179,11 +179,11 @@ class SlopedClouds(FactorEllipsoids):
     def by_row(self, n_samples: int, n_features: int) -> dict[str, Any]:
         return {"X_factor": self.parts}
 
-    def scaled(self, factor: float) -> SlopedClouds:
-        return SlopedClouds(self.parts.times(factor))
+    def scaled(self, factor: float) -> SlopedEllipsoids:
+        return SlopedEllipsoids(self.parts.times(factor))
 
-    def take(self, rows: Any) -> SlopedClouds:
-        return SlopedClouds(self.parts[rows])
+    def take(self, rows: Any) -> SlopedEllipsoids:
+        return SlopedEllipsoids(self.parts[rows])
 
     def _normal(self, rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Array, Array]:
         v = rng.standard_normal((len(self.parts), self.parts.shape[2]))
