@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 
 from holdfast import Ball, RobustLinearClassifier
-from holdfast.estimators import AlternatingSVC
+from holdfast.experiments import AlternatingSVC
 
 
 def problems(seed=77, count=24):

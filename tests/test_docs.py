@@ -25,6 +25,7 @@ PACKAGES = [
     "datasets",
     "losses",
     "solvers",
+    "experiments",
 ]
 MODULES = [importlib.import_module(f"holdfast.{package}") for package in PACKAGES]
 PUBLIC = {name: getattr(module, name) for module in MODULES for name in module.__all__}

@@ -34,7 +34,7 @@ from holdfast import (
     SpreadImputer,
     WeightError,
 )
-from holdfast.estimators import AlternatingSVC
+from holdfast.experiments import AlternatingSVC
 from holdfast.solvers import StochasticProximal
 
 SETTINGS = [

@@ -62,6 +62,7 @@ PUBLIC = [
     "estimators",
     "evaluate",
     "exceptions",
+    "experiments",
     "features",
     "losses",
     "pipeline",
@@ -142,6 +143,7 @@ def public_classes(package):
     ("package", "base"),
     [
         ("estimators", BaseEstimator),
+        ("experiments", BaseEstimator),
         ("pipeline", BaseEstimator),
         ("solvers", Solver),
         ("uncertainty", UncertaintySet),
@@ -154,10 +156,10 @@ def test_whatever_people_may_make_is_exported(package, base):
     assert made - set(opened(package).__all__) - {"NoiseOfRows"} == set()  # what noise=None means in a classifier
 
 
-@pytest.mark.parametrize("package", ["estimators", "evaluate", "pipeline", "datasets"])
+@pytest.mark.parametrize("package", ["estimators", "evaluate", "experiments", "pipeline", "datasets"])
 def test_records_that_public_functions_return_are_exported(package):
     for name in opened(package).__all__:
         value = getattr(opened(package), name)
         answer = inspect.signature(value).return_annotation if inspect.isfunction(value) else None
-        if isinstance(answer, str) and re.fullmatch(r"[A-Z]\w+", answer) and answer not in ("Any", "None"):
+        if isinstance(answer, str) and re.fullmatch(r"[A-Z]\w+", answer) and answer not in ("Any", "Array", "None"):
             assert answer in opened(package).__all__, f"{name} returns {answer}"

@@ -21,7 +21,8 @@ from holdfast import (
     RobustLinearClassifierCV,
     SafeClassifier,
 )
-from holdfast.estimators import AlternatingSVC, linear
+from holdfast.estimators import linear
+from holdfast.experiments import AlternatingSVC
 
 X = np.array([[-2.0, 1.0], [-1.0, 0.0], [1.0, 0.0], [2.0, -1.0]])
 y = np.array([0, 0, 1, 1])

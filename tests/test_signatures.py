@@ -19,6 +19,7 @@ PACKAGES = [
     "display",
     "estimators",
     "evaluate",
+    "experiments",
     "features",
     "pipeline",
     "solvers",
@@ -52,12 +53,14 @@ STATED = {"uncertainty", "noise", "level", "levels", "noises", "radii", "deltas"
 MAIN = {
     "corruption_margin": {"bound", "n_corrupted", "eps"},
     "deletions_survived": {"coef", "intercept", "values"},
+    "expected_max": {"levels", "slopes"},
     "load_from_folder": {"name"},
     "noise_budget": {"target_accuracy"},
     "noise_from_intervals": {"lower", "upper"},
     "random_deletions": {"values"},
     "recover_from_dual": {"proof_weights"},
     "teach_step": {"kind", "effect"},
+    "unidirectional_multi_hinge": {"coef", "intercept", "direction"},
     "worst_deletions": {"gains", "values"},
 }
 """What some functions are about besides."""

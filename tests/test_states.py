@@ -38,10 +38,11 @@ from holdfast import (
     SpreadImputer,
     UncertainPipeline,
     estimators,
+    experiments,
     features,
     pipeline,
 )
-from holdfast.estimators import AlternatingSVC
+from holdfast.experiments import AlternatingSVC
 from holdfast.solvers import SGD, StochasticProximal
 
 PIPELINE = [("scale", StandardScaler()), ("classify", RobustLinearClassifier(Box(0.1)))]
@@ -128,7 +129,9 @@ def assert_as_it_was(model, X, before, said, what):
 
 
 def test_all_estimators_are_here():
-    public = [getattr(package, name) for package in (estimators, features, pipeline) for name in package.__all__]
+    public = [
+        getattr(package, name) for package in (estimators, experiments, features, pipeline) for name in package.__all__
+    ]
     found = {kind for kind in public if inspect.isclass(kind) and hasattr(kind, "fit")}
     assert found == {type(model) for model in EXAMPLES}
 

@@ -108,7 +108,10 @@ class Table(HTMLParser):
 
 
 def test_all_records_are_tried_and_print_themselves():
-    modules = [importlib.import_module(f"holdfast.{package}") for package in ("estimators", "evaluate", "pipeline")]
+    modules = [
+        importlib.import_module(f"holdfast.{package}")
+        for package in ("estimators", "evaluate", "experiments", "pipeline")
+    ]
     public = {name: getattr(module, name) for module in modules for name in module.__all__}
     records = {name: kind for name, kind in public.items() if isinstance(kind, type) and is_dataclass(kind)}
     assert set(records) == set(RECORDS)

@@ -23,9 +23,20 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast import ambiguity, datasets, display, estimators, evaluate, features, pipeline, solvers, uncertainty
+from holdfast import (
+    ambiguity,
+    datasets,
+    display,
+    estimators,
+    evaluate,
+    experiments,
+    features,
+    pipeline,
+    solvers,
+    uncertainty,
+)
 
-PACKAGES = (ambiguity, datasets, display, estimators, evaluate, features, pipeline, uncertainty)
+PACKAGES = (ambiguity, datasets, display, estimators, evaluate, experiments, features, pipeline, uncertainty)
 h = SimpleNamespace(**{name: getattr(package, name) for package in (*PACKAGES, solvers) for name in package.__all__})
 """Everything public."""
 
@@ -201,6 +212,7 @@ def calls():
         called(h.corruption_margin, bound=1.0, n_corrupted=2, eps=0.1),
         called(h.critical_noise, **data),
         called(h.critical_radius, **data, uncertainty=h.Box(1.0)),
+        called(h.expected_max, levels=X, slopes=S),
         called(h.feature_values, **data),
         called(h.flip_probability, **rows, noise=0.2, n_draws=20),
         called(h.flip_probability, "flip_probability of a tree", model=TREE, X=X, noise=0.2, n_draws=20),
@@ -248,6 +260,7 @@ def calls():
         called(h.separability_radius, **data, uncertainty=h.Box(1.0)),
         called(h.smoothed, model=TREE, X=X, sigma=0.3, n_draws=10, n_choose=5),
         called(h.teach_step, kind=Taught, effect=lambda step, n_features: h.Affine(np.eye(n_features))),
+        called(h.unidirectional_multi_hinge, **data, coef=np.eye(2, D), intercept=np.zeros(2), direction=np.ones(D)),
         called(h.what_is_to_gain, **rows, noise=0.2, n_draws=20),
         called(h.worst_case, **rows, y=y, uncertainty=box, n_starts=2, max_iter=3),
         called(h.worst_case, "worst_case of a tree", model=TREE, **data, uncertainty=box, n_starts=2, max_iter=3),

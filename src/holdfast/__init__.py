@@ -49,6 +49,7 @@ Everything else is in the sub-package that it belongs to:
 - `holdfast.evaluate`: more questions to fitted classifiers, scorers, and the records that answer;
 - `holdfast.display`: pictures; `holdfast.datasets`: tables of measurements as arrays;
 - `holdfast.losses`, `holdfast.solvers`: parts of classifiers, as objects;
+- `holdfast.experiments`: published algorithms that something here does better;
 - `holdfast.exceptions`: warnings and errors, for filters.
 """
 

@@ -24,9 +24,9 @@ from holdfast import (
     SafeClassifier,
     make_uncertain_pipeline,
 )
-from holdfast.estimators import AlternatingSVC
 from holdfast.estimators.linear import LinearClassifier
 from holdfast.evaluate import certified_interval, worst_case
+from holdfast.experiments import AlternatingSVC
 
 MODELS = {
     "RobustLinearClassifier": RobustLinearClassifier(Box(0.1)),

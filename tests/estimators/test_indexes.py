@@ -28,7 +28,6 @@ from holdfast import (
 )
 from holdfast.datasets import intervals_from_replicates
 from holdfast.display import DecisionUncertaintyDisplay, FeatureFragilityDisplay
-from holdfast.estimators import AlternatingSVC
 from holdfast.evaluate import (
     Quantize,
     certified_deletions,
@@ -37,6 +36,7 @@ from holdfast.evaluate import (
     smoothed,
     worst_case,
 )
+from holdfast.experiments import AlternatingSVC
 from holdfast.pipeline import noise_from_intervals, noise_from_replicates
 
 pandas = pytest.importorskip("pandas")

@@ -34,8 +34,8 @@ from holdfast import (
     UncertainPipeline,
     make_uncertain_pipeline,
 )
-from holdfast.estimators import AlternatingSVC
 from holdfast.evaluate import certified_accuracy_scorer
+from holdfast.experiments import AlternatingSVC
 from holdfast.features import teach_step
 from holdfast.features.effects import Imputed
 from holdfast.uncertainty.affine_map import AffineMap

@@ -38,7 +38,7 @@ from holdfast import (
     UncertainPipeline,
     make_uncertain_pipeline,
 )
-from holdfast.estimators import AlternatingSVC
+from holdfast.experiments import AlternatingSVC
 from holdfast.features import Affine
 from holdfast.uncertainty import LinearImage
 

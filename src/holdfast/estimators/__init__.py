@@ -1,15 +1,12 @@
 """Classifiers, the paths along which they are fitted, and what can be proved about them before and after.
 
-Classifiers are at the top of `holdfast` too, but for `AlternatingSVC`, a published method that another one does better. Paths:
-`noise_path`, `radius_path`, `pruning_path`. How much uncertainty is too much: `critical_noise`, `critical_radius`,
-`separability_radius`. Bounds and weights: `generalization_bound`, `pac_bayes_bound`, `worst_weight_loss`, `prune`,
-`recover_from_dual`.
+All classifiers are at the top of `holdfast` too. Paths: `noise_path`, `radius_path`, `pruning_path`. How much uncertainty is
+too much: `critical_noise`, `critical_radius`, `separability_radius`. Bounds and weights: `generalization_bound`,
+`pac_bayes_bound`, `worst_weight_loss`, `prune`.
 """
 
-from holdfast.estimators.alternating_svc import AlternatingSVC
 from holdfast.estimators.critical_radius import critical_radius, separability_radius
 from holdfast.estimators.deletion_bounds import GeneralizationBound, generalization_bound
-from holdfast.estimators.dual_view import recover_from_dual
 from holdfast.estimators.feature_deletion import FeatureDeletionClassifier
 from holdfast.estimators.feature_deletion_cv import FeatureDeletionClassifierCV
 from holdfast.estimators.feature_deletion_perceptron import FeatureDeletionPerceptron, OnlineBound
@@ -29,7 +26,6 @@ from holdfast.estimators.validation import Distrust
 from holdfast.estimators.weight_errors import PruningPath, prune, pruning_path, worst_weight_loss
 
 __all__ = [
-    "AlternatingSVC",
     "Distrust",
     "FeatureDeletionClassifier",
     "FeatureDeletionClassifierCV",
@@ -59,7 +55,6 @@ __all__ = [
     "prune",
     "pruning_path",
     "radius_path",
-    "recover_from_dual",
     "separability_radius",
     "worst_weight_loss",
 ]

@@ -178,7 +178,11 @@ def _laws(model: Any, X: Any, missing: NDArray[np.bool_], given: Any, call: str)
         found = [law]
     else:
         rows: Any = given if hasattr(given, "shape") else np.asarray(given)
-        if n_columns(rows) != n_columns(X) or (hasattr(X, "columns") and list(rows.columns) != list(X.columns)):
+        if (
+            len(rows.shape) not in (1, 2)
+            or n_columns(rows) != n_columns(X)
+            or (hasattr(X, "columns") and list(rows.columns) != list(X.columns))
+        ):
             raise ValueError(f"{call}(..., given=...): its columns are not those of X. Give rows like X.")
         try:
             found = [Together(rows)]

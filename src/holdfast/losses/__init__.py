@@ -16,7 +16,6 @@ from holdfast.losses.laplace_law import laplace_density, laplace_kl, laplace_tai
 from holdfast.losses.log2_hinge import Log2Hinge
 from holdfast.losses.logistic import Logistic
 from holdfast.losses.mixture import Mixture
-from holdfast.losses.multi_hinge import expected_max, unidirectional_multi_hinge
 from holdfast.losses.quadratic_hinge import QuadraticHinge
 from holdfast.losses.squared_hinge import SquaredHinge
 from holdfast.losses.two_point_hinge import TwoPointHinge
@@ -40,9 +39,7 @@ __all__ = [
     "SquaredHinge",
     "TwoPointHinge",
     "VoteLoss",
-    "expected_max",
     "laplace_density",
     "laplace_kl",
     "laplace_tail",
-    "unidirectional_multi_hinge",
 ]

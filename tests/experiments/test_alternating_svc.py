@@ -11,10 +11,10 @@ from scipy.optimize import brentq, minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from holdfast import Ball, RobustLinearClassifier
-from holdfast._training.alternating import displaced
 from holdfast._training.training import train
-from holdfast.estimators import AlternatingSVC
 from holdfast.exceptions import CollapseWarning
+from holdfast.experiments import AlternatingSVC
+from holdfast.experiments.alternating import displaced
 from holdfast.losses import Hinge
 
 CASES = [(1.0, 1.0, 0.1), (1.0, 1.0, 0.4), (2.0, 5.0, 0.9), (0.7, 0.2, 0.2)]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_array
 
+from holdfast._core.allowed import arguments, as_numbers, short
 from holdfast._core.loss import Array
 from holdfast._core.tolerances import LARGE_Z
 from holdfast.losses.gaussian_hinge import GaussianHinge
@@ -36,12 +38,16 @@ def expected_max(levels: Any, slopes: Any) -> Array:
     >>> expected_max([[0.0, 0.0], [1.0, 0.0]], [[1.0, -1.0], [2.0, 2.0]]).round(4)
     array([0.7979, 1.    ])
     """
-    a, k = np.broadcast_arrays(np.asarray(levels, dtype=np.float64), np.asarray(slopes, dtype=np.float64))
-    if a.ndim != 2 or a.shape[1] == 0 or not (np.all(np.isfinite(a)) and np.all(np.isfinite(k))):
+    a, k = _numbers("expected_max", "levels", levels), _numbers("expected_max", "slopes", slopes)
+    try:
+        shape = np.broadcast_shapes(a.shape, k.shape)
+    except ValueError:
+        shape = ()
+    if len(shape) != 2 or shape[1] == 0:
         raise ValueError(
-            f"expected_max(levels, slopes): got shapes {np.shape(levels)} and {np.shape(slopes)}. "
-            "Give finite numbers of shape (n_samples, n_classes)."
+            f"expected_max(levels, slopes): got shapes {a.shape} and {k.shape}. Give both of shape (n_samples, n_classes)."
         )
+    a, k = np.broadcast_to(a, shape), np.broadcast_to(k, shape)
     highest = np.argmax(a, axis=1)[:, None]
     out, base = np.take_along_axis(a, highest, axis=1)[:, 0], np.take_along_axis(k, highest, axis=1)[:, 0]
     tail = GaussianHinge().tail
@@ -58,6 +64,7 @@ def expected_max(levels: Any, slopes: Any) -> Array:
     return out
 
 
+@arguments()
 def unidirectional_multi_hinge(X: Any, y: Any, coef: Any, intercept: Any, direction: Any) -> Array:
     r"""Return each row's multiclass hinge loss, averaged over Gaussian noise along one direction:
 
@@ -88,12 +95,18 @@ def unidirectional_multi_hinge(X: Any, y: Any, coef: Any, intercept: Any, direct
     >>> unidirectional_multi_hinge([[2.0, 0.0]], [0], [[1, 0], [0, 1], [0, 0]], [0, 0, 0], [1.0, 0.0]).round(4)
     array([0.0833])
     """
-    coef, intercept, v = (np.asarray(part, dtype=np.float64) for part in (coef, intercept, direction))
-    y = np.asarray(y)
+    given = {"coef": coef, "intercept": intercept, "direction": direction}
+    coef, intercept, v = (_numbers("unidirectional_multi_hinge", name, part) for name, part in given.items())
+    X, y = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32]), np.asarray(y)
     if coef.ndim != 2 or intercept.shape != coef.shape[:1] or v.shape != coef.shape[1:]:
         raise ValueError(
             f"unidirectional_multi_hinge(...): coef has shape {coef.shape}, intercept {intercept.shape}, direction {v.shape}. "
             "Give (n_classes, n_features), (n_classes,) and (n_features,)."
+        )
+    if X.shape[1] != coef.shape[1] or y.shape != X.shape[:1]:
+        raise ValueError(
+            f"unidirectional_multi_hinge(X, y, coef, ...): X has shape {X.shape}, y {y.shape}, coef {coef.shape}. Give "
+            "one label a row, and rows with the features of coef."
         )
     if y.dtype.kind not in "iu" or np.any((y < 0) | (y >= len(coef))):
         raise ValueError(f"unidirectional_multi_hinge(..., y, ...): y must be class numbers, 0 ... {len(coef) - 1}.")
@@ -101,3 +114,14 @@ def unidirectional_multi_hinge(X: Any, y: Any, coef: Any, intercept: Any, direct
     levels = 1.0 + scores - scores[each, y, None]
     levels[each, y] = 0.0
     return expected_max(levels, slopes - slopes[y, None])
+
+
+def _numbers(call: str, name: str, value: Any) -> Array:
+    """Return an argument as an array of finite numbers."""
+    try:
+        numbers = as_numbers(value)
+    except TypeError:
+        numbers = np.array(np.nan)
+    if not np.all(np.isfinite(numbers)):
+        raise ValueError(f"{call}(..., {name}={short(value):.80}): give finite numbers.")
+    return numbers

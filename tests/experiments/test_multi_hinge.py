@@ -9,7 +9,8 @@ from scipy import sparse
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from holdfast.losses import GaussianHinge, expected_max, unidirectional_multi_hinge
+from holdfast.experiments import expected_max, unidirectional_multi_hinge
+from holdfast.losses import GaussianHinge
 
 
 def _quadrature(a, k):

@@ -18,10 +18,10 @@ from holdfast._core.solution import Status
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._data import rows_of
 from holdfast._problems.margin_scale import MarginScaleProblem
-from holdfast._training.alternating import alternate
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.linear import LinearClassifier
+from holdfast.experiments.alternating import alternate
 from holdfast.losses import Hinge
 from holdfast.uncertainty import Ball
 
@@ -116,7 +116,7 @@ class AlternatingSVC(LinearClassifier):
     Examples
     --------
     >>> from holdfast import Ball, RobustLinearClassifier
-    >>> from holdfast.estimators import AlternatingSVC
+    >>> from holdfast.experiments import AlternatingSVC
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.preprocessing import scale
     >>> X, y = load_breast_cancer(return_X_y=True)
