@@ -21,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import LaplaceBoostClassifier, certified_radius
 from holdfast._core.solution import Status
-from holdfast._problems.laplace import train_laplace
+from holdfast._training.laplace import train_laplace
 from holdfast.estimators import pac_bayes_bound
 from holdfast.exceptions import NoCertificateError
 from holdfast.losses import LogVote, laplace_kl, laplace_tail

@@ -9,9 +9,13 @@ from holdfast._core.exceptions import ProofError
 from holdfast._core.solution import Status
 from holdfast._data.outputs import DenseOutputs
 from holdfast._data.stump_outputs import StumpOutputs
-from holdfast._problems.laplace import LaplaceProblem, dual_bound, laplace_certificate, train_laplace
+from holdfast._problems.laplace import LaplaceProblem
 from holdfast._problems.laplace_coordinates import best_steps
-from holdfast._training.laplace_tail import TailProblem, TailRows, train_tail
+from holdfast._problems.laplace_tail import TailProblem, TailRows
+from holdfast._proofs.laplace import dual_bound, laplace_certificate
+from holdfast._proofs.laplace_tail import ground
+from holdfast._training.laplace import train_laplace
+from holdfast._training.laplace_tail import train_tail
 from holdfast.losses import ExpVote, LogVote, laplace_kl
 from holdfast.losses.laplace_law import laplace_density, laplace_tail
 from holdfast.losses.votes import VoteLoss
@@ -277,7 +281,7 @@ def test_a_prior_is_a_change_of_units(make, rng):
 def test_a_proof_that_contradicts_itself_is_raised(make, monkeypatch):
     problem = make(LogVote())
     found, proof = train_laplace(problem, tol=1e-8, max_iter=300, start=problem.start())
-    monkeypatch.setattr("holdfast._problems.laplace.dual_bound", lambda *_: 2 * proof.objective)
+    monkeypatch.setattr("holdfast._proofs.laplace.dual_bound", lambda *_: 2 * proof.objective)
     with pytest.raises(ProofError, match="no parameters can go below"):
         laplace_certificate(problem, found.parameters)
     monkeypatch.undo()
@@ -346,8 +350,8 @@ def test_bounds_of_each_scale_and_of_none_are_below_its_optimum(draw_rows):
         assert problem.lower_bound(found.parameters) == pytest.approx(value, rel=1e-7)
         for u in (np.zeros(3), found.parameters + 0.3, 5 * found.parameters):
             assert problem.lower_bound(u) <= value * (1 + 1e-10)
-            assert rows.ground(u) <= rows.weights @ rows.losses(rows.A @ found.parameters)[0] * (1 + 1e-9)
-    assert rows.ground(found.parameters) > 0
+            assert ground(rows, u) <= rows.weights @ rows.losses(rows.A @ found.parameters)[0] * (1 + 1e-9)
+    assert ground(rows, found.parameters) > 0
 
 
 def test_rows_of_zeros_cost_what_they_cost_and_densities_are_the_laws(draw_rows):

@@ -1,4 +1,4 @@
-"""A vote of linear classifiers with Laplace laws: the problem in the means and scales of the laws, and its proof."""
+"""A vote of linear classifiers with Laplace laws: the problem in the means and scales of the laws."""
 
 from __future__ import annotations
 
@@ -9,31 +9,15 @@ import numpy as np
 
 from holdfast._core.loss import Array
 from holdfast._core.problem import Problem
-from holdfast._core.solution import Solution, Status
-from holdfast._core.solver import Report, Solver, silent
-from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR, POLISHED, ROUNDING
+from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR
 from holdfast._data.outputs import Outputs, Spread
 from holdfast._problems.laplace_coordinates import LaplaceCoordinates
-from holdfast._proofs.consistency import agreed, consistent
 from holdfast.losses.votes import VoteLoss
-from holdfast.solvers.selection import pick
 
-FINE = 0.1
-"""Share of the tolerance at which solvers stop."""
-FINER = 0.01
-"""Share of that to which they go on where what they stopped at is not proved."""
 WIDEST = 2000
 """Learners up to which a Hessian of means and scales is formed."""
 INSIDE = 0.95
 """Share of the way to the end of a scale's range that a step may go."""
-REFINEMENTS = 60
-"""Steps in which the scales of a dual bound are sought."""
-SETTLED = 1e-10
-"""Share of a dual bound that is lost because scales are not the best for it."""
-THINNED, ENOUGH, EACH = 10, 500, 30
-"""A fit starts at that of every tenth row, where these are enough, and enough for each learner."""
-ROUGH = 1e-3
-"""Gain that is worth a step there, as a share of the objective."""
 
 
 class _Seen(NamedTuple):
@@ -288,112 +272,3 @@ def conjugate(steep: Array) -> Array:
     r"""Return :math:`\min_t |t| + e^{-|t|} - a t = (1 - |a|)(1 - \ln(1 - |a|))` for slopes :math:`|a| \le 1`."""
     rest = np.maximum(1 - np.abs(steep), 0.0)
     return rest * (1 - np.log(np.maximum(rest, np.finfo(float).tiny)))
-
-
-class LaplaceProof(NamedTuple):
-    """What is proved about means and scales."""
-
-    objective: float
-    lower_bound: float
-    """A number that no means and scales can go below."""
-    gap: float
-    """(objective - lower_bound) / objective."""
-
-
-def laplace_certificate(problem: LaplaceProblem, parameters: Array) -> LaplaceProof:
-    r"""Return what is proved at these parameters, recomputed from the outputs by the formulas that define it.
-
-    With :math:`\ell(v) \ge \ell_*(q) + q v` for slopes q >= 0 of the loss, and g = A'(c q) with :math:`|g_k| \tau_k \le 1`,
-
-    .. math:: F \ge \sum_i c_i \ell_*(q_i) - q_i c_i o_i + \sum_k \min_s \Bigl[ \frac{s}{\tau_k} \eta(\tau_k g_k)
-              - \ln \frac{s}{\tau_k} - 1 - \sum_i c_i q_i \ln(1 - x_{ik}^2 s^2) \Bigr], \quad \eta(a) = (1-|a|)(1 - \ln(1-|a|)).
-
-    The q are the loss's slopes at the parameters, made smaller where g is too large.
-    """
-    delta, s = problem.split(parameters)
-    logs = problem.outputs.stated_log_means(s) - problem.offsets - problem.signs * problem.outputs.dot(delta)
-    losses, size = problem.loss.value(logs), np.abs(delta) / problem.prior_scales
-    objective = problem.divergence(delta, s) + float(problem.weights @ losses)
-
-    def rounding() -> float:
-        return ROUNDING * float(
-            np.sum(size + np.abs(np.log(s))) + problem.weights @ (losses + problem.loss.slope(logs) * np.abs(logs))
-        )
-
-    agreed(problem.value_and_gradient(parameters)[0], objective, rounding)
-    bound = max(0.0, dual_bound(problem, problem.loss.slope(logs), s))
-    bound = consistent(objective, bound, rounding)
-    return LaplaceProof(objective, bound, (objective - bound) / max(objective, problem.floor))
-
-
-def train_laplace(
-    problem: LaplaceProblem,
-    solver: Solver | str | None = None,
-    *,
-    tol: float,
-    max_iter: int,
-    start: Array | None = None,
-    report: Report = silent,
-) -> tuple[Solution, LaplaceProof]:
-    """Return the best means and scales, how they were found, and what is proved of them."""
-    chosen = pick(problem, solver)
-    if start is None:
-        start = problem.start()
-        n_thin = problem.outputs.n_samples / THINNED
-        if n_thin >= max(ENOUGH, EACH * problem.n_learners) and chosen.name == "newton":
-            thin = problem.thinned(THINNED)
-            near = chosen.minimise(thin, start, tol=ROUGH, max_iter=max_iter, rough=True).parameters
-            start = near if problem.value_and_gradient(near)[0] < np.inf else start
-    found, proof = _proved(problem, chosen, start, tol, max_iter, report)
-    status = found.status
-    if proof.gap <= tol:
-        status = Status.SOLVED
-    elif status is Status.SOLVED:
-        status = Status.UNCERTIFIED if found.n_iter < max_iter else Status.ITERATION_LIMIT
-    problem.trace.append(min(proof.objective, *problem.trace[-1:]))
-    return replace(found, status=status, objective=proof.objective, lower_bound=proof.lower_bound), proof
-
-
-def _proved(
-    problem: LaplaceProblem, solver: Solver, start: Array, tol: float, max_iter: int, report: Report
-) -> tuple[Solution, LaplaceProof]:
-    """Return where the solver ends and its proof; it goes on, more finely, while it is content too early and that helps."""
-    fine, n_iter, best = FINE * tol, 0, None
-    while True:
-        found = solver.minimise(problem, start, tol=fine, max_iter=max_iter - n_iter, report=report)
-        n_iter += found.n_iter
-        proof = laplace_certificate(problem, found.parameters)
-        report(f"certified gap {proof.gap:.2e}")
-        helped = best is None or proof.gap < best[1].gap
-        if helped:
-            best = found, proof
-        is_early = found.status is Status.SOLVED and fine > POLISHED and n_iter < max_iter
-        if proof.gap <= tol or not (helped and is_early):
-            assert best is not None
-            return replace(best[0], n_iter=n_iter), best[1]
-        start, fine = found.parameters, FINER * fine
-
-
-def dual_bound(problem: LaplaceProblem, q: Array, s: Array) -> float:
-    """Return a number that F never goes below, made of slopes q of the loss; s are scales to begin with."""
-    slopes = problem.weights * q
-    pulls = problem.outputs.transpose_dot(problem.signs * slopes)
-    steep = problem.prior_scales * np.abs(pulls)
-    share = min(1.0, 1 / max(float(steep.max(initial=0.0)), np.finfo(float).tiny))
-    slopes, steep = share * slopes, np.minimum(share * steep, 1.0)
-    best, low, high = -np.inf, np.zeros_like(s), problem.limits
-    for _ in range(REFINEMENTS):
-        pull, bends = problem.outputs.stated_slopes(slopes, s)
-        rise = s * (conjugate(steep) / problem.prior_scales + pull) - 1
-        worth = problem.worth(share * q, slopes, problem.outputs.stated_log_means(s))
-        best = max(best, worth + problem.least(s, steep, rise))
-        with np.errstate(invalid="ignore"):
-            lost = float(np.sum(rise - np.log1p(np.maximum(rise, -1.0))))
-        if problem.scales is not None or lost <= SETTLED * abs(best):
-            break
-        low, high = np.where(rise < 0, s, low), np.where(rise > 0, s, high)
-        new = s - rise / s / (s**-2.0 + bends)
-        with np.errstate(invalid="ignore"):
-            middle = np.where(np.isfinite(high), 0.5 * (low + high), 2 * s)
-        s = np.where((new > low) & (new < high), new, middle)
-    return best

@@ -29,9 +29,12 @@ from holdfast._core.solver import Report
 from holdfast._core.version import __version__
 from holdfast._core.whole_fits import WholeFits
 from holdfast._data.outputs import Outputs
-from holdfast._problems.laplace import LaplaceProblem, LaplaceProof, train_laplace
+from holdfast._problems.laplace import LaplaceProblem
+from holdfast._problems.laplace_tail import TailRows
 from holdfast._problems.weak_learners import learn
-from holdfast._training.laplace_tail import TailRows, train_tail
+from holdfast._proofs.laplace import LaplaceProof
+from holdfast._training.laplace import train_laplace
+from holdfast._training.laplace_tail import train_tail
 from holdfast.estimators.callbacks import CallbackSupportMixin, announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.linear import MANY_THREADS, ROUTING, shares_of_classes

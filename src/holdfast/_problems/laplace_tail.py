@@ -1,0 +1,142 @@
+"""A vote with Laplace laws of one common scale, by the share of voters that err: convex for each scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from holdfast._core.loss import Array
+from holdfast._core.problem import Problem
+from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR
+from holdfast._problems.laplace import WIDEST, conjugate
+from holdfast.losses.laplace_law import LaplaceSum
+
+
+class TailRows:
+    """Signed rows with the law of the vote on each; rows of zeros, which are always wrong, only cost."""
+
+    def __init__(self, signed: Array, weights: Array):
+        used = np.any(signed != 0, axis=1)
+        self.A, self.weights = np.ascontiguousarray(signed[used]), weights[used]
+        self.lost = float(weights[~used].sum())
+        self.law = LaplaceSum(np.abs(self.A))
+        self.peaks = self.law.density(np.zeros(len(self.A)))
+
+    @property
+    def n_learners(self) -> int:
+        """D."""
+        return self.A.shape[1]
+
+    def losses(self, z: Array) -> tuple[Array, Array, Array]:
+        """Return the loss of margins z, minus its slope, and its second derivative.
+
+        The tail for z >= 0, which is convex there, and its tangent at 0 below.
+        """
+        tail, density, slope = self.law.derivatives(np.maximum(z, 0.0))
+        return np.where(z >= 0, tail, 0.5 - self.peaks * z), density, np.where(z > 0, -slope, 0.0)
+
+
+@dataclass(eq=False)
+class TailProblem(Problem):
+    r"""The convex problem of one scale :math:`\sigma`, in the means :math:`u = \mu_Q / \sigma_Q` in units of the scales.
+
+    .. math:: G(\sigma) = \min_u\ \sigma \sum_k \bigl(|u_k| + e^{-|u_k|}\bigr) + \sum_i c_i\, \ell_i(y_i x_i^\top u),
+
+    with the loss of `TailRows`, at least the share of voters that err. G is concave, and
+    :math:`G(\sigma) - d \ln \sigma - d` is divergence plus loss.
+    """
+
+    rows: TailRows
+    sigma: float
+    trace: list[float] = field(default_factory=list)
+    _seen: Any = field(default=None, repr=False)
+
+    metric_age = 20
+
+    @property
+    def n_parameters(self) -> int:
+        """How many means there are."""
+        return self.rows.n_learners
+
+    @property
+    def constant(self) -> float:
+        """What the scale costs, so that value plus constant is divergence plus loss."""
+        return self.n_parameters * (self.sigma - np.log(self.sigma) - 1)
+
+    @property
+    def floor(self) -> float:
+        """The objective below which a gap is measured against this number."""
+        return GAP_FLOOR * (self.n_parameters + float(self.rows.weights.sum()) + self.rows.lost)
+
+    @property
+    def enough(self) -> float:
+        """The objective at which a solver may stop: no smaller one would matter."""
+        return self.floor
+
+    def _at(self, u: Array) -> Any:
+        if self._seen is None or not np.array_equal(self._seen[0], u):
+            z = self.rows.A @ u
+            losses, densities, bends = self.rows.losses(z)
+            value = self.sigma * float(np.sum(np.abs(u) + np.expm1(-np.abs(u)))) + float(self.rows.weights @ losses)
+            slopes = self.rows.weights * densities
+            self._seen = (
+                u.copy(),
+                z,
+                losses,
+                slopes,
+                bends,
+                value + self.rows.lost + self.constant,
+                slopes @ self.rows.A,
+            )
+        return self._seen
+
+    def value_and_gradient(self, u: Array) -> tuple[float, Array]:
+        """Return divergence plus loss, and its gradient."""
+        *_, value, pulls = self._at(u)
+        return value, -self.sigma * np.sign(u) * np.expm1(-np.abs(u)) - pulls
+
+    def hessian(self, u: Array) -> Array:
+        """Return the Hessian."""
+        _, _, _, _, bends, value, _ = self._at(u)
+        self.trace.append(value)
+        gram = self.rows.A.T @ (self.rows.A * (self.rows.weights * bends)[:, None])
+        return gram + self.sigma * np.diag(np.exp(-np.abs(u)))
+
+    def typical_curvature(self) -> Array:
+        """Return the divergence's curvature at u = 0."""
+        return np.full(self.n_parameters, self.sigma)
+
+    def metric(self, u: Array) -> Array:
+        """Return the diagonal of the Hessian."""
+        bends = self._at(u)[4]
+        return self.sigma * np.exp(-np.abs(u)) + (self.rows.weights * bends) @ np.square(self.rows.A)
+
+    def suboptimality(self, u: Array, value: float, gradient: Array) -> float:
+        """Return the certified gap of this scale."""
+        self.trace.append(value)
+        return (value - self.lower_bound(u)) / max(value, self.floor)
+
+    def longest_step(self, u: Array, step: Array) -> float:
+        """Return inf: there are no kinks."""
+        return np.inf
+
+    def work(self) -> dict[str, Any]:
+        """Return the sizes by which solvers judge whether they suit."""
+        n, d = self.rows.A.shape
+        return {
+            "n_samples": n,
+            "n_features": d,
+            "n_entries": n * d,
+            "is_cheap_to_factorise": d <= 2 * WIDEST and n * d * d <= AFFORDABLE,
+        }
+
+    def lower_bound(self, u: Array) -> float:
+        """Return a number that no means of this scale go below: tangents of the losses at u, made less steep where need be."""
+        _, z, losses, slopes, _, _, pulls = self._at(u)
+        steep = np.abs(pulls) / self.sigma
+        share = min(1.0, 1 / max(float(steep.max(initial=0.0)), np.finfo(float).tiny))
+        heights = float(self.rows.weights @ losses + slopes @ z)
+        least = self.sigma * float(np.sum(conjugate(np.minimum(share * steep, 1.0)) - 1))
+        return least + share * heights + self.rows.lost + self.constant

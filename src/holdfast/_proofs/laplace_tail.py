@@ -1,0 +1,62 @@
+"""What is proved of votes with Laplace laws of one common scale, whatever that is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from holdfast._core.loss import Array
+from holdfast._core.tolerances import ROUNDING
+from holdfast._problems.laplace_tail import TailProblem, TailRows
+from holdfast._proofs.certificate import drawn_to
+from holdfast._proofs.consistency import agreed, consistent
+from holdfast._proofs.laplace import LaplaceProof
+from holdfast.losses.laplace_law import LaplaceSum
+
+INVERSIONS = 40
+"""Newton steps to the margins at which losses have given slopes."""
+FAR = 40.0
+"""Deviations at which a row's slope counts as 0."""
+BALANCED = 1e-10
+"""Pull, as a share of what adds up to it, that is put down to rounding."""
+
+
+def ground(rows: TailRows, u: Array) -> float:
+    """Return a number that the losses of no means go below, from slopes near those at u that pull in no direction.
+
+    To rounding: slopes that pull nowhere at all are within rounding of those that are used. 0 where there are none nearby.
+    """
+    z = np.maximum(rows.A @ u, 0.0)
+    budgets, reach = rows.weights * rows.peaks, FAR * rows.law.deviations
+    share = drawn_to(rows.law.density(z) / rows.peaks, budgets, rows.A, np.zeros(rows.n_learners))
+    for _ in range(INVERSIONS):
+        _, density, slope = rows.law.derivatives(z)
+        missed = density - share * rows.peaks
+        z = np.clip(z - missed / np.where(slope < 0, slope, -np.inf), 0.0, reach)
+        if np.all(np.abs(missed) <= ROUNDING * rows.peaks):
+            break
+    tail, density, _ = rows.law.derivatives(z)
+    slopes = rows.weights * density
+    if np.any(np.abs(slopes @ rows.A) > BALANCED * (slopes @ np.abs(rows.A))):
+        return 0.0
+    return max(0.0, (1 - BALANCED) * float(rows.weights @ tail + slopes @ z)) + rows.lost
+
+
+def tail_objective(rows: TailRows, u: Array, sigma: float) -> float:
+    """Return divergence plus loss by the formulas that define them."""
+    z = rows.A @ u
+    law = LaplaceSum(np.abs(rows.A))
+    losses = np.where(z >= 0, law.tail(z), 0.5 - law.density(np.zeros(len(z))) * z)
+    divergence = float(np.sum(sigma * (np.abs(u) + np.exp(-np.abs(u))) - np.log(sigma) - 1))
+    return divergence + float(rows.weights @ losses) + rows.lost
+
+
+def tail_proof(rows: TailRows, u: Array, sigma: float, seen: float, bound: float) -> LaplaceProof:
+    """Return what a lower bound proves of means and a scale at which the solver saw the objective `seen`."""
+    objective = tail_objective(rows, u, sigma)
+
+    def rounding() -> float:
+        return ROUNDING * float(np.sum(np.abs(u)) + len(u) + np.sum(rows.weights))
+
+    agreed(seen, objective, rounding)
+    bound = consistent(objective, bound, rounding)
+    return LaplaceProof(objective, bound, (objective - bound) / max(objective, TailProblem(rows, sigma).floor))
