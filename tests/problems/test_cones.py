@@ -143,7 +143,7 @@ def test_multipliers_balance_the_pull_of_the_rows(worst_cases, bound):
         assert dual.points is None
         assert_allclose(problem.sets.residual(pull, budgets, dual.scale, dual.direction), 0.0, atol=1e-5)
     else:
-        assert_allclose(problem.sets.borne(dual.points, budgets), pull, atol=1e-5)
+        assert_allclose(problem.sets.sum_of_points(dual.points, budgets), pull, atol=1e-5)
 
 
 def test_what_points_bear_is_in_the_sets_whatever_they_are(bound, rng):
@@ -155,9 +155,11 @@ def test_what_points_bear_is_in_the_sets_whatever_they_are(bound, rng):
         parts = part.summands()
         return [scaled(one, factor, w) for one in parts] if len(parts) > 1 else factor * part.maximizer(w)
 
-    assert_allclose(bound.borne(scaled(bound, 1 - 1e-9), budgets), bound.adjoint(w, budgets), rtol=1e-6, atol=1e-9)
+    assert_allclose(
+        bound.sum_of_points(scaled(bound, 1 - 1e-9), budgets), bound.adjoint(w, budgets), rtol=1e-6, atol=1e-9
+    )
     for factor, size in ((1 + 1e-6, 1.0), (1.0, 1 - 1e-6), (3.0, 0.5)):
-        borne = bound.borne(scaled(bound, factor), budgets, size)
+        borne = bound.sum_of_points(scaled(bound, factor), budgets, size)
         for v in (w, -w, *rng.normal(size=(20, 3))):
             assert v @ borne <= size * np.sum(budgets * bound.support(v)) * (1 + 1e-12) + 1e-15
 

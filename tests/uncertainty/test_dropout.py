@@ -223,7 +223,7 @@ def test_the_ridge_is_chosen_under_deletion(rows, rng):
 def test_robust_classifiers_average_over_it_and_over_sets_around(rows):
     X, y = rows
     noise = DropoutNoise(P, filler=A)
-    middle, rest = noise.middle(X), noise.at(X, {}).by_row(*X.shape)
+    middle, rest = noise.middle(X), noise.at(X, {}).as_metadata(*X.shape)
     got = RobustLinearClassifier(noise).fit(X, y)
     want = RobustLinearClassifier(GaussianNoise()).fit(middle, y, **rest)
     assert_allclose(got.coef_, want.coef_, rtol=1e-4, atol=1e-6)

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from holdfast._core.uncertainty import IntervalForm
+from holdfast._core.row_forms import IntervalForm
 from holdfast._data import rows_of
 from holdfast.uncertainty import Box
 from holdfast.uncertainty.row_boxes import RowBoxes

@@ -341,7 +341,7 @@ def test_bends_at_a_direction_of_each_row_are_those_of_that_row_alone(smooth_bou
     for bound in smooth_bounds:
         W, V = rng.normal(size=(2, 5, 3))
         alone = [bound.curvature_product(w, np.eye(5)[i], v) for i, (w, v) in enumerate(zip(W, V, strict=True))]
-        assert_allclose(bound.bends_at(W).dot(V), alone, rtol=1e-9, atol=1e-12)
+        assert_allclose(bound.hessians_at(W).dot(V), alone, rtol=1e-9, atol=1e-12)
 
 
 def test_no_point_of_a_set_is_stretched_by_more_than_its_bound(bounds, rng):

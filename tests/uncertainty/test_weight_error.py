@@ -230,7 +230,7 @@ def test_toll_is_the_least_of_all_lines_that_reach_the_target(shifted, absolute,
 
     for scale in (0.1, 1.0, 10.0):
         target = scale * rng.normal(size=D)
-        rest, toll = shifted.covered(target, budgets, absolute, limit)
+        rest, toll = shifted.lines_below(target, budgets, absolute, limit)
         slope = target - rest
         for w in np.clip(2 * rng.normal(size=(200, D)), -limit, limit):
             assert less_line(w, slope) >= -toll - 1e-12

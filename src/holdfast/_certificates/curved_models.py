@@ -12,7 +12,7 @@ from holdfast._certificates.decisions import Leads
 from holdfast._certificates.models import TINY, Model
 from holdfast._certificates.rounded_map import RoundedMap
 from holdfast._core.rounding import Array
-from holdfast._core.uncertainty import RowSets
+from holdfast._core.row_sets import RowSets
 from holdfast.features.carrying import extents
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.polytopes import CommonBox, CommonDiamond

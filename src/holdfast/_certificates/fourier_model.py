@@ -24,10 +24,10 @@ from holdfast._certificates.models import (
 from holdfast._certificates.rounded_map import RoundedMap
 from holdfast._core.arithmetic import dense
 from holdfast._core.rounding import Array, gamma
-from holdfast._core.uncertainty import RowSets
+from holdfast._core.row_sets import RowSets
 from holdfast.features.fourier_sets import ArcSets, angles
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.row_scaled import Multiples
+from holdfast.uncertainty.row_scaled import RowScaledSets
 
 THRESHOLDS = (0.0, 0.75, 1.5, 3.0)
 """Changes of an angle up to which tangents are followed, each for all angles; the best is found row by row. Up to pi."""
@@ -95,7 +95,7 @@ class FourierAround(Around):
 
     def _by_arcs(self, signs: Array, factors: Array) -> Array:
         """Return supports of arcs, of which each is taken by itself, or follows its tangent with others."""
-        sets = Multiples(self.sets, factors) if self.sets.is_common else self.sets
+        sets = RowScaledSets(self.sets, factors) if self.sets.is_common else self.sets
         t, (n, k) = factors[:, None] * self.turns, self.cosines.shape
         none, found = np.zeros(n), np.empty(signs.shape)
         rounded = gamma(4 * k + 2 * self.frequencies.shape[1] + 60)

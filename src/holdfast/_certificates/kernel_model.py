@@ -15,7 +15,7 @@ from holdfast._certificates.models import LAST_BITS, TINY, lengths, quotients, s
 from holdfast._certificates.rounded_map import RoundedMap
 from holdfast._core.arithmetic import dense
 from holdfast._core.rounding import Array, gamma
-from holdfast._core.uncertainty import RowSets
+from holdfast._core.row_sets import RowSets
 from holdfast.features.carrying import extents
 from holdfast.features.gram import rbf_values
 from holdfast.features.nystroem_sets import EPS, Distances, Landmarks

@@ -13,7 +13,7 @@ from holdfast._certificates.decisions import Decision, Leads
 from holdfast._certificates.rounded_map import RoundedMap
 from holdfast._core.arithmetic import norm as euclidean
 from holdfast._core.rounding import Array, gamma
-from holdfast._core.uncertainty import RowSets
+from holdfast._core.row_sets import RowSets
 from holdfast.uncertainty.affine_map import AffineMap
 
 LAST_BITS = 1e-14

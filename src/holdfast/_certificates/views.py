@@ -15,7 +15,8 @@ from sklearn.utils import _safe_indexing
 from holdfast._certificates.decisions import Leads
 from holdfast._certificates.models import LinearModel, Model, by_sign
 from holdfast._core.rounding import Array, gamma
-from holdfast._core.uncertainty import RowSets, UncertaintySet
+from holdfast._core.row_sets import RowSets
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.features.carrying import carry, refuse_inexact, together, transformed
 from holdfast.features.effects import Corners, Effect
 from holdfast.features.rows import beside, others_than_numbers

@@ -189,7 +189,7 @@ class SupportProgram:
         The lines of G (w, z), `sizes` at a time, lie in cones of that kind, "nonnegative" or "second_order".
     points : callable
         From how much of each distinct set is used, beta, and the multipliers of all lines of the cones to points q of the sets
-        with sum_i beta_i q_i = T_w' beta - G_w' multipliers, as `RowSets.borne` takes them.
+        with sum_i beta_i q_i = T_w' beta - G_w' multipliers, as `RowSets.sum_of_points` takes them.
     """
 
     T: sparse.csr_array

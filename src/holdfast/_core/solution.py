@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast._core.uncertainty import RowSets
+from holdfast._core.row_sets import RowSets
 
 
 class Status(Enum):
@@ -54,7 +54,7 @@ class DualGuess(NamedTuple):
     push: RowSets | None = None
     """The same for sets that push deficits, besides a noise that losses are averaged over."""
     points: Any = None
-    """Points of the sets that bear it, as `RowSets.borne` takes them, where better ones than maximizers are known."""
+    """Points of the sets that bear it, as `RowSets.sum_of_points` takes them, where better ones than maximizers are known."""
 
 
 @dataclass

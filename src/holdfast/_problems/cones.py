@@ -10,8 +10,8 @@ from scipy import sparse
 from holdfast._core.arithmetic import ratio
 from holdfast._core.loss import Array
 from holdfast._core.problem import ConeProgram, LinearProgram
+from holdfast._core.row_sets import above_absolute
 from holdfast._core.solution import DualGuess
-from holdfast._core.uncertainty import above_absolute
 
 if TYPE_CHECKING:
     from holdfast._problems.margin_scale import MarginScaleProblem

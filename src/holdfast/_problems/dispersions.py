@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from holdfast._core.memory import remembered
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
-from holdfast._core.uncertainty import Array, RowSets
 
 FAR = 1e4
 """Squared mean of a feature, as a multiple of its variance, from which on rows are counted from the mean."""

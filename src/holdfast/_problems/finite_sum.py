@@ -10,7 +10,7 @@ from holdfast._core.problem import FiniteSum
 from holdfast._core.rows import RowArrays
 
 if TYPE_CHECKING:
-    from holdfast._core.uncertainty import RowSets
+    from holdfast._core.row_sets import RowSets
     from holdfast._problems.linear import LinearProblem
 
 

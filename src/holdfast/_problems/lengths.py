@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from holdfast._core.loss import Array
+from holdfast._core.row_sets import RowSets
 from holdfast._core.solver import Report, silent
-from holdfast._core.uncertainty import RowSets
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast.losses.hyperbolic_hinge import HyperbolicHinge
 from holdfast.solvers import Newton

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from holdfast._core.loss import Array, Loss
 from holdfast._core.problem import Composite, Curved, FiniteSum, Problem, Smooth
+from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import GAP_FLOOR
-from holdfast._core.uncertainty import RowSets
 from holdfast._problems.finite_sum import finite_sum
 from holdfast._problems.local_margin_model import heavy_block
 from holdfast._problems.penalty import Penalty

@@ -74,7 +74,7 @@ class Plane(Problem):
         if generators is None or len(generators) == 0:
             self.sets, self.lift = problem.sets, basis
         else:
-            self.sets, self.lift = problem.sets.generated(generators @ basis), np.eye(basis.shape[1])
+            self.sets, self.lift = problem.sets.with_generators(generators @ basis), np.eye(basis.shape[1])
         tilt = np.zeros(problem.n_parameters) if problem.tilt is None else problem.tilt
         self.tilt = self._pulled_back(tilt[: len(basis)], tilt[len(basis) :])
         self.ridge = problem.alpha * basis.T @ basis

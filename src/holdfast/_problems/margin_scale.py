@@ -13,10 +13,10 @@ from scipy import sparse
 
 from holdfast._core.loss import Array, Coupling, Loss
 from holdfast._core.problem import ConeProgram, DeletionProgram, IntervalProgram, LinearProgram, ProximalSum
+from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
-from holdfast._core.uncertainty import RowSets
 from holdfast._data import rows_of
 from holdfast._problems.cones import cone_program, is_conic
 from holdfast._problems.deletions import deletion_program, is_deletion

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from holdfast._core.loss import Array
 from holdfast._core.problem import Composite, FiniteSum
+from holdfast._core.row_sets import RowSets
 from holdfast._core.solution import DualGuess
-from holdfast._core.uncertainty import RowSets
 from holdfast._problems.linear import View
 from holdfast._problems.margin_scale import MarginScaleProblem
 

@@ -13,10 +13,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from holdfast._core.loss import Array, Loss
+from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
-from holdfast._core.uncertainty import RowSets
 from holdfast._problems.linear import WIDEST_METRIC, LinearProblem
 from holdfast._problems.local_pairwise_model import LocalPairwiseModel
 from holdfast._problems.margin_scale import METRIC_ROWS, MarginScaleProblem

@@ -64,7 +64,7 @@ class Penalty(ABC):
 
     @abstractmethod
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
-        """Return w with distances from kinks reduced, as :meth:`holdfast._core.uncertainty.RowSets.snapped_to_kinks` says."""
+        """Return w with distances from kinks reduced, as :meth:`holdfast._core.row_sets.RowSets.snapped_to_kinks` says."""
 
     @abstractmethod
     def norm_bound(self, objective: float, n_features: int) -> float:

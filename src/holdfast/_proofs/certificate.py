@@ -11,8 +11,8 @@ from scipy.optimize import minimize_scalar
 
 from holdfast._core.arithmetic import MISSED, norm, ratio, solve_scaled
 from holdfast._core.loss import Array, Loss
+from holdfast._core.row_sets import RowSets
 from holdfast._core.solution import DualGuess
-from holdfast._core.uncertainty import RowSets
 from holdfast._problems.linear import LinearProblem
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._proofs.consistency import consistent
@@ -203,7 +203,7 @@ def _bound_by_points(problem: MarginScaleProblem, lines: Proof, guess: DualGuess
         return float(np.sum(c * (loss.dual_value(a) + a * (problem.target - 1.0))))
 
     best = None
-    for find, least in ((guess.sets.maximizer, 0.0), *((guess.sets.resting, least) for least in AT_REST)):
+    for find, least in ((guess.sets.maximizer, 0.0), *((guess.sets.maximizer_on_faces, least) for least in AT_REST)):
         points = find(guess.direction)
         A = signed - (1 - outside) * points
         fixed = outside * (np.sum(c) * points[0] if len(points) == 1 else points.T @ c)
@@ -254,23 +254,23 @@ def _bound_of_lines(
     left = bound.residual(V, budgets, guess.scale, guess.direction)
     if is_hard:
         if guess.points is not None:
-            left = min(left, V - bound.borne(guess.points, budgets), key=lambda rest: float(rest @ rest))
+            left = min(left, V - bound.sum_of_points(guess.points, budgets), key=lambda rest: float(rest @ rest))
         left = np.where(np.abs(left) <= MISSED * sizes, 0.0, left)
         share = _covered_share(problem, V, left, budgets, guess, sizes)
         return value(share), pull, share * c * lines.a
 
     penalty = problem.penalty
     # the nearest point of the sets need not be the one that leaves the cheapest pull
-    lefts = [left, bound.left_along(V, budgets, guess.scale, guess.direction)]
+    lefts = [left, bound.residual_along(V, budgets, guess.scale, guess.direction)]
     if problem.push is not None:
         own = problem.push_budgets(lines.a), problem.push.support(guess.direction), guess.direction
-        lefts = [problem.push.residual(lefts[0], *own), problem.push.left_along(lefts[1], *own)]
+        lefts = [problem.push.residual(lefts[0], *own), problem.push.residual_along(lefts[1], *own)]
     if guess.sets is not None:
         smoothed = V - guess.sets.adjoint(guess.direction, budgets)
         pushed = 0.0 if guess.push is None else guess.push.adjoint(guess.direction, problem.push_budgets(lines.a))
         lefts.append(smoothed - pushed)
     if guess.points is not None and problem.push is None:
-        lefts.append(V - bound.borne(guess.points, budgets))
+        lefts.append(V - bound.sum_of_points(guess.points, budgets))
 
     def priced(share: float, left: Array) -> float:
         ridge = float(left @ left) * share**2 / (2 * problem.alpha) if problem.alpha > 0 else 0.0
@@ -311,7 +311,7 @@ def _bound_less_tolls(
 
     def proved(share: float) -> float:
         shrunk = lines.shrunk(loss, np.full(len(c), share))
-        rest, toll = problem.sets.covered(share * V - ridge, c * shrunk.p, absolute, limit)
+        rest, toll = problem.sets.lines_below(share * V - ridge, c * shrunk.p, absolute, limit)
         rest = np.where(np.abs(rest) <= MISSED * sizes, 0.0, rest)
         if problem.alpha > 0:
             price = float(np.sum(np.square(ridge + rest))) / (2 * problem.alpha)
@@ -357,7 +357,7 @@ def _covered_share(
     if np.all(demand <= (np.sum(budgets) if bound.is_common else budgets)):
         return 1.0
     for room in ROOMS if guess.points is not None else ():
-        rest = V - bound.borne(guess.points, budgets, 1 - room)
+        rest = V - bound.sum_of_points(guess.points, budgets, 1 - room)
         demand = bound.required_share(rest, room * budgets, guess.scale, sizes)
         if np.all(demand <= room * (np.sum(budgets) if bound.is_common else budgets)):
             return 1.0

@@ -8,7 +8,7 @@ import numpy as np
 
 from holdfast._core.exceptions import ProofError
 from holdfast._core.loss import Array
-from holdfast._core.uncertainty import RowSets
+from holdfast._core.row_sets import RowSets
 
 SUMS = 1e-9
 """Share of an objective that long sums may be off by."""

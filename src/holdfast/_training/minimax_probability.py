@@ -10,11 +10,12 @@ import numpy as np
 from scipy import sparse
 
 from holdfast._core.problem import Problem
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, Solver, silent
 from holdfast._core.tolerances import AFFORDABLE, ROUNDING
-from holdfast._core.uncertainty import Array, RowSets
 from holdfast._data import rows_of
 from holdfast._problems.dispersions import (
     CentredRows,

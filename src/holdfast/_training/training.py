@@ -136,7 +136,7 @@ def _reduced(problem: LinearProblem) -> tuple[LinearProblem, Span | None]:
     span = (rows.joined(generators / units[:, None]) if len(generators) else rows).span
     if span is None:
         return problem, None
-    bound = problem.sets.generated(span.coordinates[n:] * units[:, None])
+    bound = problem.sets.with_generators(span.coordinates[n:] * units[:, None])
     return problem.having(rows=rows_of(span.coordinates[:n]), sets=bound), span
 
 

@@ -16,7 +16,8 @@ from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
 from holdfast._core.metadata import known_metadata
 from holdfast._core.offers import offered_if
-from holdfast._core.uncertainty import RowSets, UncertaintySet
+from holdfast._core.row_sets import RowSets
+from holdfast._core.uncertainty import UncertaintySet
 
 
 def _is_known(model: Any) -> bool:

@@ -19,9 +19,10 @@ from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array, Loss
 from holdfast._core.offers import offered_if
 from holdfast._core.parameters import resolve
+from holdfast._core.row_sets import RowSets
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report
-from holdfast._core.uncertainty import RowSets, UncertaintySet
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast._data import rows_of
 from holdfast._problems.gram_rows import GramRows
 from holdfast._problems.margin_scale import MarginScaleProblem

@@ -22,10 +22,11 @@ from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
 from holdfast._core.metadata import METADATA
 from holdfast._core.progress import reporter
+from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
 from holdfast._core.solution import Solution, Status
 from holdfast._core.tolerances import ROUNDING
-from holdfast._core.uncertainty import RowSets, UncertaintySet
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast._core.version import __version__
 from holdfast._data import rows_of
 from holdfast._problems.dispersions import from_middle

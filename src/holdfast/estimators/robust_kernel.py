@@ -19,8 +19,8 @@ from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array, Loss
 from holdfast._core.metadata import METADATA
 from holdfast._core.progress import reporter
+from holdfast._core.row_sets import RowSets
 from holdfast._core.solver import Report
-from holdfast._core.uncertainty import RowSets
 from holdfast._data import rows_of
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._training.training import train

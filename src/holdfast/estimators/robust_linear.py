@@ -19,8 +19,9 @@ from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array, Loss
 from holdfast._core.metadata import METADATA
 from holdfast._core.offers import offered_if
+from holdfast._core.row_sets import RowSets
 from holdfast._core.solution import Solution
-from holdfast._core.uncertainty import RowSets, UncertaintySet
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast._data import CROWDED, rows_of
 from holdfast._problems.label_flips import flipped
 from holdfast._problems.margin_scale import MarginScaleProblem

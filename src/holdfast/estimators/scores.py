@@ -12,7 +12,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_array
 
 from holdfast._core.loss import Array
-from holdfast._core.uncertainty import RowSets
+from holdfast._core.row_sets import RowSets
 from holdfast.estimators.linear import predicted_codes, shares_of_classes
 
 SINGLE = 1e-3

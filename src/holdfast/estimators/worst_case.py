@@ -15,8 +15,9 @@ from holdfast._core.labels import check_features
 from holdfast._core.loss import Array, Loss
 from holdfast._core.offers import offered_if
 from holdfast._core.parameters import resolve
+from holdfast._core.row_sets import RowSets
 from holdfast._core.solution import Solution, Status
-from holdfast._core.uncertainty import RowSets, UncertaintySet
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast._proofs.certificate import Certificate
 from holdfast.estimators.linear import ROUTING, LinearClassifier, shares_of_classes
 from holdfast.losses import Hinge, HuberizedHinge, Logistic, Mixture, SquaredHinge

@@ -17,8 +17,9 @@ from holdfast._core.allowed import ANY_SEED, Choice, Count, arguments
 from holdfast._core.arithmetic import dense, ratio
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array
+from holdfast._core.row_sets import RowSets
 from holdfast._core.summary import Summary, counted, percent, share, spread
-from holdfast._core.uncertainty import RowSets, UncertaintySet
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.evaluate.fitted import (
     asked,
     classes_of,

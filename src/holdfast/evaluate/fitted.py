@@ -17,7 +17,8 @@ from holdfast._core.allowed import short
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.rounding import Array
-from holdfast._core.uncertainty import RowSets, UncertaintySet
+from holdfast._core.row_sets import RowSets
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.features.carrying import refuse_inexact
 from holdfast.features.rows import checked_metadata, is_numeric, n_columns
 from holdfast.pipeline.stated_sets import takes_by_name
@@ -71,7 +72,7 @@ def stated_of(
 
 def told(model: Any, noise: RowSets, shape: tuple[int, int]) -> dict[str, Any]:
     """Return what `predict` of a model that averages over errors of rows is told of this noise; nothing for other models."""
-    return (noise.by_row(*shape) or {}) if takes_by_name(model, "predict", "X_std") else {}
+    return (noise.as_metadata(*shape) or {}) if takes_by_name(model, "predict", "X_std") else {}
 
 
 def refuse_errors_of_categories(model: Any, X: Any, uncertainty: UncertaintySet, stated: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from holdfast._core.allowed import NOTHING, SEED, Choice, Count, Instance, Numbe
 from holdfast._core.arithmetic import dense
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array
-from holdfast._core.uncertainty import RowSets
+from holdfast._core.row_sets import RowSets
 from holdfast.estimators.scores import in_deviations
 from holdfast.evaluate.fitted import (
     asked,

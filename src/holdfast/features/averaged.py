@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.special import ndtr, owens_t
 
 from holdfast._core.arithmetic import dense
-from holdfast._core.uncertainty import Array
+from holdfast._core.row_forms import Array
 from holdfast.features.effects import Effect
 from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import known_numbers

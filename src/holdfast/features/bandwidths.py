@@ -13,8 +13,10 @@ from sklearn.utils import check_array
 from holdfast._core.allowed import NOTHING, Count, Number, Several, arguments, short
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.metadata import known_metadata
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import RowSets
 from holdfast._core.summary import Summary, digits, percent
-from holdfast._core.uncertainty import Array, RowSets, UncertaintySet
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.features.carrying import extents
 from holdfast.features.fourier_sets import angles as largest_angles
 from holdfast.features.gram import bandwidth

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from holdfast._core.arithmetic import dense
 from holdfast._core.labels import column_name
-from holdfast._core.uncertainty import Array, RowSets, UncertaintySet
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import RowSets
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.features.composed import InSequence
 from holdfast.features.effects import FILLED_TWICE, Effect, OutOfDomainError
 from holdfast.features.gaps import Gaps
@@ -163,7 +165,7 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> 
         if made.is_of_training:
             noise = RowNoise.stated(np.zeros(Z.shape), stated) if stated else RowNoise.none(Z.shape)
             return made, noise.plus(own).metadata if stated or np.any(own.deviations) else {}
-        known = made.at(Z, stated).by_row(*Z.shape)
+        known = made.at(Z, stated).as_metadata(*Z.shape)
         if known is None or "X_lower" in known:
             raise ValueError(f"fills in entries, and {uncertainty!r} is no noise that others can be added to.")
         return GaussianNoise(), RowNoise.of(known).plus(own).metadata
@@ -171,7 +173,7 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> 
     if not any(np.any(end) for end in own_ends.values()):
         return made, stated
     worst, cloud = made.split(Z, made.at_rows(Z, stated))
-    box = worst.by_row(*Z.shape) if worst is not None and cloud is None else None
+    box = worst.as_metadata(*Z.shape) if worst is not None and cloud is None else None
     if box is not None and "X_lower" in box:
         return IntervalBox(), {name: end + box[name] for name, end in own_ends.items()}
     if "X_lower" in stated:
@@ -243,7 +245,7 @@ def _noise_after(
             f"is no affine map, and {uncertainty!r} has no bounds that could be carried through it. Use "
             "UncertainPipeline(nonlinear='auto'), which carries the moments of noise, or state a set."
         )
-    known = cloud.by_row(*known_numbers(X).shape)
+    known = cloud.as_metadata(*known_numbers(X).shape)
     if known is None or "X_lower" in known:
         raise ValueError(f"is no affine map, and {uncertainty!r} says too little of the covariance. State one.")
     noise = RowNoise.of(known)
@@ -252,7 +254,7 @@ def _noise_after(
 
 def _set_after(effect: Effect, uncertainty: UncertaintySet, worst: RowSets, X: Any, Z: Array, nonlinear: str) -> Stated:
     values = known_numbers(X)
-    known = worst.by_row(*values.shape)
+    known = worst.as_metadata(*values.shape)
     if nonlinear == "linearise" and known is not None and "X_lower" not in known:
         return Ellipsoid(), effect.linearised(X, RowNoise.of(known)).metadata
     if uncertainty.is_of_scores:

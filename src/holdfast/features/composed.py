@@ -14,7 +14,7 @@ from sklearn.utils import _safe_indexing
 
 from holdfast._core.arithmetic import dense
 from holdfast._core.operations import Cast
-from holdfast._core.uncertainty import Array
+from holdfast._core.row_forms import Array
 from holdfast.features.effects import FILLED_TWICE, AffineForm, Corners, Effect, Lost, traced
 from holdfast.features.gaps import Gaps
 from holdfast.features.row_noise import RowNoise, side_by_side

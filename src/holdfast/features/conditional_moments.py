@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast._core.uncertainty import Array
+from holdfast._core.row_forms import Array
 
 BLOCK = 1 << 22
 """Entries of matrices by row that are formed at a time."""

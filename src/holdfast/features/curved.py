@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from holdfast._core.arithmetic import dense
-from holdfast._core.uncertainty import Array
+from holdfast._core.row_forms import Array
 from holdfast.features.averaged import Wave
 from holdfast.features.effects import Effect, OutOfDomainError
 from holdfast.features.gram import rbf_values

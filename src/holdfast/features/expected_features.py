@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from holdfast._core.allowed import SEED, Choice, Count, Number
 from holdfast._core.labels import check_columns
-from holdfast._core.uncertainty import Array
+from holdfast._core.row_forms import Array
 from holdfast._core.whole_fits import WholeFits
 from holdfast.features.averaged import Averaged, Features, Ramp, Wave
 from holdfast.features.row_noise import RowNoise

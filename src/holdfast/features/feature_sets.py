@@ -11,7 +11,8 @@ from sklearn.utils import gen_batches
 
 from holdfast._core.arithmetic import norm, ratio
 from holdfast._core.memory import remembered
-from holdfast._core.uncertainty import Array, RowBends, RowSets, SmoothedSet
+from holdfast._core.row_forms import Array, RowHessians
+from holdfast._core.row_sets import RowSets, SmoothedSet
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.images import Images
 from holdfast.uncertainty.minkowski import BoundSum
@@ -37,7 +38,7 @@ class FeatureSets(RowSets):
     ----------
     inputs : RowSets
         D, of the rows as they are.
-    faces : ndarray of shape (n_samples,)
+    signs : ndarray of shape (n_samples,)
         -1 for sets that are turned around.
     radii : ndarray of shape (n_samples,)
         b.
@@ -51,8 +52,8 @@ class FeatureSets(RowSets):
     follows: Array
     """1 where derivatives are used, 0 elsewhere."""
 
-    def __init__(self, inputs: RowSets, faces: Array, radii: Array, smoothing: float = 0.0):
-        self.inputs, self.faces, self.radii, self.smoothing = inputs, faces, radii, smoothing
+    def __init__(self, inputs: RowSets, signs: Array, radii: Array, smoothing: float = 0.0):
+        self.inputs, self.signs, self.radii, self.smoothing = inputs, signs, radii, smoothing
         self.is_smooth = smoothing > 0
         # kinks of the inputs' supports get half of what SmoothedSet leaves, arcs and balls a quarter each; none may be left at
         # w = 0, where the path of smoothings starts
@@ -68,7 +69,7 @@ class FeatureSets(RowSets):
         """Return J_i d_i for one d a row, shape (n_samples, n_features)."""
 
     def _rest(self, w: Array) -> tuple[Array, Array]:
-        """Return rho_i(f_i w), f being `faces`, and points that attain it, not yet turned, shape (n_samples, n_features)."""
+        """Return rho_i(f_i w), f being `signs`, and points that attain it, not yet turned, shape (n_samples, n_features)."""
         return np.zeros(1), np.zeros((1, 1))
 
     def _rest_bends(self, w: Array, first: Array) -> Array:
@@ -88,14 +89,14 @@ class FeatureSets(RowSets):
         """Return J_i a_j of some rows and all `axes`, shape (n_rows, n_axes, n_features)."""
 
     @abstractmethod
-    def _of(self, rows: Any, inputs: RowSets, faces: Array, smoothing: float) -> Self:
+    def _of(self, rows: Any, inputs: RowSets, signs: Array, smoothing: float) -> Self:
         """Return the sets of some rows, around which errors are `inputs`."""
 
     @remembered
     def _found(self, w: Array) -> tuple[Array, Array]:
         """Return supports and their points."""
         slopes, (values, points), size = self._faced(w), self._rest(w), self._size(w)
-        turned = self.faces[:, None] * (self._lifted(self._moved.maximizers_at(slopes)) + points)
+        turned = self.signs[:, None] * (self._lifted(self._moved.maximizers_at(slopes)) + points)
         supports = self._moved.supports_at(slopes) + values + self.radii * size
         return supports, turned + np.outer(self.radii, ratio(w, size))
 
@@ -105,12 +106,12 @@ class FeatureSets(RowSets):
 
     def _faced(self, w: Array) -> Array:
         """Return the slopes of sets as they face."""
-        return self.faces[:, None] * self._slopes(w)
+        return self.signs[:, None] * self._slopes(w)
 
     @remembered
-    def _bends(self, w: Array) -> RowBends:
+    def _bends(self, w: Array) -> RowHessians:
         """Return the Hessians of the supports of the inputs."""
-        return self._moved.bends_at(self._faced(w)) if np.any(self.follows) else RowBends()
+        return self._moved.hessians_at(self._faced(w)) if np.any(self.follows) else RowHessians()
 
     def support(self, w: Array) -> Array:
         return self._found(w)[0]
@@ -119,7 +120,7 @@ class FeatureSets(RowSets):
         return self._found(w)[1][rows]
 
     def adjoint(self, w: Array, r: Array) -> Array:
-        return self._found(w)[1].T @ np.broadcast_to(r, len(self.faces))
+        return self._found(w)[1].T @ np.broadcast_to(r, len(self.signs))
 
     def directional(self, w: Array, v: Array) -> Array:
         return self._found(w)[1] @ v
@@ -129,7 +130,7 @@ class FeatureSets(RowSets):
         return np.asarray(sum(block.T @ (r[part, None] * points[part]) for part, block in rows.dense_blocks()))
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        points, first = self._found(w)[1], np.broadcast_to(first, len(self.faces))
+        points, first = self._found(w)[1], np.broadcast_to(first, len(self.signs))
         found = self._rest_bends(w, first) + self._ball_bends(w, first, np.eye(len(w)))
         found = found + _gram(points, np.broadcast_to(second, len(points)))
         metrics, vectors, axes = self._bends(w)
@@ -149,7 +150,7 @@ class FeatureSets(RowSets):
         return found
 
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        first, across = np.broadcast_to(first, len(self.faces)), self._bends(w).dot(self._slopes(v))
+        first, across = np.broadcast_to(first, len(self.signs)), self._bends(w).dot(self._slopes(v))
         return self._rest_product(w, first, v) + self._ball_bends(w, first, v) + self._lifted(across).T @ first
 
     def _ball_bends(self, w: Array, first: Array, v: Array) -> Array:
@@ -159,7 +160,7 @@ class FeatureSets(RowSets):
         return float(ratio(np.sum(first * self.radii), size)) * (v - np.multiply.outer(unit, unit @ v))
 
     def square_curvature(self, n_features: int, first: Array) -> Array:
-        n, d = len(self.faces), self.n_inputs
+        n, d = len(self.signs), self.n_inputs
         squares = np.broadcast_to(np.square(self.inputs.stretch(np.eye(d))), n)
         if not (total := float(squares.sum())) > 0:
             return np.zeros((n_features, n_features))
@@ -169,10 +170,10 @@ class FeatureSets(RowSets):
         raise NotImplementedError(f"{type(self).__name__} is known by its support alone.")
 
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
-        return np.full(len(self.faces), np.inf)
+        return np.full(len(self.signs), np.inf)
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        return self.left_along(target, budgets, scale, direction)
+        return self.residual_along(target, budgets, scale, direction)
 
     def scaled(self, factor: float) -> RowSets:
         return Images(self, AffineMap.diagonal(np.full(self.n_features, factor)))
@@ -180,13 +181,13 @@ class FeatureSets(RowSets):
     def smoothed(self, delta: float) -> RowSets:
         if self.is_smooth:
             return SmoothedSet(self, delta)
-        return SmoothedSet(self._of(slice(None), self.inputs, self.faces, delta), 0.5 * delta)
+        return SmoothedSet(self._of(slice(None), self.inputs, self.signs, delta), 0.5 * delta)
 
     def against_labels(self, signs: Array) -> Self:
-        return self._of(slice(None), self.inputs, -signs * self.faces, self.smoothing)
+        return self._of(slice(None), self.inputs, -signs * self.signs, self.smoothing)
 
     def take(self, rows: Any) -> Self:
-        found = self._of(rows, self.inputs.take(rows), self.faces[rows], self.smoothing)
+        found = self._of(rows, self.inputs.take(rows), self.signs[rows], self.smoothing)
         # smoothed as all rows are together, not as some of them would be
         found._moved, found._blunt = self._moved.take(rows), self._blunt
         return found

@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from holdfast._core.arithmetic import dense
 from holdfast._core.operations import Select
-from holdfast._core.uncertainty import Array
+from holdfast._core.row_forms import Array
 from holdfast.features.conditional_moments import GaussianMoments
 from holdfast.features.effects import AffineForm, Corners, Effect, Exact, Imputed
 from holdfast.features.gaps import Gaps

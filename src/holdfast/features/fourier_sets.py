@@ -10,7 +10,8 @@ import numpy as np
 
 from holdfast._core.arithmetic import norm, ratio
 from holdfast._core.memory import remembered
-from holdfast._core.uncertainty import Array, RowSets
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import RowSets
 from holdfast.features.feature_sets import FeatureSets
 
 STRAIGHT = 1.5
@@ -109,7 +110,7 @@ class ArcSets(FeatureSets):
 
     Parameters
     ----------
-    inputs, faces, radii
+    inputs, signs, radii
         As for :class:`FeatureSets`; the balls are for rounding.
     cosines, sines : ndarray of shape (n_samples, k)
         Of the angles of the rows.
@@ -122,7 +123,7 @@ class ArcSets(FeatureSets):
     def __init__(
         self,
         inputs: RowSets,
-        faces: Array,
+        signs: Array,
         radii: Array,
         cosines: Array,
         sines: Array,
@@ -131,7 +132,7 @@ class ArcSets(FeatureSets):
         straight: float = STRAIGHT,
         smoothing: float = 0.0,
     ):
-        super().__init__(inputs, faces, radii, smoothing)
+        super().__init__(inputs, signs, radii, smoothing)
         self.cosines, self.sines, self.frequencies = cosines, sines, frequencies
         self.reach, self.straight, self.n_inputs = reach, straight, frequencies.shape[1]
         self.n_features = 2 * len(frequencies)
@@ -140,10 +141,10 @@ class ArcSets(FeatureSets):
         # of an arc of that length: how far it falls below its tangent, and back along it
         self.dip, self.missed = 0.5 * chord(reach), np.where(reach <= straight, reach - np.sin(reach), 0.0)
 
-    def _of(self, rows: Any, inputs: RowSets, faces: Array, smoothing: float) -> Self:
+    def _of(self, rows: Any, inputs: RowSets, signs: Array, smoothing: float) -> Self:
         reach = self.reach if len(self.reach) == 1 else self.reach[rows]
         own = self.radii[rows], self.cosines[rows], self.sines[rows]
-        return type(self)(inputs, faces, *own, self.frequencies, reach, self.straight, smoothing)
+        return type(self)(inputs, signs, *own, self.frequencies, reach, self.straight, smoothing)
 
     def _turned(self, w: Array) -> tuple[Array, Array]:
         """Return the pairs of w turned back by each row's angles: along the radius and along the tangent."""
@@ -164,7 +165,7 @@ class ArcSets(FeatureSets):
     @remembered
     def _arcs(self, w: Array) -> _Arcs:
         """Return the worst of every arc, smoothed so that a row's add up to 0.4 of `smoothing` more at most."""
-        radial, tangential = (self.faces[:, None] * part for part in self._turned(w))
+        radial, tangential = (self.signs[:, None] * part for part in self._turned(w))
         smoothing, follows = 0.25 * self.smoothing / (self.scale * len(self.frequencies)), self.follows > 0
         if np.all(follows):
             return self._triangles(radial, tangential, smoothing)
@@ -210,7 +211,7 @@ class ArcSets(FeatureSets):
 
     def least(self, w: Array, thresholds: Sequence[float]) -> Array:
         """Return the least support of sets with each of these for `straight`, which are no larger than its own."""
-        radial, tangential = (self.faces[:, None] * part for part in self._turned(w))
+        radial, tangential = (self.signs[:, None] * part for part in self._turned(w))
         followed, alone = (arcs(radial, tangential, 0.0).value for arcs in (self._triangles, self._whole_arcs))
         found = []
         for straight in thresholds:
@@ -226,7 +227,7 @@ class ArcSets(FeatureSets):
 
     def _arc_bends(self, w: Array, first: Array) -> tuple[Array, Array, Array]:
         """Return sum_i first_i times the Hessians of the arcs, the entries of 2 x 2 blocks, one for each pair."""
-        arcs, f = self._arcs(w), self.scale * np.broadcast_to(first, len(self.faces))[:, None]
+        arcs, f = self._arcs(w), self.scale * np.broadcast_to(first, len(self.signs))[:, None]
         C, S = self.cosines, self.sines
         one, other = arcs.a * C - arcs.b * S, arcs.a * S + arcs.b * C
         h, bend = f * arcs.h, f * arcs.bend
@@ -261,4 +262,4 @@ class ArcSets(FeatureSets):
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         moves = self.inputs.sample(rng, n_draws, self.n_inputs)
         theta = moves @ self.frequencies.T
-        return self.faces[:, None] * self._back(np.cos(theta) - 1, np.sin(theta))
+        return self.signs[:, None] * self._back(np.cos(theta) - 1, np.sin(theta))

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from holdfast._core.arithmetic import norm, spectral_norm
-from holdfast._core.uncertainty import Array, RowSets
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import RowSets
 from holdfast.features.carrying import extents
 from holdfast.features.feature_sets import FeatureSets
 from holdfast.features.gram import rbf_values
@@ -148,7 +149,7 @@ class TangentBalls(FeatureSets):
 
     Parameters
     ----------
-    inputs, faces, radii
+    inputs, signs, radii
         As for :class:`FeatureSets`.
     landmarks : Landmarks
     rows : ndarray of shape (n_samples, n_inputs)
@@ -161,7 +162,7 @@ class TangentBalls(FeatureSets):
     def __init__(
         self,
         inputs: RowSets,
-        faces: Array,
+        signs: Array,
         radii: Array,
         landmarks: Landmarks,
         rows: Array,
@@ -169,7 +170,7 @@ class TangentBalls(FeatureSets):
         follows: Array,
         smoothing: float = 0.0,
     ):
-        super().__init__(inputs, faces, radii, smoothing)
+        super().__init__(inputs, signs, radii, smoothing)
         self.landmarks, self.rows, self.values, self.follows = landmarks, rows, values, follows
         self.n_inputs, self.n_features = rows.shape[1], len(landmarks.points)
 
@@ -185,9 +186,9 @@ class TangentBalls(FeatureSets):
         landmarks, rows = landmarks._replace(points=landmarks.points - middle), rows - middle
         return cls(inputs, np.ones(len(rows)), radii, landmarks, rows, values, follows)
 
-    def _of(self, rows: Any, inputs: RowSets, faces: Array, smoothing: float) -> Self:
+    def _of(self, rows: Any, inputs: RowSets, signs: Array, smoothing: float) -> Self:
         own = self.rows[rows], self.values[rows], self.follows[rows]
-        return type(self)(inputs, faces, self.radii[rows], self.landmarks, *own, smoothing)
+        return type(self)(inputs, signs, self.radii[rows], self.landmarks, *own, smoothing)
 
     def _slopes(self, w: Array) -> Array:
         points, gamma, back = self.landmarks
@@ -220,4 +221,4 @@ class TangentBalls(FeatureSets):
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         moves, back = self.inputs.sample(rng, n_draws, self.n_inputs), self.landmarks.normalization
         found = [(self.landmarks.values(self.rows + move) - self.values) @ back.T for move in moves]
-        return self.faces[:, None] * np.array(found)
+        return self.signs[:, None] * np.array(found)

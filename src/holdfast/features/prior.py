@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from holdfast._core.uncertainty import Array
+from holdfast._core.row_forms import Array
 from holdfast.features.row_noise import RowNoise
 
 RANK = 20

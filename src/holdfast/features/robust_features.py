@@ -14,7 +14,9 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from holdfast._core.allowed import NORM, Choice
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.metadata import known_metadata
-from holdfast._core.uncertainty import Array, RowSets, UncertaintySet
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import RowSets
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast._core.whole_fits import WholeFits
 from holdfast.features.expected_features import checked_rows
 from holdfast.features.rows import checked_weights

@@ -11,7 +11,8 @@ from sklearn.utils import check_random_state
 
 from holdfast._core.allowed import SEED, Choice, Count, Having, Number, Switch
 from holdfast._core.operations import Multiply
-from holdfast._core.uncertainty import Array, RowSets
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import RowSets
 from holdfast.features.composed import InSequence
 from holdfast.features.curved import Waves
 from holdfast.features.effects import Affine, Effect
@@ -21,7 +22,7 @@ from holdfast.features.robust_features import RobustFeatures
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.images import Images
-from holdfast.uncertainty.row_scaled import Multiples
+from holdfast.uncertainty.row_scaled import RowScaledSets
 
 NAME = "RobustFourierFeatures"
 OUTWARD = 1 + 1e-12
@@ -154,7 +155,7 @@ class RobustFourierFeatures(RobustFeatures):
     def _push(self, X: Array, inputs: RowSets, bound: str) -> RowSets:
         if bound in self.common_bounds:
             radius = self._radius(X, inputs, bound, 2)
-            return CommonEllipsoid(radius) if inputs.is_common else Multiples(CommonEllipsoid(np.ones(())), radius)
+            return CommonEllipsoid(radius) if inputs.is_common else RowScaledSets(CommonEllipsoid(np.ones(())), radius)
         at, reach = X @ self.frequencies_.T, angles(inputs, self.frequencies_)
         straight = STRAIGHT if bound == "tangent" else 0.0
         radii = rounding(X, self.frequencies_, reach)

@@ -11,7 +11,8 @@ from sklearn.utils import check_random_state
 from holdfast._core.allowed import NOTHING, SEED, Choice, Count, Number
 from holdfast._core.arithmetic import norm
 from holdfast._core.operations import Product
-from holdfast._core.uncertainty import Array, RowSets
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import RowSets
 from holdfast.features.composed import InSequence
 from holdfast.features.curved import RbfValues
 from holdfast.features.effects import Affine, Effect
@@ -23,7 +24,7 @@ from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.images import image_of
 from holdfast.uncertainty.row_boxes import RowBoxes
-from holdfast.uncertainty.row_scaled import Multiples
+from holdfast.uncertainty.row_scaled import RowScaledSets
 
 NAME = "RobustNystroem"
 LARGEST_GRAM = 10_000
@@ -140,23 +141,23 @@ class RobustNystroem(RobustFeatures):
         unit, known, n = CommonEllipsoid(np.ones(())), self._map(), len(X)
         if bound == "ball":
             radius = self._radius(X, inputs, bound, 2)
-            return CommonEllipsoid(radius) if inputs.is_common else Multiples(unit, radius)
+            return CommonEllipsoid(radius) if inputs.is_common else RowScaledSets(unit, radius)
         values, reach = known.values(X), np.broadcast_to(inputs.stretch(np.eye(X.shape[1])), n)
         if bound == "tangent":
             return TangentBalls.around(known, X, values, inputs, reach)
-        rounded, map = Multiples(unit, np.where(reach > 0, known.rounding(X), 0.0)), AffineMap(self.normalization_)
+        rounded, map = RowScaledSets(unit, np.where(reach > 0, known.rounding(X), 0.0)), AffineMap(self.normalization_)
         if bound == "published":
             squares = known.published_squares(X, inputs, values, reach)
-            return FeatureSum([image_of(Multiples(unit, np.sqrt(len(self.landmarks_) * squares)), map), rounded])
+            return FeatureSum([image_of(RowScaledSets(unit, np.sqrt(len(self.landmarks_) * squares)), map), rounded])
         low, high = known.around(X, inputs).ranges(reach, np.ones(n))
         below, above = np.maximum(values - low, 0.0), np.maximum(high - values, 0.0)
         if bound == "landmarks":
-            return FeatureSum([image_of(Multiples(unit, norm(np.maximum(below, above), axis=1)), map), rounded])
+            return FeatureSum([image_of(RowScaledSets(unit, norm(np.maximum(below, above), axis=1)), map), rounded])
         boxes = RowBoxes(0.5 * (below + above), 0.5 * (above - below))
         if bound == "intervals":
             return FeatureSum([image_of(boxes, map), rounded])
         leads = (1 / np.diag(self.normalization_)) ** 2 >= LEADING
-        ball = Multiples(unit, np.broadcast_to(self._radius(X, inputs, bound, 2), n))
+        ball = RowScaledSets(unit, np.broadcast_to(self._radius(X, inputs, bound, 2), n))
         rest = image_of(ball, AffineMap.diagonal(np.where(leads, 0.0, 1.0)))
         return FeatureSum([rest, image_of(boxes, AffineMap(leads[:, None] * self.normalization_)), rounded])
 

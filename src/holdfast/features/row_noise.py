@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.arithmetic import dense
-from holdfast._core.uncertainty import Array
+from holdfast._core.row_forms import Array
 from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.affine_map import AffineMap
 
@@ -44,7 +44,7 @@ class RowNoise:
     @classmethod
     def stated(cls, X: Array, metadata: Mapping[str, Any]) -> RowNoise:
         """Return the noise of rows X as X_std, X_cov or X_factor states it, checked: the same in whichever way it is stated."""
-        found = GaussianNoise().at(X, metadata).by_row(*X.shape)
+        found = GaussianNoise().at(X, metadata).as_metadata(*X.shape)
         assert found is not None  # Gaussian noise of rows has deviations or factors
         noise = cls.of(found)
         is_independent = np.all(np.count_nonzero(noise.factor, axis=1) <= 1)

@@ -16,7 +16,7 @@ from holdfast._core.allowed import short
 from holdfast._core.arithmetic import dense
 from holdfast._core.labels import check_index, column_name, known_columns
 from holdfast._core.rounding import coarsest
-from holdfast._core.uncertainty import Array
+from holdfast._core.row_forms import Array
 
 BY_ENTRY = ("X_std", "X_lower", "X_upper")
 

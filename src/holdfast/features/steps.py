@@ -38,7 +38,7 @@ from sklearn.utils._missing import is_scalar_nan
 from holdfast._core.allowed import Having, Instance, arguments
 from holdfast._core.arithmetic import dense
 from holdfast._core.operations import Divide, Multiply, Operation, Product, Select, Shift
-from holdfast._core.uncertainty import Array
+from holdfast._core.row_forms import Array
 from holdfast.features.composed import InSequence, SideBySide
 from holdfast.features.curved import Monotone, Products, RbfValues, Waves
 from holdfast.features.effects import Affine, Effect, Exact, Imputed

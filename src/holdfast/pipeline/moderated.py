@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
-from holdfast._core.uncertainty import RowSets
+from holdfast._core.row_sets import RowSets
 from holdfast._core.whole_fits import WholeFits
 from holdfast.estimators.scores import against_the_rest, among_all, coefficients_of
 from holdfast.features.rows import checked_weights

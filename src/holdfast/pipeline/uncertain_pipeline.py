@@ -21,7 +21,8 @@ from holdfast._core.caller import warn_caller
 from holdfast._core.labels import check_features
 from holdfast._core.metadata import METADATA, known_metadata
 from holdfast._core.offers import offered_if
-from holdfast._core.uncertainty import RowSets, UncertaintySet
+from holdfast._core.row_sets import RowSets
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.estimators.linear import ELSEWHERE, ROUTING
 from holdfast.estimators.units import units_looked_at, warn_of_units
 from holdfast.features.carrying import NONLINEAR, Carried, added, carry, effects_of, rows_before, together, transformed

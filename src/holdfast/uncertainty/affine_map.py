@@ -13,7 +13,7 @@ from scipy import sparse
 
 from holdfast._core.arithmetic import dense
 from holdfast._core.operations import Multiply, Operation, Product, Read, Select, Shift, spread_over, stages
-from holdfast._core.uncertainty import Array
+from holdfast._core.row_forms import Array
 
 
 class AffineMap:

@@ -9,12 +9,14 @@ from typing import Any, Self
 import numpy as np
 
 from holdfast._core.allowed import Order
-from holdfast._core.uncertainty import Array, RowSets, UncertaintySet
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import RowSets
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.uncertainty.checks import nonnegative, numbers, stated
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.norm_balls import CommonNormBall
 from holdfast.uncertainty.polytopes import CommonBox, CommonDiamond
-from holdfast.uncertainty.row_scaled import Multiples
+from holdfast.uncertainty.row_scaled import RowScaledSets
 from holdfast.uncertainty.sized import SizedSet
 
 BALLS: dict[float, Callable[[Any], RowSets]] = {1.0: CommonDiamond, 2.0: CommonEllipsoid, np.inf: CommonBox}
@@ -55,7 +57,7 @@ class Ball(SizedSet):
         own, p = stated(self, metadata), self._norm()
         size: Any = self._radius() if own else self._radius_alone()
         base = BALLS.get(p, partial(CommonNormBall, p=p))(np.full(n_features, size) if p == np.inf else size)
-        return Multiples(base, _radii(own["X_radius"], n_samples)) if own else base
+        return RowScaledSets(base, _radii(own["X_radius"], n_samples)) if own else base
 
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
         if self._norm() == 2 and map.isometry is not None:

@@ -10,7 +10,8 @@ from scipy import sparse
 
 from holdfast._core.arithmetic import rescaled
 from holdfast._core.row_plus_sparse import regular
-from holdfast._core.uncertainty import RowSets, UncertaintySet
+from holdfast._core.row_sets import RowSets
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.uncertainty.checks import at_most_one, nonnegative, per_entry, per_feature, stated
 from holdfast.uncertainty.polytopes import CommonBox
 from holdfast.uncertainty.row_boxes import RowBoxes

@@ -9,7 +9,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from holdfast._core.exceptions import UnstatedError
-from holdfast._core.uncertainty import Array, RowSets, UncertaintySet
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import RowSets
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.uncertainty.checks import at_most_one, matrix_root, numbers, row_clouds, stated
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.sized import SizedSet

@@ -10,7 +10,8 @@ from scipy import sparse
 from scipy.linalg import lapack
 
 from holdfast._core.allowed import LARGEST, as_numbers, short
-from holdfast._core.uncertainty import Array, UncertaintySet
+from holdfast._core.row_forms import Array
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.uncertainty.ellipsoids import DiagonalEllipsoids, FactorEllipsoids, RowEllipsoids
 from holdfast.uncertainty.sloped import SlopedEllipsoids, SlopedFactor
 

@@ -10,7 +10,7 @@ from scipy import sparse
 from holdfast._core.allowed import Choice, Count, arguments
 from holdfast._core.arithmetic import dense, rescaled
 from holdfast._core.rounding import gamma, product_error
-from holdfast._core.uncertainty import Array
+from holdfast._core.row_forms import Array
 from holdfast.uncertainty.checks import numbers
 from holdfast.uncertainty.knapsack import ADVERSARIES, feature_costs, stated_number
 from holdfast.uncertainty.row_knapsacks import Knapsacks

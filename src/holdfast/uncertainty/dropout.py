@@ -11,7 +11,9 @@ from scipy import sparse
 from holdfast._core.allowed import short
 from holdfast._core.arithmetic import dense, rescaled
 from holdfast._core.exceptions import UnstatedError
-from holdfast._core.uncertainty import Array, RowSets, UncertaintySet
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import RowSets
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.uncertainty.checks import numbers, per_feature
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid, DiagonalEllipsoids, FactorEllipsoids
 from holdfast.uncertainty.gaussian import GaussianNoise
@@ -154,7 +156,7 @@ class DropoutNoise(UncertaintySet):
         own = {name: value for name, value in metadata.items() if value is not None}
         moves = rescaled(away if sparse.issparse(away) else np.asarray(away), np.ones(X.shape[0]), np.sqrt(p * keeps))
         lost = abs(moves)
-        known = GaussianNoise().at(X, own).by_row(*X.shape) if own else None
+        known = GaussianNoise().at(X, own).as_metadata(*X.shape) if own else None
         if known is None:
             if not np.any(dense(lost.max(axis=0)) > 0):
                 return CommonEllipsoid(np.zeros(()))

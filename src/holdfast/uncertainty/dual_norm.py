@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from holdfast._core.arithmetic import norm, solve_scaled
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import RowSets
 from holdfast._core.tolerances import ROUNDING
-from holdfast._core.uncertainty import Array, RowSets
 
 SMOOTHINGS = 10.0 ** -np.arange(1.0, 13.0)
 """Shares of the support by which it is smoothed, one after the other, on the way to a target."""

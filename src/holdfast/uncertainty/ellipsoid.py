@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from holdfast._core.uncertainty import RowSets, UncertaintySet
+from holdfast._core.row_sets import RowSets
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.uncertainty.checks import at_most_one, matrix_root, row_clouds, stated
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.sized import SizedSet

@@ -24,7 +24,8 @@ from holdfast._core.arithmetic import (
 )
 from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
-from holdfast._core.uncertainty import Array, CommonSet, IntervalForm, RowBends, RowSets
+from holdfast._core.row_forms import Array, IntervalForm, RowHessians
+from holdfast._core.row_sets import CommonSet, RowSets
 
 MANY_AXES = 64
 """Columns of factors from which on their Frobenius norm stands for the largest singular value."""
@@ -93,9 +94,9 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
         units = ratio(roots, norm(roots, axis=1)[:, None])
         return units @ self.factor.T if self.factor.ndim == 2 else self.factor * units
 
-    def bends_at(self, W: Array) -> RowBends:
+    def hessians_at(self, W: Array) -> RowHessians:
         bend, F = ratio(1.0, self.supports_at(W)), self.matrix(W.shape[1])
-        return RowBends([(bend, F @ F.T)], [(-bend, self.maximizers_at(W))])
+        return RowHessians([(bend, F @ F.T)], [(-bend, self.maximizers_at(W))])
 
     def stretch(self, A: Array) -> Array:
         return np.asarray(spectral_norm(A @ self.factor if self.factor.ndim == 2 else A * self.factor))
@@ -133,7 +134,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
         if self.factor.ndim == 0:
             size = norm(target)
             return target * float(ratio(max(size - self.factor * np.sum(budgets), 0.0), size))
-        return self.left_along(target, budgets, scale, direction)
+        return self.residual_along(target, budgets, scale, direction)
 
     def deviations(self) -> Array | None:
         return self.factor if self.factor.ndim < 2 else None
@@ -141,7 +142,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
     def generators(self, n_features: int) -> Array | None:
         return self.factor.T if self.factor.ndim == 2 else super().generators(n_features)
 
-    def generated(self, coordinates: Array) -> CommonEllipsoid:
+    def with_generators(self, coordinates: Array) -> CommonEllipsoid:
         return CommonEllipsoid(coordinates.T) if self.factor.ndim == 2 else self
 
     def image(self, map: Any) -> CommonEllipsoid:
@@ -152,7 +153,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
             return CommonEllipsoid(factor[map.sources] * np.abs(map.scales))
         return CommonEllipsoid(map.matrix @ self.matrix(map.shape[1]))
 
-    def by_row(self, n_samples: int, n_features: int) -> dict[str, Any]:
+    def as_metadata(self, n_samples: int, n_features: int) -> dict[str, Any]:
         if self.factor.ndim < 2:
             return {"X_std": np.broadcast_to(self.factor, (n_samples, n_features))}
         return {"X_factor": np.broadcast_to(self.factor, (n_samples, *self.factor.shape))}
@@ -189,7 +190,7 @@ class RowEllipsoids(EllipsoidSets):
         """Return F_i of each row, a matrix."""
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        return self.left_along(target, budgets, scale, direction)
+        return self.residual_along(target, budgets, scale, direction)
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         pairs = zip(self.factor_matrices(), points, strict=True)
@@ -249,9 +250,9 @@ class DiagonalEllipsoids(RowEllipsoids):
         stds = dense(self.deviations())
         return stds * ratio(stds * W, norm(stds * W, axis=1)[:, None])
 
-    def bends_at(self, W: Array) -> RowBends:
+    def hessians_at(self, W: Array) -> RowHessians:
         bend, squares = ratio(1.0, self.supports_at(W)), np.square(dense(self.deviations()))
-        return RowBends.diagonal(bend[:, None] * squares).plus(RowBends([], [(-bend, self.maximizers_at(W))]))
+        return RowHessians.diagonal(bend[:, None] * squares).plus(RowHessians([], [(-bend, self.maximizers_at(W))]))
 
     def stretch(self, A: Array) -> Array:
         stds = dense(self.deviations())
@@ -318,7 +319,7 @@ class DiagonalEllipsoids(RowEllipsoids):
             return DiagonalEllipsoids(squares, self.units[map.sources] * np.abs(map.scales))
         return FactorEllipsoids(dense(map.matrix) * dense(self.deviations())[:, None, :])
 
-    def by_row(self, n_samples: int, n_features: int) -> dict[str, Any]:
+    def as_metadata(self, n_samples: int, n_features: int) -> dict[str, Any]:
         return {"X_std": dense(self.deviations())}
 
     def scaled(self, factor: float) -> DiagonalEllipsoids:
@@ -352,7 +353,7 @@ class FactorEllipsoids(RowEllipsoids):
     def generators(self, n_features: int) -> Array:
         return self.factors.transpose(0, 2, 1).reshape(-1, n_features)
 
-    def generated(self, coordinates: Array) -> FactorEllipsoids:
+    def with_generators(self, coordinates: Array) -> FactorEllipsoids:
         n_samples, _, rank = self.factors.shape
         return FactorEllipsoids(coordinates.reshape(n_samples, rank, -1).transpose(0, 2, 1))
 
@@ -388,10 +389,10 @@ class FactorEllipsoids(RowEllipsoids):
         roots = np.einsum("nij,ni->nj", self.factors, W)
         return self.spread(ratio(roots, norm(roots, axis=1)[:, None]))
 
-    def bends_at(self, W: Array) -> RowBends:
+    def hessians_at(self, W: Array) -> RowHessians:
         bend = ratio(1.0, self.supports_at(W))
         axes = [(bend, q) for q in np.moveaxis(self.factors, 2, 0)]
-        return RowBends([], [*axes, (-bend, self.maximizers_at(W))])
+        return RowHessians([], [*axes, (-bend, self.maximizers_at(W))])
 
     def stretch(self, A: Array) -> Array:
         if self.factors.shape[2] > MANY_AXES:
@@ -462,7 +463,7 @@ class FactorEllipsoids(RowEllipsoids):
     def image(self, map: Any) -> FactorEllipsoids:
         return FactorEllipsoids(dense(map.matrix) @ self.factors)
 
-    def by_row(self, n_samples: int, n_features: int) -> dict[str, Any]:
+    def as_metadata(self, n_samples: int, n_features: int) -> dict[str, Any]:
         return {"X_factor": self.factors}
 
     def scaled(self, factor: float) -> FactorEllipsoids:

@@ -14,15 +14,17 @@ from holdfast._core.allowed import short
 from holdfast._core.arithmetic import MISSED, dense, norm, ratio, rescaled
 from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
+from holdfast._core.row_forms import Array, DeletionForm, RowHessians
+from holdfast._core.row_sets import RowSets, SmoothedSet
 from holdfast._core.tolerances import AFFORDABLE, ROUNDING
-from holdfast._core.uncertainty import Array, DeletionForm, RowBends, RowSets, SmoothedSet, UncertaintySet
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.uncertainty.checks import numbers, per_feature, stated
 from holdfast.uncertainty.dual_norm import approaches
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.knapsack import feature_costs, stated_number
 from holdfast.uncertainty.polytopes import FAINT
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
-from holdfast.uncertainty.row_knapsacks import Eased, Filled, Knapsacks
+from holdfast.uncertainty.row_knapsacks import Filled, Knapsacks, SmoothlyFilled
 
 NEARLY, HOPELESS = 0.1, 0.01
 """What is needed beyond the budgets is told to such a share of it, and roughly where it is so much of them."""
@@ -289,7 +291,7 @@ class Deletions(RowPoints):
             is_afforded &= spent + unseen >= self.budget * (1 - slack)
         return np.asarray(is_possible & ~elsewhere & is_afforded)
 
-    def borne(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
+    def sum_of_points(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
         shares = self._shares(_at(points, self.owners, self.moves.indices))
         return self.column_sums(self.moves.data * self._within(shares, size) * budgets[self.owners])
 
@@ -352,7 +354,7 @@ class Deletions(RowPoints):
         return best * budgets
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        return self.left_along(target, budgets, scale, direction)
+        return self.residual_along(target, budgets, scale, direction)
 
     def absolute_reach(self, n_features: int) -> Array:
         sizes = np.abs(self.moves.data)
@@ -380,8 +382,8 @@ class Deletions(RowPoints):
     def take(self, rows: Any) -> Deletions:
         return self._of(self.moves[rows])
 
-    def smoothed(self, delta: float) -> EasedDeletions:
-        return EasedDeletions(self, delta)
+    def smoothed(self, delta: float) -> SmoothedDeletions:
+        return SmoothedDeletions(self, delta)
 
     @cached_property
     def _widest(self) -> Array:
@@ -430,7 +432,7 @@ def _at(matrix: Any, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array
     return np.asarray(found.toarray() if sparse.issparse(found) else found)
 
 
-class EasedDeletions(RowPoints, SmoothedSet):
+class SmoothedDeletions(RowPoints, SmoothedSet):
     r"""Deletions with supports :math:`T_i = \min_{\lambda \ge 0} N\lambda + \sum_j \phi(p_{ij} w_j - \lambda v_j)`.
 
     :math:`\phi(z) = (z + \sqrt{z^2 + c_i^2})/2` with the width :math:`c_i` that makes :math:`T_i(0) = \delta`. With
@@ -446,7 +448,7 @@ class EasedDeletions(RowPoints, SmoothedSet):
         self.is_smooth = True
 
     @remembered
-    def _here(self, w: Array) -> Eased:
+    def _here(self, w: Array) -> SmoothlyFilled:
         base = self.base
         widths = np.divide(self.delta, base.smoothing, out=np.ones(len(base.smoothing)), where=base.smoothing > 0)
         return base.knapsacks.smoothed(base.gains(w), widths)
@@ -459,7 +461,7 @@ class EasedDeletions(RowPoints, SmoothedSet):
     def _terms(self, w: Array) -> list[RowMatrix]:
         return [self.base.matrix(self.base.moves.data * self._here(w).shares)]
 
-    def resting(self, w: Array) -> Array:
+    def maximizer_on_faces(self, w: Array) -> Array:
         sacks, shares = self.base.knapsacks, self._here(w).shares
         whole, part = shares >= 1 - NEAR_FACE, (shares > NEAR_FACE) & (shares < 1 - NEAR_FACE)
         left = self.base.budget - sacks.row_sums(np.where(whole, sacks.costs, 0.0))
@@ -477,9 +479,9 @@ class EasedDeletions(RowPoints, SmoothedSet):
     def maximizers_at(self, W: Array) -> Array:
         return self.maximizer(W)
 
-    def bends_at(self, W: Array) -> RowBends:
+    def hessians_at(self, W: Array) -> RowHessians:
         squares, _, along, held = self._bends(W)
-        return RowBends.diagonal(squares.of(slice(None))).plus(RowBends([], [(-held, along.of(slice(None)))]))
+        return RowHessians.diagonal(squares.of(slice(None))).plus(RowHessians([], [(-held, along.of(slice(None)))]))
 
     @remembered
     def _bends(self, w: Array) -> tuple[RowMatrix, RowMatrix, RowMatrix, Array]:

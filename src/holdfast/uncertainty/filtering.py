@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from holdfast._core.uncertainty import IntervalForm, RowSets
+from holdfast._core.row_forms import IntervalForm
+from holdfast._core.row_sets import RowSets
 from holdfast.uncertainty.minkowski import sum_of
 from holdfast.uncertainty.row_boxes import RowBoxes
 

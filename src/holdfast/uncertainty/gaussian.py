@@ -10,7 +10,9 @@ from scipy import sparse
 
 from holdfast._core.allowed import Choice
 from holdfast._core.exceptions import UnstatedError
-from holdfast._core.uncertainty import Array, RowSets, UncertaintySet
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import RowSets
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.uncertainty.checks import at_most_one, nonnegative, numbers, root, row_clouds, stated
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.polytopes import CommonBox, CommonDiamond

@@ -14,8 +14,10 @@ from scipy import linalg, sparse
 from holdfast._core.allowed import short
 from holdfast._core.arithmetic import FLAT, MISSED, dense, norm, orthogonal_to, ratio
 from holdfast._core.problem import SupportProgram
+from holdfast._core.row_forms import Array, RowHessians
+from holdfast._core.row_sets import RowSets
 from holdfast._core.tolerances import ROUNDING
-from holdfast._core.uncertainty import Array, RowBends, RowSets, UncertaintySet
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.ball import Ball
 from holdfast.uncertainty.box import Box
@@ -81,10 +83,12 @@ class Images(RowSets):
     def maximizers_at(self, W: Array) -> Array:
         return self.map.moved(self.base.maximizers_at(W @ dense(self.map.matrix)))
 
-    def bends_at(self, W: Array) -> RowBends:
-        found = self.base.bends_at(W @ dense(self.map.matrix))
+    def hessians_at(self, W: Array) -> RowHessians:
+        found = self.base.hessians_at(W @ dense(self.map.matrix))
         metrics = [(weights, self._both(G)) for weights, G in found.metrics]
-        return RowBends(metrics, *([(c, self.map.moved(q)) for c, q in kind] for kind in (found.vectors, found.axes)))
+        return RowHessians(
+            metrics, *([(c, self.map.moved(q)) for c, q in kind] for kind in (found.vectors, found.axes))
+        )
 
     def stretch(self, A: Array) -> Array:
         return self.base.stretch(A @ dense(self.map.matrix))
@@ -160,7 +164,7 @@ class Images(RowSets):
                 return
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        return self.left_along(target, budgets, scale, direction)
+        return self.residual_along(target, budgets, scale, direction)
 
     def against_labels(self, signs: Array) -> RowSets:
         return Images(self.base.against_labels(signs), self.map)
@@ -195,9 +199,9 @@ class Images(RowSets):
 
         return SupportProgram(through(one.T), [(kind, sizes, through(G)) for kind, sizes, G in one.cones], one.points)
 
-    def borne(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
+    def sum_of_points(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
         # the points are those of the original sets
-        return self.map.moved(self.base.borne(points, budgets, size))
+        return self.map.moved(self.base.sum_of_points(points, budgets, size))
 
     def image(self, map: AffineMap) -> RowSets:
         return image_of(self.base, map.after(self.map))
@@ -209,7 +213,7 @@ class Images(RowSets):
         return Images(self.base.resized(factor), self.map)
 
     def smoothed(self, delta: float) -> RowSets:
-        return EasedImages(self, delta)
+        return SmoothedImages(self, delta)
 
     def take(self, rows: Any) -> Images:
         return Images(self.base.take(rows), self.map)
@@ -218,7 +222,7 @@ class Images(RowSets):
         return self.map.moved(self.base.sample(rng, n_draws, self.map.shape[1]))
 
 
-class EasedImages(Images):
+class SmoothedImages(Images):
     """Images of smoothed sets."""
 
     def __init__(self, original: Images, delta: float):
@@ -240,8 +244,8 @@ class EasedImages(Images):
     def take(self, rows: Any) -> Images:
         return self._of(self.base.take(rows), self.original.take(rows))
 
-    def _of(self, base: RowSets, original: Any) -> EasedImages:
-        made = EasedImages(original, self.delta)
+    def _of(self, base: RowSets, original: Any) -> SmoothedImages:
+        made = SmoothedImages(original, self.delta)
         # rows of boxes are smoothed by what all of them need
         made.base = base
         return made

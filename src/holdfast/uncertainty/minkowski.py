@@ -13,8 +13,9 @@ from scipy import sparse
 
 from holdfast._core.arithmetic import norm, ratio
 from holdfast._core.problem import SupportProgram
+from holdfast._core.row_forms import Array, IntervalForm, RowHessians
+from holdfast._core.row_sets import RowSets
 from holdfast._core.tolerances import ROUNDING
-from holdfast._core.uncertainty import Array, IntervalForm, RowBends, RowSets
 from holdfast.uncertainty.dual_norm import approaches
 from holdfast.uncertainty.polytopes import CommonBox
 from holdfast.uncertainty.row_boxes import RowBoxes
@@ -80,8 +81,8 @@ class BoundSum(RowSets):
     def maximizers_at(self, W: Array) -> Array:
         return np.asarray(sum(part.maximizers_at(W) for part in self.parts))
 
-    def bends_at(self, W: Array) -> RowBends:
-        return reduce(RowBends.plus, [part.bends_at(W) for part in self.parts])
+    def hessians_at(self, W: Array) -> RowHessians:
+        return reduce(RowHessians.plus, [part.hessians_at(W) for part in self.parts])
 
     def stretch(self, A: Array) -> Array:
         return np.asarray(sum(part.stretch(A) for part in self.parts))
@@ -221,9 +222,9 @@ class BoundSum(RowSets):
 
         return SupportProgram(T, cones, points)
 
-    def borne(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
+    def sum_of_points(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
         pairs = zip(self.parts, points, strict=True)
-        return np.asarray(sum(part.borne(own, budgets, size) for part, own in pairs))
+        return np.asarray(sum(part.sum_of_points(own, budgets, size) for part, own in pairs))
 
     def _of(self, change: Callable[[RowSets], RowSets]) -> BoundSum:
         """Return the sum of changed parts."""
@@ -249,7 +250,7 @@ class BoundSum(RowSets):
         return self._of(lambda part: part.resized(factor))
 
     def smoothed(self, delta: float) -> BoundSum:
-        return EasedSum(self, [part.smoothed(delta / len(self.parts)) for part in self.parts])
+        return SmoothedSum(self, [part.smoothed(delta / len(self.parts)) for part in self.parts])
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         drawn = np.array([part.snapped_to_kinks(w, delta / len(self.parts), factor) for part in self.parts])
@@ -275,7 +276,7 @@ def _nearest_multiple(point: Array, target: Array) -> Array:
     return point * np.clip(ratio(point @ target, point @ point), 0.0, 1.0)
 
 
-class EasedSum(BoundSum):
+class SmoothedSum(BoundSum):
     """A sum of sets that are each smoothed by their part."""
 
     def __init__(self, base: BoundSum, parts: Sequence[RowSets]):
@@ -285,11 +286,11 @@ class EasedSum(BoundSum):
     def summands(self) -> list[RowSets]:
         return [self]
 
-    def resting(self, w: Array) -> Array:
-        return np.asarray(sum(part.resting(w) for part in self.parts))
+    def maximizer_on_faces(self, w: Array) -> Array:
+        return np.asarray(sum(part.maximizer_on_faces(w) for part in self.parts))
 
     def _of(self, change: Callable[[RowSets], RowSets]) -> BoundSum:
-        return EasedSum(self.base._of(change), [change(part) for part in self.parts])
+        return SmoothedSum(self.base._of(change), [change(part) for part in self.parts])
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         return self.base.contains(points, slack=slack)

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.arithmetic import MISSED, box_stretch, norm, ratio, spectral_norm
-from holdfast._core.uncertainty import Array, CommonSet, RowBends, RowSets
-from holdfast.uncertainty.polytopes import EasedCommonSet, uniform_in_ball
+from holdfast._core.row_forms import Array, RowHessians
+from holdfast._core.row_sets import CommonSet, RowSets
+from holdfast.uncertainty.polytopes import SmoothedCommonSet, uniform_in_ball
 
 HALVINGS = 60
 """Steps of a bisection down to rounding."""
@@ -40,7 +41,7 @@ class CommonNormBall(CommonSet):
     def maximizers_at(self, W: Array) -> Array:
         return _derivatives(W, self.radius, self.q).gradient
 
-    def bends_at(self, W: Array) -> RowBends:
+    def hessians_at(self, W: Array) -> RowHessians:
         return _derivatives(W, self.radius, self.q).by_row()
 
     def stretch(self, A: Array) -> Array:
@@ -62,7 +63,7 @@ class CommonNormBall(CommonSet):
         return float(_p_norm(np.abs(target), self.p)) / self.radius
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        return self.left_along(target, budgets, scale, direction)
+        return self.residual_along(target, budgets, scale, direction)
 
     def absolute_reach(self, n_features: int) -> Array:
         return self.support(np.ones(n_features))
@@ -74,7 +75,7 @@ class CommonNormBall(CommonSet):
         return CommonNormBall(factor * self.radius, self.p)
 
     def smoothed(self, delta: float) -> RowSets:
-        return EasedNormBall(self, delta)
+        return SmoothedNormBall(self, delta)
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         if self.is_smooth or self.radius == 0:
@@ -102,7 +103,7 @@ class CommonNormBall(CommonSet):
         return self.radius * uniform_in_ball(rng, shape, self.p)
 
 
-class EasedNormBall(EasedCommonSet):
+class SmoothedNormBall(SmoothedCommonSet):
     r"""A ball with support :math:`T = \left(\sum_j (r^2 w_j^2 + e^2)^{q/2}\right)^{1/q}`, :math:`e = \delta\, d^{-1/q}`, d the
     number of features.
 
@@ -125,7 +126,7 @@ class EasedNormBall(EasedCommonSet):
     def maximizers_at(self, W: Array) -> Array:
         return self._derivatives(W).gradient
 
-    def bends_at(self, W: Array) -> RowBends:
+    def hessians_at(self, W: Array) -> RowHessians:
         return self._derivatives(W).by_row()
 
     def _point(self, w: Array) -> Array:
@@ -138,7 +139,7 @@ class EasedNormBall(EasedCommonSet):
         return self._derivatives(w).curvature_product(first, v)
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        return self.left_along(target, budgets, scale, direction)
+        return self.residual_along(target, budgets, scale, direction)
 
 
 class _Derivatives(NamedTuple):
@@ -158,9 +159,9 @@ class _Derivatives(NamedTuple):
     def curvature_product(self, first: Array, v: Array) -> Array:
         return float(np.sum(first)) * (self.bends * v - self.fall * float(self.gradient @ v) * self.gradient)
 
-    def by_row(self) -> RowBends:
+    def by_row(self) -> RowHessians:
         """Return the Hessians of several rows."""
-        return RowBends.diagonal(self.bends).plus(RowBends([], [(-self.fall, self.gradient)]))
+        return RowHessians.diagonal(self.bends).plus(RowHessians([], [(-self.fall, self.gradient)]))
 
 
 def _derivatives(w: Array, radius: float, q: float, smoothing: float = 0.0) -> _Derivatives:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.memory import remembered
-from holdfast._core.uncertainty import Array, SmoothedSet
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import SmoothedSet
 from holdfast.uncertainty.polytopes import FAINT
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
 
@@ -98,7 +99,7 @@ class OffsetBoxes(RowPoints):
         parts = np.split(order, np.searchsorted(columns[order], np.arange(1, d)))
         return [_Column(rows[part], half[part], kinks[part]) for part in parts]
 
-    def covered(
+    def lines_below(
         self, target: Array, budgets: Array, absolute: float = 0.0, limit: float = np.inf
     ) -> tuple[Array, float]:
         r"""Return the least toll of lines that reach a target, and what of it they cannot: (rest, toll) with
@@ -126,7 +127,7 @@ class OffsetBoxes(RowPoints):
         return np.full(len(budgets), np.inf)
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        return self.covered(target, budgets)[0]
+        return self.lines_below(target, budgets)[0]
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         return np.zeros(len(points), dtype=bool)
@@ -138,8 +139,8 @@ class OffsetBoxes(RowPoints):
     def scaled(self, factor: float) -> OffsetBoxes:
         return OffsetBoxes(factor * self.half, self.kinks, None if self.centre is None else factor * self.centre)
 
-    def smoothed(self, delta: float) -> EasedShiftedBoxes:
-        return EasedShiftedBoxes(self, delta)
+    def smoothed(self, delta: float) -> SmoothedOffsetBoxes:
+        return SmoothedOffsetBoxes(self, delta)
 
     @cached_property
     def widest(self) -> Array:
@@ -169,10 +170,10 @@ class OffsetBoxes(RowPoints):
         raise NotImplementedError("OffsetBoxes are not sets, and have no points.")
 
 
-class EasedShiftedBoxes(RowPoints, SmoothedSet):
+class SmoothedOffsetBoxes(RowPoints, SmoothedSet):
     r"""The functions :math:`T_i = \sum_j h_{ij} (\sqrt{(w_j - k_{ij})^2 + e_j^2} - e_j) + c_i^\top w + \delta`.
 
-    :math:`e_j` as in :class:`EasedRowBoxes`.
+    :math:`e_j` as in :class:`SmoothedRowBoxes`.
     """
 
     base: OffsetBoxes
@@ -203,8 +204,8 @@ class EasedShiftedBoxes(RowPoints, SmoothedSet):
         rises = self.base.pulled(v * (v / (roots + e))).dot(np.ones(len(w)))
         return np.asarray(rises + sum(term.dot(w) for term in self.base.centres()) + self.delta)
 
-    def take(self, rows: Any) -> EasedShiftedBoxes:
-        return EasedShiftedBoxes(self.base.take(rows), self.delta, self.widths)
+    def take(self, rows: Any) -> SmoothedOffsetBoxes:
+        return SmoothedOffsetBoxes(self.base.take(rows), self.delta, self.widths)
 
     @remembered
     def _bends(self, w: Array) -> RowMatrix:

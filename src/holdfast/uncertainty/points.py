@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.arithmetic import MISSED, norm
-from holdfast._core.uncertainty import Array, CommonSet
+from holdfast._core.row_forms import Array
+from holdfast._core.row_sets import CommonSet
 
 
 class CommonPoint(CommonSet):

@@ -10,7 +10,8 @@ from scipy import sparse
 
 from holdfast._core.arithmetic import MISSED, box_stretch, norm, ratio
 from holdfast._core.problem import SupportProgram
-from holdfast._core.uncertainty import Array, CommonSet, IntervalForm, RowBends, RowSets, SmoothedSet
+from holdfast._core.row_forms import Array, IntervalForm, RowHessians
+from holdfast._core.row_sets import CommonSet, RowSets, SmoothedSet
 
 FAINT = 30.0
 """An entry of w is kept from a kink by the smoothing alone if its distance is up to so many times the smoothing's width."""
@@ -78,7 +79,7 @@ class CommonBox(CommonSet):
         return CommonBox(factor * self.widths)
 
     def smoothed(self, delta: float) -> RowSets:
-        return EasedBox(self, delta)
+        return SmoothedBox(self, delta)
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         near = (self.widths > 0) & (self.widths * np.abs(w) <= FAINT * delta / len(w))
@@ -163,7 +164,7 @@ class CommonDiamond(CommonSet):
         return CommonDiamond(np.asarray(factor * self.radius))
 
     def smoothed(self, delta: float) -> RowSets:
-        return EasedDiamond(self, delta)
+        return SmoothedDiamond(self, delta)
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         top = np.max(np.abs(w), initial=0.0)
@@ -190,7 +191,7 @@ def uniform_in_ball(rng: np.random.Generator, shape: tuple[int, int], p: float) 
     return rng.choice([-1.0, 1.0], size=shape) * (powers / lengths[:, None]) ** (1 / p)
 
 
-class EasedCommonSet(CommonSet, SmoothedSet):
+class SmoothedCommonSet(CommonSet, SmoothedSet):
     """A support with kinks, common to all rows, made smooth in its own way."""
 
     base: CommonSet
@@ -203,7 +204,7 @@ class EasedCommonSet(CommonSet, SmoothedSet):
         return self.base.gauge(target, sizes)
 
 
-class EasedBox(EasedCommonSet):
+class SmoothedBox(SmoothedCommonSet):
     r"""A box with support :math:`T = \sum_j \sqrt{s_j^2 w_j^2 + (\delta/d)^2}`, d the number of features."""
 
     base: CommonBox
@@ -227,9 +228,9 @@ class EasedBox(EasedCommonSet):
         reach = self.base.widths * W
         return self.base.widths * (reach / np.hypot(reach, self.delta / W.shape[1]))
 
-    def bends_at(self, W: Array) -> RowBends:
+    def hessians_at(self, W: Array) -> RowHessians:
         roots = np.hypot(self.base.widths * W, self.delta / W.shape[1])
-        return RowBends.diagonal(np.square(self.base.widths * (self.delta / W.shape[1]) / roots) / roots)
+        return RowHessians.diagonal(np.square(self.base.widths * (self.delta / W.shape[1]) / roots) / roots)
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         point = self._point(w)
@@ -245,7 +246,7 @@ class EasedBox(EasedCommonSet):
         return float(np.sum(first)) * self._bends(w) * v
 
 
-class EasedDiamond(EasedCommonSet):
+class SmoothedDiamond(SmoothedCommonSet):
     r"""A diamond with support :math:`T = \epsilon \log \sum_j 2\cosh(\sigma w_j/\epsilon)`,
     :math:`\epsilon = \delta / \log 2d`, d the number of features.
     """
@@ -271,10 +272,10 @@ class EasedDiamond(EasedCommonSet):
     def maximizers_at(self, W: Array) -> Array:
         return self.base.radius * self._parts_at(W)[1] * np.tanh(W * (self.base.radius / self._width(W[0])))
 
-    def bends_at(self, W: Array) -> RowBends:
+    def hessians_at(self, W: Array) -> RowHessians:
         width = self._width(W[0])
-        own = RowBends.diagonal(self.base.radius**2 / width * self._parts_at(W)[1])
-        return own.plus(RowBends([], [(np.full(len(W), -1 / width), self.maximizers_at(W))]))
+        own = RowHessians.diagonal(self.base.radius**2 / width * self._parts_at(W)[1])
+        return own.plus(RowHessians([], [(np.full(len(W), -1 / width), self.maximizers_at(W))]))
 
     def _parts_at(self, W: Array) -> tuple[Array, Array]:
         """Return supports in units of the width, and shares of the features, by row."""

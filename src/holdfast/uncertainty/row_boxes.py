@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.arithmetic import MISSED, box_stretch, dense, norm, ratio, rescaled
-from holdfast._core.uncertainty import Array, IntervalForm, RowBends, RowSets, SmoothedSet
+from holdfast._core.row_forms import Array, IntervalForm, RowHessians
+from holdfast._core.row_sets import RowSets, SmoothedSet
 from holdfast.uncertainty.polytopes import FAINT
 
 
@@ -111,7 +112,7 @@ class RowBoxes(RowPoints):
         h: half-widths, or deviations of any sign from `common`, s + h >= 0; one row is shared by all.
     centre : as `half`, or None
         Where the boxes are, None for around 0; 0 is in every box.
-    faces : ndarray of shape (n_samples,), default=None
+    signs : ndarray of shape (n_samples,), default=None
         -1 for boxes that are turned around, to lie around -centre; all 1 by default.
     common : ndarray of shape (n_features,), default=None
         s, 0 by default.
@@ -127,14 +128,14 @@ class RowBoxes(RowPoints):
         self,
         half: Any,
         centre: Any | None = None,
-        faces: Array | None = None,
+        signs: Array | None = None,
         common: Array | None = None,
         fixed: IntervalForm | None = None,
     ):
         self.half, self.centre, self.common, self.fixed = half, centre, common, fixed
-        self.faces = np.ones(half.shape[0]) if faces is None else faces
+        self.signs = np.ones(half.shape[0]) if signs is None else signs
         self.is_symmetric = centre is None
-        self.is_box = centre is None or centre.shape[0] == len(self.faces)
+        self.is_box = centre is None or centre.shape[0] == len(self.signs)
 
     @classmethod
     def of(cls, form: IntervalForm) -> RowBoxes:
@@ -149,11 +150,11 @@ class RowBoxes(RowPoints):
     def halves(self, signs: Array) -> list[RowMatrix]:
         """Return matrices that add up to the half-widths, with their columns multiplied by `signs`."""
         parts = [self.half] if self.common is None else [self.common[None], self.half]
-        return [RowMatrix(part, np.ones(len(self.faces)), signs) for part in parts]
+        return [RowMatrix(part, np.ones(len(self.signs)), signs) for part in parts]
 
     def centres(self, moved: Array) -> list[RowMatrix]:
         """Return the centres, none where all are 0, with their columns multiplied by `moved`."""
-        return [] if self.centre is None else [RowMatrix(self.centre, self.faces, moved)]
+        return [] if self.centre is None else [RowMatrix(self.centre, self.signs, moved)]
 
     def _terms(self, w: Array) -> list[RowMatrix]:
         return [*self.halves(np.sign(w)), *self.centres(np.abs(np.sign(w)))]
@@ -172,7 +173,7 @@ class RowBoxes(RowPoints):
 
     def stretch(self, A: Array) -> Array:
         half, centre = self._dense()
-        return np.broadcast_to(box_stretch(A, half + np.abs(centre)), len(self.faces))
+        return np.broadcast_to(box_stretch(A, half + np.abs(centre)), len(self.signs))
 
     @cached_property
     def widest(self) -> Array:
@@ -202,7 +203,7 @@ class RowBoxes(RowPoints):
         reach = half + np.sign(target) * centre
         reach = np.where(reach > MISSED * half, reach, 0.0)
         if np.any((np.abs(target) > MISSED * sizes)[reach == 0]):
-            return np.full(len(self.faces), np.inf)
+            return np.full(len(self.signs), np.inf)
         return budgets * np.max(ratio(np.abs(target), reach), initial=0.0)
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
@@ -218,28 +219,28 @@ class RowBoxes(RowPoints):
     def interval_form(self) -> IntervalForm:
         common = np.zeros(()) if self.common is None else self.common
         form = IntervalForm(common, self.half, None, self.fixed)
-        if self.half.shape[0] < len(self.faces):
+        if self.half.shape[0] < len(self.signs):
             form = IntervalForm(common + self.half[0], None, None)
         if self.centre is None:
             return form
-        is_shared = self.centre.shape[0] < len(self.faces)
+        is_shared = self.centre.shape[0] < len(self.signs)
         return form._replace(
-            centre=np.outer(self.faces, self.centre) if is_shared else rescaled(self.centre, self.faces)
+            centre=np.outer(self.signs, self.centre) if is_shared else rescaled(self.centre, self.signs)
         )
 
-    def _with(self, change: Callable[[Any], Any], faces: Array) -> RowBoxes:
+    def _with(self, change: Callable[[Any], Any], signs: Array) -> RowBoxes:
         """Return boxes with all matrices changed."""
         centre, common = (None if part is None else change(part) for part in (self.centre, self.common))
         fixed = None if self.fixed is None else self.fixed.each(change)
-        return RowBoxes(change(self.half), centre, faces, common, fixed)
+        return RowBoxes(change(self.half), centre, signs, common, fixed)
 
     def absolute_reach(self, n_features: int) -> Array:
         one = np.ones(n_features)
         sizes = sum(term.dot(one) for term in self.halves(one))
-        return np.broadcast_to(sizes if self.centre is None else sizes + abs(self.centre) @ one, len(self.faces))
+        return np.broadcast_to(sizes if self.centre is None else sizes + abs(self.centre) @ one, len(self.signs))
 
     def against_labels(self, signs: Array) -> RowBoxes:
-        return self._with(lambda part: part, -signs * self.faces)
+        return self._with(lambda part: part, -signs * self.signs)
 
     def centred(self, X: Any) -> tuple[Any, RowSets]:
         centre = self.interval_form().centre
@@ -247,7 +248,7 @@ class RowBoxes(RowPoints):
             return X, self
         is_sparse = sparse.issparse(X) and sparse.issparse(centre)
         moved = X + centre if is_sparse else dense(X) + dense(centre)
-        around = RowBoxes(self.half, None, np.ones(len(self.faces)), self.common, self.fixed)
+        around = RowBoxes(self.half, None, np.ones(len(self.signs)), self.common, self.fixed)
         return (sparse.csr_array(moved) if is_sparse else moved), around
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
@@ -259,10 +260,10 @@ class RowBoxes(RowPoints):
             return None
         half, size = map.columns(self.half, np.abs(map.scales)), np.abs(map.scales)
         centre = None if self.centre is None else map.columns(self.centre, map.scales)
-        return RowBoxes(half, centre, self.faces, None if self.common is None else self.common[map.sources] * size)
+        return RowBoxes(half, centre, self.signs, None if self.common is None else self.common[map.sources] * size)
 
     def scaled(self, factor: float) -> RowBoxes:
-        return self._with(lambda part: factor * part, self.faces)
+        return self._with(lambda part: factor * part, self.signs)
 
     def resized(self, factor: float) -> RowBoxes:
         larger = self.scaled(factor)
@@ -270,10 +271,10 @@ class RowBoxes(RowPoints):
             return larger
         rest = self.fixed.each(lambda part: (1 - factor) * part)
         common = rest.common if larger.common is None else larger.common + rest.common
-        return RowBoxes(larger.half + rest.own, larger.centre, self.faces, common, self.fixed)
+        return RowBoxes(larger.half + rest.own, larger.centre, self.signs, common, self.fixed)
 
     def smoothed(self, delta: float) -> RowSets:
-        return EasedRowBoxes(self, delta)
+        return SmoothedRowBoxes(self, delta)
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         near = (self.widest > 0) & (self.widest * np.abs(w) <= FAINT * delta / len(w))
@@ -281,18 +282,18 @@ class RowBoxes(RowPoints):
 
     def take(self, rows: Any) -> RowBoxes:
         def some(part: Any) -> Any:
-            return part[rows] if part.ndim == 2 and part.shape[0] == len(self.faces) else part
+            return part[rows] if part.ndim == 2 and part.shape[0] == len(self.signs) else part
 
-        return self._with(some, self.faces[rows])
+        return self._with(some, self.signs[rows])
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
-        corners = rng.choice([-1.0, 1.0], size=(n_draws, len(self.faces), n_features))
+        corners = rng.choice([-1.0, 1.0], size=(n_draws, len(self.signs), n_features))
         where = np.where(rng.uniform(size=corners.shape) < 0.7, corners, rng.uniform(-1, 1, corners.shape))
         half, centre = self._dense()
         return half * where + centre
 
 
-class EasedRowBoxes(RowPoints, SmoothedSet):
+class SmoothedRowBoxes(RowPoints, SmoothedSet):
     r"""Boxes with supports :math:`T_i = \sum_j h_{ij} (\sqrt{w_j^2 + e_j^2} - e_j) + c_i^\top w + \delta`, h with s in it.
 
     :math:`e_j = \delta / (d \max_i h_{ij})` (`widths`), d the number of features, so that
@@ -326,12 +327,12 @@ class EasedRowBoxes(RowPoints, SmoothedSet):
         half, centre = self.base._dense()
         return half * (W / np.hypot(W, self.widths)) + centre
 
-    def bends_at(self, W: Array) -> RowBends:
+    def hessians_at(self, W: Array) -> RowHessians:
         roots = np.hypot(W, self.widths)
-        return RowBends.diagonal(self.base._dense()[0] * np.square(self.widths / roots) / roots)
+        return RowHessians.diagonal(self.base._dense()[0] * np.square(self.widths / roots) / roots)
 
-    def take(self, rows: Any) -> EasedRowBoxes:
-        return EasedRowBoxes(self.base.take(rows), self.delta, self.widths)
+    def take(self, rows: Any) -> SmoothedRowBoxes:
+        return SmoothedRowBoxes(self.base.take(rows), self.delta, self.widths)
 
     def _bends(self, w: Array, first: Array) -> Array:
         roots = np.hypot(w, self.widths)

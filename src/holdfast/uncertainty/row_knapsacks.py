@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.arithmetic import ratio
+from holdfast._core.row_forms import Array
 from holdfast._core.tolerances import ROUNDING
-from holdfast._core.uncertainty import Array
 
 ROOT_STEPS = 100
 """Steps to the prices, far more than it takes."""
@@ -43,7 +43,7 @@ class _Ranked(NamedTuple):
     """And of the item after it."""
 
 
-class Eased(NamedTuple):
+class SmoothlyFilled(NamedTuple):
     """The same for gains whose positive part is made smooth."""
 
     values: Array
@@ -187,7 +187,7 @@ class Knapsacks:
             above[rows], below[rows] = beside[each, margin], beside[each, margin + 2]
         return _Ranked(shares[:-1], price, margins, part, above, below)
 
-    def smoothed(self, gains: Array, widths: Array) -> Eased:
+    def smoothed(self, gains: Array, widths: Array) -> SmoothlyFilled:
         """Return the smooth gains, `widths` being c > 0, one a row."""
         lift = self._lift(gains, widths)
         gains = gains + self.by_item(lift) * self.costs
@@ -198,7 +198,7 @@ class Knapsacks:
             prices[rows], beyond[items] = few._priced(gains[items], widths[rows])
         value, shares, bends = hyperbola(beyond, self.by_item(widths))
         is_tight, prices = prices > 0, prices - lift
-        return Eased(self.budget * prices + self.row_sums(value), shares, bends, prices, is_tight)
+        return SmoothlyFilled(self.budget * prices + self.row_sums(value), shares, bends, prices, is_tight)
 
     def _priced(self, gains: Array, widths: Array) -> tuple[Array, Array]:
         """Return the prices > 0 at which the smooth shares use up the budget, and the gains beyond them: Newton in brackets.

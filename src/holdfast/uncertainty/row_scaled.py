@@ -10,13 +10,14 @@ from scipy import sparse
 
 from holdfast._core.arithmetic import ratio
 from holdfast._core.problem import SupportProgram
-from holdfast._core.uncertainty import Array, IntervalForm, RowBends, RowSets
+from holdfast._core.row_forms import Array, IntervalForm, RowHessians
+from holdfast._core.row_sets import RowSets
 
 
-class Multiples(RowSets):
+class RowScaledSets(RowSets):
     r"""The sets :math:`f_i U` with supports :math:`t_i(w) = f_i\, t_U(w)`, U common to all rows and :math:`f_i \ge 0`.
 
-    Together they are one set: :math:`\sum_i \beta_i f_i U = (\sum_i \beta_i f_i)\, U`. Eased, U is smoothed by
+    Together they are one set: :math:`\sum_i \beta_i f_i U = (\sum_i \beta_i f_i)\, U`. Smoothed, U is smoothed by
     :math:`\delta / \max f` and what a row lacks of :math:`\delta` at w = 0 is added as a constant, `slack`.
     """
 
@@ -48,8 +49,8 @@ class Multiples(RowSets):
     def maximizers_at(self, W: Array) -> Array:
         return self.factors[:, None] * self.base.maximizers_at(W)
 
-    def bends_at(self, W: Array) -> RowBends:
-        return self.base.bends_at(W).times(self.factors)
+    def hessians_at(self, W: Array) -> RowHessians:
+        return self.base.hessians_at(W).times(self.factors)
 
     def stretch(self, A: Array) -> Array:
         return self.factors * self.base.stretch(A)
@@ -90,12 +91,12 @@ class Multiples(RowSets):
             return form  # multiples of a point are points
         return IntervalForm(np.zeros(()), self.factors[:, None] * form.common, None)
 
-    def image(self, map: Any) -> Multiples | None:
+    def image(self, map: Any) -> RowScaledSets | None:
         base = self.base.image(map)
-        return None if base is None else Multiples(base, self.factors)
+        return None if base is None else RowScaledSets(base, self.factors)
 
-    def by_row(self, n_samples: int, n_features: int) -> dict[str, Any] | None:
-        found = self.base.by_row(n_samples, n_features)
+    def as_metadata(self, n_samples: int, n_features: int) -> dict[str, Any] | None:
+        found = self.base.as_metadata(n_samples, n_features)
         if found is None:
             return None
         return {name: value * self.factors.reshape(-1, *[1] * (value.ndim - 1)) for name, value in found.items()}
@@ -109,12 +110,12 @@ class Multiples(RowSets):
     def exact_directions(self, n_features: int) -> Array:
         return self.base.exact_directions(n_features)
 
-    def scaled(self, factor: float) -> Multiples:
-        return Multiples(self.base.scaled(factor), self.factors, factor * self.slack)
+    def scaled(self, factor: float) -> RowScaledSets:
+        return RowScaledSets(self.base.scaled(factor), self.factors, factor * self.slack)
 
-    def smoothed(self, delta: float) -> Multiples:
+    def smoothed(self, delta: float) -> RowScaledSets:
         slack = delta * (1 - self.factors / self._largest)
-        return Multiples(self.base.smoothed(delta / self._largest), self.factors, slack)
+        return RowScaledSets(self.base.smoothed(delta / self._largest), self.factors, slack)
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         return self.base.snapped_to_kinks(w, delta / self._largest, factor)
@@ -133,8 +134,8 @@ class Multiples(RowSets):
 
         return SupportProgram(sparse.csr_array(self.factors[:, None]) @ one.T, one.cones, points)
 
-    def take(self, rows: Any) -> Multiples:
-        return Multiples(self.base, self.factors[rows], self.slack[rows])
+    def take(self, rows: Any) -> RowScaledSets:
+        return RowScaledSets(self.base, self.factors[rows], self.slack[rows])
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         return self.factors[:, None] * self.base.sample(rng, n_draws * len(self.factors), n_features).reshape(

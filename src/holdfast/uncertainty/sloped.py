@@ -13,7 +13,7 @@ from scipy import sparse
 
 from holdfast._core.arithmetic import dense, orthogonal_to
 from holdfast._core.memory import remembered
-from holdfast._core.uncertainty import Array
+from holdfast._core.row_forms import Array
 from holdfast.uncertainty.ellipsoids import FactorEllipsoids
 
 BLOCK = 1 << 22
@@ -176,7 +176,7 @@ class SlopedEllipsoids(FactorEllipsoids):
                 square += np.square(dense((V @ cause.T).T))
         return np.hypot(np.abs(parts.slopes) * np.sqrt(np.concatenate(squares, axis=1)), parts.rest)
 
-    def by_row(self, n_samples: int, n_features: int) -> dict[str, Any]:
+    def as_metadata(self, n_samples: int, n_features: int) -> dict[str, Any]:
         return {"X_factor": self.parts}
 
     def scaled(self, factor: float) -> SlopedEllipsoids:

@@ -8,7 +8,8 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
-from holdfast._core.uncertainty import RowSets, UncertaintySet
+from holdfast._core.row_sets import RowSets
+from holdfast._core.uncertainty import UncertaintySet
 from holdfast.uncertainty.ball import Ball
 from holdfast.uncertainty.box import Box
 from holdfast.uncertainty.checks import stated

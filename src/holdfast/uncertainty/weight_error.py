@@ -10,12 +10,13 @@ from scipy import sparse
 from holdfast._core.allowed import Choice, Number, Switch
 from holdfast._core.arithmetic import dense, rescaled
 from holdfast._core.parameters import Parameters
-from holdfast._core.uncertainty import Array, IntervalForm, RowSets
+from holdfast._core.row_forms import Array, IntervalForm
+from holdfast._core.row_sets import RowSets
 from holdfast.uncertainty.minkowski import BoundSum
 from holdfast.uncertainty.offset_boxes import OffsetBoxes, entries_of
 from holdfast.uncertainty.polytopes import CommonBox
 from holdfast.uncertainty.row_boxes import RowBoxes
-from holdfast.uncertainty.row_scaled import Multiples
+from holdfast.uncertainty.row_scaled import RowScaledSets
 
 COMPONENTWISE = "componentwise"
 
@@ -124,7 +125,7 @@ class WeightError(Parameters):
             return Faced(bound, np.asarray(1.0 + delta * sizes))
         parts: list[RowSets] = [bound] if np.any(farthest) else []
         if self.relative != COMPONENTWISE:
-            parts.append(Multiples(CommonBox(np.full(d, delta)), sizes))
+            parts.append(RowScaledSets(CommonBox(np.full(d, delta)), sizes))
         else:
             parts.append(RowBoxes(delta * abs(values)))
             if np.any(farthest):
