@@ -158,7 +158,11 @@ class _Scaled:
         if not np.isfinite(self.limit):
             return []
         return [
-            _Limits(self.limit, _total(group.pull() for group in groups)[: len(self.order)], float(self.weights.sum()))
+            _Limits(
+                self.limit,
+                _total(group.pull(group.dual()) for group in groups)[: len(self.order)],
+                float(self.weights.sum()),
+            )
         ]
 
     def clipped(self, z: Array) -> Array:
@@ -416,19 +420,27 @@ class _Group(_Part):
         self.pairs = [self.p, self.xi, self.q, self.alpha] + ([] if self.is_spent else [self.price])
         self.n_pairs = sum(pairs.slack.size for pairs in self.pairs)
 
-    def pull(self) -> Array:
-        """Return sum_i y_i x_i t_i by weight, and for the intercept sum_i y_i pi_i."""
-        kept = self.entries.column_sums(self.A * self.q.multiplier)
-        return np.concatenate([kept, self.U.T @ self.p.multiplier])
+    def dual(self) -> _Dual:
+        """Return the multipliers, moved to where each row deletes no more than it may: steps leave that to rounding."""
+        of_rows = self.entries.of_rows
+        pi = np.clip(self.p.multiplier, 0.0, self.c)
+        deleted = np.clip(of_rows(pi) - self.q.multiplier, 0.0, of_rows(pi))
+        worth = self.entries.row_sums(deleted * self.v)
+        deleted *= of_rows(np.minimum(1.0, self.capacity * pi / np.where(worth > 0, worth, np.inf)))
+        return _Dual(pi, of_rows(pi) - deleted)
 
-    def bounds(self, z: Array) -> tuple[float, float]:
+    def pull(self, dual: _Dual) -> Array:
+        """Return sum_i y_i x_i t_i by weight, and for the intercept sum_i y_i pi_i."""
+        return np.concatenate([self.entries.column_sums(self.A * dual.t), self.U.T @ dual.pi])
+
+    def bounds(self, z: Array, guess: _Dual) -> tuple[float, float]:
         """Return what the losses are at most, by these prices, and what gains and base are worth in the dual."""
         entries, price = self.entries, self.price.slack
         gain = self.A * entries.of_columns(z[: self.n]) - self.g
         rest = gain - entries.of_rows(price) * self.v
         losses = self.base - self.U @ z[self.n :] + self.capacity * price
         losses += entries.row_sums(np.maximum(rest, 0.0) - gain)
-        dual = float(self.base @ self.p.multiplier) + float(np.vdot(self.g, self.q.multiplier))
+        dual = float(self.base @ guess.pi) + float(np.vdot(self.g, guess.t))
         return float(self.c @ np.maximum(losses, 0.0)), dual
 
     def add_curvature(self, M: Array, cross: Array) -> Array:
@@ -558,9 +570,12 @@ class _Best:
         scaled, before = self.scaled, self.gap
         z = scaled.clipped(z)
         w = z[: len(scaled.order)]
-        values, duals = zip(*(group.bounds(z) for group in self.groups), strict=True)
+        guesses = [group.dual() for group in self.groups]
+        values, duals = zip(
+            *(group.bounds(z, guess) for group, guess in zip(self.groups, guesses, strict=True)), strict=True
+        )
         value = sum(values) + 0.5 * scaled.ridge * float(w @ w)
-        pull = _total(group.pull() for group in self.groups)[: len(w)]
+        pull = _total(group.pull(guess) for group, guess in zip(self.groups, guesses, strict=True))[: len(w)]
         held = (
             np.copysign(scaled.limit, pull)
             if scaled.ridge == 0
@@ -569,9 +584,9 @@ class _Best:
         bound = sum(duals) + 0.5 * scaled.ridge * float(held @ held) - float(pull @ held)
         if value < self.value or self.z is None:
             self.value, self.z = value, z
-        if bound > self.bound or not self.dual:
-            self.bound = bound
-            self.dual = [_Dual(group.p.multiplier.copy(), group.q.multiplier.copy()) for group in self.groups]
+        # a bound above a value attained is none: rounding has taken these dual weights out of their set
+        if self.bound < bound <= self.value or not self.dual:
+            self.bound, self.dual = bound, guesses
         self.age = 0 if self.gap < 0.9 * before or not np.isfinite(before) else self.age + 1
 
     @property
