@@ -16,8 +16,9 @@ def stumps(rng, n=60, counts=(3, 1, 4)):
 
 def made(kind, rng):
     """Return outputs and the same as an array."""
-    if kind == "stumps":
+    if "stumps" in kind:
         outputs = stumps(rng)
+        outputs.has_cheap_products = kind == "stumps"
         return outputs, outputs.dense(slice(None))
     X = rng.uniform(-1, 1, size=(60, 7))
     if kind == "sparse":
@@ -27,7 +28,7 @@ def made(kind, rng):
     return DenseOutputs(X), X
 
 
-every_kind = pytest.mark.parametrize("kind", ["dense", "sparse", "stumps"])
+every_kind = pytest.mark.parametrize("kind", ["dense", "sparse", "stumps", "binned stumps"])
 
 
 @every_kind
@@ -71,3 +72,9 @@ def test_logarithms_of_thousands_of_learners_do_not_underflow(rng):
     X = rng.choice([-1.0, 1.0], size=(3, 5000))
     s = np.full(5000, 0.999)
     assert_allclose(DenseOutputs(X).at(s).log_means, -5000 * np.log(1 - 0.999**2), rtol=1e-10)
+
+
+def test_the_cheaper_way_to_pairs_of_stumps_is_taken(rng):
+    few_rows, many_bins = stumps(rng, n=300, counts=[1] * 200), stumps(rng, n=20_000, counts=[200] * 3)
+    assert few_rows.has_cheap_products and few_rows.gram_work == 300 * 201**2
+    assert not many_bins.has_cheap_products and many_bins.gram_work < 20_000 * 601**2
