@@ -139,7 +139,8 @@ def test_slopes_and_bends_are_derivatives_of_the_value(sets, base, k, rng):
     np.testing.assert_allclose(place.hessian(), H, rtol=1e-9, atol=1e-9)
     v = rng.normal(size=4)
     np.testing.assert_allclose(place.product(v), H @ v, rtol=1e-9)
-    plane, here = place.plane(v)
+    plane = place.plane(v)
+    here = plane.start
     basis = np.zeros((4, plane.n_parameters))
     basis[:3, :-1], basis[3, -1] = plane.basis, 1.0
     np.testing.assert_allclose(plane.hessian(here), basis.T @ H @ basis, rtol=1e-8, atol=1e-9)

@@ -8,6 +8,7 @@ from scipy import sparse
 from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast._problems.local_pairwise_model import _ScaleAndStep
 from holdfast.losses import GaussianHinge
+from holdfast.solvers.plane_search import best_along
 
 STEP = 1e-6
 
@@ -56,9 +57,16 @@ def test_preconditioner_is_positive_definite_and_close_to_the_diagonal_blocks(pl
         assert ratios.max() < 5
 
 
+def test_estimate_of_the_gap_is_of_the_point_that_was_evaluated_whatever_was_since(place):
+    problem, here = place.problem, place.problem.evaluate(place.parameters)
+    estimate = problem.suboptimality(here)
+    problem.evaluate(3 * place.parameters + 1.0)
+    assert problem.suboptimality(here) == estimate
+
+
 def test_search_over_scale_and_step_has_the_derivatives_it_claims(place, rng):
     step = rng.normal(size=place.problem.n_parameters)
-    plane = _ScaleAndStep(place, step, place.problem.rows.dot(np.ascontiguousarray(place.problem.split(step)[0].T)))
+    plane = _ScaleAndStep(place, step)
     x = np.array([1.1, 0.2])
     value, gradient = plane.value_and_gradient(x)
     assert_allclose(value, place.problem.value_and_gradient(plane.point(*x))[0], rtol=1e-12)
@@ -73,7 +81,7 @@ def test_search_over_scale_and_step_has_the_derivatives_it_claims(place, rng):
 @pytest.mark.thin(2)
 def test_best_place_along_a_step_is_the_best_and_keeps_its_scores(place):
     step = -place.preconditioner()(place.gradient)
-    best = place.best_along(step, 1e-14)
+    best = best_along(place, step, 1e-14)
     problem = place.problem
     assert best.value < place.value
     assert_allclose(best.value, problem.value_and_gradient(best.parameters)[0], rtol=1e-12)

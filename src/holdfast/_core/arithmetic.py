@@ -34,6 +34,35 @@ def solve_scaled(matrix: Array, target: Array) -> Array:
     return np.asarray((found.T / scale).T)
 
 
+def inverse(metric: Array, ridge: float = 1e-12) -> Any:
+    """Return the function v -> metric^-1 v of a matrix, of a diagonal, or of a stack of diagonal blocks.
+
+    A matrix is scaled to unit diagonal. To that `ridge` is added, and more where rounding leaves the matrix indefinite.
+    """
+    if metric.ndim == 3:
+        blocks = [inverse(block, ridge) for block in metric]
+        return lambda v: np.concatenate(
+            [solve(part) for solve, part in zip(blocks, np.split(v, len(blocks)), strict=True)]
+        )
+    if metric.ndim == 2:
+        scale = np.sqrt(np.maximum(np.diag(metric), np.finfo(float).tiny))
+        while ridge < 1e3:
+            try:
+                factor = linalg.cho_factor(metric / np.outer(scale, scale) + ridge * np.eye(len(metric)))
+            except (linalg.LinAlgError, ValueError):
+                ridge *= 10
+                continue
+            return lambda v: _scaled_solve(factor, scale, v)
+        metric = np.diag(metric)
+    positive = np.where(metric > 0, metric, np.max(metric, initial=1.0))
+    return lambda v: v / positive
+
+
+@np.errstate(over="ignore", invalid="ignore")  # where the metric all but vanishes; the search then finds no descent
+def _scaled_solve(factor: Any, scale: Array, v: Array) -> Array:
+    return linalg.cho_solve(factor, v / scale, check_finite=False) / scale
+
+
 def rescaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:
     """Return diag(rows) matrix diag(columns), an array or a CSR array like `matrix`."""
     if not sparse.issparse(matrix):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,16 @@ Array = NDArray[np.float64]
 View = TypeVar("View")
 
 
+class Evaluation(NamedTuple):
+    """What a problem knows at one point: all that a solver needs in order to judge it, so that problems remember nothing."""
+
+    parameters: Array
+    value: float
+    gradient: Array
+    stiffness: Any = 0.0
+    """The curvature that is guaranteed there, in whatever form the problem takes it back."""
+
+
 @runtime_checkable
 class Smooth(Protocol):
     """A convex function with a gradient."""
@@ -31,6 +41,10 @@ class Smooth(Protocol):
     @property
     def enough(self) -> float:
         """The objective at which a solver may stop: no smaller one would matter."""
+        ...
+
+    def evaluate(self, parameters: Array) -> Evaluation:
+        """Return the objective, its gradient, and what `suboptimality` needs to know."""
         ...
 
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
@@ -50,8 +64,8 @@ class Smooth(Protocol):
         """Return a cheap estimate of the Hessian: a matrix, its diagonal, or diagonal blocks of equal size (k, m, m)."""
         ...
 
-    def suboptimality(self, parameters: Array, value: float, gradient: Array) -> float:
-        """Return an estimate of the certified relative gap from what an evaluation gave."""
+    def suboptimality(self, here: Evaluation) -> float:
+        """Return an estimate of the certified relative gap where this is what an evaluation gave."""
         ...
 
     def longest_step(self, parameters: Array, step: Array) -> float:
@@ -70,14 +84,14 @@ class Curved(Smooth, Protocol):
 
 @runtime_checkable
 class Composite(Protocol):
-    """A convex function of linear scores: known at a place, where it can be minimised exactly over a plane."""
+    """A convex function of linear scores, which can be minimised exactly over a plane through a point."""
 
     @property
     def enough(self) -> float:
         """The objective at which a solver may stop: no smaller one would matter."""
         ...
 
-    def at(self, parameters: Array) -> Place:
+    def at(self, parameters: Array) -> LocalModel:
         """Return what is known of the function there."""
         ...
 
@@ -133,7 +147,7 @@ class Coordinates(Protocol):
         ...
 
 
-class Place(Protocol):
+class LocalModel(Protocol):
     """A function seen from one point."""
 
     parameters: Array
@@ -156,11 +170,8 @@ class Place(Protocol):
         """Return v -> M^-1 v for a positive definite M that resembles the Hessian."""
         ...
 
-    def best_along(self, step: Array, tol: float) -> Place:
-        """Return the best place among multiples of the weights plus multiples of `step`, with any intercepts.
-
-        It need not be better than by a share `tol` of the objective.
-        """
+    def plane(self, step: Array) -> Plane:
+        """Return the function over multiples of the weights plus multiples of `step`, with any intercepts."""
         ...
 
 
@@ -460,4 +471,15 @@ class Problem:
 
         These are n_samples, n_features, n_entries (numbers that a pass reads) and is_cheap_to_factorise.
         """
+        raise NotImplementedError
+
+
+class Plane(Problem):
+    """A `Curved` function of few numbers: coordinates in a plane through a point, and any intercepts."""
+
+    start: Array
+    """The coordinates of that point."""
+
+    def model(self, parameters: Array) -> LocalModel:
+        """Return what is known of the whole function at the point with these coordinates."""
         raise NotImplementedError

@@ -9,6 +9,9 @@ ROUNDING = 1e-13
 POLISHED = 1e-15
 """Newton's decrement, as a share of the objective, at which further steps change only rounding."""
 
+VANISHING = 1e-14
+"""Share of the typical curvature below which a direction is taken for flat."""
+
 LARGE_Z = 1e8
 """u / t is clipped to this, far beyond where any loss has become its limit."""
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import Problem
+from holdfast._core.problem import Evaluation, Problem
 from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR
 from holdfast._data.outputs import Outputs, Spread
 from holdfast._problems.laplace_coordinates import LaplaceCoordinates
@@ -179,6 +179,10 @@ class LaplaceProblem(Problem):
         """Return the point, to be moved by coordinate steps."""
         return LaplaceCoordinates(self, parameters)
 
+    def evaluate(self, parameters: Array) -> Evaluation:
+        """Return objective and gradient."""
+        return Evaluation(parameters, *self.value_and_gradient(parameters))
+
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
         """Return F and its gradient; inf outside of the domain."""
         seen = self._at(parameters)
@@ -221,9 +225,9 @@ class LaplaceProblem(Problem):
             return own
         return np.concatenate([own, seen.scales**-2.0 + seen.spread.bends(seen.slopes)])
 
-    def suboptimality(self, parameters: Array, value: float, gradient: Array) -> float:
+    def suboptimality(self, here: Evaluation) -> float:
         """Return the certified gap, from what an evaluation knows."""
-        seen = self._at(parameters)
+        seen = self._at(here.parameters)
         assert seen is not None
         self.trace.append(seen.value)
         q = self.loss.slope(seen.logs)
@@ -232,7 +236,7 @@ class LaplaceProblem(Problem):
         steep, slopes = np.minimum(share * steep, 1.0), share * seen.slopes
         rise = seen.scales * (conjugate(steep) / self.prior_scales + share * seen.spread.pull(seen.slopes)) - 1
         bound = self.worth(share * q, slopes, seen.spread.log_means) + self.least(seen.scales, steep, rise)
-        return (value - bound) / max(value, self.floor)
+        return (here.value - bound) / max(here.value, self.floor)
 
     def longest_step(self, parameters: Array, step: Array) -> float:
         """Return the largest factor of the step that keeps scales well inside of their range."""

@@ -79,7 +79,7 @@ class LaplaceCoordinates:
         """Return the certified gap, computed anew."""
         theta = self.parameters
         self.logs = self.problem.logs(theta)
-        return self.problem.suboptimality(theta, *self.problem.value_and_gradient(theta))
+        return self.problem.suboptimality(self.problem.evaluate(theta))
 
     def gains(self) -> Array:
         """Return what the best step of each mean is sure to bring."""

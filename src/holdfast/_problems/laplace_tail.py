@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import Problem
+from holdfast._core.problem import Evaluation, Problem
 from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR
 from holdfast._problems.laplace import WIDEST, conjugate
 from holdfast.losses.laplace_law import LaplaceSum
@@ -92,6 +92,10 @@ class TailProblem(Problem):
             )
         return self._seen
 
+    def evaluate(self, u: Array) -> Evaluation:
+        """Return objective and gradient."""
+        return Evaluation(u, *self.value_and_gradient(u))
+
     def value_and_gradient(self, u: Array) -> tuple[float, Array]:
         """Return divergence plus loss, and its gradient."""
         *_, value, pulls = self._at(u)
@@ -113,10 +117,10 @@ class TailProblem(Problem):
         bends = self._at(u)[4]
         return self.sigma * np.exp(-np.abs(u)) + (self.rows.weights * bends) @ np.square(self.rows.A)
 
-    def suboptimality(self, u: Array, value: float, gradient: Array) -> float:
+    def suboptimality(self, here: Evaluation) -> float:
         """Return the certified gap of this scale."""
-        self.trace.append(value)
-        return (value - self.lower_bound(u)) / max(value, self.floor)
+        self.trace.append(here.value)
+        return (here.value - self.lower_bound(here.parameters)) / max(here.value, self.floor)
 
     def longest_step(self, u: Array, step: Array) -> float:
         """Return inf: there are no kinks."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import Composite, Curved, FiniteSum, Problem, Smooth
+from holdfast._core.problem import Composite, Curved, Evaluation, FiniteSum, Problem, Smooth
 from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
@@ -88,8 +88,13 @@ class LinearProblem(Problem):
         """Return the parameters made of weights and intercepts."""
 
     @abstractmethod
+    def evaluate(self, parameters: Array) -> Evaluation:
+        """Return the objective, its gradient, and the curvature that noise and ridge guarantee."""
+
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
         """Return the objective and its gradient."""
+        here = self.evaluate(parameters)
+        return here.value, here.gradient
 
     @abstractmethod
     def hessian(self, parameters: Array) -> Array:

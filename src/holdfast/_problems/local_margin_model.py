@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core import compiled
-from holdfast._core.arithmetic import ratio
+from holdfast._core.arithmetic import inverse, ratio
 from holdfast._core.loss import Array, Coupling
-from holdfast._core.problem import Curved, Problem, View
-from holdfast._core.tolerances import ROUNDING
-from holdfast.solvers.newton import VANISHING, Newton
-from holdfast.solvers.quasi_newton import inverse
+from holdfast._core.problem import Curved, Plane, View
+from holdfast._core.tolerances import ROUNDING, VANISHING
 
 if TYPE_CHECKING:
     from holdfast._problems.linear import LinearProblem
@@ -27,8 +25,6 @@ HEAVY_ROWS = 30
 """Rows a heavy column that are enough for these products."""
 FRESH = 8
 """Steps after which scores are computed anew: until then rounding adds up."""
-SEARCH_STEPS = 50
-"""Newton steps for the search over a plane, far more than it takes."""
 
 
 class Costs:
@@ -57,7 +53,7 @@ class Costs:
         return self.loss.couplings(self.u, self.t)
 
 
-class Plane(Problem):
+class MarginPlane(Plane):
     r"""The problem for weights :math:`B x` and any intercept: O(n_samples) an evaluation, X is not read.
 
     Parameters are the coordinates x in the basis, a few directions, then the intercept where the problem has one.
@@ -65,10 +61,18 @@ class Plane(Problem):
 
     metric_age = 1
 
-    def __init__(self, problem: MarginScaleProblem, basis: Array, scores: Array, start: Array, costs: Costs):
-        self.problem, self.basis, self.scores = problem, basis, scores
+    def __init__(self, origin: LocalMarginModel, step: Array):
+        problem, w = origin.problem, origin.w
+        move = problem.split(step)[0]
+        directions = [(w, origin.scores)] if np.any(w) else []
+        directions.append((move, problem.rows.dot(move)))
+        basis, scores = np.column_stack([d for d, _ in directions]), np.stack([s for _, s in directions])
+        self.start = np.zeros(len(directions) + int(problem.fit_intercept))
+        self.start[0] = float(np.any(w))
+        self.start[len(directions) :] = origin.b
+        self.origin, self.problem, self.basis, self.scores = origin, problem, basis, scores
         self.u_slopes = -problem.signs * np.vstack([scores, np.ones((int(problem.fit_intercept), scores.shape[1]))])
-        self.known = (start, costs)
+        self.known = (self.start, origin.costs)
         generators = problem.sets.generators(len(basis))
         # of sets with generators the plane knows all from their coordinates in it
         if generators is None or len(generators) == 0:
@@ -145,6 +149,13 @@ class Plane(Problem):
 
     def longest_step(self, parameters: Array, step: Array) -> float:
         return self.problem.longest_stretch(*(self.basis @ self._coordinates(v) for v in (parameters, step)))
+
+    def model(self, parameters: Array) -> LocalMarginModel:
+        x, intercept = np.split(parameters, [len(self.scores)])
+        there, age = np.append(self.basis @ x, intercept), self.origin.age + 1
+        if age >= FRESH:
+            return LocalMarginModel(self.problem, there)
+        return LocalMarginModel(self.problem, there, (x @ self.scores, self.costs(parameters)), age)
 
 
 class LocalMarginModel:
@@ -262,26 +273,8 @@ class LocalMarginModel:
         signs = np.where(np.random.default_rng(0).uniform(size=len(self.w)) < 0.5, -1.0, 1.0)
         return np.maximum(signs * self.problem.sets.curvature_product(self.w, self._bends[3], signs), 0.0)
 
-    def plane(self, step: Array) -> tuple[Plane, Array]:
-        """Return the problem over multiples of the weights and of `step`, and where this place is in it."""
-        problem = self.problem
-        move = problem.split(step)[0]
-        directions = [(self.w, self.scores)] if np.any(self.w) else []
-        directions.append((move, problem.rows.dot(move)))
-        basis, scores = np.column_stack([d for d, _ in directions]), np.stack([s for _, s in directions])
-        here = np.zeros(len(directions) + int(problem.fit_intercept))
-        here[0] = float(np.any(self.w))
-        here[len(directions) :] = self.b
-        return Plane(problem, basis, scores, here, self.costs), here
-
-    def best_along(self, step: Array, tol: float) -> LocalMarginModel:
-        plane, here = self.plane(step)
-        found = Newton().minimise(plane, here, tol=tol, max_iter=SEARCH_STEPS).parameters
-        x, intercept = np.split(found, [len(plane.scores)])
-        parameters = np.append(plane.basis @ x, intercept)
-        if self.age + 1 >= FRESH:
-            return LocalMarginModel(self.problem, parameters)
-        return LocalMarginModel(self.problem, parameters, (x @ plane.scores, plane.costs(found)), self.age + 1)
+    def plane(self, step: Array) -> MarginPlane:
+        return MarginPlane(self, step)
 
 
 def heavy_block(problem: LinearProblem) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:

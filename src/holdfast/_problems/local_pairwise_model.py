@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from holdfast._core.arithmetic import inverse
 from holdfast._core.loss import Array
-from holdfast._core.problem import Curved, Problem, View
-from holdfast._problems.local_margin_model import FRESH, SEARCH_STEPS
-from holdfast.solvers.newton import VANISHING, Newton
-from holdfast.solvers.quasi_newton import inverse
+from holdfast._core.problem import Curved, Plane, View
+from holdfast._core.tolerances import VANISHING
+from holdfast._problems.local_margin_model import FRESH
 
 if TYPE_CHECKING:
     from holdfast._problems.pairwise import PairwiseProblem
@@ -88,6 +88,9 @@ class LocalPairwiseModel:
             out[other] -= push
         return problem.join(out, total)
 
+    def hessian(self, *, whole: bool = False) -> Array:
+        return self.problem.hessian(self.parameters)
+
     def preconditioner(self) -> Callable[[Array], Array]:
         """Return the inverse of one block a class: the heaviest columns and the intercept by Cholesky, a diagonal elsewhere."""
         problem = self.problem
@@ -116,26 +119,23 @@ class LocalPairwiseModel:
 
         return precondition
 
-    def best_along(self, step: Array, tol: float) -> LocalPairwiseModel:
-        # one vector added to all classes changes nothing: steps that way would add up to nothing but rounding
-        step = self.problem.join(*(part - part.mean(axis=0) for part in self.problem.split(step)))
-        moves = self.problem.rows.dot(np.ascontiguousarray(self.problem.split(step)[0].T))
-        ray = _ScaleAndStep(self, step, moves)
-        r, length = Newton().minimise(ray, np.array([1.0, 0.0]), tol=tol, max_iter=SEARCH_STEPS).parameters
-        scores = None if self.age + 1 >= FRESH else r * self.scores + length * moves
-        return LocalPairwiseModel(self.problem, ray.point(r, length), scores, self.age + 1 if scores is not None else 0)
+    def plane(self, step: Array) -> _ScaleAndStep:
+        return _ScaleAndStep(self, step)
 
 
-class _ScaleAndStep(Problem):
+class _ScaleAndStep(Plane):
     """The problem for r times the weights plus a multiple of a step, which moves the intercepts too."""
 
     metric_age = 1
 
-    def __init__(self, place: LocalPairwiseModel, step: Array, moves: Array):
-        self.place, self.problem, self.moves = place, place.problem, moves
-        self.W, self.b = self.problem.split(step)
-
     n_parameters = 2
+    start = np.array([1.0, 0.0])
+
+    def __init__(self, origin: LocalPairwiseModel, step: Array):
+        self.origin, self.problem = origin, origin.problem
+        # one vector added to all classes changes nothing: steps that way would add up to nothing but rounding
+        self.W, self.b = (part - part.mean(axis=0) for part in self.problem.split(step))
+        self.moves = self.problem.rows.dot(np.ascontiguousarray(self.W.T))
 
     @property
     def enough(self) -> float:
@@ -146,34 +146,41 @@ class _ScaleAndStep(Problem):
 
     def point(self, r: float, length: float) -> Array:
         """Return the problem's parameters."""
-        return self.problem.join(r * self.place.W + length * self.W, self.place.b + length * self.b)
+        return self.problem.join(r * self.origin.W + length * self.W, self.origin.b + length * self.b)
+
+    def model(self, parameters: Array) -> LocalPairwiseModel:
+        r, length = parameters
+        there, age = self.point(r, length), self.origin.age + 1
+        if age >= FRESH:
+            return LocalPairwiseModel(self.problem, there)
+        return LocalPairwiseModel(self.problem, there, r * self.origin.scores + length * self.moves, age)
 
     @cached_property
     def _known(self) -> dict[tuple[float, float], PairCosts]:
-        return {(1.0, 0.0): self.place.costs}
+        return {(1.0, 0.0): self.origin.costs}
 
     def _costs(self, x: Array) -> tuple[Array, PairCosts]:
         r, length = float(x[0]), float(x[1])
-        W = r * self.place.W + length * self.W
+        W = r * self.origin.W + length * self.W
         if (r, length) not in self._known:
-            scores = r * self.place.scores + length * self.moves
+            scores = r * self.origin.scores + length * self.moves
             self._known.clear()
-            self._known[r, length] = PairCosts(self.problem, W, self.place.b + length * self.b, scores)
+            self._known[r, length] = PairCosts(self.problem, W, self.origin.b + length * self.b, scores)
         return W, self._known[r, length]
 
     @cached_property
     def _u_slopes(self) -> Array:
         """Slopes of the deficits in r and in the length, shape (2, n_samples, n_classes)."""
-        scores = np.stack([self.place.scores, self.moves + self.b])
+        scores = np.stack([self.origin.scores, self.moves + self.b])
         own = scores[:, np.arange(scores.shape[1]), self.problem.labels]
         return np.asarray(scores - own[:, :, None])
 
     def _t_slopes(self, W: Array) -> Array:
-        tables = [self.problem.directional_table(W, direction) for direction in (self.place.W, self.W)]
+        tables = [self.problem.directional_table(W, direction) for direction in (self.origin.W, self.W)]
         return np.stack([self.problem.by_row(table) for table in tables])
 
     def _ridge(self) -> Array:
-        centred = [V - V.mean(axis=0) for V in (self.place.W, self.W)]
+        centred = [V - V.mean(axis=0) for V in (self.origin.W, self.W)]
         return 2 * self.problem.alpha * np.array([[np.vdot(A, B) for B in centred] for A in centred])
 
     @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
@@ -189,7 +196,7 @@ class _ScaleAndStep(Problem):
         mixed = np.einsum("knc,nc,lnc->kl", u, costs.ut, t)
         H = np.einsum("knc,nc,lnc->kl", u, costs.uu, u) + mixed + mixed.T
         H += np.einsum("knc,nc,lnc->kl", t, costs.tt, t) + self._ridge()
-        directions = (self.place.W, self.W)
+        directions = (self.origin.W, self.W)
         for k, other in combinations(range(self.problem.n_classes), 2):
             moves = [V[k] - V[other] for V in directions]
             for i, j in ((k, other), (other, k)):
@@ -202,5 +209,5 @@ class _ScaleAndStep(Problem):
         return np.zeros(2)
 
     def longest_step(self, parameters: Array, step: Array) -> float:
-        here, there = (self.problem.join(x[0] * self.place.W + x[1] * self.W, self.b) for x in (parameters, step))
+        here, there = (self.problem.join(x[0] * self.origin.W + x[1] * self.W, self.b) for x in (parameters, step))
         return self.problem.longest_step(here, there)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, cast
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.loss import Array, Coupling, Loss
-from holdfast._core.problem import ConeProgram, DeletionProgram, IntervalProgram, LinearProgram, ProximalSum
+from holdfast._core.problem import ConeProgram, DeletionProgram, Evaluation, IntervalProgram, LinearProgram, ProximalSum
 from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
@@ -71,7 +71,6 @@ class MarginScaleProblem(LinearProblem):
     push: RowSets | None = None
     kappa: float = 1.0
     middles: Any = None
-    _stiffness: float = field(default=0.0, init=False, repr=False)
 
     @property
     def n_parameters(self) -> int:
@@ -105,19 +104,18 @@ class MarginScaleProblem(LinearProblem):
         return np.append(w, b) if self.fit_intercept else w
 
     @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
-    def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
+    def evaluate(self, parameters: Array) -> Evaluation:
         w, b = self.split(parameters)
         found = self.rows.margin_pass(self.loss, self.signs, self.weights, w, b, self.sets.support(w), self.target)
         # Danskin: differentiate as if every row's noise pointed where it hurts most.
         outward = self.sets.adjoint(w, found.scale_slopes)
         value = found.value + 0.5 * self.alpha * float(w @ w)
         gradient = self.join(outward - found.pull + self.alpha * w, -found.balance)
-        self._stiffness = self.stiffness(w, outward)
         if self.tilt is not None:
             value, gradient = value + float(self.tilt @ parameters), gradient + self.tilt
         if self.penalty is not None:
             value, gradient = value + self.penalty.value(w), gradient + self.join(self.penalty.slopes(w), 0.0)
-        return value, gradient
+        return Evaluation(parameters, value, gradient, self.stiffness(w, outward))
 
     def stiffness(self, w: Array, outward: Array) -> float:
         """Return the curvature that noise and ridge guarantee where the noise pulls by `outward`, 0 where it is not known."""
@@ -177,8 +175,8 @@ class MarginScaleProblem(LinearProblem):
         bends = self.alpha if self.penalty is None else self.alpha + self.penalty.bends(self.split(parameters)[0])
         return 0.25 * self.typical_curvature() + self.join(np.broadcast_to(bends, self.rows.n_features), 0.0)
 
-    def suboptimality(self, parameters: Array, value: float, gradient: Array) -> float:
-        return self.relative_gap(value, gradient, self._stiffness)
+    def suboptimality(self, here: Evaluation) -> float:
+        return self.relative_gap(here.value, here.gradient, here.stiffness)
 
     def relative_gap(self, value: float, gradient: Array, stiffness: float) -> float:
         r"""Return :math:`|g|^2 / (2\kappa)` over the value: the certified gap to leading order, kappa being `stiffness`."""

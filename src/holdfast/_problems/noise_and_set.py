@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import Composite, FiniteSum
+from holdfast._core.problem import Composite, Evaluation, FiniteSum
 from holdfast._core.row_sets import RowSets
 from holdfast._core.solution import DualGuess
 from holdfast._problems.linear import View
@@ -38,7 +38,7 @@ class NoiseAndSetProblem(MarginScaleProblem):
         return self.target - self.signs * (self.rows.dot(w) + b) + self.kappa * self.pushing.support(w)
 
     @np.errstate(over="ignore", invalid="ignore")
-    def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
+    def evaluate(self, parameters: Array) -> Evaluation:
         (w, b), c = self.split(parameters), self.weights
         value, slope, scale_slope = self.loss.evaluate(self._deficit(w, b), self.sets.support(w))
         r = c * self.signs * slope
@@ -48,7 +48,7 @@ class NoiseAndSetProblem(MarginScaleProblem):
         total += 0.5 * self.alpha * float(w @ w)
         if self.penalty is not None:
             total, gradient = total + self.penalty.value(w), gradient + self.join(self.penalty.slopes(w), 0.0)
-        return total, gradient
+        return Evaluation(parameters, total, gradient)
 
     def hessian(self, parameters: Array) -> Array:
         (w, b), c, y, push, k = self.split(parameters), self.weights, self.signs, self.pushing, self.kappa

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, permutations
 from typing import Any
@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from holdfast._core.loss import Array, Loss
+from holdfast._core.problem import Evaluation
 from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
@@ -58,7 +59,6 @@ class PairwiseProblem(LinearProblem):
     alpha: float = 0.0
     fit_intercept: bool = True
     n_classes: int = 0
-    _stiffness: Array = field(default_factory=lambda: np.zeros((1, 1)), init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.n_classes = self.n_classes or int(self.labels.max()) + 1
@@ -128,7 +128,7 @@ class PairwiseProblem(LinearProblem):
         return table[own[:, None] != np.arange(self.n_classes)]
 
     @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
-    def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
+    def evaluate(self, parameters: Array) -> Evaluation:
         W, b = self.split(parameters)
         table = self.scale_table(W)
         value, balance = 0.0, np.zeros(self.n_classes)
@@ -151,10 +151,11 @@ class PairwiseProblem(LinearProblem):
             return r
 
         pull = self.rows.pull(np.ascontiguousarray(W.T), react)
-        outward, self._stiffness = self.outward(W, scale_slopes)
+        outward, stiffness = self.outward(W, scale_slopes)
         centred = W - W.mean(axis=0)
         value += self.ridge(W)
-        return value, self.join(outward - pull.T + 2 * self.alpha * centred, -balance)
+        gradient = self.join(outward - pull.T + 2 * self.alpha * centred, -balance)
+        return Evaluation(parameters, value, gradient, stiffness)
 
     def row_losses(self, u: Array, t: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, Array]:
         """Return the loss of each row, and its slopes in the tables of deficits and scales, 0 for the row's own class."""
@@ -241,8 +242,8 @@ class PairwiseProblem(LinearProblem):
             blocks[other] += bend
         return blocks
 
-    def suboptimality(self, parameters: Array, value: float, gradient: Array) -> float:
-        return self.flow_gap(value, gradient, self._stiffness)
+    def suboptimality(self, here: Evaluation) -> float:
+        return self.flow_gap(here.value, here.gradient, here.stiffness)
 
     def flow_gap(self, value: float, gradient: Array, stiffness: Array) -> float:
         """Return what the cheapest flows between classes that make up for the gradient cost, as a share of the objective.

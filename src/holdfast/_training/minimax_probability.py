@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from holdfast._core.problem import Problem
+from holdfast._core.problem import Evaluation, Problem
 from holdfast._core.row_forms import Array
 from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
@@ -375,6 +375,10 @@ class EasedMinimax(Problem):
         """How many weights there are."""
         return self.problem.n_features
 
+    def evaluate(self, w: Array) -> Evaluation:
+        """Return objective and gradient."""
+        return Evaluation(w, *self.value_and_gradient(w))
+
     def value_and_gradient(self, w: Array) -> tuple[float, Array]:
         """Return F and its gradient."""
         size, D = self.spread.value(w), self.problem.difference
@@ -394,9 +398,9 @@ class EasedMinimax(Problem):
         """Return the Hessian."""
         return self.hessian(w)
 
-    def suboptimality(self, w: Array, value: float, gradient: Array) -> float:
+    def suboptimality(self, here: Evaluation) -> float:
         """Return the certified gap."""
-        return certificate_of(self.problem, w, self).gap
+        return certificate_of(self.problem, here.parameters, self).gap
 
     def longest_step(self, w: Array, step: Array) -> float:
         """Return inf: there are no kinks."""

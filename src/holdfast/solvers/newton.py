@@ -12,10 +12,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from holdfast._core.problem import Curved, Problem
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
-from holdfast._core.tolerances import POLISHED, ROUNDING
-
-VANISHING = 1e-14
-"""Share of the typical curvature below which a direction is taken for flat."""
+from holdfast._core.tolerances import POLISHED, ROUNDING, VANISHING
 
 
 class Newton(Solver):

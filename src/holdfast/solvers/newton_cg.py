@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from holdfast._core.problem import Composite, Place, Problem
+from holdfast._core.problem import Composite, LocalModel, Problem
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast._core.tolerances import POLISHED
+from holdfast.solvers.plane_search import best_along
 
 WIDE, FEW = 500, 40
 """Features above which a factorised sample of the Hessian costs more than products with the Hessian of rows that are sparse,
@@ -55,51 +56,51 @@ class NewtonCG(Solver):
     ) -> Solution:
         view = problem.view(Composite)
         assert view is not None
-        place = view.at(np.array(start, dtype=np.float64))
+        here = view.at(np.array(start, dtype=np.float64))
         status, n_iter, promise, is_stale, precondition = Status.ITERATION_LIMIT, 0, 1.0, True, None
         for n_iter in range(1, max_iter + 1):
-            gap = place.gap(place.gradient)
-            if place.value <= view.enough or (gap <= tol and not rough):
+            gap = here.gap(here.gradient)
+            if here.value <= view.enough or (gap <= tol and not rough):
                 status = Status.SOLVED
                 break
             if is_stale or precondition is None:
-                precondition = place.preconditioner()
+                precondition = here.preconditioner()
             loose = min(LOOSE, np.sqrt(promise))
-            most = BELIEVED * (place.value - view.enough)
-            step, n_products = self._step(place, precondition, loose, 0.0 if rough else SPARE * tol, most)
-            scale = max(abs(place.value), abs(view.enough))
-            promise = -0.5 * float(place.gradient @ step) / scale
+            most = BELIEVED * (here.value - view.enough)
+            step, n_products = self._step(here, precondition, loose, 0.0 if rough else SPARE * tol, most)
+            scale = max(abs(here.value), abs(view.enough))
+            promise = -0.5 * float(here.gradient @ step) / scale
             report(
-                f"newton-cg {n_iter}: objective {place.value:.10g}, estimated gap {gap:.2e}, "
+                f"newton-cg {n_iter}: objective {here.value:.10g}, estimated gap {gap:.2e}, "
                 f"next step {promise:.2e} after {n_products} products"
             )
             if promise <= POLISHED or (rough and promise <= tol):
                 status = Status.SOLVED
                 break
-            found = place.best_along(step, 1e-2 * promise if rough else min(1e-4 * promise, 1e-3 * tol))
-            gain = (place.value - found.value) / scale
+            found = best_along(here, step, 1e-2 * promise if rough else min(1e-4 * promise, 1e-3 * tol))
+            gain = (here.value - found.value) / scale
             if not gain > 0:
                 status = Status.SOLVED if promise <= 1e-9 else Status.STALLED
                 break
             is_stale = gain > SETTLED or n_products > MANY
-            place = found
-        return Solution(place.parameters, status, place.value, n_iter, self.name)
+            here = found
+        return Solution(here.parameters, status, here.value, n_iter, self.name)
 
     def _step(
-        self, place: Place, precondition: Callable[[Array], Array], loose: float, tol: float, most: float
+        self, here: LocalModel, precondition: Callable[[Array], Array], loose: float, tol: float, most: float
     ) -> tuple[Array, int]:
         """Return a step p with H p close to -gradient, and how many products it took.
 
         Conjugate gradients end when the residual is the share `loose` of the gradient, or a gradient fit for a gap `tol`,
         or when more than `most` is promised, which is not to be believed.
         """
-        residual = -place.gradient
+        residual = -here.gradient
         direction = scaled = precondition(residual)
         step = np.zeros_like(residual)
         square = float(residual @ scaled)
         enough, n_products, promised = loose**2 * square, 0, 0.0
         for n_products in range(1, self.max_products + 1):
-            image = place.product(direction)
+            image = here.product(direction)
             bend = float(direction @ image)
             if not bend > 0:
                 # flat to rounding: downhill is all there is to know
@@ -109,7 +110,7 @@ class NewtonCG(Solver):
             scaled = precondition(residual)
             before, square = square, float(residual @ scaled)
             promised += 0.5 * before**2 / bend
-            if square <= enough or promised > most or place.gap(residual) <= tol:
+            if square <= enough or promised > most or here.gap(residual) <= tol:
                 break
             direction = scaled + (square / before) * direction
         return step, n_products

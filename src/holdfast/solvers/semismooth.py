@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from holdfast._core.problem import Composite, Curved, Place, Problem
+from holdfast._core.problem import Composite, Curved, LocalModel, Problem
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
-from holdfast._core.tolerances import POLISHED, ROUNDING
-from holdfast.solvers.newton import VANISHING, newton_step
+from holdfast._core.tolerances import POLISHED, ROUNDING, VANISHING
+from holdfast.solvers.newton import newton_step
+from holdfast.solvers.plane_search import best_along
 
 FRUITLESS = 0.01
 """Share of what a step promised up to which it was one in a wrong model."""
@@ -35,39 +36,39 @@ class Semismooth(Solver):
         view, curved = problem.view(Composite), problem.view(Curved)
         assert view is not None
         assert curved is not None
-        place = view.at(np.array(start, dtype=np.float64))
+        here = view.at(np.array(start, dtype=np.float64))
         flat = VANISHING * curved.typical_curvature()
         status, n_iter, whole = Status.ITERATION_LIMIT, 0, False
         for n_iter in range(1, max_iter + 1):
-            if place.value <= view.enough or (not rough and place.gap(place.gradient) <= tol):
+            if here.value <= view.enough or (not rough and here.gap(here.gradient) <= tol):
                 status = Status.SOLVED
                 break
-            step, decrement = newton_step(place.hessian(whole=whole), place.gradient, flat)
-            scale = max(abs(place.value), abs(view.enough))
+            step, decrement = newton_step(here.hessian(whole=whole), here.gradient, flat)
+            scale = max(abs(here.value), abs(view.enough))
             promise = decrement / scale
-            report(f"semismooth {n_iter}: objective {place.value:.10g}, next step {promise:.2e}")
+            report(f"semismooth {n_iter}: objective {here.value:.10g}, next step {promise:.2e}")
             if promise <= POLISHED:
-                place = _polished(view, place, step)
+                here = _polished(view, here, step)
                 status = Status.SOLVED
                 break
-            found = place.best_along(step, 1e-2 * min(promise, 1.0))
-            if not found.value < place.value:
+            found = best_along(here, step, 1e-2 * min(promise, 1.0))
+            if not found.value < here.value:
                 status = Status.SOLVED if promise <= 1e-9 else Status.STALLED
-                place = _polished(view, place, step)
+                here = _polished(view, here, step)
                 break
             # along a step that led nowhere, what bends least may be all that bends
-            whole = whole or place.value - found.value < FRUITLESS * decrement
-            place = found
+            whole = whole or here.value - found.value < FRUITLESS * decrement
+            here = found
             if rough and promise <= tol:
                 status = Status.SOLVED
                 if tol < POLISHED:
-                    place = _polished(view, place, newton_step(place.hessian(), place.gradient, flat)[0])
+                    here = _polished(view, here, newton_step(here.hessian(), here.gradient, flat)[0])
                 break
-        return Solution(place.parameters, status, place.value, n_iter, self.name)
+        return Solution(here.parameters, status, here.value, n_iter, self.name)
 
 
-def _polished(view: Composite, place: Place, step: Array) -> Place:
-    """Return the place after one full step where that makes its gradient shorter: values no longer tell."""
-    there = view.at(place.parameters + step)
-    is_as_low = there.value <= place.value * (1 + ROUNDING)
-    return there if is_as_low and np.linalg.norm(there.gradient) < np.linalg.norm(place.gradient) else place
+def _polished(view: Composite, here: LocalModel, step: Array) -> LocalModel:
+    """Return the here after one full step where that makes its gradient shorter: values no longer tell."""
+    there = view.at(here.parameters + step)
+    is_as_low = there.value <= here.value * (1 + ROUNDING)
+    return there if is_as_low and np.linalg.norm(there.gradient) < np.linalg.norm(here.gradient) else here
