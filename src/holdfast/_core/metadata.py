@@ -1,11 +1,55 @@
-"""What may be stated of each row besides its values: the names of these arguments, the same everywhere."""
+"""What may be stated of each row besides its values: the names of these arguments and their documentation, written once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypedDict, TypeVar, get_args, get_type_hints
 
-METADATA = ("X_std", "X_cov", "X_factor", "X_lower", "X_upper", "X_radius")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class NoiseByRow(TypedDict, total=False):
+    """The Gaussian noise of each row.
+
+    X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+        Standard deviation of each entry's own, independent error; entries that a sparse matrix does not store are exact.
+    X_cov : array-like of shape (n_samples, n_features, n_features), default=None
+        Covariance of each row's errors.
+    X_factor : array-like of shape (n_samples, n_features, r), default=None
+        A factor F of each row's covariance F F'.
+    """
+
+    X_std: Any
+    X_cov: Any
+    X_factor: Any
+
+
+class SetsByRow(NoiseByRow, total=False):
+    """The noise or the set of each row.
+
+    X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+        With `Box` the half-width of each entry's interval; with `Ellipsoid`, `ChanceConstraint` or `GaussianNoise` its
+        standard deviation.
+    X_cov : array-like of shape (n_samples, n_features, n_features), default=None
+        With `Ellipsoid`, `ChanceConstraint` or `GaussianNoise` the covariance of each row.
+    X_factor : array-like of shape (n_samples, n_features, r), default=None
+        A factor F of each row's covariance F F'.
+    X_lower, X_upper : array-like of shape (n_samples, n_features), default=None
+        With `IntervalBox` the interval of each entry, ``X_lower <= X <= X_upper``.
+    X_radius : array-like of shape (n_samples,), default=None
+        With `Ball` the radius of each row.
+    """
+
+    X_lower: Any
+    X_upper: Any
+    X_radius: Any
+
+
+NOISE = tuple(get_type_hints(NoiseByRow))
+METADATA = tuple(get_type_hints(SetsByRow))
 
 
 def known_metadata(metadata: Mapping[str, Any], call: str) -> dict[str, Any]:
@@ -13,3 +57,63 @@ def known_metadata(metadata: Mapping[str, Any], call: str) -> dict[str, Any]:
     if unknown := sorted(set(metadata) - set(METADATA)):
         raise TypeError(f"{call}: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}.")
     return {name: value for name, value in metadata.items() if value is not None}
+
+
+def takes_metadata(function: F) -> F:
+    """Return a function or method whose ``**metadata`` are arguments with names of their own, each documented.
+
+    Their names are those of the TypedDict in its annotation, ``**metadata: Unpack[NoiseByRow]``. `inspect.signature`, which
+    metadata routing reads, and `help` show one argument for each, None by default. The body receives those that are stated.
+
+    In the docstring, an entry ``**metadata`` without a description becomes that of the TypedDict, and one with a description
+    becomes ``X_std, X_cov, X_factor : array-like, default=None`` with that description.
+    """
+    kind = get_args(get_type_hints(function)["metadata"])[0]
+    names = tuple(get_type_hints(kind))
+    signature = _stating(inspect.signature(function), names)
+    known = set(signature.parameters)
+
+    @wraps(function)
+    def stating(*args: Any, **options: Any) -> Any:
+        if not options.keys() <= known:
+            raise TypeError(_unknown(function, args, options.keys() - known, names))
+        for name in names:
+            if name in options and options[name] is None:
+                del options[name]
+        return function(*args, **options)
+
+    stating.__signature__ = signature  # type: ignore[attr-defined]
+    stating.__doc__ = _documented(function.__doc__, kind, names)
+    return stating  # type: ignore[return-value]
+
+
+def _stating(signature: inspect.Signature, names: tuple[str, ...]) -> inspect.Signature:
+    """Return a signature with an argument for each name in the place of ``**metadata``, before all other keywords."""
+    own = [part for part in signature.parameters.values() if part.kind is not inspect.Parameter.VAR_KEYWORD]
+    stated = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any") for name in names]
+    by_name = [part for part in own if part.kind is inspect.Parameter.KEYWORD_ONLY]
+    by_place = [part for part in own if part.kind is not inspect.Parameter.KEYWORD_ONLY]
+    return signature.replace(parameters=[*by_place, *stated, *by_name])
+
+
+def _unknown(function: Callable[..., Any], args: tuple[Any, ...], unknown: set[str], names: tuple[str, ...]) -> str:
+    """Return what to say of arguments that mean nothing."""
+    is_method = "." in function.__qualname__ and len(args) > 0
+    call = f"{type(args[0]).__name__}.{function.__name__}" if is_method else function.__name__
+    return (
+        f"{call}: no such argument: {', '.join(sorted(unknown))}. What differs by row is stated by {', '.join(names)}."
+    )
+
+
+def _documented(doc: str | None, kind: type, names: tuple[str, ...]) -> str | None:
+    """Return a docstring with the entry ``**metadata`` filled in."""
+    entry = re.search(r"^( *)\*\*metadata\n((?:\1 +.*\n|\n(?=\1 ))*)", doc or "", re.MULTILINE)
+    if doc is None or entry is None:
+        return doc
+    indent, description = entry.groups()
+    if description:
+        text = f"{indent}{', '.join(names)} : array-like, default=None\n{description}"
+    else:
+        shared = (inspect.getdoc(kind) or "").partition("\n\n")[2]
+        text = "".join(f"{indent}{line}\n" for line in shared.splitlines())
+    return doc[: entry.start()] + text + doc[entry.end() :]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from holdfast._certificates.models import Model
 from holdfast._certificates.views import View, refuse_scores_alone
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
-from holdfast._core.metadata import known_metadata
+from holdfast._core.metadata import SetsByRow, takes_metadata
 from holdfast._core.offers import offered_if
 from holdfast._core.row_sets import RowSets
 from holdfast._core.uncertainty import UncertaintySet
@@ -44,7 +44,10 @@ class CertifiedPredictions:
         return linear_model(self.coef_, self.intercept_)
 
     @offered_if(_is_known)
-    def certify(self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> NDArray[np.bool_]:
+    @takes_metadata
+    def certify(
+        self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Unpack[SetsByRow]
+    ) -> NDArray[np.bool_]:
         """Return for each row whether no admissible input can change its prediction.
 
         Parameters
@@ -53,7 +56,7 @@ class CertifiedPredictions:
         uncertainty : UncertaintySet, default=None
             The sets, such as ``Box(0.1)``, which multiply metadata as at `fit`. None: those that the model was trained for; one
             that was trained for noise, or for none, must be given some.
-        **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+        **metadata
             What differs by row. With the model's own sets it is taken as stated, never multiplied by a radius; a model fitted
             with it asks for it.
 
@@ -64,7 +67,10 @@ class CertifiedPredictions:
         return self.certified_margin(X, uncertainty, **metadata) > 0
 
     @offered_if(_is_known)
-    def certified_margin(self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> Array:
+    @takes_metadata
+    def certified_margin(
+        self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Unpack[SetsByRow]
+    ) -> Array:
         r"""Return by how much each prediction leads at the worst admissible input; negative where it can be changed.
 
         Two classes: :math:`|f(x)| - h(-\mathrm{sign}(f) w)` with the support function h of the row's set. More: the smallest
@@ -82,14 +88,13 @@ class CertifiedPredictions:
         check_is_fitted(self)
         refuse_own_predicts(self)
         call = f"{type(self).__name__}.{method}"
-        stated = known_metadata(metadata, call)
-        check_columns(X, stated, self)
+        check_columns(X, metadata, self)
         check_features(X, {"uncertainty": uncertainty}, self)
         rows: Any = self._rows_to_score(X)  # type: ignore[attr-defined]
-        chosen = self._own_set(rows, stated, call) if uncertainty is None else uncertainty
+        chosen = self._own_set(rows, metadata, call) if uncertainty is None else uncertainty
         if not isinstance(chosen, UncertaintySet):
             raise ValueError(f"{call}(X, uncertainty={chosen!r:.80}): give a set, such as Ball(0.3) or Box(0.1).")
-        worst, cloud = chosen.split(rows, stated)
+        worst, cloud = chosen.split(rows, metadata)
         if cloud is not None or worst is None:
             raise ValueError(
                 f"{call}(uncertainty={chosen!r}): Gaussian noise has no bounds, so no prediction is certain and no row is the "

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 from sklearn.exceptions import ConvergenceWarning
 
 from holdfast._core.allowed import arguments
 from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Loss
-from holdfast._core.metadata import known_metadata
+from holdfast._core.metadata import SetsByRow, takes_metadata
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._training.critical import critical_size
@@ -20,6 +21,7 @@ from holdfast.uncertainty import Ball
 
 
 @arguments()
+@takes_metadata
 def critical_radius(
     X: Any,
     y: Any,
@@ -32,7 +34,7 @@ def critical_radius(
     fit_intercept: bool = True,
     class_weight: Any = None,
     sample_weight: Any = None,
-    **metadata: Any,
+    **metadata: Unpack[SetsByRow],
 ) -> float:
     r"""Return the size of the sets from which on :class:`RobustLinearClassifier` collapses to w = 0.
 
@@ -48,7 +50,7 @@ def critical_radius(
         As for :class:`RobustLinearClassifier` and its `fit`. Two classes.
     uncertainty : UncertaintySet, default=None
         The shape of the sets; None means ``Ball(1.0)``, and a size that is stated nowhere 1.0.
-    **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+    **metadata
         The rows' own sets, as in `fit`.
 
     Returns
@@ -89,7 +91,10 @@ def critical_radius(
 
 
 @arguments()
-def separability_radius(X: Any, y: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> float:
+@takes_metadata
+def separability_radius(
+    X: Any, y: Any, uncertainty: UncertaintySet | None = None, **metadata: Unpack[SetsByRow]
+) -> float:
     r"""Return the size of the sets up to which the training rows can be separated, wherever in their sets they are.
 
     For a set common to all rows it is :math:`1 / \min\{h(w) : y_i(w^\top x_i + b) \ge 1\}`: half the width of the widest
@@ -103,7 +108,7 @@ def separability_radius(X: Any, y: Any, uncertainty: UncertaintySet | None = Non
     uncertainty : UncertaintySet, default=None
         The shape of the sets; None means ``Ball(1.0)``, and a size that is stated nowhere 1.0. Noise without
         bounds has no such radius.
-    **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+    **metadata
         The rows' own sets, as in :meth:`RobustLinearClassifier.fit`.
 
     Returns
@@ -140,9 +145,8 @@ def _warn_if_apart(name: str, low: float, high: float) -> None:
 
 
 def _problem_of_two_classes(
-    name: str, model: RobustLinearClassifier, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]
+    name: str, model: RobustLinearClassifier, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
 ) -> MarginScaleProblem:
-    known_metadata(metadata, name)
     model.check_parameters(name)
     problems = model._problems(X, y, sample_weight, metadata)
     if len(problems) > 1:

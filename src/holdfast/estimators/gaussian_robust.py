@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from itertools import combinations
-from typing import Any, Self, cast
+from typing import Any, Self, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array, Loss
+from holdfast._core.metadata import NoiseByRow, takes_metadata
 from holdfast._core.offers import offered_if
 from holdfast._core.parameters import resolve
 from holdfast._core.row_sets import RowSets
@@ -325,9 +326,8 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         self.random_state = random_state
 
     @with_callbacks
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None
-    ) -> Self:
+    @takes_metadata
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **metadata: Unpack[NoiseByRow]) -> Self:
         """Fit the classifier.
 
         Parameters
@@ -336,26 +336,20 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         y : array-like of shape (n_samples,)
             Two classes or more.
         sample_weight : array-like of shape (n_samples,), default=None
-        X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Standard deviation of each entry's own, independent error; entries that a sparse matrix does not store are exact.
-        X_cov : array-like of shape (n_samples, n_features, n_features), default=None
-            Covariance of each row's errors.
-        X_factor : array-like of shape (n_samples, n_features, r), default=None
-            A factor F of each row's covariance F F'.
+        **metadata
         """
-        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         if self._has_kernel:
             return self._fit_kernel(X, y, sample_weight, metadata)
         problems = self._problems(X, y, sample_weight, metadata)
         warn_of_units(X, metadata, f"{NAME}.fit", factor=self._noise().row_factor)
-        self.row_noise_ = any(value is not None for value in metadata.values())
+        self.row_noise_ = bool(metadata)
         fits, finished = self._trained(problems, X, y)
         self._unpack(problems, fits)
         self._warn(problems)
         finished()
         return self
 
-    def _fit_kernel(self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]) -> Self:
+    def _fit_kernel(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> Self:
         """Fit in coordinates of the kernel's features, with a proof for the kernel itself where it is known of all rows."""
         loss = self._loss()
         self._refuse_errors_of_inputs(metadata, "fit")
@@ -388,13 +382,12 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         finished()
         return self
 
-    def _refuse_errors_of_inputs(self, metadata: dict[str, Any], method: str) -> None:
+    def _refuse_errors_of_inputs(self, metadata: Mapping[str, Any], method: str) -> None:
         """Raise where there is a kernel and the errors of each row are stated."""
-        stated = [name for name, value in metadata.items() if value is not None]
-        if self._has_kernel and stated:
+        if self._has_kernel and metadata:
             raise ValueError(
-                f"{NAME}(kernel={self.kernel!r:.40}).{method}(..., {stated[0]}=...): errors of the inputs are not noise of the "
-                "kernel's features. Use NoiseAwareClassifier, which takes them, or kernel='linear'."
+                f"{NAME}(kernel={self.kernel!r:.40}).{method}(..., {next(iter(metadata))}=...): errors of the inputs are not "
+                "noise of the kernel's features. Use NoiseAwareClassifier, which takes them, or kernel='linear'."
             )
 
     @offered_if(_takes_parts)
@@ -420,17 +413,17 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         """
         loss = self._loss()
         alpha = float(self._alpha(loss))
-        metadata, before = {"X_std": X_std}, getattr(self, "row_noise_", None)
+        metadata = {} if X_std is None else {"X_std": X_std}
         self._noise().refuse_parts(f"{NAME}.partial_fit")
-        X, codes, weights, known = self._part(X, y, classes, sample_weight, metadata, before)
+        X, codes, weights, known = self._part(X, y, classes, sample_weight, metadata, "row_noise_", ("X_std",))
         bound = self._bound(loss, X, metadata)
         problems = self._made(self._noise().middle(X), codes, weights, loss, bound, alpha, len(known))
         self._advance(problems, known)
-        self.row_noise_, self.collapsed_pairs_ = X_std is not None, known[np.zeros((0, 2), dtype=np.intp)]
+        self.row_noise_, self.collapsed_pairs_ = bool(metadata), known[np.zeros((0, 2), dtype=np.intp)]
         return self
 
     def _problems(
-        self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]
+        self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
     ) -> list[MarginScaleProblem] | list[PairwiseProblem]:
         """Return the problem that `fit` has to solve, or one a class, all input having been checked."""
         loss = self._loss()
@@ -440,7 +433,7 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         return self._made(self._noise().middle(X), codes, weights, loss, bound, alpha, len(self.classes_))
 
     def _checked(
-        self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]
+        self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
     ) -> tuple[Any, NDArray[np.intp], Array]:
         """Return rows, codes of their classes, and their weights, once they are what `fit` takes."""
         self._check_kernel()
@@ -471,11 +464,11 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
             for k in positives
         ]
 
-    def _bound(self, loss: Loss, X: Any, metadata: dict[str, Any]) -> RowSets:
+    def _bound(self, loss: Loss, X: Any, metadata: Mapping[str, Any]) -> RowSets:
         """Return the noise bound to rows, after checking that the loss has a use for it."""
         noise = self._noise()
         for name in metadata:
-            if metadata[name] is not None and name not in noise.metadata:
+            if name not in noise.metadata:
                 raise ValueError(f"{NAME}(noise={noise!r}).fit(..., {name}=...): this noise does not take {name}.")
         bound = noise.at(X, metadata)
         if self.link is not None:
@@ -579,7 +572,8 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
             )
 
     @offered_if(_has_known_noise)
-    def flip_probability(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    @takes_metadata
+    def flip_probability(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
         r"""Return the probability that the noise changes each prediction.
 
         Two classes: exact, :math:`\Phi(-|w^\top x + b| / t)`. More: the *upper bound*
@@ -589,7 +583,7 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        X_std, X_cov, X_factor : array-like (X_std may be sparse), default=None
+        **metadata
             The noise of each row as in `fit`, taken as stated, never multiplied by `noise`: a model trained with ``noise=4``
             and ``X_std=S`` is asked about that noise by ``X_std=4 * S``. Without them the noise of the constructor is
             meant; a model fitted with them asks for them, and so does one of which no noise is known (``noise=None``).
@@ -600,13 +594,13 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
             With two classes between 0 and 0.5; 0 where there is no noise. With `unknown` of the noise, the largest
             probability that any covariance gives.
         """
-        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         check_columns(X, metadata, self)
         scores = self.decision_function(X)
         return flip_probabilities(scores, self._known_score_std(scores, metadata))
 
     @offered_if(_has_known_noise)
-    def score_std(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    @takes_metadata
+    def score_std(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
         r"""Return the standard deviation :math:`t = \sqrt{w^\top C w}` that the noise gives to each row's score.
 
         Takes noise as `flip_probability` does; with `unknown` it is the largest that any covariance gives. A
@@ -617,12 +611,12 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             More than two classes: the deviation of the predicted class's lead over each class, 0 for itself.
         """
-        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         check_columns(X, metadata, self)
         return self._known_score_std(self.decision_function(X), metadata)
 
     @offered_if(_is_proper)
-    def predict_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    @takes_metadata
+    def predict_proba(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
         r"""Return class probabilities :math:`\mathbb E\,\mathrm{sigmoid}(w^\top x + b + tZ)`, moderated by each row's noise.
 
         With ``link="moderated"`` they are those that it was trained for, sigmoid(r (w'x + b)), which differ by up to 0.02.
@@ -636,20 +630,19 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         ndarray of shape (n_samples, n_classes)
         """
         scores = self.decision_function(X)
-        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         self._refuse_errors_of_inputs(metadata, "predict_proba")
         check_columns(X, metadata, self)
         # in the span of a score's own direction noise of the kernel's features is the same as in all of it
         coef = self.rkhs_norm_[:, None] if hasattr(self, "dual_coef_") else self.coef_
-        is_stated, noise = any(value is not None for value in metadata.values()), None
-        if self.row_noise_ and not is_stated:
+        noise = None
+        if self.row_noise_ and not metadata:
             warn_caller(
                 f"{NAME}.predict_proba: this model was fitted with the noise of each row and is given none here, so these are "
                 f"plain probabilities, which are too sure of noisy rows. {NEEDS_NOISE}",
                 UserWarning,
             )
         else:
-            stated = self._noise().as_stated(metadata) if is_stated else self._noise().at_prediction()
+            stated = self._noise().as_stated(metadata) if metadata else self._noise().at_prediction()
             noise = stated.at(np.broadcast_to(0.0, (len(scores), coef.shape[1])), metadata)
         loss = self._loss()
 
@@ -661,9 +654,10 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         return against_the_rest(scores, coef, noise, probability)
 
     @offered_if(_is_proper)
-    def predict_log_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    @takes_metadata
+    def predict_log_proba(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
         """Return the logarithm of `predict_proba`."""
-        return np.log(self.predict_proba(X, X_std=X_std, X_cov=X_cov, X_factor=X_factor))
+        return np.log(self.predict_proba(X, **metadata))
 
     def carrying_rows(self, share: float = 0.9) -> NDArray[np.intp]:
         """Return the fewest training rows that carry `share` of the model, heaviest first.
@@ -683,9 +677,9 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         carried = np.cumsum(weight[order])
         return order[: int(np.searchsorted(carried, share * carried[-1])) + 1] if np.any(weight) else order[:0]
 
-    def _known_score_std(self, scores: Array, metadata: dict[str, Any]) -> Array:
+    def _known_score_std(self, scores: Array, metadata: Mapping[str, Any]) -> Array:
         """Return the standard deviation of each score, or of each lead of the predicted class, in the shape of `scores`."""
-        if self.row_noise_ and all(value is None for value in metadata.values()):
+        if self.row_noise_ and not metadata:
             raise ValueError(
                 f"{NAME}: this model was fitted with the noise of each row, so it needs theirs here too. {NEEDS_NOISE}"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from sklearn.utils.validation import _num_samples
 
 from holdfast._core.allowed import LARGEST, NOTHING, Number, arguments, as_numbers, short
 from holdfast._core.loss import Array, Loss
+from holdfast._core.metadata import NoiseByRow, takes_metadata
 from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._training.collapse import critical_factor
@@ -67,6 +68,7 @@ class NoisePath(FitPath):
 
 
 @arguments()
+@takes_metadata
 def noise_path(
     X: Any,
     y: Any,
@@ -78,19 +80,18 @@ def noise_path(
     fit_intercept: bool = True,
     class_weight: Any = None,
     sample_weight: Any = None,
-    X_std: Any = None,
-    X_cov: Any = None,
-    X_factor: Any = None,
     tol: float = 1e-6,
     max_iter: int = 1000,
     verbose: int = 0,
+    **metadata: Unpack[NoiseByRow],
 ) -> NoisePath:
     """Fit :class:`GaussianRobustClassifier` for many noises, each fit starting where the last ones point.
 
     Parameters
     ----------
-    X, y, noise, loss, alpha, fit_intercept, class_weight, sample_weight, X_std, X_cov, X_factor, tol, max_iter, verbose
+    X, y, noise, loss, alpha, fit_intercept, class_weight, sample_weight, tol, max_iter, verbose
         As for :class:`GaussianRobustClassifier` and its `fit`.
+    **metadata
     noises : int or array-like of floats, default=30
         Factors of `noise` (None: of 1.0, so standard deviations), in any order; or how many, from the noise at which the
         classifier collapses (or three times the spread of the rows, if that is less) down to a thousandth of it.
@@ -119,7 +120,6 @@ def noise_path(
         verbose=verbose,
     )
     model.check_parameters("noise_path")
-    metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
     _refuse_multiples(model._noise(), "noise_path")
     problems = model._problems(X, y, sample_weight, metadata)
     warn_of_units(X, metadata, "noise_path", factor=model._noise().row_factor)
@@ -271,31 +271,30 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
         self.n_jobs = n_jobs
 
     @with_callbacks
+    @takes_metadata
     def fit(
         self,
         X: Any,
         y: Any,
         sample_weight: Any = None,
         *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
         groups: Any = None,
+        **metadata: Unpack[NoiseByRow],
     ) -> Self:
         """Choose noise and ridge by cross-validation, and fit.
 
         Parameters
         ----------
-        X, y, sample_weight, X_std, X_cov, X_factor
+        X, y, sample_weight
             As in :meth:`GaussianRobustClassifier.fit`.
+        **metadata
         groups : array-like of shape (n_samples,), default=None
             Handed to the splitter, such as ``GroupKFold``.
         """
-        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         plain = self._model()
         problems = plain._problems(X, y, sample_weight, metadata)
         warn_of_units(X, metadata, f"{NAME}.fit", factor=plain._noise().row_factor)
-        plain.row_noise_ = self.row_noise_ = any(value is not None for value in metadata.values())
+        plain.row_noise_ = self.row_noise_ = bool(metadata)
         self._adopt(plain)
         deploy = None if self.deploy_noise is None else float(self.deploy_noise)
         self._scorer(plain)

@@ -51,18 +51,25 @@ class IncrementalClassifier(LinearClassifier):
     stream_: list[dict[str, Any]]
 
     def _part(
-        self, X: Any, y: Any, classes: Any, sample_weight: Any, metadata: Mapping[str, Any], stated_before: bool | None
+        self,
+        X: Any,
+        y: Any,
+        classes: Any,
+        sample_weight: Any,
+        metadata: Mapping[str, Any],
+        flag: str,
+        names: Sequence[str],
     ) -> tuple[Any, NDArray[np.intp], Array, NDArray[Any]]:
         """Return the rows of a part, their codes and weights, and all classes, once they fit what earlier parts said.
 
-        `stated_before` says whether these came with metadata.
+        `flag` is the attribute that says whether these came with metadata, whose `names` are those that the call takes.
         """
         name, going_on = type(self).__name__, hasattr(self, "stream_")
-        stated = [key for key, value in metadata.items() if value is not None]
-        if going_on and stated_before != bool(stated):
+        stated_before = getattr(self, flag, None)
+        if going_on and stated_before != bool(metadata):
             raise ValueError(
                 f"{name}.partial_fit: earlier calls were {'with' if stated_before else 'without'} "
-                f"{' or '.join(stated or metadata)}. Give it in all calls or in none (zeros for exact rows)."
+                f"{' or '.join(metadata or names)}. Give it in all calls or in none (zeros for exact rows)."
             )
         fresh = classes is not None or not hasattr(self, "classes_")
         known = stated_classes(classes, name) if fresh else self.classes_

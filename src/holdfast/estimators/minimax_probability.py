@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
-from holdfast._core.metadata import METADATA
+from holdfast._core.metadata import SetsByRow, takes_metadata
 from holdfast._core.progress import reporter
 from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
@@ -239,19 +239,8 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         return tags
 
     @with_callbacks
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-        X_lower: Any = None,
-        X_upper: Any = None,
-        X_radius: Any = None,
-    ) -> Self:
+    @takes_metadata
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **metadata: Unpack[SetsByRow]) -> Self:
         """Fit the classifier.
 
         Parameters
@@ -261,19 +250,8 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             Two classes or more.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows in means and covariances: 2 is as good as stating a row twice.
-        X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            With `Box` the half-width of each entry's interval; with `Ellipsoid`, `ChanceConstraint` or `GaussianNoise` its
-            standard deviation.
-        X_cov : array-like of shape (n_samples, n_features, n_features), default=None
-            With `Ellipsoid`, `ChanceConstraint` or `GaussianNoise` the covariance of each row.
-        X_factor : array-like of shape (n_samples, n_features, r), default=None
-            A factor F of each row's covariance F F'.
-        X_lower, X_upper : array-like of shape (n_samples, n_features), default=None
-            With `IntervalBox` the interval of each entry, ``X_lower <= X <= X_upper``.
-        X_radius : array-like of shape (n_samples,), default=None
-            With `Ball` the radius of each row.
+        **metadata
         """
-        metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         self._check_settings()
         check_columns(X, {"sample_weight": sample_weight, **metadata})
         check_features(X, {"uncertainty": self.uncertainty})

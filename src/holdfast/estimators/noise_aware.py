@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, Unpack
 from warnings import catch_warnings
 
 import numpy as np
@@ -21,6 +21,7 @@ from holdfast._core.allowed import SEED, VERBOSE, Choice, Count, Number, Several
 from holdfast._core.caller import warn_caller
 from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
+from holdfast._core.metadata import NOISE, NoiseByRow, takes_metadata
 from holdfast._core.progress import reporter
 from holdfast._core.version import __version__
 from holdfast._core.whole_fits import WholeFits
@@ -37,7 +38,6 @@ from holdfast.features.prior import GaussianPrior
 from holdfast.features.row_noise import RowNoise
 from holdfast.uncertainty.sloped import SlopedEllipsoids, SlopedFactor
 
-NOISE = ("X_std", "X_cov", "X_factor")
 METHODS = ("consistent", "moments")
 SLOPES = (1e-5, 1e-6, 1e-7)
 """Gradients at which scikit-learn's solver is stopped, until the gap that is proved will do."""
@@ -241,9 +241,8 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None
-    ) -> Self:
+    @takes_metadata
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **metadata: Unpack[NoiseByRow]) -> Self:
         """Fit the features, push the rows to them, and fit a linear classifier there.
 
         Parameters
@@ -253,14 +252,9 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,)
             Two classes or more.
         sample_weight : array-like of shape (n_samples,), default=None
-        X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Standard deviation of each entry's own, independent error.
-        X_cov : array-like of shape (n_samples, n_features, n_features), default=None
-            Covariance of each row's errors.
-        X_factor : array-like of shape (n_samples, n_features, r), default=None
-            A factor F of each row's covariance F F'.
+        **metadata
         """
-        rows = self._checked(X, y, sample_weight, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}).weighed()
+        rows = self._checked(X, y, sample_weight, metadata).weighed()
         seed = self._seed()
         self._learn_features(rows, self.gamma, seed)
         pushed = self._pushed(rows, seed)
@@ -289,7 +283,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         X, y = checked_rows(self, X, y, call=f"{name}.fit", ensure_min_samples=2)
         self.classes_, codes = class_codes(y, name)
         weights = row_weights(sample_weight, self.class_weight, X, codes, self.classes_, name)
-        noise = RowNoise.stated(X, metadata) if _is_stated(metadata) else None
+        noise = RowNoise.stated(X, metadata) if metadata else None
         warn_of_units(given, metadata, f"{name}.fit")
         self.row_noise_ = noise is not None
         return Rows(X, codes, weights, noise)
@@ -393,7 +387,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         call = f"{type(self).__name__}.{method}"
         check_columns(X, metadata, self)
         X = checked_rows(self, X, call=call, reset=False)
-        noise = RowNoise.stated(X, metadata) if _is_stated(metadata) else None
+        noise = RowNoise.stated(X, metadata) if metadata else None
         if noise is None and self.row_noise_:
             warn_caller(
                 f"{call}: this model was fitted with the noise of each row and is given none here, so rows count as exact. "
@@ -411,13 +405,14 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         Z = self._pushed_rows(X, metadata, method)
         return self.model_.decision_function(Z)
 
-    def decision_function(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    @takes_metadata
+    def decision_function(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
         """Return the scores of rows with this noise.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-        X_std, X_cov, X_factor : array-like (X_std may be sparse), default=None
+        **metadata
             The noise of each row, as in `fit`, taken as stated. Without any, rows count as exact; a model that was fitted with
             noise then warns.
 
@@ -426,23 +421,25 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             Two classes: the log-odds of ``classes_[1]``. More: the class with the highest score is predicted.
         """
-        return self._scores(X, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}, "decision_function")
+        return self._scores(X, metadata, "decision_function")
 
-    def predict(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Any:
+    @takes_metadata
+    def predict(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Any:
         """Return the predicted class of each row, shape (n_samples,); takes noise as `decision_function` does."""
-        scores = self._scores(X, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}, "predict")
+        scores = self._scores(X, metadata, "predict")
         return self.classes_[predicted_codes(scores)]
 
-    def predict_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    @takes_metadata
+    def predict_proba(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
         """Return class probabilities, shape (n_samples, n_classes); takes noise as `decision_function` does.
 
         The noisier a row, the less sure they are; nothing else is averaged over.
         """
-        return self._probabilities(X, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}, "predict_proba")
+        return self._probabilities(X, metadata, "predict_proba")
 
-    def predict_log_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    @takes_metadata
+    def predict_log_proba(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
         """Return the logarithm of `predict_proba`."""
-        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         return np.log(self._probabilities(X, metadata, "predict_log_proba"))
 
     def _probabilities(self, X: Any, metadata: Mapping[str, Any], method: str) -> Array:
@@ -455,21 +452,14 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
             return np.column_stack([expit(-scores), expit(scores)])
         return shares_of_classes(expit(scores)) if self.method == "moments" else softmax(scores, axis=1)
 
-    def score(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-    ) -> float:
+    @takes_metadata
+    def score(self, X: Any, y: Any, sample_weight: Any = None, **metadata: Unpack[NoiseByRow]) -> float:
         """Return the accuracy on rows with this noise; takes noise as `decision_function` does."""
-        scores = self._scores(X, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}, "score")
+        scores = self._scores(X, metadata, "score")
         return float(accuracy_score(y, self.classes_[predicted_codes(scores)], sample_weight=sample_weight))
 
-    def flip_probability(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    @takes_metadata
+    def flip_probability(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
         r"""Return about how likely each prediction is to change when the row is measured again with the same noise.
 
         Approximate: the scores of the row measured again are taken to be normal, with the means and covariances that the
@@ -481,15 +471,14 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-        X_std, X_cov, X_factor : array-like (X_std may be sparse), default=None
+        **metadata
             The noise of each row; one of them is needed.
 
         Returns
         -------
         ndarray of shape (n_samples,)
         """
-        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
-        if not _is_stated(metadata):
+        if not metadata:
             raise ValueError(
                 f"{type(self).__name__}.flip_probability: no noise is stated. Pass X_std, X_cov or X_factor."
             )
@@ -517,7 +506,3 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
 def without_their_warnings() -> Any:
     """Return a context in which linear fits do not warn: the gap that is proved says it. Filters are those of all threads."""
     return catch_warnings(action="ignore", category=ConvergenceWarning)
-
-
-def _is_stated(metadata: Mapping[str, Any]) -> bool:
-    return any(value is not None for value in metadata.values())

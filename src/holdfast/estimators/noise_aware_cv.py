@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from itertools import product
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -12,6 +12,7 @@ from sklearn.metrics import log_loss
 
 from holdfast._core.allowed import JOBS, NOTHING, Number, Several
 from holdfast._core.loss import Array
+from holdfast._core.metadata import NoiseByRow, takes_metadata
 from holdfast._core.progress import reporter
 from holdfast._core.solver import Report
 from holdfast.estimators.noise_aware import NoiseAwareClassifier, Rows, without_their_warnings
@@ -113,27 +114,27 @@ class NoiseAwareClassifierCV(NoiseAwareClassifier):
         self.cv = cv
         self.n_jobs = n_jobs
 
+    @takes_metadata
     def fit(
         self,
         X: Any,
         y: Any,
         sample_weight: Any = None,
         *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
         groups: Any = None,
+        **metadata: Unpack[NoiseByRow],
     ) -> Self:
         """Choose gamma and alpha by cross-validation, and fit.
 
         Parameters
         ----------
-        X, y, sample_weight, X_std, X_cov, X_factor
+        X, y, sample_weight
             As in :meth:`NoiseAwareClassifier.fit`.
+        **metadata
         groups : array-like of shape (n_samples,), default=None
             Handed to the splitter, such as ``GroupKFold``.
         """
-        rows = self._checked(X, y, sample_weight, {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor})
+        rows = self._checked(X, y, sample_weight, metadata)
         if rows.noise is None and self.deploy_noise:
             raise ValueError(
                 f"{NAME}(deploy_noise={self.deploy_noise!r}).fit: it multiplies noise that is not stated. Pass X_std, X_cov or "

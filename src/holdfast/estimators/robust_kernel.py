@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from holdfast._certificates.pipelines import model_before
 from holdfast._core.allowed import NOTHING, TEXT, Choice, Count, Instance, Number
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array, Loss
-from holdfast._core.metadata import METADATA
+from holdfast._core.metadata import SetsByRow, takes_metadata
 from holdfast._core.progress import reporter
 from holdfast._core.row_sets import RowSets
 from holdfast._core.solver import Report
@@ -224,19 +224,8 @@ class RobustKernelClassifier(WorstCaseClassifier):
         return tags
 
     @with_callbacks
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-        X_lower: Any = None,
-        X_upper: Any = None,
-        X_radius: Any = None,
-    ) -> Self:
+    @takes_metadata
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **metadata: Unpack[SetsByRow]) -> Self:
         """Fit the feature map and the classifier.
 
         Parameters
@@ -256,12 +245,11 @@ class RobustKernelClassifier(WorstCaseClassifier):
         X_radius : array-like of shape (n_samples,), default=None
             With `Ball` the radius of each row.
         """
-        metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         map = self._map()
         bounds = self._bounds(map)
         rows = self._checked(X, y, sample_weight, metadata, map)
         warn_of_units(X, metadata, f"{NAME}.fit", factor=self._stated_set().row_factor)
-        self.row_uncertainty_ = any(value is not None for value in metadata.values())
+        self.row_uncertainty_ = bool(metadata)
         report, finished = announced(self, reporter(self.verbose), X, y)
         self.bound_ = self._chosen(rows, bounds, report)
         problems = self._problems(rows, self.bound_)
@@ -302,8 +290,7 @@ class RobustKernelClassifier(WorstCaseClassifier):
         weights = row_weights(sample_weight, self.class_weight, inputs, codes, self.classes_, NAME)
         refuse_of_training(self.uncertainty, NAME)
         bound_sets(self.uncertainty, inputs, metadata, NAME)  # which says what metadata lack
-        stated = {name: value for name, value in metadata.items() if value is not None}
-        sets = worst_only(self._stated_set(), inputs, stated, f"{NAME}.fit")
+        sets = worst_only(self._stated_set(), inputs, metadata, f"{NAME}.fit")
         if self.features == "exact" and len(inputs) > LARGEST_GRAM:
             raise ValueError(
                 f"{NAME}(features='exact').fit: the kernel of {len(inputs)} rows with each other would take "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, cast
+from typing import Any, Self, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from holdfast._core.caller import warn_caller
 from holdfast._core.joint_loss import JointLoss
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array, Loss
-from holdfast._core.metadata import METADATA
+from holdfast._core.metadata import METADATA, SetsByRow, takes_metadata
 from holdfast._core.offers import offered_if
 from holdfast._core.row_sets import RowSets
 from holdfast._core.solution import Solution
@@ -268,19 +268,8 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         self.random_state = random_state
 
     @with_callbacks
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-        X_lower: Any = None,
-        X_upper: Any = None,
-        X_radius: Any = None,
-    ) -> Self:
+    @takes_metadata
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **metadata: Unpack[SetsByRow]) -> Self:
         """Fit the classifier.
 
         Parameters
@@ -289,43 +278,27 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         y : array-like of shape (n_samples,)
             Two classes or more.
         sample_weight : array-like of shape (n_samples,), default=None
-        X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            With `Box` the half-width of each entry's interval; with `Ellipsoid`, `ChanceConstraint` or `GaussianNoise` its
-            standard deviation.
-        X_cov : array-like of shape (n_samples, n_features, n_features), default=None
-            With `Ellipsoid`, `ChanceConstraint` or `GaussianNoise` the covariance of each row.
-        X_factor : array-like of shape (n_samples, n_features, r), default=None
-            A factor F of each row's covariance F F'.
-        X_lower, X_upper : array-like of shape (n_samples, n_features), default=None
-            With `IntervalBox` the interval of each entry, ``X_lower <= X <= X_upper``.
-        X_radius : array-like of shape (n_samples,), default=None
-            With `Ball` the radius of each row.
+        **metadata
         """
-        metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         problems = self._problems(X, y, sample_weight, metadata)
         warn_of_units(X, metadata, f"{NAME}.fit", factor=self._stated_set().row_factor)
         fits, finished = self._trained(problems, X, y)
         self._refuse_unattained(problems, fits)
-        self.row_uncertainty_ = any(value is not None for value in metadata.values())
+        self.row_uncertainty_ = bool(metadata)
         self._unpack(problems, fits)
         self._warn(problems)
         finished()
         return self
 
     @offered_if(_is_streamed)
+    @takes_metadata
     def partial_fit(
         self,
         X: Any,
         y: Any,
         classes: Any = None,
         sample_weight: Any = None,
-        *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-        X_lower: Any = None,
-        X_upper: Any = None,
-        X_radius: Any = None,
+        **metadata: Unpack[SetsByRow],
     ) -> Self:
         """Take one pass of stochastic proximal steps over these rows, in their order, going on where the last call ended.
 
@@ -345,15 +318,13 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         sample_weight : array-like of shape (n_samples,), default=None
             Relative to the mean weight so far: twice as much makes a row's share of a step twice as long. The penalty's share
             of a step is over the total weight so far.
-        X_std, X_cov, X_factor, X_lower, X_upper, X_radius : array-like, default=None
+        **metadata
             The sets of these rows as in `fit`; in all calls or in none.
         """
-        metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         self._check_settings()
-        before = getattr(self, "row_uncertainty_", None)
-        X, codes, weights, known = self._part(X, y, classes, sample_weight, metadata, before)
+        X, codes, weights, known = self._part(X, y, classes, sample_weight, metadata, "row_uncertainty_", METADATA)
         self._advance(self._made(X, codes, weights, metadata, len(known)), known)
-        self.row_uncertainty_ = any(value is not None for value in metadata.values())
+        self.row_uncertainty_ = bool(metadata)
         return self
 
     def _problems(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> list[Any]:
@@ -482,8 +453,7 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         threshold = float(self.filter_threshold or 0.0)
         if threshold == 0:
             return X, worst, 0.0
-        stated = {name: value for name, value in metadata.items() if value is not None}
-        unit = self._stated_set().as_stated({}).split(X, stated)[0]
+        unit = self._stated_set().as_stated({}).split(X, metadata)[0]
         form = None if unit is None else unit.interval_form()
         if worst is None or form is None:
             raise ValueError(
@@ -550,7 +520,8 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         joint = self.multiclass == "joint"
         return np.asarray(softmax(scores, axis=1)) if joint else super()._probabilities(scores)
 
-    def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Array:
+    @takes_metadata
+    def worst_case_data(self, X: Any, y: Any, **metadata: Unpack[SetsByRow]) -> Array:
         r"""Return the admissible rows that hurt this model the most, given their labels.
 
         Two classes: :math:`x_i + \arg\max_{d \in S_i} (-y_i w)^\top d`, for a `Box` :math:`x - y\,\rho\,s\,\mathrm{sign}(w)`.

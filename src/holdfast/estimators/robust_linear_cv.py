@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 
 from holdfast._core.allowed import arguments
 from holdfast._core.exceptions import UnstatedError
 from holdfast._core.loss import Array, Loss
-from holdfast._core.metadata import METADATA, known_metadata
+from holdfast._core.metadata import SetsByRow, takes_metadata
 from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._training.critical import collapse_bound
@@ -65,6 +65,7 @@ class RadiusPath(FitPath):
 
 
 @arguments()
+@takes_metadata
 def radius_path(
     X: Any,
     y: Any,
@@ -83,7 +84,7 @@ def radius_path(
     tol: float = 1e-6,
     max_iter: int = 1000,
     verbose: int = 0,
-    **metadata: Any,
+    **metadata: Unpack[SetsByRow],
 ) -> RadiusPath:
     """Fit :class:`RobustLinearClassifier` for many sizes of the sets, each fit starting where the last ones point.
 
@@ -96,7 +97,7 @@ def radius_path(
         Factors of the sets, in any order; or how many, from where w = 0 is known to be optimal down to a thousandth of it.
     uncertainty : UncertaintySet, default=None
         The shape of the sets; None means ``Ball(1.0)``, and a size that is stated nowhere 1.0.
-    **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+    **metadata
         The rows' own sets, as in `fit`.
 
     Returns
@@ -112,7 +113,6 @@ def radius_path(
     >>> path.coefs.shape, bool(path.gaps.max() < 1e-6)
     ((2, 3, 4), True)
     """
-    known_metadata(metadata, "radius_path")
     model = RobustLinearClassifier(
         shape_of(uncertainty, Ball(1.0)),
         loss=loss,
@@ -283,35 +283,31 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         self.n_jobs = n_jobs
 
     @with_callbacks
+    @takes_metadata
     def fit(
         self,
         X: Any,
         y: Any,
         sample_weight: Any = None,
         *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-        X_lower: Any = None,
-        X_upper: Any = None,
-        X_radius: Any = None,
         groups: Any = None,
+        **metadata: Unpack[SetsByRow],
     ) -> Self:
         """Choose the size of the sets by cross-validation, and fit.
 
         Parameters
         ----------
-        X, y, sample_weight, X_std, X_cov, X_factor, X_lower, X_upper, X_radius
-            As in :meth:`RobustLinearClassifier.fit`; the sets of factor 1.
+        X, y, sample_weight
+            As in :meth:`RobustLinearClassifier.fit`.
+        **metadata
         groups : array-like of shape (n_samples,), default=None
             Handed to the splitter, such as ``GroupKFold``.
         """
-        metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
         plain = self._model()
         _refuse_of_training(plain._stated_set(), f"{NAME}.fit")
         problems = plain._problems(X, y, sample_weight, metadata)
         warn_of_units(X, metadata, f"{NAME}.fit", factor=plain._stated_set().row_factor)
-        self.row_uncertainty_ = any(value is not None for value in metadata.values())
+        self.row_uncertainty_ = bool(metadata)
         self._adopt(plain)
         self._scorer(plain)
         solver = None if self.solver is None else pick(problems[0], self.solver).seeded(self.random_state)
@@ -356,10 +352,9 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         self, model: Any, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
     ) -> Callable[[Step], float]:
         model.row_uncertainty_ = self.row_uncertainty_
-        stated = {name: value for name, value in metadata.items() if value is not None}
         scorer = self._scorer(model)
         is_certified = self.scoring == CERTIFIED or _is_set(
-            model.uncertainty if stated else self.uncertainty, X, stated
+            model.uncertainty if metadata else self.uncertainty, X, metadata
         )
 
         def score(step: Step) -> float:
@@ -367,7 +362,7 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
                 return scored(scorer, model, X, y, sample_weight)
             right = model.predict(X) == y
             if is_certified:
-                right &= model.certify(X, **stated)
+                right &= model.certify(X, **metadata)
             return float(np.average(right, weights=sample_weight))
 
         return score

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import NothingLearnedWarning, UnitsWarning
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
+from holdfast._core.metadata import NoiseByRow, takes_metadata
 from holdfast._core.progress import reporter
 from holdfast._core.solution import Solution
 from holdfast._core.solver import Report
@@ -223,17 +224,16 @@ class SafeClassifier(CollapsingClassifier):
         return tags
 
     @with_callbacks
+    @takes_metadata
     def fit(
         self,
         X: Any,
         y: Any,
         sample_weight: Any = None,
         *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
         X_val: Any = None,
         y_val: Any = None,
+        **metadata: Unpack[NoiseByRow],
     ) -> Self:
         """Learn the lengths, and fit the classifier for them.
 
@@ -254,7 +254,6 @@ class SafeClassifier(CollapsingClassifier):
         y_val : array-like of shape (n_validation,), default=None
             Their classes, which have to be among those of `y`.
         """
-        metadata = dict(zip(NOISE, (X_std, X_cov, X_factor), strict=True))
         self._refuse_two(metadata, X_val, y_val)
         rows = self._checked(X, y, sample_weight, metadata)
         lower, upper = self._limits(rows.spreads)
@@ -281,11 +280,10 @@ class SafeClassifier(CollapsingClassifier):
         if (X_val is None) != (y_val is None):
             given, lacking = ("X_val", "y_val") if y_val is None else ("y_val", "X_val")
             raise ValueError(f"{NAME}.fit(..., {given}=...): validation rows need both. Pass {lacking} too.")
-        stated = [name for name, value in metadata.items() if value is not None]
-        if X_val is not None and stated:
+        if X_val is not None and metadata:
             raise ValueError(
-                f"{NAME}.fit(..., {stated[0]}=..., X_val=...): validation rows are given, or noisy copies of X. State "
-                "one."
+                f"{NAME}.fit(..., {next(iter(metadata))}=..., X_val=...): validation rows are given, or noisy copies of X. "
+                "State one."
             )
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> Rows:
@@ -326,7 +324,7 @@ class SafeClassifier(CollapsingClassifier):
 
     def _copies(self, rows: Rows, metadata: Mapping[str, Any], rng: np.random.Generator) -> Validation | None:
         """Return noisy copies of the rows; None where no noise is stated."""
-        if all(value is None for value in metadata.values()):
+        if not metadata:
             return None
         noise = RowNoise.stated(rows.inputs, metadata).times(float(self.deploy_noise))
         if not np.any(noise.deviations):

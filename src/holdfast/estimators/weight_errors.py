@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from itertools import product
 from numbers import Real
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from sklearn.base import clone
@@ -17,7 +17,7 @@ from holdfast._core.allowed import Choice, arguments, short
 from holdfast._core.arithmetic import dense
 from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
-from holdfast._core.metadata import METADATA, known_metadata
+from holdfast._core.metadata import SetsByRow, takes_metadata
 from holdfast._core.summary import Summary, counted, digits, percent, some
 from holdfast.estimators.inputs import one_blas_thread, row_weights
 from holdfast.estimators.paths import grid, warn_of_gaps
@@ -30,6 +30,7 @@ MOST_FEATURES = 12
 
 
 @arguments(common=Choice("exact", "bound"))
+@takes_metadata
 def worst_weight_loss(
     model: RobustLinearClassifier,
     X: Any,
@@ -38,7 +39,7 @@ def worst_weight_loss(
     weight_error: WeightError | None = None,
     common: str = "exact",
     sample_weight: Any = None,
-    **metadata: Any,
+    **metadata: Unpack[SetsByRow],
 ) -> float:
     r"""Return the largest loss of a fitted model over errors of its weights and over its rows' sets, penalty left out.
 
@@ -60,7 +61,7 @@ def worst_weight_loss(
         None: the model's own.
     common : {"exact", "bound"}, default="exact"
         "exact" for up to 12 features.
-    **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
+    **metadata
         The rows' own sets, as in `fit`.
 
     Returns
@@ -80,7 +81,6 @@ def worst_weight_loss(
     call = "worst_weight_loss"
     _check_takes_errors(model, call)
     check_is_fitted(model)
-    known_metadata(metadata, call)
     error = model.weight_error if weight_error is None else weight_error
     if not isinstance(error, WeightError):
         raise ValueError(
@@ -90,7 +90,7 @@ def worst_weight_loss(
         raise ValueError(
             f"{call}: the model was trained for all classes at once (multiclass='joint'); give one of 'ovr'."
         )
-    if model.row_uncertainty_ and not any(value is not None for value in metadata.values()):
+    if model.row_uncertainty_ and not metadata:
         raise ValueError(
             f"{call}: this model was fitted with the uncertainty of each row, so it needs theirs here too. Pass "
             f"{' or '.join(model._stated_set().metadata)} (zeros for exact rows)."
@@ -234,6 +234,7 @@ class PruningPath(Summary):
 
 
 @arguments()
+@takes_metadata
 def pruning_path(
     estimator: RobustLinearClassifier,
     X: Any,
@@ -243,7 +244,7 @@ def pruning_path(
     X_val: Any = None,
     y_val: Any = None,
     sample_weight: Any = None,
-    **metadata: Any,
+    **metadata: Unpack[SetsByRow],
 ) -> PruningPath:
     """Fit a classifier for many errors of the weights, prune each fit by its own, and tell what that costs.
 
@@ -251,8 +252,9 @@ def pruning_path(
     ----------
     estimator : RobustLinearClassifier
         It is cloned. `relative` and `joint` are those of its `weight_error`, if it has one.
-    X, y, sample_weight, **metadata
+    X, y, sample_weight
         As for its `fit`.
+    **metadata
     deltas : int or array-like of floats, default=10
         The errors, in any order; or how many, from the largest weight (its share, with ``relative=True``) of the fit without
         errors down to a thousandth of it.
@@ -281,12 +283,11 @@ def pruning_path(
     shape = WeightError(0.0) if model.weight_error is None else model.weight_error
     if shape.relative == COMPONENTWISE:
         raise ValueError(f"pruning_path(..., {shape!r}): a share of each weight itself makes none of them 0.")
-    own = {name: metadata.get(name) for name in METADATA}
-    model.row_uncertainty_ = any(value is not None for value in own.values())
+    model.row_uncertainty_ = bool(metadata)
 
     def fit(delta: float) -> WeightError:
         error = WeightError(delta, shape.relative, joint=shape.joint)
-        problems = model.set_params(weight_error=error)._problems(X, y, sample_weight, own)
+        problems = model.set_params(weight_error=error)._problems(X, y, sample_weight, metadata)
         fits, _ = model._trained(problems, X, y)
         model._refuse_unattained(problems, fits)
         model._unpack(problems, fits)

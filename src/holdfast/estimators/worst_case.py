@@ -87,7 +87,7 @@ class WorstCaseClassifier(CollapsingClassifier):
     def _view_and_sets(
         self, X: Any, uncertainty: UncertaintySet | None, metadata: Mapping[str, Any], method: str
     ) -> tuple[View, RowSets]:
-        if uncertainty is None and self.uncertainty is None and all(value is None for value in metadata.values()):
+        if uncertainty is None and self.uncertainty is None and not metadata:
             super()._own_set(X, {}, f"{type(self).__name__}.{method}")  # which says what to ask about
         return super()._view_and_sets(X, uncertainty, metadata, method)
 
@@ -140,11 +140,10 @@ def bound_sets(
     uncertainty: Any, X: Any, metadata: Mapping[str, Any], name: str
 ) -> tuple[RowSets | None, RowSets | None]:
     """Return the sets to maximise over and those to average over, bound to the rows of X; neither where None is stated."""
-    stated = {key: value for key, value in metadata.items() if value is not None}
     if uncertainty is None:
-        if stated:
+        if metadata:
             raise ValueError(
-                f"{name}(uncertainty=None), {next(iter(stated))}=...: say what it means. Box() takes X_std as "
+                f"{name}(uncertainty=None), {next(iter(metadata))}=...: say what it means. Box() takes X_std as "
                 "half-widths, Ellipsoid() as standard deviations, GaussianNoise() averages over it, IntervalBox() takes "
                 "X_lower and X_upper, Ball() X_radius."
             )
@@ -154,4 +153,4 @@ def bound_sets(
             f"{name}(uncertainty={uncertainty!r:.80}): give a set, such as Ball(0.3), Box(0.1), "
             "Box(half_widths=[...]), Ellipsoid(shape=...), GaussianNoise(0.2), or a sum of sets; or None."
         )
-    return uncertainty.split(X, stated)
+    return uncertainty.split(X, metadata)
