@@ -220,7 +220,7 @@ def test_what_makes_no_sense_is_refused(draw):
     for size in (critical_radius, separability_radius):
         with pytest.raises(ValueError, match="y has 3 classes"):
             size(X, classes)
-        with pytest.raises(TypeError, match="no such argument: X_sdt"):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'X_sdt'"):
             size(X, y, Box(), X_sdt=S)
     with pytest.raises(ValueError, match="noise without bounds"):
         separability_radius(X, y, GaussianNoise(1.0))

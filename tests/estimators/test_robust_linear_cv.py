@@ -125,7 +125,7 @@ def test_what_makes_no_sense_is_refused(draw):
         RobustLinearClassifierCV([-1.0]).fit(X, y)
     with pytest.raises(ValueError, match="no bounds"):
         RobustLinearClassifierCV([0.1], uncertainty=GaussianNoise(1.0), scoring="certified").fit(X, y)
-    with pytest.raises(TypeError, match="no such argument: X_sdt"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'X_sdt'"):
         radius_path(X, y, X_sdt=S)
 
 

@@ -386,7 +386,7 @@ def test_worst_losses_that_make_no_sense_are_refused(intervals, rng):
         worst_weight_loss(model, X, y)
     with pytest.raises(ValueError, match="give 'exact' or 'bound'"):
         worst_weight_loss(model, X, y, weight_error=WeightError(0.1), common="some")
-    with pytest.raises(TypeError, match="no such argument: X_noise"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'X_noise'"):
         worst_weight_loss(model, X, y, weight_error=WeightError(0.1), X_noise=S)
     with pytest.raises(NotFittedError):
         worst_weight_loss(RobustLinearClassifier(), X, y)
