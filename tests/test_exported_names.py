@@ -49,6 +49,7 @@ TOP = [
     "make_uncertain_pipeline",
     "certified_radius",
     "compare",
+    "compile",
     "flip_probability",
     "missing_report",
     "robust_accuracy",

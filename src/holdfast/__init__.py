@@ -51,6 +51,8 @@ Everything else is in the sub-package that it belongs to:
 - `holdfast.losses`, `holdfast.solvers`: parts of classifiers, as objects;
 - `holdfast.experiments`: published algorithms that something here does better;
 - `holdfast.exceptions`: warnings and errors, for filters.
+
+For large data: ``pip install holdfast[fast]``, then once ``holdfast.compile()``.
 """
 
 from holdfast import display as display
@@ -90,6 +92,7 @@ from holdfast.pipeline import (
     UncertainPipeline,
     make_uncertain_pipeline,
 )
+from holdfast.solvers import compile
 from holdfast.uncertainty import (
     Ball,
     Box,
@@ -140,6 +143,7 @@ __all__ = [
     "__version__",
     "certified_radius",
     "compare",
+    "compile",
     "flip_probability",
     "make_uncertain_pipeline",
     "missing_report",

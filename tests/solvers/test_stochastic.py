@@ -179,6 +179,7 @@ def test_compiled_steps_equal_the_interpreted_ones_over_many_epochs(kernel, monk
 def test_compiled_steps_are_used_where_there_are_many(monkeypatch, two_classes):
     pytest.importorskip("numba")
     asked, kernel = [], compiled.kernel
+    monkeypatch.setattr(compiled, "are_cached", lambda group: True)
     monkeypatch.setattr(compiled, "kernel", lambda name: asked.append(name) or kernel(name))
     X, y = two_classes(60, 5)
     with pytest.warns(match="stochastic"):

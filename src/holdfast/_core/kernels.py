@@ -1,12 +1,17 @@
-"""Compiled kernels, the one door to numba: elementwise losses, and a pass over rows that takes any of them.
+"""Compiled kernels, the one door to numba: elementwise losses, passes over rows and stochastic steps that take any of them.
 
-A loss kernel fills (l, l_u, l_t) from (u, t) for a short vector. Its type is fixed, so the pass calls it through a pointer
+A loss kernel fills (l, l_u, l_t) from (u, t) for a short vector. Its type is fixed, so a pass calls it through a pointer
 and is compiled, and cached on disk, once for all losses. Tests hold each kernel equal to the NumPy definition.
+
+Importing this module compiles nothing. Each kernel states its signatures beforehand, so that `Kernel.is_cached` can tell
+from the files on disk whether using it means waiting for the compiler.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,14 +22,43 @@ from scipy.special import erfcx
 
 from holdfast._core import deletion_steps as deletions
 from holdfast._core import descent
-from holdfast._core.compiled import warn_uncompiled
 
 VECTOR = types.Array(types.float64, 1, "C")
 INPUT = types.Array(types.float64, 1, "C", readonly=True)
 LOSS = types.void(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR)
 BLOCK = 64
 LN2 = math.log(2)
-OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "fastmath": {"contract", "nsz", "arcp"}}
+EXACT_SUMS = {"contract", "nsz", "arcp"}
+"""Liberties of the compiler, of which reordering sums is none."""
+
+
+class Kernel:
+    """A function compiled for the signatures stated here and for no others."""
+
+    def __init__(self, function: Callable[..., Any], signatures: list[Any], fastmath: Any):
+        self.function: Any = njit(cache=True, error_model="numpy", fastmath=fastmath)(function)
+        self.signatures = signatures
+
+    def __call__(self, *arguments):  # type: ignore[no-untyped-def]
+        return self.function(*arguments)
+
+    def is_cached(self) -> bool:
+        """Return whether numba finds it on disk, for this machine and this source, in every signature."""
+        cache, context = self.function._cache, self.function.targetctx
+        return all(cache.load_overload(signature, context) is not None for signature in self.signatures)
+
+    @cached_property
+    def loaded(self) -> Kernel:
+        """The kernel itself, after it has been read from disk or compiled."""
+        for signature in self.signatures:
+            self.function.compile(signature)
+        self.function.disable_compile()  # arguments of other types are converted, or refused
+        return self
+
+
+def compiled_for(*signatures: Any, fastmath: Any = False) -> Callable[[Callable[..., Any]], Kernel]:
+    """Return a decorator that makes a kernel of a function."""
+    return lambda function: Kernel(function, list(signatures), fastmath)
 
 
 def _mills_polynomial() -> str:
@@ -76,15 +110,16 @@ def gaussian_tail(x):  # type: ignore[no-untyped-def]
     return density * (excess if excess > 0 else 0.0), density * ratio, density
 
 
-class LossKernel(types.WrapperAddressProtocol):
-    """A compiled loss and its address, which takes a millisecond to look up and is looked up at every call otherwise."""
+class LossKernel(Kernel, types.WrapperAddressProtocol):
+    """A loss, which other kernels call through its address."""
 
-    def __init__(self, function):  # type: ignore[no-untyped-def]
-        self.function = function
-        self.address = _get_wrapper_address(function, LOSS)
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__(function, [LOSS], EXACT_SUMS)
 
-    def __call__(self, *arrays):  # type: ignore[no-untyped-def]
-        return self.function(*arrays)
+    @cached_property
+    def address(self) -> int:
+        """The address, which takes a millisecond to look up and would be looked up at every call otherwise."""
+        return _get_wrapper_address(self.loaded.function, LOSS)
 
     def __wrapper_address__(self):  # type: ignore[no-untyped-def]
         return self.address
@@ -94,7 +129,6 @@ class LossKernel(types.WrapperAddressProtocol):
 
 
 @LossKernel
-@njit(LOSS, **OPTIONS)
 def gaussian_hinge(u, t, loss, slope, scale_slope):  # type: ignore[no-untyped-def]
     """Gaussian hinge."""
     for i in range(u.size):
@@ -106,7 +140,6 @@ def gaussian_hinge(u, t, loss, slope, scale_slope):  # type: ignore[no-untyped-d
 
 
 @LossKernel
-@njit(LOSS, **OPTIONS)
 def log2_hinge(u, t, loss, slope, scale_slope):  # type: ignore[no-untyped-def]
     """Base-2 softplus as a perspective."""
     for i in range(u.size):
@@ -120,7 +153,6 @@ def log2_hinge(u, t, loss, slope, scale_slope):  # type: ignore[no-untyped-def]
 
 
 @LossKernel
-@njit(LOSS, **OPTIONS)
 def quadratic_hinge(u, t, loss, slope, scale_slope):  # type: ignore[no-untyped-def]
     """Quadratically rounded hinge."""
     for i in range(u.size):
@@ -133,7 +165,6 @@ def quadratic_hinge(u, t, loss, slope, scale_slope):  # type: ignore[no-untyped-
 
 
 @LossKernel
-@njit(LOSS, **OPTIONS)
 def two_point_hinge(u, t, loss, slope, scale_slope):  # type: ignore[no-untyped-def]
     """Hinge under the worst noise of given power."""
     for i in range(u.size):
@@ -153,7 +184,6 @@ LOGISTIC_WEIGHTS /= LOGISTIC_WEIGHTS.sum()
 
 
 @LossKernel
-@njit(LOSS, **OPTIONS)
 def expected_logistic(u, t, loss, slope, scale_slope):  # type: ignore[no-untyped-def]
     """Expected logistic loss by the two trapezoid rules of its definition."""
     for i in range(u.size):
@@ -177,40 +207,13 @@ def expected_logistic(u, t, loss, slope, scale_slope):  # type: ignore[no-untype
             loss[i], slope[i], scale_slope[i] = g0, g1, g2
 
 
-for helper in (*descent.HELPERS, *deletions.HELPERS):
-    register_jitable(helper)
-STEPS: dict[str, Any] = {"cache": True, "error_model": "numpy", "fastmath": {"contract", "nsz", "arcp", "reassoc"}}
-
-
-class Steps:
-    """Steps that are compiled for the types they are called with, or stay plain Python where that fails."""
-
-    def __init__(self, plain):  # type: ignore[no-untyped-def]
-        self.plain, self.compiled = plain, njit(**STEPS)(plain)
-
-    def __call__(self, *arguments):  # type: ignore[no-untyped-def]
-        try:
-            self.compiled.compile(tuple(self.compiled.typeof_pyval(argument) for argument in arguments))
-        except Exception as reason:  # whatever a damaged cache makes of it; no step has been taken yet
-            warn_uncompiled(reason)
-            return self.plain(*arguments)
-        return self.compiled(*arguments)
-
-
-lazy_steps = Steps(descent.lazy_steps)
-plain_steps = Steps(descent.plain_steps)
-deletion_steps = Steps(deletions.deletion_steps)
-
-
 def _sweep_signature(dtype):  # type: ignore[no-untyped-def]
     X = types.Array(dtype, 2, "C", readonly=True)
     result = types.Tuple((types.float64, VECTOR, types.float64, types.float64))
     return result(X, INPUT, INPUT, INPUT, types.float64, INPUT, INPUT, types.FunctionType(LOSS), VECTOR)
 
 
-@njit(
-    [_sweep_signature(types.float64), _sweep_signature(types.float32)], cache=True, error_model="numpy", fastmath=True
-)
+@compiled_for(_sweep_signature(types.float64), _sweep_signature(types.float32), fastmath=True)
 def margin_sweep(X, signs, weights, w, b, t, target, loss, scale_slopes):  # type: ignore[no-untyped-def]
     """Value, pull, balance and sum of scale slopes, 64 rows at a time, so that X is read from memory once.
 
@@ -264,7 +267,7 @@ def _normal_signature(dtype):  # type: ignore[no-untyped-def]
 
 
 # no fastmath: sums that gather are slower vectorised
-@njit([_normal_signature(types.float64), _normal_signature(types.float32)], cache=True, error_model="numpy")
+@compiled_for(_normal_signature(types.float64), _normal_signature(types.float32))
 def normal_sweep(data, indices, indptr, weights, v, shift, extra):  # type: ignore[no-untyped-def]
     """Fill m = X v + shift and X'(weights * m + extra) of CSR rows, each row used twice while it is in cache."""
     n = weights.size
@@ -279,3 +282,45 @@ def normal_sweep(data, indices, indptr, weights, v, shift, extra):  # type: igno
         for k in range(start, stop):
             out[indices[k]] += r * data[k]
     return m, out
+
+
+for helper in (*descent.HELPERS, *deletions.HELPERS):
+    register_jitable(helper)
+
+INDICES, NUMBERS, TABLE = (
+    types.Array(types.uint32, 1, "C", readonly=True),
+    types.Array(types.int64, 1, "C", readonly=True),
+    types.Array(types.float64, 2, "C"),
+)
+
+
+def _steps_signature(dtype, *noise):  # type: ignore[no-untyped-def]
+    """Return the type of steps over rows of this dtype: rows, labels and order, gains, the loss, the noise, the state."""
+    rows = types.Array(dtype, 1, "C", readonly=True), INDICES, NUMBERS
+    visits = NUMBERS, NUMBERS, NUMBERS, INPUT, INPUT, types.FunctionType(LOSS)
+    state = types.float64, types.int64, TABLE, VECTOR, TABLE, VECTOR, types.boolean
+    return types.void(*rows, *visits, *noise, *state)
+
+
+def _deletion_signature():  # type: ignore[no-untyped-def]
+    rows = INPUT, NUMBERS, NUMBERS, types.Array(types.float64, 2, "C", readonly=True)
+    purse = INPUT, INPUT, types.float64, types.boolean, types.float64, types.float64, types.float64
+    return VECTOR(*rows, *purse, INPUT, types.int64, TABLE, VECTOR, TABLE, VECTOR)
+
+
+DTYPES, QUICK_SUMS = (types.float64, types.float32), EXACT_SUMS | {"reassoc"}
+lazy_steps = Kernel(descent.lazy_steps, [_steps_signature(dtype, types.float64) for dtype in DTYPES], QUICK_SUMS)
+plain_steps = Kernel(
+    descent.plain_steps, [_steps_signature(dtype, INPUT, INDICES, NUMBERS) for dtype in DTYPES], QUICK_SUMS
+)
+deletion_steps = Kernel(deletions.deletion_steps, [_deletion_signature()], QUICK_SUMS)
+
+LOSSES = ("gaussian_hinge", "log2_hinge", "quadratic_hinge", "two_point_hinge", "expected_logistic")
+PASSES = (*LOSSES, "margin_sweep", "normal_sweep")
+STEPS = (*LOSSES, "lazy_steps", "plain_steps", "deletion_steps")
+
+
+def named(name: str) -> Kernel:
+    """Return the kernel of this name."""
+    kernel: Kernel = globals()[name]
+    return kernel

@@ -121,7 +121,7 @@ class DenseRows(BlockRows):
         self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float | Array
     ) -> MarginPass:
         plain = self.shift is None and self.X.flags.c_contiguous
-        if plain and compiled.repays(self.X.size * self.n_fits) and loss.is_rowwise:
+        if plain and loss.is_rowwise and compiled.repays(self.X.size * self.n_fits):
             sweep, kernel = compiled.kernel("margin_sweep"), loss.compiled()
             if sweep is not None and kernel is not None:
                 slopes = np.empty(self.n_samples if t.ndim else 0)

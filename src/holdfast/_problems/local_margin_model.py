@@ -32,11 +32,10 @@ class Costs:
 
     def __init__(self, problem: MarginScaleProblem, u: Array, t: Array):
         self.loss, self.u, self.t = problem.loss, u, t
-        kernel = (
-            problem.loss.compiled()
-            if compiled.repays(problem.rows.n_entries * problem.rows.n_fits) and np.all(t > 0)
-            else None
-        )
+        # a loss that is no function of the row alone has a table for rows with one scale: NumPy is faster there
+        is_fast = np.all(t > 0) and (problem.loss.is_rowwise or t.ndim > 0)
+        repays = is_fast and compiled.repays(problem.rows.n_entries * problem.rows.n_fits)
+        kernel = problem.loss.compiled() if repays else None
         if kernel is None:
             self.values, self.slopes, self.scale_slopes = problem.loss.evaluate(u, t)
         else:

@@ -88,7 +88,7 @@ class Stream:
         """Take a step for each row; `signs` has shape (n_samples, K), and the step is numerator / sqrt(horizon)."""
         steps = numerator / np.sqrt(self._horizons(len(signs)))
         visits = signs.shape[1] * (X.size + 30 * len(signs))
-        kernel = compiled.kernel("deletion_steps") if visits >= compiled.STEPS_WORTHWHILE else None
+        kernel = compiled.kernel("deletion_steps") if compiled.steps_repay(visits) else None
         take = deletion_steps if kernel is None else kernel
         purse = (loss.worth, loss.knapsack.prices, loss.knapsack.capacity, loss.knapsack.is_whole)
         state = (self.n_seen, self.W, self.b, self.late_W, self.late_b)

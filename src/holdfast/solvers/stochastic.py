@@ -231,9 +231,11 @@ class Iterate:
 
 def _steps(view: FiniteSum, visits: int) -> tuple[Any, Any]:
     """Return the steps and the loss as they call it, compiled where that repays."""
-    kernel = view.loss.compiled() if visits >= compiled.STEPS_WORTHWHILE and compiled.is_available() else None
-    if kernel is not None:
-        return compiled.kernel(view.kernel), kernel
+    kernel, steps = (
+        (view.loss.compiled(), compiled.kernel(view.kernel)) if compiled.steps_repay(visits) else (None, None)
+    )
+    if kernel is not None and steps is not None:
+        return steps, kernel
     return getattr(descent, view.kernel), _interpreted(view.loss)
 
 
