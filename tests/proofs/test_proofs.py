@@ -18,13 +18,14 @@ from holdfast import (
 )
 from holdfast._core.exceptions import ProofError
 from holdfast._problems.dispersions import RootOfSquares
-from holdfast._problems.label_flips import LabelFlipProblem, dearest_flips, most_valuable
+from holdfast._problems.label_flips import LabelFlipProblem, most_valuable
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._problems.max_of_pairs import MaxOfPairsProblem
 from holdfast._problems.noise_and_set import NoiseAndSetProblem
 from holdfast._problems.pairwise import PairwiseProblem
-from holdfast._proofs.certificate import sizes_of_sums
 from holdfast._proofs.consistency import consistent
+from holdfast._proofs.label_flips import dearest_flips
+from holdfast._proofs.pulls import sizes_of_sums
 from holdfast.losses import ExpectedLogistic, Hinge
 from holdfast.losses.joint import CrossEntropy, EasedMaxHinge, MaxHinge
 from holdfast.losses.worst_case import WorstCaseLoss

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from holdfast._core.problem import FiniteSum
 from holdfast._core.rows import RowArrays
+from holdfast._problems.certified_gap import certified_gap
 
 if TYPE_CHECKING:
     from holdfast._core.row_sets import RowSets
@@ -16,13 +18,6 @@ if TYPE_CHECKING:
 
 def finite_sum(problem: LinearProblem) -> FiniteSum:
     """Return the problem with one weight vector, that of the positive class, or with one a class."""
-
-    def certify(parameters: np.ndarray) -> tuple[float, float]:
-        from holdfast._proofs.certificate import certificate  # which knows the problems that know this function
-
-        proof = certificate(problem, *problem.split(parameters))
-        return proof.objective, proof.gap
-
     return FiniteSum(
         rows=problem.rows.arrays(),
         n_features=problem.rows.n_features,
@@ -35,7 +30,7 @@ def finite_sum(problem: LinearProblem) -> FiniteSum:
         n_vectors=problem.n_vectors,
         fit_intercept=problem.fit_intercept,
         norm_bound=problem.known_norm_bound,
-        certify=certify,
+        certify=partial(certified_gap, problem),
     )
 
 

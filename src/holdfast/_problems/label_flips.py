@@ -4,33 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast._core.arithmetic import solve_scaled
 from holdfast._core.loss import Array, Coupling, Loss
 from holdfast._core.problem import Composite, Curved, Smooth
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._problems.linear import View
 from holdfast._problems.margin_scale import MarginScaleProblem
-from holdfast._proofs.certificate import (
-    UNGUESSED,
-    Certificate,
-    best_intercept,
-    certificate,
-    certified,
-    exact_columns,
-    objective_at,
-    rounding_at,
-)
 from holdfast.uncertainty.row_knapsacks import hyperbola
 
-NEGLIGIBLE = 1e-10
-"""Share of a row that a proof leaves out: of a label flipped to no more than this, or to all but this."""
 ROOT_STEPS = 100
 """Steps to the price of a flip, far more than it takes."""
 EXACT = 1e-13
@@ -289,93 +275,10 @@ def flipped(
     c = problem.weights
     weights = np.where(counts > 0, c, 0.0)
     factors = np.divide(c, counts, out=np.ones(len(c)), where=(counts > 0) & (c > 0))
-    own = _plain_fields(problem) | {"weights": weights, "budgets": budgets, "pools": pools, "factors": factors}
+    own = plain_fields(problem) | {"weights": weights, "budgets": budgets, "pools": pools, "factors": factors}
     return LabelFlipProblem(**own)
 
 
-def _plain_fields(problem: MarginScaleProblem) -> dict[str, Any]:
+def plain_fields(problem: MarginScaleProblem) -> dict[str, Any]:
+    """Return what makes the problem without flips."""
     return {each.name: getattr(problem, each.name) for each in fields(MarginScaleProblem) if each.init}
-
-
-@certificate.register
-def flipped_certificate(problem: LabelFlipProblem, w: Array, b: float, dual: DualGuess | None = None) -> Certificate:
-    r"""Return what is proved at (w, b) about rows whose labels may flip.
-
-    Any shares :math:`\delta` within the budgets bound the objective from below by that of a problem without flips, in which row
-    i counts :math:`c_i (1 - \delta_i)` with its label and :math:`c_i \delta_i` with the other one; what is proved of that is
-    proved of this. At the best shares the two optima are equal.
-    """
-    c, y, loss = problem.weights, problem.signs, problem.flipping
-    scores, t = problem.rows.dot(w), problem.sets.support(w)
-    without_flips = MarginScaleProblem(**(_plain_fields(problem) | {"loss": loss.base}))
-    own, other = (loss.base.value(problem.target - sign * y * (scores + b), t) for sign in (1.0, -1.0))
-    objective = objective_at(without_flips, w, b, scores, t)
-    for rows, budget in zip(loss.groups, loss.budgets, strict=True):
-        objective += dearest_flips((loss.factors * (other - own))[rows], loss.counts[rows], budget)
-    rounding = partial(rounding_at, without_flips, w, b)
-    if dual is None:
-        near = problem.smoothed(UNGUESSED)
-        if problem.fit_intercept:
-            b = best_intercept(near, w, scores, near.sets.support(w), b)
-        dual = near.dual_guess(problem.join(w, b))
-    share, *slopes = dual.slopes
-    share = np.clip(share, 0.0, 1.0)
-    if not problem.is_penalised:
-        share = _without_exact_pull(problem, share, *slopes)
-    share = np.where(share <= NEGLIGIBLE, 0.0, np.where(share >= 1 - NEGLIGIBLE, 1.0, share))
-    for rows, budget in zip(loss.groups, loss.budgets, strict=True):
-        used = float(np.sum(loss.counts[rows] * share[rows]))
-        share[rows] *= min(1.0, budget / used) if used > 0 else 1.0
-    kept, turned = np.flatnonzero(share < 1), np.flatnonzero(share > 0)
-    both = np.concatenate([kept, turned])
-    plain = without_flips.restricted(both, np.concatenate([(c * (1 - share))[kept], (c * share)[turned]]))
-    plain = plain.having(signs=np.concatenate([y[kept], -y[turned]]))
-    guess = DualGuess(
-        np.concatenate([slopes[0][kept], slopes[1][turned]]),
-        dual.direction,
-        dual.scale[both] if np.ndim(dual.scale) else dual.scale,
-        None if dual.sets is None else dual.sets.take(both),
-    )
-    if problem.fit_intercept and min(plain.class_weights()) == 0:
-        # all rows are of one class now
-        return certified(objective, 0.0, problem.floor, rounding, problem.norm_bound(w))
-    proof = certificate(plain, w, b, guess)
-    weights = None
-    if proof.dual is not None:
-        weights = np.zeros(len(c))
-        weights[kept] = proof.dual[: len(kept)]
-        weights[turned] -= proof.dual[len(kept) :]
-    return certified(objective, proof.lower_bound, problem.floor, rounding, problem.norm_bound(w), weights)
-
-
-def dearest_flips(worth: Array, counts: Array, budget: float) -> float:
-    r"""Return :math:`\min_{\lambda \ge 0} K\lambda + \sum_i n_i (g_i - \lambda)_+`, the most that labels worth a budget K cost.
-
-    Any price :math:`\lambda` bounds it from above; the best one is 0 or the worth g of some row.
-    """
-    falling = np.argsort(-worth)[: np.count_nonzero(worth > 0)]
-    prices, n = worth[falling], counts[falling]
-    beyond = np.cumsum(n * prices) - prices * np.cumsum(n)
-    return float(np.min(np.append(budget * prices + beyond, n @ prices)))
-
-
-def _without_exact_pull(problem: LabelFlipProblem, share: Array, own: Array, other: Array) -> Array:
-    """Return shares near `share` at which rows pull in no exact direction, nor on the intercept, nor beyond the budgets.
-
-    No set can bear such a pull. Labels that flip in part make up for it, each by its room to move.
-    """
-    Z = exact_columns(problem)
-    if Z is None:
-        return share
-    c, y, loss = problem.weights, problem.signs, problem.flipping
-    pulls = (c * y * (own + other))[:, None] * Z
-    spent = np.zeros((len(c), len(loss.budgets)))
-    for k, rows in enumerate(loss.groups):
-        spent[rows, k] = loss.counts[rows]
-    A, room = np.column_stack([pulls, spent]), np.minimum(share, 1 - share)
-    H = (A * room[:, None]).T @ A
-    for _ in range(2):  # the second round removes the first one's rounding
-        pulled = Z.T @ (c * y * ((1 - share) * own - share * other))
-        over = np.maximum(spent.T @ share - loss.budgets, 0.0)
-        share = share + room * (A @ solve_scaled(H, np.concatenate([pulled, -over])))
-    return np.clip(share, 0.0, 1.0)

@@ -12,12 +12,9 @@ from holdfast._core.arithmetic import ratio
 from holdfast._core.joint_loss import JointLoss
 from holdfast._core.loss import Array
 from holdfast._core.problem import Curved, Smooth
-from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE
 from holdfast._problems.linear import WIDEST_METRIC, View
 from holdfast._problems.pairwise import PairwiseProblem
-from holdfast._proofs.certificate import UNGUESSED, Certificate, best_constant, certificate
-from holdfast._proofs.pairwise_certificate import deficits, proved_by
 
 STRAIGHT = 1e-14
 """A row that bends by no more than this share of what the most bent one does is left out of a Hessian."""
@@ -136,26 +133,3 @@ def _in_differences(H: Array, k: int) -> Array:
     H[k] = -H.sum(axis=0)
     H[:, :, k] = -H.sum(axis=2)
     return H
-
-
-@certificate.register
-def certificate_of_the_most_dangerous(
-    problem: MaxOfPairsProblem, W: Array, b: Array, dual: DualGuess | None = None
-) -> Certificate:
-    """Return what is proved at (W, b) about losses of all classes at once, as for sums over pairs. Two passes over the rows."""
-    W, b = W - W.mean(axis=0), b - b.mean()
-    if dual is None:
-        dual = problem.smoothed(UNGUESSED).dual_guess(problem.join(W, b))
-    scores = problem.rows.dot(np.ascontiguousarray(W.T))
-    reach = np.zeros_like(scores)
-    for i, (own, sets) in enumerate(zip(problem.members, problem.own_sets, strict=True)):
-        for other in set(range(problem.n_classes)) - {i}:
-            reach[own, other] = sets.support(W[i] - W[other])
-    asked = np.where(problem.labels[:, None] == np.arange(problem.n_classes), 1.0, 1.0 - problem.loss.margin)
-    return proved_by(problem, W, b, problem.loss.value(deficits(problem, scores, b) - asked + reach), dual)
-
-
-@best_constant.register
-def best_constants(problem: MaxOfPairsProblem, b: Array) -> Array:
-    """Return the best intercepts where all weights are 0."""
-    return problem.loss.best_constant(problem.class_weights())

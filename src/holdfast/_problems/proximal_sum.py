@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast._core.loss import Array
 from holdfast._core.problem import ProximalSum
+from holdfast._problems.certified_gap import certified_gap
 
 if TYPE_CHECKING:
     from holdfast._problems.margin_scale import MarginScaleProblem
@@ -35,11 +37,7 @@ def proximal_sum(problem: MarginScaleProblem) -> ProximalSum:
         rows = problem.rows.arrays()
         return np.array([problem.weights @ rows.square_norms(), problem.weights @ rows.counts()])
 
-    def certify(parameters: Array) -> tuple[float, float]:
-        from holdfast._proofs.certificate import certificate  # which knows the problems that know this function
-
-        proof = certificate(problem, *problem.split(parameters))
-        return proof.objective, proof.gap
-
     is_intercept = np.arange(problem.n_parameters) >= problem.rows.n_features
-    return ProximalSum(problem.weights, gradient, proximal, problem.alpha, is_intercept, entry_sums, certify)
+    return ProximalSum(
+        problem.weights, gradient, proximal, problem.alpha, is_intercept, entry_sums, partial(certified_gap, problem)
+    )

@@ -7,9 +7,9 @@ import numpy as np
 from holdfast._core.loss import Array
 from holdfast._core.tolerances import ROUNDING
 from holdfast._problems.laplace_tail import TailProblem, TailRows
-from holdfast._proofs.certificate import drawn_to
 from holdfast._proofs.consistency import agreed, consistent
 from holdfast._proofs.laplace import LaplaceProof
+from holdfast._proofs.pulls import Columns, drawn_to
 from holdfast.losses.laplace_law import LaplaceSum
 
 INVERSIONS = 40
@@ -27,7 +27,7 @@ def ground(rows: TailRows, u: Array) -> float:
     """
     z = np.maximum(rows.A @ u, 0.0)
     budgets, reach = rows.weights * rows.peaks, FAR * rows.law.deviations
-    share = drawn_to(rows.law.density(z) / rows.peaks, budgets, rows.A, np.zeros(rows.n_learners))
+    share = drawn_to(rows.law.density(z) / rows.peaks, Columns(rows.A, budgets), np.zeros(rows.n_learners))
     for _ in range(INVERSIONS):
         _, density, slope = rows.law.derivatives(z)
         missed = density - share * rows.peaks

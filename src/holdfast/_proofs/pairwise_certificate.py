@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,18 +12,10 @@ from holdfast._core.arithmetic import MISSED, norm, ratio, solve_scaled
 from holdfast._core.loss import Array
 from holdfast._core.solution import DualGuess
 from holdfast._problems.pairwise import PairwiseProblem
-from holdfast._proofs.certificate import (
-    Certificate,
-    Claim,
-    Point,
-    certificate,
-    certified,
-    dual_objective,
-    exact_columns,
-    rounding_at,
-    sizes_of_sums,
-    slopes_at_best_scale,
-)
+from holdfast._proofs.best_scale import Point, slopes_at_best_scale
+from holdfast._proofs.certificate import Certificate, certificate, certified, rounding_at
+from holdfast._proofs.claims import Claim, dual_objective
+from holdfast._proofs.pulls import drawn_to, exact_columns, sizes_of_sums
 
 FORSAKEN = 1e-12
 """Share of the dual objective below which a pair's part in it is given up."""
@@ -126,7 +119,10 @@ def dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array
     a = a * (sent + sent.T > FORSAKEN * sent.sum())[labels]
     exact = problem.sets.exact_features(problem.rows.n_features)
     if problem.alpha == 0:
-        a = _without_exact_pull(problem, a)
+        Z = exact_columns(problem)
+        if Z is not None:
+            # no budget can bear a pull there
+            a = drawn_to(a, _ExactPulls(problem, Z), np.zeros(C * Z.shape[1]))
     if problem.fit_intercept:
         a = a * _circulating(np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members]))[labels]
     R = -c[:, None] * a
@@ -161,28 +157,38 @@ def dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array
     return bound, share * R
 
 
-def _without_exact_pull(problem: PairwiseProblem, a: Array) -> Array:
-    """Return dual weights near `a` that pull in no exact direction, nor on the intercepts; see the binary proof."""
-    Z = exact_columns(problem)
-    if Z is None:
-        return a
-    C, c = problem.n_classes, problem.weights
-    foreign = problem.labels[:, None] != np.arange(C)
-    room = np.where(foreign, np.minimum(a, 1 - a), 0.0)
-    H = np.zeros((C, Z.shape[1], C, Z.shape[1]))
-    for k, own in enumerate(problem.members):
-        for other in set(range(C)) - {k}:
-            gram = (Z[own] * (c[own] * room[own, other])[:, None]).T @ Z[own]
-            H[k, :, k] += gram
-            H[other, :, other] += gram
-            H[k, :, other] -= gram
-            H[other, :, k] -= gram
-    for _ in range(2):  # the second round removes the first one's rounding
-        R = np.where(foreign, -a, a.sum(axis=1)[:, None]) * c[:, None]
-        potential = solve_scaled(H.reshape(C * Z.shape[1], -1), (R.T @ Z).ravel()).reshape(C, -1)
-        leads = Z @ potential.T
-        a = a - room * (leads[np.arange(len(a)), problem.labels][:, None] - leads)
-    return np.clip(a, 0.0, 1.0)
+class _ExactPulls(NamedTuple):
+    """The pulls of dual weights, shape (n_samples, n_classes), at each class in directions Z without noise."""
+
+    problem: PairwiseProblem
+    Z: Array
+
+    def _sent(self, a: Array) -> Array:
+        """Return what rows send: to their own class all that they send against others."""
+        foreign = self.problem.labels[:, None] != np.arange(self.problem.n_classes)
+        return np.where(foreign, -a, a.sum(axis=1)[:, None]) * self.problem.weights[:, None]
+
+    def sums(self, a: Array) -> Array:
+        return np.ravel(self._sent(a).T @ self.Z)
+
+    def sizes(self, a: Array) -> Array:
+        return np.ravel(np.abs(self._sent(a)).T @ np.abs(self.Z))
+
+    def moves(self, potential: Array) -> Array:
+        leads = self.Z @ potential.reshape(self.problem.n_classes, -1).T
+        return np.take_along_axis(leads, self.problem.labels[:, None], axis=1) - leads
+
+    def gram(self, room: Array) -> Array:
+        C, k = self.problem.n_classes, self.Z.shape[1]
+        H = np.zeros((C, k, C, k))
+        for i, own in enumerate(self.problem.members):
+            for j in set(range(C)) - {i}:
+                gram = (self.Z[own] * (self.problem.weights[own] * room[own, j])[:, None]).T @ self.Z[own]
+                H[i, :, i] += gram
+                H[j, :, j] += gram
+                H[i, :, j] -= gram
+                H[j, :, i] -= gram
+        return H.reshape(C * k, C * k)
 
 
 def _circulating(flow: Array) -> Array:

@@ -16,7 +16,8 @@ from holdfast._data import rows_of
 from holdfast._problems.linear import LinearProblem
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._problems.penalty import Penalty
-from holdfast._proofs.certificate import best_constant, beyond_penalty, least_multiple, sizes_of_sums
+from holdfast._proofs.intercepts import best_constant
+from holdfast._proofs.pulls import beyond_penalty, least_multiple, sizes_of_sums
 from holdfast._training.collapse import critical_factor, majority
 from holdfast._training.training import train
 from holdfast.losses import Hinge

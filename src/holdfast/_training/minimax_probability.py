@@ -29,8 +29,8 @@ from holdfast._problems.dispersions import (
     centred_gram,
     from_middle,
 )
-from holdfast._proofs.certificate import least_multiple
 from holdfast._proofs.consistency import agreed, consistent
+from holdfast._proofs.pulls import least_multiple
 from holdfast.solvers.newton import newton_step
 from holdfast.solvers.selection import pick
 from holdfast.uncertainty.polytopes import CommonBox

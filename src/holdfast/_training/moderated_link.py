@@ -11,7 +11,8 @@ from holdfast._core.loss import Array, Loss
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, silent
 from holdfast._problems.margin_scale import MarginScaleProblem
-from holdfast._proofs.certificate import Certificate, objective_at
+from holdfast._proofs.certificate import Certificate
+from holdfast._proofs.objectives import objective_at
 from holdfast._training.training import train
 from holdfast.solvers import QuasiNewton
 

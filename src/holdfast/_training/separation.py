@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from holdfast._core.arithmetic import ratio
 from holdfast._core.loss import Array
 from holdfast._problems.margin_scale import MarginScaleProblem
-from holdfast._proofs.certificate import least_multiple, sizes_of_sums
+from holdfast._proofs.pulls import least_multiple, sizes_of_sums
 from holdfast._training.critical import ACCURACY, MAX_ITER, NEVER, PROOF, Enclosure, typical_size
 from holdfast._training.training import train
 from holdfast.losses import Hinge, Mixture

@@ -13,7 +13,9 @@ from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver
 from holdfast._core.tolerances import ROUNDING, SMALL_WORK
 from holdfast._problems.linear import LinearProblem
-from holdfast._proofs.certificate import Certificate, best_constant, certificate, has_points
+from holdfast._proofs.certificate import Certificate, certificate
+from holdfast._proofs.intercepts import best_constant
+from holdfast._proofs.pulls import has_points
 from holdfast.solvers import Newton
 from holdfast.solvers.selection import pick
 

@@ -10,7 +10,8 @@ from holdfast._core.loss import Array
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, silent
 from holdfast._problems.margin_scale import MarginScaleProblem
-from holdfast._proofs.certificate import Certificate, best_constant, certificate
+from holdfast._proofs.certificate import Certificate, certificate
+from holdfast._proofs.intercepts import best_constant
 from holdfast._training.training import train
 from holdfast.uncertainty.points import CommonPoint
 

@@ -1,0 +1,84 @@
+"""Dual weights from parameters: the losses' slopes at the best multiple of the weights and the best intercepts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from holdfast._core.loss import Array
+
+
+class Point(NamedTuple):
+    """The objective somewhere on a ray."""
+
+    value: float
+    gradient: Array
+    slopes: Array
+    bends: tuple[Array, Array, Array]
+    """The losses' second derivatives uu, ut and tt."""
+
+
+class Ray(Protocol):
+    """The objective at (r w, b) as a function of x = (r, b), b being left out where there is no intercept."""
+
+    start: Array
+
+    def evaluate(self, x: Array) -> Point:
+        """Return value, gradient and the losses' slopes in u and second derivatives."""
+        ...
+
+    def hessian(self, uu: Array, ut: Array, tt: Array) -> Array:
+        """Return the Hessian in x that these give."""
+        ...
+
+    def moved_slopes(self, slopes: Array, step: Array, uu: Array, ut: Array) -> Array:
+        """Return the slopes after a short step, to first order."""
+        ...
+
+
+def slopes_at_best_scale(ray: Ray) -> Array:
+    """Return the slopes in u at (r w, b') for the best r > 0 and b'.
+
+    A problem in few numbers, O(n_samples) a step. It makes w'gradient = 0 and the slope in b vanish, whereby the gap is
+    of second order in the error of w.
+    """
+    x = ray.start
+    here = ray.evaluate(x)
+    for _ in range(100):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            move = _solved(ray.hessian(*here.bends), here.gradient)
+            usable = bool(np.all(np.isfinite(move))) and float(here.gradient @ move) < 0
+        # where curvature vanishes, as far from any row's margin, only the signs of the slopes are of use
+        reach = np.append(x[0], np.ones(len(x) - 1))
+        step = move if usable else -0.5 * np.sign(here.gradient) * reach
+        step *= min(1.0, float(np.min(np.append(0.9 * x[0], np.full(len(x) - 1, 3.0)) / np.maximum(abs(step), 1e-300))))
+        promised = -float(here.gradient @ step)
+        if usable and promised <= 1e-8 * abs(here.value):
+            # so short a step that the slopes follow it linearly; any slopes will do for a proof, good ones for a tight one
+            return ray.moved_slopes(here.slopes, step, *here.bends[:2])
+        there = _improved(ray, x, here, step) if promised > 0 else None
+        if there is None:
+            break
+        x, here = there
+    return here.slopes
+
+
+def _improved(ray: Ray, x: Array, here: Point, step: Array) -> tuple[Array, Point] | None:
+    """Return x + step, or with half, a quarter ... of the step, where that is lower; None where nothing is."""
+    for _ in range(30):
+        there = ray.evaluate(x + step)
+        at_rounding = there.value <= here.value * (1 + 1e-15)
+        shrunk = abs(there.gradient @ step) < abs(here.gradient @ step)
+        if there.value <= here.value + 1e-4 * float(here.gradient @ step) or (at_rounding and shrunk):
+            return x + step, there
+        step = 0.5 * step
+    return None
+
+
+def _solved(H: Array, g: Array) -> Array:
+    """Return -H^-1 g, not finite where H is singular."""
+    try:
+        return np.asarray(-np.linalg.solve(H, g))
+    except np.linalg.LinAlgError:
+        return np.full(len(g), np.nan)

@@ -1,0 +1,32 @@
+"""Lines under losses, of which lower bounds are made."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast._core.loss import Array, Loss
+
+
+class Proof(NamedTuple):
+    """Lines under the rows' losses: a (u - 1) + v + p t, summed with the rows' weights."""
+
+    a: Array
+    v: Array
+    p: Array
+
+    def shrunk(self, loss: Loss, factors: Array) -> Proof:
+        """Return lines with a multiplied by factors in [0, 1]; a loss that is at least `outside` * t lies above those too."""
+        if loss.has_dual:
+            return dual_lines(loss, self.a * factors)
+        return Proof(self.a * factors, self.v * factors, self.p * factors + loss.outside * (1 - factors))
+
+
+def dual_lines(loss: Loss, a: Array) -> Proof:
+    """Return the highest lines of slope a."""
+    return Proof(a, loss.dual_value(a), loss.dual_scale(a))
+
+
+def tangents(loss: Loss, u: Array, t: Array) -> Proof:
+    """Return the lines that touch the losses at (u, t)."""
+    value, slope, scale_slope = loss.tangent(u, t)
+    return Proof(slope, value + slope * (1.0 - u) - scale_slope * t, scale_slope)

@@ -1,0 +1,134 @@
+"""The proof for two classes: losses averaged over noise here, losses at worst points in a module of their own."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from holdfast._core.arithmetic import norm
+from holdfast._core.loss import Array
+from holdfast._core.solution import DualGuess
+from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._proofs.best_scale import Point, slopes_at_best_scale
+from holdfast._proofs.certificate import Certificate, certificate, certified, rounding_at
+from holdfast._proofs.claims import Claim, dual_objective
+from holdfast._proofs.intercepts import best_intercept
+from holdfast._proofs.lines import tangents
+from holdfast._proofs.objectives import objective_at
+from holdfast._proofs.pulls import balanced, sizes_of_sums, without_exact_pull
+from holdfast._proofs.worst_case import worst_case_certificate
+
+
+@certificate.register
+def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: DualGuess | None = None) -> Certificate:
+    r"""Return what is proved at (w, b) about two classes.
+
+    Two passes over the rows in float64, a third where the loss has an intercept but no dual. Where it has a dual, the
+    slopes :math:`a_i = \ell_u` at the best multiple of w and the best intercept are made dual feasible: class sums are
+    balanced by shrinking the larger, then with :math:`V = \sum c a y x`
+
+    * without a ridge, a is scaled by the largest factor at which the noise's budgets :math:`\sum c\, p(a)` cover V;
+    * with one, the part of V that they do not cover costs its square over :math:`2\alpha`.
+
+    Otherwise strong convexity is used: with a ridge, tangents of the losses give a quadratic minorant of the objective, whose
+    minimum lies :math:`|\nabla_w P|^2 / (2\alpha)` below it where the sets are smooth; to be deducted is what the
+    remaining slope in b can earn over the range that the optimal intercept must lie in.
+    """
+    if dual is not None:
+        # sets bear no more along a direction than their support there, whatever a guess says
+        dual = dual._replace(scale=np.maximum(dual.scale, problem.sets.support(dual.direction)))
+    if problem.has_kinks:
+        return worst_case_certificate(problem, w, b, dual)
+    scores, t = problem.rows.dot(w), problem.sets.support(w)
+    objective, rounding = objective_at(problem, w, b, scores, t), partial(rounding_at, problem, w, b)
+    if problem.loss.has_dual:
+        if dual is None:
+            dual = DualGuess(slopes_at_best_scale(_BinaryRay(problem, scores, t, w, b)), w, t)
+        bound, pull, proof = _dual_bound(problem, dual)
+        return certified(objective, bound, problem.floor, rounding, problem.norm_bound(pull), proof)
+    guess = DualGuess(t, w, t) if dual is None else dual
+    bound, pull = _strong_convexity_bound(problem, scores, guess, w, b, objective)
+    return certified(objective, bound, problem.floor, rounding, problem.norm_bound(pull))
+
+
+class _BinaryRay:
+    def __init__(self, problem: MarginScaleProblem, scores: Array, t: Array, w: Array, b: float):
+        self.problem, self.scores, self.t = problem, scores, t
+        self.signed = problem.signs * scores
+        self.ridge = problem.alpha * float(w @ w)
+        self.start = np.array([1.0, b] if problem.fit_intercept else [1.0])
+        self.free = slice(0, len(self.start))
+
+    def _deficit(self, x: Array) -> Array:
+        return 1.0 - x[0] * self.signed - (x[1] * self.problem.signs if len(x) > 1 else 0.0)
+
+    def evaluate(self, x: Array) -> Point:
+        c, y = self.problem.weights, self.problem.signs
+        losses, slopes, scale_slopes, *bends = self.problem.loss.derivatives(self._deficit(x), x[0] * self.t)
+        weighted = c * slopes
+        along = float(np.sum(c * (self.t * scale_slopes)) - self.signed @ weighted) + self.ridge * x[0]
+        gradient = np.array([along, -float(y @ weighted)])[self.free]
+        value = float(c @ losses) + 0.5 * self.ridge * x[0] ** 2
+        return Point(value, gradient, slopes, (bends[0], bends[1], bends[2]))
+
+    def moved_slopes(self, slopes: Array, step: Array, uu: Array, ut: Array) -> Array:
+        shift = step[1] * self.problem.signs if len(step) > 1 else 0.0
+        return slopes + ut * (step[0] * self.t) - uu * (step[0] * self.signed + shift)
+
+    def hessian(self, uu: Array, ut: Array, tt: Array) -> Array:
+        c, y, t = self.problem.weights, self.problem.signs, self.t
+        uu, ut, tt = c * uu, c * ut, c * tt
+        rr = np.sum(uu * self.scores**2 - 2 * ut * self.signed * t + tt * t * t) + self.ridge
+        rb = np.sum(uu * self.scores - ut * y * t)
+        return np.array([[rr, rb], [rb, np.sum(uu)]])[self.free, self.free]
+
+
+def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, Array, Array]:
+    """Return the dual objective of the guess made feasible, the pull that the norm bound needs, and the dual weights."""
+    c, y = problem.weights, problem.signs
+    a = np.clip(guess.slopes, 0.0, 1.0)
+    if problem.alpha == 0:
+        a = without_exact_pull(problem, a)
+    if problem.fit_intercept:
+        a = a * balanced(problem, a)
+    V, pull = problem.rows.transpose_dot(np.column_stack([c * a * y, problem.pull_per_class()])).T
+    sizes = None if problem.sets.is_isotropic else sizes_of_sums(problem, c * a)
+    borne = None if guess.sets is None else guess.sets.adjoint(guess.direction, c * problem.loss.dual_scale(a))
+    claim = Claim(lambda: problem.sets, c, a, V, guess.scale, guess.direction, problem.alpha, sizes, borne)
+    bound, share = dual_objective(problem.loss, [claim], lambda k: float(np.sum(c * problem.loss.dual_value(k * a))))
+    return bound, pull, share * c * a
+
+
+def _strong_convexity_bound(
+    problem: MarginScaleProblem, scores: Array, guess: DualGuess, w: Array, b: float, objective: float
+) -> tuple[float, Array]:
+    r"""Return the minimum of a quadratic minorant that touches the losses at (w, b'), and the pull.
+
+    Tangents of the losses at (u, T), T the guess's scales and b' the best intercept for them, and
+    :math:`t(v) \ge q^\top v` for any q in the sets bound P(v, b') from below by
+
+    .. math:: \sum c\,(\ell + \ell_u (1 - u) - \ell_t T) - (V - \sum c\,\ell_t q)^\top v + \tfrac\alpha2 |v|^2,
+              \qquad V = \sum c\,\ell_u y x;
+
+    the q that come nearest to V are taken.
+    """
+    c, y, alpha, t = problem.weights, problem.signs, problem.alpha, guess.scale
+    if problem.fit_intercept:
+        b = best_intercept(problem, w, scores, t, b)
+    lines = tangents(problem.loss, 1.0 - y * (scores + b), t)
+    V, pull = problem.rows.transpose_dot(np.column_stack([c * y * lines.a, problem.pull_per_class()])).T
+    if alpha == 0:
+        return -np.inf, pull
+    budgets = c * lines.p
+    missed = problem.sets.residual(V, budgets, t, guess.direction)
+    if guess.sets is not None:
+        missed = min(missed, V - guess.sets.adjoint(guess.direction, budgets), key=norm)
+    leftover = 0.0
+    if problem.fit_intercept:
+        # The optimum's losses add up to at most the objective, and each is at least u - 1 = -y(w'x + b).
+        reach = np.sqrt(2 * objective / alpha)
+        rows_norm = np.sqrt(float(np.sum(problem.rows.square_sums(c))) * float(c.sum()))
+        farthest = max((objective + reach * rows_norm) / weight for weight in problem.class_weights())
+        leftover = abs(float(np.sum(c * y * lines.a))) * (abs(b) + farthest)
+    return float(c @ lines.v) - float(missed @ missed) / (2 * alpha) - leftover, pull

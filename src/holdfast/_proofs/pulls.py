@@ -1,0 +1,138 @@
+"""What rows pull at the weights, and how much of it sets can bear."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from holdfast._core.arithmetic import MISSED, ratio, solve_scaled
+from holdfast._core.loss import Array
+from holdfast._core.row_sets import RowSets
+from holdfast._problems.linear import LinearProblem
+from holdfast._problems.margin_scale import MarginScaleProblem
+
+ROUNDS = 12
+"""Rounds in which dual weights are made to meet what they must: two, unless bounds are in their way."""
+LARGEST_EXACT = 5e7
+"""Entries of the features without noise up to which a pull on them is corrected (400 MB)."""
+
+
+def sizes_of_sums(problem: LinearProblem, weights: Array) -> Array:
+    """Return what, by Cauchy's inequality, sum_i weights_i |x_ij| does not exceed: rounding of the pull is measured by it."""
+    return np.asarray(np.sqrt(float(np.sum(weights)) * problem.rows.square_sums(weights)))
+
+
+def least_multiple(bound: RowSets, target: Array, budgets: Array, scale: Array, sizes: Array) -> float:
+    r"""Return a factor k with target in :math:`k \sum_i` budgets_i :math:`S_i`, the least where the set `has_gauge`."""
+    demand = np.asarray(bound.required_share(target, budgets, scale, sizes))
+    offered = np.asarray(np.sum(budgets) if bound.is_common else budgets)
+    if np.any(demand[offered == 0] > 0):
+        return np.inf
+    return float(np.max(ratio(demand, offered), initial=0.0))
+
+
+def beyond_penalty(problem: MarginScaleProblem, V: Array) -> Array:
+    """Return V less the nearest point that the penalty's slopes at w = 0 cover."""
+    covered = 0.0 if problem.penalty is None else problem.penalty.absolute
+    return np.asarray(np.copysign(np.maximum(np.abs(V) - covered, 0.0), V))
+
+
+def has_points(problem: LinearProblem) -> bool:
+    """Return whether what rows pull can be shared out among points of their sets, to the last digit."""
+    return problem.sets.is_sublinear and problem.rows.n_samples * problem.rows.n_features <= LARGEST_EXACT
+
+
+class Directions(Protocol):
+    r"""Directions in which rows must pull by no more than is stated, as a linear map :math:`a \mapsto A^\top (c \circ a)`."""
+
+    def sums(self, a: Array) -> Array:
+        r"""Return :math:`A^\top (c \circ a)`."""
+        ...
+
+    def sizes(self, a: Array) -> Array:
+        r"""Return :math:`|A|^\top (c \circ a)`, by which rounding of the sums is measured."""
+        ...
+
+    def moves(self, potential: Array) -> Array:
+        """Return A times a vector, in the shape of a."""
+        ...
+
+    def gram(self, room: Array) -> Array:
+        r"""Return :math:`A^\top \mathrm{diag}(c \circ room) A`."""
+        ...
+
+
+class Columns(NamedTuple):
+    """The directions that are the columns of a matrix."""
+
+    A: Array
+    c: Array
+
+    def sums(self, a: Array) -> Array:
+        return self.A.T @ (self.c * a)
+
+    def sizes(self, a: Array) -> Array:
+        return np.abs(self.A).T @ (self.c * a)
+
+    def moves(self, potential: Array) -> Array:
+        return self.A @ potential
+
+    def gram(self, room: Array) -> Array:
+        return (self.A * (self.c * room)[:, None]).T @ self.A
+
+
+def drawn_to(a: Array, directions: Directions, target: Array, is_limit: Any = False) -> Array:
+    """Return dual weights in [0, 1] near `a` whose sums along the directions are the target, or nearly so.
+
+    Where `is_limit`, sums may stay below the target. Weights move in proportion to their room, the distance to the nearer bound:
+    a row at a bound is far from the kink of its loss, and its slope is known. Such weights leave their bound only if the
+    others cannot make up for what is missed.
+    """
+    room = np.minimum(a, 1 - a)
+    H = directions.gram(room)
+    for k in range(ROUNDS):
+        missed = directions.sums(a) - target
+        missed = np.where(is_limit, np.maximum(missed, 0.0), missed)
+        # the second round removes the first one's rounding
+        if k > 1 and np.all(np.abs(missed) <= 0.1 * MISSED * directions.sizes(a)):
+            break
+        move = -directions.moves(solve_scaled(H, missed))
+        a = np.clip(a + room * move, 0.0, 1.0)
+        if k > 0:
+            room = np.where(move < 0, a, 1 - a)
+            H = directions.gram(room)
+    return a
+
+
+def without_exact_pull(problem: MarginScaleProblem, a: Array) -> Array:
+    """Return dual weights near `a` that pull in no exact direction, nor on the intercept; `a` where that fails.
+
+    No budget can bear such a pull. The rows strictly between the bounds make up for it, each by its room to move.
+    """
+    Z = exact_columns(problem)
+    if Z is None:
+        return a
+    return drawn_to(a, Columns(problem.signs[:, None] * Z, problem.weights), np.zeros(Z.shape[1]))
+
+
+def balanced(problem: MarginScaleProblem, a: Array) -> Array:
+    """Return factors that shrink the dual weights of the heavier class until both classes pull alike at the intercept."""
+    weighted, y = problem.weights * a, problem.signs
+    positive, negative = float(weighted @ (y > 0)), float(weighted @ (y < 0))
+    smaller = min(positive, negative)
+    return np.where(y > 0, ratio(smaller, positive), ratio(smaller, negative))
+
+
+def exact_columns(problem: LinearProblem) -> Array | None:
+    """Return the rows in directions without noise, and the intercept's ones where there is one.
+
+    None where there are no such directions, or too many.
+    """
+    rows = problem.rows
+    exact, skew = problem.sets.exact_features(rows.n_features), problem.sets.exact_directions(rows.n_features)
+    n_exact = np.count_nonzero(exact) + skew.shape[1]
+    if n_exact == 0 or rows.n_samples * n_exact > LARGEST_EXACT:
+        return None
+    Z = np.concatenate([np.column_stack([block[:, exact], block @ skew]) for _, block in rows.dense_blocks()])
+    return np.column_stack([Z, np.ones(len(Z))]) if problem.fit_intercept else Z

@@ -1,0 +1,236 @@
+"""The proof for two classes whose losses are those at worst points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from holdfast._core.arithmetic import MISSED
+from holdfast._core.loss import Array
+from holdfast._core.solution import DualGuess
+from holdfast._problems.linear import LinearProblem
+from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._proofs.certificate import UNGUESSED, Certificate, certified, rounding_at
+from holdfast._proofs.intercepts import best_intercept
+from holdfast._proofs.lines import Proof, dual_lines, tangents
+from holdfast._proofs.objectives import objective_at
+from holdfast._proofs.pulls import (
+    Columns,
+    balanced,
+    beyond_penalty,
+    drawn_to,
+    has_points,
+    least_multiple,
+    sizes_of_sums,
+    without_exact_pull,
+)
+
+FAINT = 0.01
+"""Support, in units of the margin, up to which w = 0 may be what is to be proved."""
+CHEAP = 1.0
+"""Price of what the sets leave, as a share of what is missing anyway, up to which no better split of it is sought."""
+ROOMS = 0.5 * 10.0 ** -np.arange(3.0, 10.0)
+"""Shares of the sets that are tried to be kept free for what guessed points leave."""
+AT_REST = (0.0, 1e-9, 1e-6, 1e-3)
+"""Shares of the largest dual weight below which one is tried as 0."""
+UNMOVED = 1e-6
+"""Share of what dual weights are worth that may go into making them feasible before other ways are tried."""
+
+
+def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, guess: DualGuess | None) -> Certificate:
+    r"""Return what is proved at (w, b) about losses at worst points, any penalty, two classes.
+
+    Each loss lies above lines :math:`a_i (u_i - 1) + v_i + p_i t_i`: those of its dual form with slopes a, or tangents. With
+    :math:`\sum c\,a\,y = 0` and :math:`V = \sum c\,a\,y\,x = q + r`, q in :math:`\sum c_i p_i S_i`, the sum of the lines and of
+    the penalty is at least :math:`\sum c\,v - \text{penalty}^*(r)` for all weights. An r that has no finite price is scaled
+    down with all lines, or covered by what lines of slope 0 leave of the sets (:math:`p(0) = 1 - \kappa`).
+    """
+    y, loss = problem.signs, problem.loss
+    scores, t = problem.rows.dot(w), problem.sets.support(w)
+    objective, rounding = objective_at(problem, w, b, scores, t), partial(rounding_at, problem, w, b)
+    if guess is None:
+        near = problem.smoothed(UNGUESSED)
+        if problem.fit_intercept:
+            b = best_intercept(near, w, scores, near.sets.support(w), b)
+        guess = near.dual_guess(problem.join(w, b))
+    if loss.has_dual:
+        lines = dual_lines(loss, np.clip(guess.slopes, 0.0, loss.dual_limit))
+    else:
+        v, near = guess.direction, problem if guess.push is None else problem.having(push=guess.push)
+        scores = scores if v is w else problem.rows.dot(v)
+        if problem.fit_intercept:
+            b = best_intercept(near, v, scores, guess.scale, b)
+        u = problem.target - y * (scores + b) + problem.kappa * near.push_of(v)
+        lines = tangents(loss, u, guess.scale)
+    is_covered = problem.push is None and (loss.has_dual or not _has_exact_directions(problem))
+    if not (is_covered or problem.is_penalised):
+        # nothing is known that covers to the last digit what rows pull
+        return certified(objective, -np.inf, problem.floor, rounding)
+    bound, pull, dual = _bound_by_points(problem, lines, guess) or _bound_of_lines(problem, lines, guess, objective)
+    return certified(objective, bound, problem.floor, rounding, problem.norm_bound(pull), dual)
+
+
+def _has_exact_directions(problem: LinearProblem) -> bool:
+    """Return whether no row's set moves along some feature or direction."""
+    d = problem.rows.n_features
+    return bool(np.any(problem.sets.exact_features(d))) or problem.sets.exact_directions(d).shape[1] > 0
+
+
+def _bound_by_points(problem: MarginScaleProblem, lines: Proof, guess: DualGuess) -> tuple[float, Array, Array] | None:
+    """Return what lines near these prove whose pull the maximizers of smoothed sets bear to the last digit.
+
+    That is for problems without a penalty, where no pull has a price; None where there is one, or no such lines are found.
+    The rows strictly between the bounds make up for what is missed, each by its room to move. Where no weights have room,
+    as all rows pull one way and each set just bears its own, points belong on the faces that smoothing keeps them from.
+    """
+    rows, loss, c, y = problem.rows, problem.loss, problem.weights, problem.signs
+    if guess.sets is None or problem.is_penalised or not (loss.has_affine_scale and has_points(problem)):
+        return None
+    limit = min(loss.dual_limit, 1.0 + float(np.max(lines.a, initial=0.0)))
+    outside, shares = loss.outside, lines.a / limit
+    signed = np.concatenate([y[part, None] * block for part, block in rows.dense_blocks()])
+
+    def worth(a: Array) -> float:
+        return float(np.sum(c * (loss.dual_value(a) + a * (problem.target - 1.0))))
+
+    best = None
+    for find, least in ((guess.sets.maximizer, 0.0), *((guess.sets.maximizer_on_faces, least) for least in AT_REST)):
+        points = find(guess.direction)
+        A = signed - (1 - outside) * points
+        fixed = outside * (np.sum(c) * points[0] if len(points) == 1 else points.T @ c)
+        if problem.fit_intercept:
+            A, fixed = np.column_stack([A, y]), np.append(fixed, 0.0)
+        a = limit * drawn_to(np.where(shares < least, 0.0, shares), Columns(A, c), fixed / limit)
+        missed, sizes = np.abs(A.T @ (c * a) - fixed), np.append(sizes_of_sums(problem, c * a), c @ a)
+        if np.all(missed <= MISSED * sizes[: len(missed)]) and (best is None or worth(a) > worth(best)):
+            best = a
+            if worth(a) >= (1 - UNMOVED) * worth(lines.a):
+                break
+    return None if best is None else (worth(best), rows.transpose_dot(problem.pull_per_class()), c * best)
+
+
+def _bound_of_lines(
+    problem: MarginScaleProblem, lines: Proof, guess: DualGuess, objective: float
+) -> tuple[float, Array, Array]:
+    """Return the lower bound that the lines prove, the pull that the norm bound needs, and the dual weights.
+
+    What is dear to find out is left alone where it would not bring the bound much nearer to the objective.
+    """
+    c, y, loss, bound = problem.weights, problem.signs, problem.loss, problem.sets
+    is_hard = not problem.is_penalised
+    if is_hard and loss.has_dual:
+        limit = min(loss.dual_limit, 1.0 + float(np.max(lines.a, initial=0.0)))
+        lines = dual_lines(loss, limit * without_exact_pull(problem, lines.a / limit))
+    if problem.fit_intercept:
+        lines = lines.shrunk(loss, balanced(problem, lines.a))
+    V, pull = problem.rows.transpose_dot(np.column_stack([c * lines.a * y, problem.pull_per_class()])).T
+    sizes = sizes_of_sums(problem, c * lines.a)
+    budgets = c * lines.p
+
+    def value(share: float) -> float:
+        shrunk = lines.shrunk(loss, np.full(len(c), share))
+        return float(np.sum(c * (shrunk.v + shrunk.a * (problem.target - 1.0))))
+
+    if not bound.is_sublinear:
+        best, share = _bound_less_tolls(problem, lines, V, sizes, guess.direction)
+        return best, pull, share * c * lines.a
+    left = bound.residual(V, budgets, guess.scale, guess.direction)
+    if is_hard:
+        if guess.points is not None:
+            left = min(left, V - bound.sum_of_points(guess.points, budgets), key=lambda rest: float(rest @ rest))
+        left = np.where(np.abs(left) <= MISSED * sizes, 0.0, left)
+        share = _covered_share(problem, V, left, budgets, guess, sizes)
+        return value(share), pull, share * c * lines.a
+
+    penalty = problem.penalty
+    # the nearest point of the sets need not be the one that leaves the cheapest pull
+    lefts = [left, bound.residual_along(V, budgets, guess.scale, guess.direction)]
+    if problem.push is not None:
+        own = problem.push_budgets(lines.a), problem.push.support(guess.direction), guess.direction
+        lefts = [problem.push.residual(lefts[0], *own), problem.push.residual_along(lefts[1], *own)]
+    if guess.sets is not None:
+        smoothed = V - guess.sets.adjoint(guess.direction, budgets)
+        pushed = 0.0 if guess.push is None else guess.push.adjoint(guess.direction, problem.push_budgets(lines.a))
+        lefts.append(smoothed - pushed)
+    if guess.points is not None and problem.push is None:
+        lefts.append(V - bound.sum_of_points(guess.points, budgets))
+
+    def priced(share: float, left: Array) -> float:
+        ridge = float(left @ left) * share**2 / (2 * problem.alpha) if problem.alpha > 0 else 0.0
+        return value(share) - ridge - (0.0 if penalty is None else penalty.price(share * left))
+
+    def best_of(lefts: Sequence[Array]) -> tuple[float, float, Array]:
+        mosts = [1.0 if penalty is None else penalty.largest_share(left) for left in lefts]
+        found = [(priced(most, left), most, left) for most, left in zip(mosts, lefts, strict=True)]
+        return max(found, key=lambda entry: entry[0])
+
+    best, share, left = best_of(lefts)
+    whole = value(1.0)
+    is_near = problem.push is None and bound.has_origin and np.max(bound.support(guess.direction)) <= FAINT
+    if is_near and whole - best > CHEAP * max(objective - whole, 0.0):
+        # near w = 0 directions say little, and how much of the sets it takes tells more
+        beyond = beyond_penalty(problem, V)
+        multiple = least_multiple(bound, beyond, budgets, guess.scale, sizes)
+        best, share, left = best_of([left, V - beyond / max(multiple, 1.0)])
+    if best < 0.5 * value(share):
+        shorter = minimize_scalar(
+            lambda k: -priced(k, left), bounds=(0.0, share), method="bounded", options={"xatol": 1e-10}
+        )
+        best, share = max((best, share), (-float(shorter.fun), float(shorter.x)))
+    return best, pull, share * c * lines.a
+
+
+def _bound_less_tolls(
+    problem: MarginScaleProblem, lines: Proof, V: Array, sizes: Array, direction: Array
+) -> tuple[float, float]:
+    r"""Return the lower bound that lines prove whose supports are not sublinear, and the share of them that proves it.
+
+    The ridge lies above :math:`r^\top v - |r|^2 / 2\alpha`, r being its slope along the direction, an l1 norm and limits on the
+    weights join the supports; the rest of V is for tolls.
+    """
+    c, loss, penalty = problem.weights, problem.loss, problem.penalty
+    absolute, limit = (0.0, np.inf) if penalty is None else (penalty.absolute, penalty.limit)
+    ridge = problem.alpha * direction
+
+    def proved(share: float) -> float:
+        shrunk = lines.shrunk(loss, np.full(len(c), share))
+        rest, toll = problem.sets.lines_below(share * V - ridge, c * shrunk.p, absolute, limit)
+        rest = np.where(np.abs(rest) <= MISSED * sizes, 0.0, rest)
+        if problem.alpha > 0:
+            price = float(np.sum(np.square(ridge + rest))) / (2 * problem.alpha)
+        else:
+            price = limit * float(np.sum(np.abs(rest))) if np.any(rest) else 0.0
+        return float(np.sum(c * (shrunk.v + shrunk.a * (problem.target - 1.0)))) - toll - price
+
+    whole = proved(1.0)
+    if whole > 0:
+        return whole, 1.0
+    # less of the lines leaves more of the supports to cover them where part of these is outside of the loss
+    return max((proved(share), share) for share in (*(1 - 10.0 ** -np.arange(12.0, 0.0, -1.0)), 0.0))
+
+
+def _covered_share(
+    problem: MarginScaleProblem, V: Array, left: Array, budgets: Array, guess: DualGuess, sizes: Array
+) -> float:
+    """Return a share of the lines at which the sets cover all that is pulled."""
+    if not np.any(left):
+        return 1.0
+    bound, c = problem.sets, problem.weights
+    demand = bound.required_share(V, budgets, guess.scale, sizes)
+    if np.all(demand <= (np.sum(budgets) if bound.is_common else budgets)):
+        return 1.0
+    for room in ROOMS if guess.points is not None else ():
+        rest = V - bound.sum_of_points(guess.points, budgets, 1 - room)
+        demand = bound.required_share(rest, room * budgets, guess.scale, sizes)
+        if np.all(demand <= room * (np.sum(budgets) if bound.is_common else budgets)):
+            return 1.0
+    spare = problem.loss.outside
+    if spare == 0:
+        return 0.0
+    # lines shrunk by k leave (1 - k) spare c_i of each set, to cover k times what is left
+    demand = bound.required_share(left, c, guess.scale, sizes)
+    excess = float(demand / np.sum(c) if bound.is_common else np.max(demand[c > 0] / c[c > 0], initial=0.0))
+    return spare / (spare + excess)
