@@ -85,9 +85,9 @@ class Columns(NamedTuple):
 def drawn_to(a: Array, directions: Directions, target: Array, is_limit: Any = False) -> Array:
     """Return dual weights in [0, 1] near `a` whose sums along the directions are the target, or nearly so.
 
-    Where `is_limit`, sums may stay below the target. Weights move in proportion to their room, the distance to the nearer bound:
-    a row at a bound is far from the kink of its loss, and its slope is known. Such weights leave their bound only if the
-    others cannot make up for what is missed.
+    Where `is_limit`, sums may stay below the target. Weights move in proportion to their room, the distance to the nearer
+    bound: a row at a bound is far from the kink of its loss, and its slope is known. Such weights leave their bound only
+    if the others cannot make up for what is missed.
     """
     room = np.minimum(a, 1 - a)
     H = directions.gram(room)
