@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from holdfast._core.problem import Problem
 from holdfast._core.solution import Status
 from holdfast.solvers.newton import Newton
 
 
-class Cliff:
+class Cliff(Problem):
     """exp(x) - x - y + y**2 / 2: all but straight for x < 0, from where Newton's steps go beyond all numbers."""
 
     n_parameters, enough = 2, -np.inf

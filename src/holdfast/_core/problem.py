@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -79,6 +80,10 @@ class Curved(Smooth, Protocol):
 
     def hessian(self, parameters: Array) -> Array:
         """Return the Hessian, shape (n_parameters, n_parameters)."""
+        ...
+
+    def second_order(self, parameters: Array) -> tuple[float, Array, Callable[[], Array]]:
+        """Return the objective, its gradient, and what makes the Hessian there from what these took to compute."""
         ...
 
 
@@ -472,6 +477,10 @@ class Problem:
         These are n_samples, n_features, n_entries (numbers that a pass reads) and is_cheap_to_factorise.
         """
         raise NotImplementedError
+
+    def second_order(self: Any, parameters: Array) -> tuple[float, Array, Callable[[], Array]]:
+        """Return what `Curved` says, for any problem that has its other methods."""
+        return *self.value_and_gradient(parameters), partial(self.hessian, parameters)
 
 
 class Plane(Problem):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, cast
@@ -14,7 +14,7 @@ from scipy import sparse
 from holdfast._core.loss import Array, Coupling, Loss
 from holdfast._core.problem import ConeProgram, DeletionProgram, Evaluation, IntervalProgram, LinearProgram, ProximalSum
 from holdfast._core.row_sets import RowSets
-from holdfast._core.rows import Rows
+from holdfast._core.rows import MarginPass, Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
 from holdfast._data import rows_of
@@ -107,6 +107,10 @@ class MarginScaleProblem(LinearProblem):
     def evaluate(self, parameters: Array) -> Evaluation:
         w, b = self.split(parameters)
         found = self.rows.margin_pass(self.loss, self.signs, self.weights, w, b, self.sets.support(w), self.target)
+        return self._summed(parameters, w, found)
+
+    def _summed(self, parameters: Array, w: Array, found: MarginPass) -> Evaluation:
+        """Return what a pass over the rows amounts to, penalties and all."""
         # Danskin: differentiate as if every row's noise pointed where it hurts most.
         outward = self.sets.adjoint(w, found.scale_slopes)
         value = found.value + 0.5 * self.alpha * float(w @ w)
@@ -128,10 +132,22 @@ class MarginScaleProblem(LinearProblem):
         return LocalMarginModel(self, parameters)
 
     def hessian(self, parameters: Array) -> Array:
+        return self.second_order(parameters)[2]()
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def second_order(self, parameters: Array) -> tuple[float, Array, Callable[[], Array]]:
         w, b = self.split(parameters)
         u, t = self.target - self.signs * (self.rows.dot(w) + b), self.sets.support(w)
-        H = self.hessian_of(w, *(self.weights * part for part in self.loss.derivatives(u, t)[2:]))
-        return H - self.coupled(w, self.loss.couplings(u, t))
+        losses, *slopes_and_bends = self.loss.derivatives(u, t)
+        slopes, *parts = (self.weights * part for part in slopes_and_bends)
+        r = self.signs * slopes
+        found = MarginPass(float(self.weights @ losses), self.rows.transpose_dot(r), float(r.sum()), parts[0])
+
+        def hessian() -> Array:
+            return self.hessian_of(w, *parts) - self.coupled(w, self.loss.couplings(u, t))
+
+        here = self._summed(parameters, w, found)
+        return here.value, here.gradient, hessian
 
     def coupled(self, w: Array, couplings: Sequence[Coupling]) -> Array | float:
         """Return what couplings of rows take from the Hessian."""

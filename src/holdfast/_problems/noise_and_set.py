@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import Composite, Evaluation, FiniteSum
+from holdfast._core.problem import Composite, Evaluation, FiniteSum, Problem
 from holdfast._core.row_sets import RowSets
 from holdfast._core.solution import DualGuess
 from holdfast._problems.linear import View
@@ -49,6 +49,8 @@ class NoiseAndSetProblem(MarginScaleProblem):
         if self.penalty is not None:
             total, gradient = total + self.penalty.value(w), gradient + self.join(self.penalty.slopes(w), 0.0)
         return Evaluation(parameters, total, gradient)
+
+    second_order = Problem.second_order
 
     def hessian(self, parameters: Array) -> Array:
         (w, b), c, y, push, k = self.split(parameters), self.weights, self.signs, self.pushing, self.kappa

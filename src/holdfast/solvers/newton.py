@@ -34,14 +34,14 @@ class Newton(Solver):
         view = problem.view(Curved)
         assert view is not None
         theta = np.array(start, dtype=np.float64)
-        value, gradient = view.value_and_gradient(theta)
+        value, gradient, hessian = view.second_order(theta)
         flat = VANISHING * view.typical_curvature()
         status, n_iter, before = Status.ITERATION_LIMIT, 0, np.inf
         for n_iter in range(1, max_iter + 1):
             if value <= view.enough:
                 status = Status.SOLVED
                 break
-            step, decrement = newton_step(view.hessian(theta), gradient, flat, partial(view.longest_step, theta))
+            step, decrement = newton_step(hessian(), gradient, flat, partial(view.longest_step, theta))
             report(f"newton {n_iter}: objective {value:.10g}, decrement {decrement:.2e}")
             if decrement <= max(tol, POLISHED) * abs(value):
                 # one last full step costs nothing and squares the error
@@ -55,7 +55,7 @@ class Newton(Solver):
                 status = Status.SOLVED if decrement <= 1e-9 * abs(value) else Status.STALLED
                 break
             stuck = found[1] >= value - 1e-14 * abs(value) and decrement >= 0.5 * before
-            theta, value, gradient = found
+            theta, value, gradient, hessian = found
             if stuck:
                 status = Status.SOLVED if decrement <= 1e-9 * abs(value) else Status.STALLED
                 break
@@ -92,16 +92,16 @@ def newton_step(
 
 def _backtrack(
     view: Curved, theta: Array, value: float, gradient: Array, step: Array
-) -> tuple[Array, float, Array] | None:
-    """Return a point of the step that improves enough, within a factor 4 of the longest such, with value and gradient."""
+) -> tuple[Array, float, Array, Callable[[], Array]] | None:
+    """Return a point of the step that improves enough, within a factor 4 of the longest such, with what is known there."""
     slope = float(gradient @ step)
     length = too_long = 1.0
     found, enough = None, 0.0
     for _ in range(60):
         candidate = theta + length * step
-        new_value, new_gradient = view.value_and_gradient(candidate)
+        new_value, new_gradient, hessian = view.second_order(candidate)
         if new_value <= value + 1e-4 * length * slope and np.all(np.isfinite(new_gradient)):
-            found, enough = (candidate, new_value, new_gradient), length
+            found, enough = (candidate, new_value, new_gradient, hessian), length
         else:
             too_long = length
         if found is not None:
@@ -112,7 +112,7 @@ def _backtrack(
         # rounding hides the improvement: go by the slope, which must have shrunk
         at_rounding = new_value <= value + 1e-14 * abs(value)
         if at_rounding and abs(new_gradient @ step) < 0.5 * abs(slope):
-            return candidate, new_value, new_gradient
+            return candidate, new_value, new_gradient, hessian
         length = _shorter(length, new_value - value, abs(value))
     return found
 
