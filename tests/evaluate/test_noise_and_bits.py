@@ -115,14 +115,39 @@ def test_flips_by_formula_are_those_of_draws(kind, rng, rows):
     assert_allclose(draws.standard_error, np.sqrt(draws.probability * (1 - draws.probability) / 2000))
 
 
-def test_flips_of_several_classes_are_bounded_from_above(rows):
+def test_flips_of_several_classes_are_those_of_draws_below_their_bound(rows):
     X, y = rows
-    for model in (LogisticRegression(), SVC(kernel="linear")):
+    for model, is_exact in ((LogisticRegression(), True), (SVC(kernel="linear"), False)):
         model.fit(X, y)
-        bound = flip_probability(model, X, 0.5)
-        draws = flip_probability(model, X, 0.5, method="draws", n_draws=1000, random_state=0)
+        found = flip_probability(model, X, 0.5)
+        bound = flip_probability(model, X, 0.5, method="bound")
+        draws = flip_probability(model, X, 0.5, method="draws", n_draws=2000, random_state=0)
         assert "upper bound" in bound.assumption
-        assert np.all(draws.probability <= bound.probability + 4 * np.sqrt(0.25 / 1000))
+        assert ("exact" in found.assumption) == is_exact
+        assert np.all(found.probability <= bound.probability + 1e-12)
+        excess = draws.probability - found.probability
+        assert np.all((np.abs(excess) if is_exact else excess) <= 5 * np.sqrt(0.25 / 2000))
+        assert is_exact == bool(np.any(found.probability < bound.probability - 0.01))
+
+
+def test_flips_of_many_classes_come_with_a_standard_error(several_classes):
+    X, y = several_classes((20, 20, 20, 20, 20), 4)
+    model = LogisticRegression().fit(X, y)
+    found = flip_probability(model, X, 0.5, random_state=0)
+    bound = flip_probability(model, X, 0.5, method="bound").probability
+    draws = flip_probability(model, X, 0.5, method="draws", n_draws=4000, random_state=1)
+    assert "an estimate" in found.assumption
+    assert np.all(found.standard_error <= 0.5 * bound / np.sqrt(1000) + 1e-15)
+    error = np.hypot(found.standard_error, np.sqrt(0.25 / 4000))
+    assert np.all(np.abs(found.probability - draws.probability) <= 5 * error)
+    # the draws of a row are its own: others asked about with it change nothing
+    assert_allclose(flip_probability(model, X[::7], 0.5, random_state=0).probability, found.probability[::7])
+
+
+def test_a_bound_of_flips_is_known_of_linear_models_alone(rows):
+    X, y = rows
+    with pytest.raises(ValueError, match="no bound is known for DecisionTreeClassifier"):
+        flip_probability(DecisionTreeClassifier().fit(X, y), X, 0.2, method="bound")
 
 
 def test_flips_of_other_models_are_drawn(rows):
@@ -141,7 +166,7 @@ def test_flips_need_noise(rows):
         flip_probability(model, X, X_std=np.ones(4))
     with pytest.raises(ValueError, match="a covariance that is unknown"):
         flip_probability(DecisionTreeClassifier().fit(X, y), X, GaussianNoise(1.0, unknown="correlations"))
-    with pytest.raises(ValueError, match="'auto' or 'draws'"):
+    with pytest.raises(ValueError, match="'auto', 'bound' or 'draws'"):
         flip_probability(model, X, 1.0, method="guess")
 
 

@@ -10,9 +10,10 @@ from typing import Any, Self, Unpack, cast
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from holdfast._core.allowed import NOTHING, Choice, Count, Having, Number, arguments, is_array
+from holdfast._core.allowed import NOTHING, SEED, Choice, Count, Having, Number, arguments, is_array
 from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import CollapseWarning
 from holdfast._core.labels import check_columns, check_features
@@ -34,6 +35,7 @@ from holdfast._training.moderated_link import moderation, through_moderated_link
 from holdfast._training.streaming import Stream
 from holdfast._training.training import proved_in
 from holdfast.estimators.callbacks import with_callbacks
+from holdfast.estimators.flips import flip_probabilities
 from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
 from holdfast.estimators.inputs import (
     class_codes,
@@ -44,7 +46,7 @@ from holdfast.estimators.inputs import (
 )
 from holdfast.estimators.kernel_scores import KernelScores
 from holdfast.estimators.linear import MANY_THREADS, ROUTING
-from holdfast.estimators.scores import against_the_rest, flip_probabilities, score_deviations
+from holdfast.estimators.scores import against_the_rest, score_deviations
 from holdfast.estimators.units import warn_of_units
 from holdfast.features.rows import checked_weights
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
@@ -573,12 +575,23 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
 
     @offered_if(_has_known_noise)
     @takes_metadata
-    def flip_probability(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
+    @arguments(method=Choice("auto", "bound"), n_draws=Count(), random_state=SEED)
+    def flip_probability(
+        self,
+        X: Any,
+        *,
+        method: str = "auto",
+        n_draws: int = 1000,
+        random_state: Any = 0,
+        **metadata: Unpack[NoiseByRow],
+    ) -> Array:
         r"""Return the probability that the noise changes each prediction.
 
-        Two classes: exact, :math:`\Phi(-|w^\top x + b| / t)`. More: the *upper bound*
+        Two classes: exact, :math:`\Phi(-|w^\top x + b| / t)`. Three: exact, by the normal law of two leads. More: an estimate
+        from draws of the scores, off by a standard error of at most the bound below over :math:`2\sqrt{n_\text{draws}}`, so
+        small where changes are rare; :func:`flip_probability` tells it. ``method="bound"``: the *upper bound*
         :math:`\sum_{l \ne k} \Phi(-(f_k - f_l) / t_{kl})`, at most 1, where k is predicted, f are the scores and
-        :math:`t_{kl}` is the deviation that the noise gives to their difference.
+        :math:`t_{kl}` is the deviation that the noise gives to their difference; it can be twice the probability or more.
 
         Parameters
         ----------
@@ -587,16 +600,22 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
             The noise of each row as in `fit`, taken as stated, never multiplied by `noise`: a model trained with ``noise=4``
             and ``X_std=S`` is asked about that noise by ``X_std=4 * S``. Without them the noise of the constructor is
             meant; a model fitted with them asks for them, and so does one of which no noise is known (``noise=None``).
+        method : {"auto", "bound"}, default="auto"
+        n_draws : int, default=1000
+            Draws of the scores of each row, with more than three classes.
+        random_state : int, RandomState instance or None, default=0
 
         Returns
         -------
         ndarray of shape (n_samples,)
             With two classes between 0 and 0.5; 0 where there is no noise. With `unknown` of the noise, the largest
-            probability that any covariance gives.
+            probability that any covariance gives, or of several classes the bound with the largest deviations.
         """
         check_columns(X, metadata, self)
         scores = self.decision_function(X)
-        return flip_probabilities(scores, self._known_score_std(scores, metadata))
+        noise = self._noise_of_scores(len(scores), metadata)
+        seed = int(check_random_state(random_state).randint(1 << 31))
+        return flip_probabilities(scores, self.coef_, noise, method=method, n_draws=int(n_draws), seed=seed)
 
     @offered_if(_has_known_noise)
     @takes_metadata
@@ -612,7 +631,8 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
             More than two classes: the deviation of the predicted class's lead over each class, 0 for itself.
         """
         check_columns(X, metadata, self)
-        return self._known_score_std(self.decision_function(X), metadata)
+        scores = self.decision_function(X)
+        return score_deviations(scores, self.coef_, self._noise_of_scores(len(scores), metadata))
 
     @offered_if(_is_proper)
     @takes_metadata
@@ -677,15 +697,14 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         carried = np.cumsum(weight[order])
         return order[: int(np.searchsorted(carried, share * carried[-1])) + 1] if np.any(weight) else order[:0]
 
-    def _known_score_std(self, scores: Array, metadata: Mapping[str, Any]) -> Array:
-        """Return the standard deviation of each score, or of each lead of the predicted class, in the shape of `scores`."""
+    def _noise_of_scores(self, n_samples: int, metadata: Mapping[str, Any]) -> RowSets:
+        """Return the noise of rows that are asked about, which must be known."""
         if self.row_noise_ and not metadata:
             raise ValueError(
                 f"{NAME}: this model was fitted with the noise of each row, so it needs theirs here too. {NEEDS_NOISE}"
             )
         stated = self._noise().as_stated(metadata)
-        noise = stated.at(np.broadcast_to(0.0, (len(scores), self.coef_.shape[1])), metadata)
-        return score_deviations(scores, self.coef_, noise)
+        return stated.at(np.broadcast_to(0.0, (n_samples, self.coef_.shape[1])), metadata)
 
 
 @arguments()

@@ -169,7 +169,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
     not searched, because validation rows as clean as the training rows would always vote for the smallest and throw the
     protection away. The noise is taken as stated, or multiplied by `deploy_noise`, and the ridge is chosen by the accuracy
     to be *expected* under that noise on the validation rows, :math:`\mathrm{mean}\,\Phi(y f(x) / t)`, exactly and without
-    sampling (more than two classes: the lower bound that `flip_probability` gives).
+    sampling (more than two classes: a lower bound, 1 less the sum of what each rival wins).
 
     Every fit of every fold carries its certificate; the largest gap is in ``cv_results_``. Linear scores only: with a kernel
     search by :class:`sklearn.model_selection.GridSearchCV`, or here on features such as those of ``Nystroem``.

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_array
 
@@ -57,16 +56,6 @@ def score_deviations(scores: Array, coef: Array, noise: RowSets) -> Array:
     if scores.ndim > 1:
         return pushes(coef, noise, predicted_codes(scores))
     return np.array(np.broadcast_to(noise.support(coef[0]), len(scores)))
-
-
-def flip_probabilities(scores: Array, deviations: Array) -> Array:
-    """Return the probability that noise changes each prediction; its bound by the sum over the other classes."""
-    if scores.ndim == 1:
-        return ndtr(-in_deviations(np.abs(scores), deviations))
-    codes = predicted_codes(scores)
-    flips = ndtr(-in_deviations(np.take_along_axis(scores, codes[:, None], axis=1) - scores, deviations))
-    np.put_along_axis(flips, codes[:, None], 0.0, axis=1)
-    return np.minimum(flips.sum(axis=1), 1.0)
 
 
 def in_deviations(lead: Array, t: Array) -> Array:

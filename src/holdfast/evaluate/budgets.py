@@ -298,7 +298,7 @@ def what_is_to_gain(
     changed its accuracy under that noise by -6.0 to +3.0 points (33 trials on eleven data sets); yours may differ. This rate
     says how fragile the model is, not how well it fits.
     """
-    # of several classes the formula is an upper bound, which would promise too much
+    # of several classes some models have only an upper bound, which would promise too much
     method = "auto" if len(classes_of(model)) == 2 else "draws"
     flips = flip_probability(
         model,

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import ndtr
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _num_samples
 
@@ -19,7 +18,7 @@ from holdfast._core.arithmetic import dense
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.rounding import Array
 from holdfast._core.row_sets import RowSets
-from holdfast.estimators.scores import in_deviations
+from holdfast.estimators.flips import loses_to_any, loses_to_some
 from holdfast.evaluate.fitted import (
     asked,
     classes_of,
@@ -33,7 +32,7 @@ from holdfast.evaluate.results import FlipProbability
 from holdfast.features.rows import as_given, n_columns
 from holdfast.uncertainty import GaussianNoise
 
-METHODS = ("auto", "draws")
+METHODS = ("auto", "bound", "draws")
 NOISE = Number() | Instance(GaussianNoise, "GaussianNoise(...)") | NOTHING
 BLOCK = 1 << 20
 """Entries of noisy rows that are predicted at a time."""
@@ -55,8 +54,8 @@ def flip_probability(
     r"""Return the probability that Gaussian noise on each row changes its prediction.
 
     Linear models of two classes: exactly :math:`\Phi(-|f(x)| / t)` with the score's deviation :math:`t = \sqrt{w^\top C w}`. Of
-    more: the *upper bound* :math:`\sum_l \Phi(-(f_k - f_l) / t_{kl})` over the rivals of the predicted class k, at most 1, as
-    in :meth:`GaussianRobustClassifier.flip_probability`. Other models: the share of `n_draws` noisy copies that change.
+    three: exactly, by the normal law of the predicted class's two leads. Of more: an estimate from `n_draws` draws of leads,
+    with a standard error that is small where changes are rare. Other models: the share of `n_draws` noisy copies that change.
 
     Parameters
     ----------
@@ -68,8 +67,10 @@ def flip_probability(
         Noise that all rows have.
     X_std, X_cov, X_factor : array-like (X_std may be sparse), default=None
         That of each row, as for :class:`GaussianNoise`.
-    method : {"auto", "draws"}, default="auto"
-        "draws" also where a formula is known.
+    method : {"auto", "bound", "draws"}, default="auto"
+        "bound": for linear models of several classes the *upper bound* :math:`\sum_l \Phi(-(f_k - f_l) / t_{kl})` over the
+        rivals of the predicted class k, at most 1. "auto" gives it too where classes are voted for by pairs, or where the
+        covariance of the noise is known in part only. "draws": noisy copies of the rows, for linear models too.
     n_draws : int, default=1000
     random_state : int, RandomState instance or None, default=None
 
@@ -92,15 +93,23 @@ def flip_probability(
     stated = noise if isinstance(noise, GaussianNoise) else GaussianNoise(std=noise)
     refuse_errors_of_categories(model, X, stated, own)
     bound = stated.at(rows, own)
-    view = linear_or_none(model, X) if method == "auto" else None
+    view = linear_or_none(model, X) if method != "draws" else None
+    if method == "bound" and view is None:
+        raise ValueError(
+            f"{call}(method='bound'): no bound is known for {type(model).__name__} on these rows, only for models that are "
+            "linear in them. Use method='auto'."
+        )
+    seed = int(check_random_state(random_state).randint(1 << 31))
     if view is not None:
-        codes, probability = _by_formula(view, bound)
+        is_bound = _is_bound(view, stated, method)
+        codes, probability, error = _by_normal_law(view, bound, None if is_bound else (int(n_draws), seed))
+        is_drawn = bool(np.any(error))
         return FlipProbability(
             predicted=classes[codes],
             probability=probability,
-            standard_error=np.zeros(len(codes)),
-            method="linear: normal law of the scores",
-            assumption=_assumption(stated, view),
+            standard_error=error,
+            method="linear: " + (f"{n_draws} draws of the scores" if is_drawn else "normal law of the scores"),
+            assumption=_assumption(stated, is_bound, is_drawn),
         )
     refuse_spread(model, X, call)
     if stated.unknown is not None:
@@ -108,9 +117,7 @@ def flip_probability(
             f"{call}(noise={noise!r}): a covariance that is unknown cannot be drawn from, and for this model no "
             "formula is known. State a covariance, as GaussianNoise(std=...)."
         )
-    predicted, share = _by_draws(
-        model, X, rows, bound, int(n_draws), np.random.default_rng(check_random_state(random_state).randint(1 << 31))
-    )
+    predicted, share = _by_draws(model, X, rows, bound, int(n_draws), np.random.default_rng(seed))
     return FlipProbability(
         predicted=predicted,
         probability=share,
@@ -129,14 +136,20 @@ def linear_or_none(model: Any, X: Any) -> View | None:
     return None if view.model.as_linear() is None or view.is_curved else view
 
 
-def _assumption(stated: GaussianNoise, view: View) -> str:
-    """Return what a probability by formula is."""
+def _is_bound(view: View, stated: GaussianNoise, method: str) -> bool:
+    """Return whether only a bound is asked for, or known."""
+    is_joint = view.model.decision.is_by_duels and stated.unknown is None
+    return view.model.decision.n_scores > 1 and (method == "bound" or not is_joint)
+
+
+def _assumption(stated: GaussianNoise, is_bound: bool, is_drawn: bool) -> str:
+    """Return what a probability by the law of the scores is."""
     law = (
         "Gaussian noise as stated"
         if stated.unknown is None
         else "the worst Gaussian noise that agrees with what is stated"
     )
-    return f"{law}; " + ("exact" if view.model.decision.n_scores == 1 else "an upper bound, the sum over rivals")
+    return f"{law}; " + ("an upper bound, the sum over rivals" if is_bound else "an estimate" if is_drawn else "exact")
 
 
 def score_deviations(view: View, noise: RowSets, v: Array, which: NDArray[np.intp]) -> tuple[Array, Array]:
@@ -150,18 +163,31 @@ def score_deviations(view: View, noise: RowSets, v: Array, which: NDArray[np.int
     return t, np.sqrt(own)
 
 
-def _by_formula(view: View, bound: RowSets) -> tuple[Any, Array]:
+def _by_normal_law(view: View, bound: RowSets, draws: tuple[int, int] | None) -> tuple[NDArray[np.intp], Array, Array]:
+    """Return predicted codes, probabilities and standard errors; without `draws`, their number and seed, the bound."""
     n = view.rows.shape[0]
-    codes, probability = np.zeros(n, dtype=np.intp), np.zeros(n)
+    codes, (probability, error) = np.zeros(n, dtype=np.intp), np.zeros((2, n))
     for part, _, (own, leads, _) in view.lead_blocks(0):
-        flips, which = np.zeros(leads.shape), np.arange(n)[part]
+        which = np.arange(n)[part]
         for some, C in view.model.decision.groups(own):
-            for rival, v in enumerate(C @ view.linear.coef):
-                lead = leads[some, rival]
-                t = np.hypot(*score_deviations(view, bound, v, which[some]))
-                flips[some, rival] = np.where(lead < np.inf, ndtr(-in_deviations(lead, t)), 0.0)
-        codes[part], probability[part] = own, np.minimum(flips.sum(axis=1), 1.0)
-    return codes, probability
+            V, rows = C @ view.linear.coef, which[some]
+
+            def deviation(v: Array, rows: NDArray[np.intp] = rows) -> Array:
+                return np.hypot(*score_deviations(view, bound, v, rows))
+
+            rivals = np.flatnonzero(np.any(leads[some] < np.inf, axis=0))
+            lead, t = leads[np.ix_(some, rivals)], np.column_stack([deviation(V[k]) for k in rivals])
+            if draws is None:
+                probability[rows] = loses_to_some(lead, t)
+                continue
+
+            def between(one: int, other: int, V: Array = V[rivals], deviation: Any = deviation) -> Array:
+                return deviation(V[one] - V[other])
+
+            n_draws, seed = draws
+            probability[rows], error[rows] = loses_to_any(lead, t, between, n_draws=n_draws, seed=seed)
+        codes[part] = own
+    return codes, probability, error
 
 
 def _by_draws(
