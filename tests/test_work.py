@@ -141,8 +141,9 @@ def counted():
         for name, value in list(vars(module).items()):
             if proves(value):
                 put(module, name, "proofs")
-            elif owns_hessian(value) and value.__module__ == module.__name__:
-                put(value, "hessian", "Hessians")
+            elif is_seen_by_solvers(value) and value.__module__ == module.__name__:
+                for method in {"hessian", "hessian_of"} & {*vars(value)}:
+                    put(value, method, "Hessians")
     try:
         yield counts
     finally:
@@ -159,10 +160,10 @@ def proves(value):
     return inspect.isfunction(value) and str(value.__annotations__.get("return")).endswith(("Certificate", "Proof"))
 
 
-def owns_hessian(value):
-    """Return whether it is a problem, or what is known of one at a point, with a Hessian in all of its parameters."""
+def is_seen_by_solvers(value):
+    """Return whether it is a problem, or what is known of one at a point; Hessians of planes are small."""
     home = getattr(value, "__module__", "").startswith(("holdfast._problems", "holdfast._training"))
-    return inspect.isclass(value) and home and "hessian" in vars(value) and "Plane" not in value.__name__
+    return inspect.isclass(value) and home and "Plane" not in value.__name__
 
 
 def work_of(fit):

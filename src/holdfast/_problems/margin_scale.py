@@ -132,7 +132,10 @@ class MarginScaleProblem(LinearProblem):
         return LocalMarginModel(self, parameters)
 
     def hessian(self, parameters: Array) -> Array:
-        return self.second_order(parameters)[2]()
+        w, b = self.split(parameters)
+        u, t = self.target - self.signs * (self.rows.dot(w) + b), self.sets.support(w)
+        H = self.hessian_of(w, *(self.weights * part for part in self.loss.derivatives(u, t)[2:]))
+        return H - self.coupled(w, self.loss.couplings(u, t))
 
     @np.errstate(over="ignore", invalid="ignore")
     def second_order(self, parameters: Array) -> tuple[float, Array, Callable[[], Array]]:
