@@ -21,7 +21,7 @@ from holdfast import (
     SafeClassifier,
     make_uncertain_pipeline,
 )
-from holdfast._problems import lengths
+from holdfast._training import lengths
 from holdfast.estimators.validation import Validation
 from holdfast.exceptions import NothingLearnedWarning, UnitsWarning
 
@@ -162,8 +162,8 @@ def test_the_gain_is_the_paired_mean_over_halves_that_did_not_choose():
 def _lengths_of(model, half, given):
     """Return squares of lengths that are learned from some validation rows."""
     from holdfast._data import rows_of
-    from holdfast._problems.lengths import ValidatedLengths
     from holdfast._problems.margin_scale import MarginScaleProblem
+    from holdfast._training.lengths import ValidatedLengths
     from holdfast.losses import Hinge
     from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 

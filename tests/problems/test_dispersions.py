@@ -8,7 +8,7 @@ from scipy import sparse
 
 from holdfast._data import rows_of
 from holdfast._problems.dispersions import PushedRows, RootOfSquares
-from holdfast._training.minimax_probability import Moments, class_law
+from holdfast._problems.minimax_probability import Moments, class_law
 from holdfast.uncertainty import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox
 
 

@@ -11,7 +11,9 @@ from scipy.optimize import linprog
 from holdfast import FeatureDeletionClassifier
 from holdfast._core.solution import Status
 from holdfast._data import rows_of
-from holdfast._training.feature_deletion import FeatureDeletionProblem, deletion_bound, generate_rows, train_deletion
+from holdfast._problems.feature_deletion import FeatureDeletionProblem
+from holdfast._proofs.feature_deletion import deletion_bound
+from holdfast._training.feature_deletion import generate_rows, train_deletion
 from holdfast.solvers import DeletionInteriorPoint, Highs
 from holdfast.uncertainty.knapsack import DeletionLoss, Knapsack
 

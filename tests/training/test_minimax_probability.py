@@ -5,13 +5,9 @@ import numpy as np
 import pytest
 
 from holdfast._data import rows_of
-from holdfast._training.minimax_probability import (
-    MinimaxProbabilityProblem,
-    Moments,
-    certificate_of,
-    class_law,
-    train_minimax,
-)
+from holdfast._problems.minimax_probability import MinimaxProbabilityProblem, Moments, class_law
+from holdfast._proofs.minimax_probability import certificate_of
+from holdfast._training.minimax_probability import train_minimax
 from holdfast.uncertainty import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox
 
 SIGNS = (-1.0, 1.0)

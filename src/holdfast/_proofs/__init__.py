@@ -7,4 +7,5 @@ module for each kind of problem registers what it proves in `certificate`; impor
 from holdfast._proofs import label_flips as label_flips
 from holdfast._proofs import margin_scale as margin_scale
 from holdfast._proofs import max_of_pairs as max_of_pairs
+from holdfast._proofs import minimax_probability as minimax_probability
 from holdfast._proofs import pairwise_certificate as pairwise_certificate

@@ -6,7 +6,7 @@ import numpy as np
 
 from holdfast._core.loss import Array
 from holdfast._core.solver import Report, silent
-from holdfast._problems.lengths import SMOOTHING, ValidatedLengths
+from holdfast._training.lengths import SMOOTHING, ValidatedLengths
 
 PASSES, MOST_STEPS, BATCH = 30, 5000, 16
 """Passes over the training rows, steps at most, and rows of each kind in a step."""

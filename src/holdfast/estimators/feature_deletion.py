@@ -21,7 +21,9 @@ from holdfast._core.rows import Rows
 from holdfast._core.solution import Solution, Status
 from holdfast._core.version import __version__
 from holdfast._data import rows_of
-from holdfast._training.feature_deletion import DeletionProof, FeatureDeletionProblem, generate_rows, train_deletion
+from holdfast._problems.feature_deletion import FeatureDeletionProblem
+from holdfast._proofs.feature_deletion import DeletionProof
+from holdfast._training.feature_deletion import generate_rows, train_deletion
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.linear import MANY_THREADS

@@ -30,14 +30,9 @@ from holdfast._core.uncertainty import UncertaintySet
 from holdfast._core.version import __version__
 from holdfast._data import rows_of
 from holdfast._problems.dispersions import from_middle
-from holdfast._training.minimax_probability import (
-    BOUNDLESS,
-    MinimaxProbabilityProblem,
-    MinimaxProof,
-    Moments,
-    class_law,
-    train_minimax,
-)
+from holdfast._problems.minimax_probability import MinimaxProbabilityProblem, Moments, class_law
+from holdfast._proofs.minimax_probability import MinimaxProof, may_coincide
+from holdfast._training.minimax_probability import BOUNDLESS, train_minimax
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
 from holdfast.estimators.linear import MANY_THREADS, LinearClassifier
@@ -422,7 +417,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             w = found.parameters
             if problem.lead(w) <= 0:
                 call = f"{NAME}(uncertainty={self.uncertainty!r}, means='uncertain').fit"
-                if problem.may_coincide():
+                if may_coincide(problem):
                     raise ValueError(
                         f"{call}: within the sets the classes may have the same mean, so nothing can be promised. Use smaller "
                         "sets, or means='fixed'."

@@ -25,9 +25,9 @@ from holdfast._core.solution import Solution
 from holdfast._core.solver import Report
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._data import rows_of
-from holdfast._problems.lengths import ValidatedLengths, ellipsoids
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._proofs.certificate import Certificate
+from holdfast._training.lengths import ValidatedLengths, ellipsoids
 from holdfast._training.stochastic_lengths import stochastic_lengths
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights

@@ -16,7 +16,7 @@ from scipy.linalg import LinAlgError
 from holdfast._core.problem import DeletionProgram, Problem
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
-from holdfast.solvers.unit_cholesky import UnitCholesky
+from holdfast._core.unit_cholesky import UnitCholesky
 
 GROUP_ENTRIES, GROUP_ROWS = 1 << 17, 64
 """Entries of a group of rows, whose arrays are to stay in cache, and the fewest rows of one: products of blocks repay."""

@@ -17,7 +17,7 @@ from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR, ROUNDING, SMALL_WORK
-from holdfast.solvers.unit_cholesky import UnitCholesky
+from holdfast._core.unit_cholesky import UnitCholesky
 
 LARGEST_SYSTEM = 4000
 """Unknowns up to which a dense factorisation a step is cheap."""

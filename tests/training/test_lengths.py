@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
 from holdfast._data import rows_of
-from holdfast._problems.lengths import ValidatedLengths
 from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._training.lengths import ValidatedLengths
 from holdfast._training.stochastic_lengths import stochastic_lengths
 from holdfast.losses import Hinge
 from holdfast.solvers.in_box import minimised_in_box

@@ -1,4 +1,4 @@
-"""Cholesky factors of the matrices of interior points, whatever the scales of their variables."""
+"""Cholesky factors of positive semidefinite matrices, whatever the scales of their variables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from holdfast._core.solver import Array
+from holdfast._core.arithmetic import Array
 
 
 class UnitCholesky:

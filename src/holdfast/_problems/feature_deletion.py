@@ -1,0 +1,150 @@
+"""The smallest mean loss of rows whose features are deleted within a budget, and its linear program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from holdfast._core.arithmetic import ratio
+from holdfast._core.problem import ConeProgram, DeletionProgram, LinearProgram, Problem, View
+from holdfast._core.rows import Rows
+from holdfast._core.solution import DualGuess
+from holdfast.uncertainty.knapsack import Array, DeletionLoss
+
+
+@dataclass(frozen=True)
+class FeatureDeletionProblem(Problem):
+    r"""The smallest mean loss when an adversary deletes features of every row.
+
+    .. math::
+        \min_{|w_j| \le C,\,b} \sum_i c_i \Bigl[\max_{d \in D}\ \sum_j (1 - d_j) \bigl(\gamma v_j / P - y_i w_j x_{ij}\bigr)
+        - y_i b\Bigr]_+ , \qquad P = \sum_j v_j - N .
+
+    D is what the adversary may choose: (3) of Dekel and Shamir has sets of features worth at most N, (4) shares of features
+    too.
+
+    Parameters
+    ----------
+    rows : Rows
+    signs : ndarray of shape (n_samples,)
+    weights : ndarray of shape (n_samples,)
+        c, summing to 1 for a mean.
+    loss : DeletionLoss
+        Its prices are > 0.
+    limit : float
+        C.
+    fit_intercept : bool
+        Whether b is free; it is 0 otherwise.
+    """
+
+    rows: Rows
+    signs: Array
+    weights: Array
+    loss: DeletionLoss
+    limit: float
+    fit_intercept: bool = True
+
+    @property
+    def bias(self) -> Array:
+        """What b is multiplied by in each row's score, against_labels its label."""
+        return self.signs if self.fit_intercept else np.zeros_like(self.signs)
+
+    @property
+    def n_parameters(self) -> int:
+        return self.rows.n_features + 1
+
+    @property
+    def floor(self) -> float:
+        """What the gap is measured against where the objective is smaller: the margin."""
+        return self.loss.margin * float(self.weights.sum())
+
+    def take(self, rows: NDArray[np.intp]) -> FeatureDeletionProblem:
+        """Return the problem of some of the rows."""
+        return replace(self, rows=self.rows.take(rows), signs=self.signs[rows], weights=self.weights[rows])
+
+    def worst(self, w: Array, b: float) -> Iterator[tuple[slice, Array, Array]]:
+        """Yield (which rows, what is deleted of each entry, the deficit then: the loss is its positive part)."""
+        for rows, X in self.rows.dense_blocks():
+            y = self.signs[rows]
+            deficits, left = self.loss.deficits(y[:, None] * X * w, self.bias[rows] * b)
+            yield rows, 1 - left, deficits
+
+    def objective(self, w: Array, b: float) -> float:
+        """Return the weighted sum of the losses."""
+        return float(sum(self.weights[rows] @ np.maximum(deficits, 0.0) for rows, _, deficits in self.worst(w, b)))
+
+    def view(self, kind: type[View]) -> View | None:
+        found: Any = super().view(kind)
+        if kind is DeletionProgram:
+            found = self._deletion_program()
+        elif kind in (LinearProgram, ConeProgram):
+            found = _published_program(self)
+        return found
+
+    def offers(self, kind: type) -> bool:
+        return kind in (DeletionProgram, LinearProgram, ConeProgram) or super().offers(kind)
+
+    def _deletion_program(self) -> DeletionProgram:
+        is_deletable = np.isfinite(self.loss.knapsack.prices)
+        return DeletionProgram(
+            self.rows,
+            self.signs,
+            self.weights,
+            self.loss.knapsack.prices,
+            self.loss.knapsack.capacity,
+            np.where(is_deletable, self.loss.asked, 0.0),
+            base=float(self.loss.asked @ ~is_deletable),
+            ridge=0.0,
+            limit=self.limit,
+            floor=self.floor,
+            fit_intercept=self.fit_intercept,
+        )
+
+    def work(self) -> dict[str, Any]:
+        """Return the sizes by which solvers judge whether they suit."""
+        n, d = self.rows.n_samples, self.rows.n_features
+        return {"n_samples": n, "n_features": d, "n_entries": self.rows.n_entries, "is_cheap_to_factorise": True}
+
+
+def _published_program(problem: FeatureDeletionProblem) -> LinearProgram:
+    r"""Return (4) of Dekel and Shamir, O(n_samples * n_features) variables: w, b, xi, the prices and alpha."""
+    X = np.concatenate([block for _, block in problem.rows.dense_blocks()])
+    (m, n), y, v, asked = X.shape, problem.signs, problem.loss.knapsack.prices, problem.loss.asked
+    A, each = y[:, None] * X, np.arange(m)
+    deletable = np.flatnonzero(np.isfinite(v))
+    k = len(deletable)
+    needed = float(v[deletable].sum()) - problem.loss.knapsack.capacity
+    q = np.concatenate([np.zeros(n + 1), problem.weights, np.zeros(m + m * k)])
+    entry, owner, column = np.arange(m * k), np.repeat(each, k), np.tile(deletable, m)
+    fixed = A.copy()
+    fixed[:, deletable] = 0.0
+    one = sparse.eye_array(m)
+    own = sparse.coo_array((np.ones(m * k), (owner, entry)), shape=(m, m * k))
+    first = sparse.hstack([sparse.csr_array(fixed), problem.bias[:, None], one, needed * one, -own])
+    second = sparse.hstack(
+        [
+            sparse.coo_array((A[:, deletable].ravel(), (entry, column)), shape=(m * k, n)),
+            sparse.coo_array((m * k, 1 + m)),
+            sparse.coo_array((-np.tile(v[deletable], m), (entry, owner)), shape=(m * k, m)),
+            sparse.eye_array(m * k),
+        ]
+    )
+    bounds = sparse.eye_array(len(q), format="csr")
+    A_all = sparse.vstack([-first, -second, bounds[:n], -bounds[:n], -bounds[n + 1 :]], format="csc")
+    wanted = np.concatenate([np.full(m, asked @ np.isinf(v)), np.tile(asked[deletable], m)])
+    right = np.concatenate([-wanted, np.full(2 * n, problem.limit), np.zeros(len(q) - n - 1)])
+
+    def dual_guess(parameters: Array, multipliers: Array) -> DualGuess:
+        pi, t = multipliers[:m], multipliers[m : m + m * k].reshape(m, k)
+        deleted = np.zeros((m, n))
+        deleted[:, deletable] = 1 - ratio(t, pi[:, None])
+        return DualGuess(ratio(pi, problem.weights), parameters[:n], np.zeros(m), points=deleted)
+
+    P = sparse.csc_matrix((len(q), len(q)))
+    cones = [("nonnegative", len(right))]
+    return LinearProgram(P, q, sparse.csc_matrix(A_all), right, cones, n + 1, dual_guess=dual_guess)
