@@ -139,7 +139,7 @@ def test_multipliers_balance_the_pull_of_the_rows(worst_cases, bound):
     assert np.all((dual.slopes >= -1e-7) & (dual.slopes <= 1 + 1e-7))
     assert float(c @ (y * dual.slopes)) == pytest.approx(0.0, abs=1e-6)
     pull, budgets = problem.rows.transpose_dot(c * y * dual.slopes), c * dual.slopes
-    if bound.is_box:  # where nearest points are known, and cost no matrix
+    if bound.interval_form() is not None:  # where nearest points are known, and cost no matrix
         assert dual.points is None
         assert_allclose(problem.sets.residual(pull, budgets, dual.scale, dual.direction), 0.0, atol=1e-5)
     else:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+
+from holdfast._core.arithmetic import dense, ratio
+from holdfast._core.problem import SupportProgram
 
 Array = NDArray[np.float64]
 
@@ -34,6 +38,48 @@ class IntervalForm(NamedTuple):
         own, centre = (None if part is None else change(part) for part in (self.own, self.centre))
         return IntervalForm(change(self.common), own, centre)
 
+    def as_metadata(self, shape: tuple[int, int]) -> dict[str, Any]:
+        """Return X_lower and X_upper that state these boxes for rows of a shape (n_samples, n_features)."""
+        own, centre = (0.0 if part is None else dense(part) for part in (self.own, self.centre))
+        half = np.broadcast_to(self.common + own, shape)
+        return {"X_lower": np.minimum(centre - half, 0.0), "X_upper": np.maximum(centre + half, 0.0)}
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
+        """Return uniform points of boxes of rows of a shape, a CSR array where few entries have a width."""
+        own: Any = np.zeros(()) if self.own is None else self.own
+        if sparse.issparse(own) and not np.any(self.common):
+            drawn = sparse.csr_array(own, copy=True)
+            drawn.data *= rng.uniform(-1.0, 1.0, size=drawn.nnz)
+        else:
+            drawn = (self.common + dense(own)) * rng.uniform(-1.0, 1.0, size=shape)
+        return drawn if self.centre is None else drawn + self.centre
+
+    def support_program(self, n_features: int) -> SupportProgram:
+        """Return the supports as centre_i'w + own_i'z + u with z >= |w| and, for what all rows have, one u >= common'z."""
+        n, is_shared = n_features, bool(np.any(self.common))
+        n_sets = next((part.shape[0] for part in (self.own, self.centre) if part is not None), 1)
+        centre, own = (sparse.csr_array((n_sets, n) if part is None else part) for part in (self.centre, self.own))
+        common = np.broadcast_to(self.common, (1, n))
+
+        def points(budgets: Array, multipliers: Array) -> Array:
+            up, down = multipliers[: 2 * n].reshape(2, n)
+            sides = np.clip(ratio(up - down, up + down), -1.0, 1.0)
+            return np.asarray(centre.toarray() + (common + own.toarray()) * sides)
+
+        T, above = sparse.hstack([centre, own]), above_absolute(n)
+        if is_shared:
+            T = sparse.hstack([T, np.ones((n_sets, 1))])
+            beyond = sparse.hstack([sparse.csr_array((1, n)), -common, np.ones((1, 1))])
+            above = sparse.vstack([sparse.hstack([above, sparse.csr_array((2 * n, 1))]), beyond])
+        cones = [("nonnegative", [2 * n + int(is_shared)], sparse.csr_array(above))]
+        return SupportProgram(sparse.csr_array(T), cones, points)
+
+
+def above_absolute(n_features: int) -> sparse.csr_array:
+    """Return G with G (w, z) >= 0 where z >= |w|."""
+    one = sparse.eye_array(n_features)
+    return sparse.csr_array(sparse.block_array([[-one, one], [one, one]]))
+
 
 class RowHessians(NamedTuple):
     r"""Hessians of supports, one a row.
@@ -47,6 +93,12 @@ class RowHessians(NamedTuple):
     """Weights c with a vector q of each row, shape (n_samples, n_features)."""
     axes: list[tuple[Array, Array]] = []
     """Weights c, shape (n_samples, n_axes), with vectors a that all rows share, (n_axes, n_features)."""
+
+    @classmethod
+    def of(cls, matrices: Sequence[Array]) -> RowHessians:
+        """Return symmetric matrices, one for each row, by their eigenvectors."""
+        levels, axes = np.linalg.eigh(np.stack(matrices))
+        return cls([], list(zip(levels.T, np.moveaxis(axes, 2, 0), strict=True)), [])
 
     @classmethod
     def diagonal(cls, bends: Array) -> RowHessians:

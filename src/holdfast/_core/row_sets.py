@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from holdfast._core.arithmetic import norm
+from holdfast._core.dual_norm import least_share
 from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
 from holdfast._core.row_forms import Array, DeletionForm, IntervalForm, RowHessians
@@ -17,18 +19,37 @@ BELIEVED = 1e-12
 """Share by which a point may lie outside of a set, to be drawn in by as much."""
 BLOCK = 1024
 """Rows whose maximizers are formed at a time."""
+DIFFERENCE = 1e-5
+"""Step of central differences, as a share of the largest weight: their error is then about its square."""
+WALK, TRIES = 30, 60
+"""Steps of a random walk from the middle of a set until it has forgotten where it began; points tried for each."""
 
 
 class RowSets(ABC):
     r"""An uncertainty set :math:`S_i` for each row i, known through its support function.
 
-    :math:`t_i(w) = \max_{\delta \in S_i} w^\top \delta` is how far row i's score can be pushed. Where the set is the same for
-    all rows (`is_common`), `support` is a 0-d array and methods that take or give one number a row are content with one
-    for all. `is_isotropic`: the support depends on the l2 norm of w alone. `is_symmetric`: t(-w) = t(w). `is_smooth`:
-    it has a gradient wherever it is not 0. `is_full`: it is 0 at w = 0 only, as far as is known. `has_gauge`:
-    `required_share` splits a target in the way that needs the least. `is_aligned`: it needs no more for a target whose
-    entries are drawn in towards 0. `has_origin`: 0 is in the set, so that with a point all smaller multiples of it are.
-    `is_box`: it is kept in its `interval_form`, and its `residual` is the least of every feature.
+    :math:`t_i(w) = \max_{\delta \in S_i} w^\top \delta` is how far row i's score can be pushed. A set of a new shape states
+    `support`, `maximizer`, `take` and `scaled`, and `against_labels` where it is not symmetric. All else is derived from
+    these, and overridden where a formula is faster. Sets with kinks state `smoothed` and `snapped_to_kinks` as well; those
+    common to all rows derive from :class:`holdfast._core.common_sets.ProjectableSet`, which has them.
+
+    Attributes
+    ----------
+    is_common : bool
+        Whether all rows have the same set: `support` is then a 0-d array, and methods that take or return one number for
+        each row may take or return one for all.
+    is_isotropic : bool
+        Whether the support depends on the l2 norm of w alone.
+    is_symmetric : bool
+        Whether t(-w) = t(w).
+    is_sublinear : bool
+        Whether t is the support of a set; one that is smoothed is not, as t(0) > 0.
+    is_smooth : bool
+        Whether t has a gradient wherever t > 0.
+    is_full : bool
+        Whether t = 0 at w = 0 only, as far as is known.
+    has_origin : bool
+        Whether 0 is in the set, and with each point all smaller multiples of it.
     """
 
     is_common = False
@@ -37,10 +58,9 @@ class RowSets(ABC):
     is_sublinear = True
     is_smooth = True
     is_full = False
-    has_gauge = False
-    is_aligned = False
     has_origin = True
-    is_box = False
+
+    # The core
 
     @abstractmethod
     def support(self, w: Array) -> Array:
@@ -48,63 +68,140 @@ class RowSets(ABC):
 
     @abstractmethod
     def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
-        """Return a point of each row's set that attains its support, shape (len(rows), n_features).
+        """Return a point of each row's set that attains its support, shape (len(rows), n_features), (1, n_features) for all.
 
         It is the gradient of the support where that exists, and 0 where the support is 0 (an allowed subgradient there).
         """
 
-    def maximizer_on_faces(self, w: Array) -> Array:
-        """Return `maximizer`, but for smoothed sets points on the faces of the original that only smoothing keeps them from."""
-        return self.maximizer(w)
+    @abstractmethod
+    def take(self, rows: NDArray[np.intp] | slice) -> RowSets:
+        """Return the sets of some rows only."""
 
     @abstractmethod
+    def scaled(self, factor: float) -> RowSets:
+        """Return the sets made larger by a factor."""
+
+    def against_labels(self, signs: Array) -> RowSets:
+        """Return the sets -y_i S_i, y = `signs` in {-1, +1}: their support at w is how far row i can be pushed to its wrong
+        side. Symmetric sets look the same from both sides.
+        """
+        if not self.is_symmetric:
+            raise NotImplementedError(f"{type(self).__name__} is not symmetric; it has to state `against_labels`.")
+        return self
+
+    # Sums over rows
+
+    def _blocks(self, w: Array, *weights: Array) -> Iterator[tuple[Any, ...]]:
+        """Yield (maximizers, their weights) of one block of rows after the other, so that few points are held at a time."""
+        n_sets = self.support(w).size
+        each = [np.full(1, np.sum(r)) if self.is_common else np.broadcast_to(r, n_sets) for r in weights]
+        for start in range(0, n_sets, BLOCK):
+            rows = slice(start, start + BLOCK)
+            yield self.maximizer(w, rows), *(r[rows] for r in each)
+
     def adjoint(self, w: Array, r: Array) -> Array:
-        """Return sum_i r_i * maximizer_i(w), shape (n_features,), without forming all maximizers."""
+        """Return sum_i r_i * maximizer_i(w), shape (n_features,)."""
+        return np.asarray(sum(r @ points for points, r in self._blocks(w, r)))
 
-    @abstractmethod
-    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
-        """Return for each row whether ``points[i]`` is in its set, up to a relative `slack`."""
-
-    @abstractmethod
-    def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        r"""Return :math:`\sum_i` first_i * Hessian of t_i + second_i * (its gradient)(its gradient)', (n, n)."""
-
-    @abstractmethod
     def directional(self, w: Array, v: Array) -> Array:
         """Return maximizer_i(w)'v, the slope of t_i along v, shape (n_samples,), or () where `is_common`."""
+        slopes = np.concatenate([points @ v for (points,) in self._blocks(w)])
+        return slopes.reshape(np.shape(self.support(w)))
 
-    @abstractmethod
+    def cross(self, w: Array, rows: Any, r: Array) -> Array:
+        """Return sum_i r_i x_i maximizer_i(w)', shape (n_features, n_features)."""
+        if self.is_common:
+            return np.outer(rows.transpose_dot(r), self.maximizer(w)[0])
+        blocks = rows.dense_blocks()
+        return np.asarray(sum(block.T @ (r[part, None] * self.maximizer(w, part)) for part, block in blocks))
+
+    def cross_with(self, other: RowSets, w: Array, r: Array) -> Array:
+        """Return sum_i r_i maximizer_i(w) p_i', p_i being the maximizers of another set of the same rows, (n, n)."""
+        if self.is_common:
+            return np.outer(self.maximizer(w)[0], other.adjoint(w, r))
+        starts = range(0, len(r), BLOCK)
+        parts = [slice(start, start + BLOCK) for start in starts]
+        return np.asarray(sum(self.maximizer(w, part).T @ (r[part, None] * other.maximizer(w, part)) for part in parts))
+
+    # Curvature
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        r"""Return :math:`\sum_i` first_i * Hessian of t_i + second_i * (its gradient)(its gradient)', (n, n).
+
+        By default Hessians are differences of `adjoint`: 2 n_features evaluations.
+        """
+        squares = np.asarray(sum(points.T @ (r[:, None] * points) for points, r in self._blocks(w, second)))
+        size = DIFFERENCE * float(np.max(np.abs(w), initial=0.0))
+        if size == 0:
+            return squares
+        moves = size * np.eye(len(w))
+        slopes = np.stack([self.adjoint(w + move, first) - self.adjoint(w - move, first) for move in moves])
+        return squares + (slopes + slopes.T) / (4 * size)
+
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        r"""Return :math:`\sum_i` first_i * (Hessian of t_i) v, shape (n_features,), without forming a matrix."""
+        r"""Return :math:`\sum_i` first_i * (Hessian of t_i) v, shape (n_features,); by default through the matrix."""
+        return self.curvature(w, first, np.zeros_like(first)) @ v
 
     def square_curvature(self, n_features: int, first: Array) -> Array:
         r"""Return :math:`\sum_i` first_i * Hessian of :math:`t_i^2/2` at 0, (n, n), or what stands for it."""
         units = np.eye(n_features)
         return np.column_stack([self.adjoint(unit, first * self.support(unit)) for unit in units])
 
-    @abstractmethod
-    def cross(self, w: Array, rows: Any, r: Array) -> Array:
-        """Return sum_i r_i x_i maximizer_i(w)', shape (n_features, n_features)."""
+    # A direction of its own for each row
 
-    @abstractmethod
+    def supports_at(self, W: Array) -> Array:
+        """Return t_i(w_i), a direction of its own for each row: W and the result have one row a sample."""
+        return np.array([float(np.ravel(self.take(slice(i, i + 1)).support(w))[0]) for i, w in enumerate(W)])
+
+    def maximizers_at(self, W: Array) -> Array:
+        """Return points that attain `supports_at`, of the shape of W."""
+        return np.array([self.take(slice(i, i + 1)).maximizer(w)[0] for i, w in enumerate(W)]).reshape(W.shape)
+
+    def hessians_at(self, W: Array) -> RowHessians:
+        """Return the Hessians of `supports_at`; 0 for sets with kinks, which are asked once they are smoothed."""
+        if not self.is_smooth:
+            return RowHessians()
+        one, none = np.ones(1), np.zeros(1)
+        return RowHessians.of([self.take(slice(i, i + 1)).curvature(w, one, none) for i, w in enumerate(W)])
+
+    # How far the sets reach
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        """Return for each row whether ``points[i]`` is in its set, up to a relative `slack`."""
+        one = np.ones(1)
+        sets = (self if self.is_common else self.take(slice(i, i + 1)) for i in range(len(points)))
+        needed = [each.required_share(point, one, one) for each, point in zip(sets, points, strict=True)]
+        return np.array([float(np.ravel(share)[0]) <= 1 + slack for share in needed])
+
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         r"""Return how much of each set it takes to reach `target`: :math:`\rho_i` with target in :math:`\sum_i \rho_i S_i`.
 
         Any split of the target over the rows will do; one that needs no more than `budgets`, where the sets' supports are
         about `scale`, is wanted. Common sets pool the rows and return one number. inf where no split exists; what is
-        missed is put down to rounding by the `sizes` of the sums that the target's entries came from.
+        missed is put down to rounding by the `sizes` of the sums that the target's entries came from. By default the share is
+        the same for all rows.
         """
+        sizes = np.full(len(target), norm(target)) if sizes is None else sizes
+        share = least_share(self, target, budgets, sizes)
+        if self.is_common:
+            return np.array(share * np.sum(budgets))
+        return share * budgets if np.isfinite(share) else np.full(len(budgets), np.inf)
 
-    @abstractmethod
+    def shares_are_least(self, *, shrunk: bool = False) -> bool:
+        """Return whether `required_share` finds the least share that reaches a target, and with `shrunk` no more is needed
+        for a target whose entries are drawn in towards 0.
+        """
+        return False
+
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        r"""Return `target` less some point of :math:`\sum_i` budgets_i :math:`S_i` close to it.
-
-        Unless a better one is known that point is :math:`\sum_i` budgets_i * t_i(direction) / scale_i * maximizer_i(direction);
-        no more of it than budgets_i where t_i(direction) > scale_i.
-        """
+        r"""Return `target` less some point of :math:`\sum_i` budgets_i :math:`S_i` close to it; by default `residual_along`."""
+        return self.residual_along(target, budgets, scale, direction)
 
     def residual_along(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        """Return what maximizers along a direction, as `residual` says, leave of the target, in full without `has_origin`."""
+        r"""Return `target` less :math:`\sum_i` budgets_i * t_i(direction) / scale_i * maximizer_i(direction).
+
+        No more of it than budgets_i where t_i(direction) > scale_i, and all of it in sets that lack the origin.
+        """
         if not self.has_origin:
             return target - self.adjoint(direction, budgets)
         t, scale = self.support(direction), np.asarray(scale)
@@ -114,11 +211,11 @@ class RowSets(ABC):
     def lines_below(
         self, target: Array, budgets: Array, absolute: float = 0.0, limit: float = np.inf
     ) -> tuple[Array, float]:
-        r"""Return (rest, toll), lines of slope target - rest under the sum of the supports being lower by a constant, the toll.
+        r"""Return (rest, offset): a line of slope target - rest, lowered by the offset, is below the sum of the supports.
 
         Only where not `is_sublinear`; see :class:`holdfast.uncertainty.offset_boxes.OffsetBoxes`.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not know of tolls.")
+        raise NotImplementedError(f"{type(self).__name__} has supports that start at 0, so no line needs an offset.")
 
     def recession(self, w: Array) -> Array:
         """Return the limit of t_i(k w) / k for large k: the support itself where that is sublinear."""
@@ -133,26 +230,6 @@ class RowSets(ABC):
             return self.support(np.ones(n_features))
         return np.asarray(sum(np.maximum(self.support(e), self.support(-e)) for e in np.eye(n_features)))
 
-    def cross_with(self, other: RowSets, w: Array, r: Array) -> Array:
-        """Return sum_i r_i maximizer_i(w) p_i', p_i being the maximizers of another set of the same rows, (n, n)."""
-        out = np.zeros((len(w), len(w)))
-        for start in range(0, len(r), BLOCK):
-            rows = slice(start, start + BLOCK)
-            out += self.maximizer(w, rows).T @ (r[rows, None] * other.maximizer(w, rows))
-        return out
-
-    def supports_at(self, W: Array) -> Array:
-        """Return t_i(w_i), a direction of its own for each row: W and the result have one row a sample."""
-        return np.array([float(np.ravel(self.take(slice(i, i + 1)).support(w))[0]) for i, w in enumerate(W)])
-
-    def maximizers_at(self, W: Array) -> Array:
-        """Return points that attain `supports_at`, of the shape of W."""
-        return np.array([self.take(slice(i, i + 1)).maximizer(w)[0] for i, w in enumerate(W)]).reshape(W.shape)
-
-    def hessians_at(self, W: Array) -> RowHessians:
-        """Return the Hessians of `supports_at`; 0 for sets with corners and faces alone."""
-        return RowHessians()
-
     def stretch(self, A: Array) -> Array:
         r"""Return a bound on the largest :math:`|A \delta|_2` of each row's set, shape (n_samples,), or () where `is_common`.
 
@@ -160,74 +237,28 @@ class RowSets(ABC):
         """
         return np.sqrt(sum(np.square(np.maximum(self.support(a), self.support(-a))) for a in A))
 
-    def image(self, map: Any) -> RowSets | None:
-        """Return the sets A S_i, A the matrix of an affine map, where they are of a form of their own; None elsewhere."""
-        return None
-
-    def as_metadata(self, n_samples: int, n_features: int) -> dict[str, Any] | None:
-        """Return metadata that state these sets: X_lower and X_upper around 0, or for ellipsoids X_std or X_factor.
-
-        None where they are neither boxes nor ellipsoids.
-        """
-        form = self.interval_form()
-        if form is None:
-            return None
-        shape = (n_samples, n_features)
-        own, centre = (
-            0.0 if part is None else part.toarray() if sparse.issparse(part) else part
-            for part in (form.own, form.centre)
-        )
-        half = np.broadcast_to(form.common + own, shape)
-        return {"X_lower": np.minimum(centre - half, 0.0), "X_upper": np.maximum(centre + half, 0.0)}
-
-    def summands(self) -> list[RowSets]:
-        """Return the sets whose sum it is: itself, but for a sum."""
-        return [self]
-
-    def against_labels(self, signs: Array) -> RowSets:
-        """Return the sets -y_i S_i, y = `signs` in {-1, +1}: their support at w is how far row i can be pushed to its wrong
-        side. Symmetric sets look the same from both sides.
-        """
-        if not self.is_symmetric:
-            raise NotImplementedError(f"{type(self).__name__} is not symmetric, and does not say how it is turned.")
-        return self
-
-    def centred(self, X: Any) -> tuple[Any, RowSets]:
-        """Return rows and symmetric sets around them that together say the same as the rows X and these sets."""
-        if not self.is_symmetric:
-            raise NotImplementedError(f"{type(self).__name__} is not symmetric, and does not say around what it is.")
-        return X, self
-
-    def interval_form(self) -> IntervalForm | None:
-        """Return the supports as those of boxes; None where the sets are none."""
-        return None
-
-    def deletion_form(self) -> DeletionForm | None:
-        """Return which deletions of features the sets are; None where they are none, or not of whole features."""
-        return None
-
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         """Return which features no row's set moves, shape (n_features,)."""
-        return np.zeros(n_features, dtype=bool)
+        return np.array([not np.any(self.support(e)) and not np.any(self.support(-e)) for e in np.eye(n_features)])
 
     def exact_directions(self, n_features: int) -> Array:
         """Return directions in which no row's set has any extent, shape (n_features, k), those of exact features aside."""
         return np.zeros((n_features, 0))
 
-    @abstractmethod
-    def scaled(self, factor: float) -> RowSets:
-        """Return the sets made larger by a factor."""
+    # The same sets in another form
 
     def resized(self, factor: float) -> RowSets:
-        """Return the sets for a radius that is larger by a factor; what belongs to none is left as it is."""
+        """Return the sets for a radius that is larger by a factor; what does not depend on a radius stays as it is."""
         return self.scaled(factor)
 
     def smoothed(self, delta: float) -> RowSets:
         r"""Return sets with a smooth support :math:`T`, :math:`t \le T \le t + \delta`, :math:`T(0) = \delta > 0`.
 
         The gradients of T are points of the original set, so slopes at an optimum of the smoothed problem are dual feasible for
-        the original one: that is how a collapse is proved, and how the kinks of a set that is not smooth are got over.
+        the original one. That is how a collapse is proved, and how sets with kinks are trained with.
         """
+        if not self.is_smooth:
+            raise NotImplementedError(f"{type(self).__name__} has kinks; it has to state `smoothed`.")
         return SmoothedSet(self, delta)
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
@@ -237,6 +268,24 @@ class RowSets(ABC):
         with factor 0 the kinks are met exactly. Smooth sets have none.
         """
         return w
+
+    def maximizer_on_faces(self, w: Array) -> Array:
+        """Return `maximizer`, but for smoothed sets points on the faces of the original that only smoothing keeps them from."""
+        return self.maximizer(w)
+
+    def image(self, map: Any) -> RowSets | None:
+        """Return the sets A S_i, A the matrix of an affine map, where they are of a form of their own; None elsewhere."""
+        return None
+
+    def summands(self) -> list[RowSets]:
+        """Return the sets whose sum it is: itself, but for a sum."""
+        return [self]
+
+    def centred(self, X: Any) -> tuple[Any, RowSets]:
+        """Return rows and symmetric sets around them that together say the same as the rows X and these sets."""
+        if not self.is_symmetric:
+            raise NotImplementedError(f"{type(self).__name__} is not symmetric; it has to state `centred`.")
+        return X, self
 
     def generators(self, n_features: int) -> Array | None:
         """Return vectors, shape (k, n_features), along which alone the supports tell one direction from another.
@@ -249,6 +298,16 @@ class RowSets(ABC):
         """Return the sets whose `generators` have these coordinates, shape (k, n_coordinates), in some orthonormal basis."""
         return self
 
+    # Forms that some solvers ask for
+
+    def interval_form(self) -> IntervalForm | None:
+        """Return the supports as those of boxes; None where the sets are none."""
+        return None
+
+    def deletion_form(self) -> DeletionForm | None:
+        """Return which deletions of features the sets are; None where they are none, or not of whole features."""
+        return None
+
     def deviations(self) -> Any | None:
         """Return s with t_i(w)^2 = sum_j (s_ij w_j)^2: one number, (n_features,), or a matrix (n_samples, n_features).
 
@@ -257,118 +316,72 @@ class RowSets(ABC):
         return None
 
     def support_program(self, n_features: int) -> SupportProgram | None:
-        """Return how a conic solver sees the supports, or None where no cone is known.
+        """Return how a conic solver sees the supports, or None where no cone is known."""
+        form = self.interval_form()
+        return None if form is None else form.support_program(n_features)
 
-        Boxes: centre_i'w + own_i'z + u with z >= \\|w\\| and, for what all rows have, one u >= common'z.
+    def as_metadata(self, n_samples: int, n_features: int) -> dict[str, Any] | None:
+        """Return metadata that state these sets: X_lower and X_upper around 0, or for ellipsoids X_std or X_factor.
+
+        None where they are neither boxes nor ellipsoids.
         """
         form = self.interval_form()
-        if form is None:
-            return None
-        n, is_shared = n_features, bool(np.any(form.common))
-        n_sets = next((part.shape[0] for part in (form.own, form.centre) if part is not None), 1)
-        centre, own = (sparse.csr_array((n_sets, n) if part is None else part) for part in (form.centre, form.own))
-        common = np.broadcast_to(form.common, (1, n))
-
-        def points(budgets: Array, multipliers: Array) -> Array:
-            up, down = multipliers[: 2 * n].reshape(2, n)
-            total = up + down
-            sides = np.clip(np.divide(up - down, total, out=np.zeros(n), where=total > 0), -1.0, 1.0)
-            return np.asarray(centre.toarray() + (common + own.toarray()) * sides)
-
-        T, above = sparse.hstack([centre, own]), above_absolute(n)
-        if is_shared:
-            T = sparse.hstack([T, np.ones((n_sets, 1))])
-            beyond = sparse.hstack([sparse.csr_array((1, n)), -common, np.ones((1, 1))])
-            above = sparse.vstack([sparse.hstack([above, sparse.csr_array((2 * n, 1))]), beyond])
-        return SupportProgram(
-            sparse.csr_array(T), [("nonnegative", [2 * n + int(is_shared)], sparse.csr_array(above))], points
-        )
+        return None if form is None else form.as_metadata((n_samples, n_features))
 
     def sum_of_points(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
         r"""Return :math:`\sum_i` budgets_i q_i for those `points` q_i that are in `size` times their sets, shape (n_features,).
 
         For others 0, or points of the sets near them.
 
-        `points` are of shape (n_samples, n_features), or (1, n_features) where the set is common; for sums a list, one a part;
-        for images points of the original sets.
+        `points` are of shape (n_samples, n_features), or (1, n_features) where the set is common; for sums a list, one for each
+        part; for images points of the original sets.
         """
         inside = self.contains(points / size, slack=BELIEVED)
         kept = np.where(inside[:, None], points, 0.0) / (1 + BELIEVED)
         return np.asarray(kept.T @ (np.sum(budgets, keepdims=True) if self.is_common else budgets))
 
-    @abstractmethod
-    def take(self, rows: NDArray[np.intp] | slice) -> RowSets:
-        """Return the sets of some rows only."""
+    # Random points
 
-    @abstractmethod
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         """Return random points of every row's set, shape (n_draws, n_samples or 1, n_features).
 
         They are to find faults, and lie on the border more often than not; those of `draw` are uniform.
         """
+        points = np.array([self.maximizer(w) for w in rng.normal(size=(n_draws, n_features))])
+        return points * np.minimum(rng.uniform(0, 2, size=(*points.shape[:2], 1)), 1.0 if self.has_origin else np.inf)
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
-        """Return a point of each row's set, uniform in it, an array or a CSR array of a shape (n_samples, n_features)."""
+        """Return a point of each row's set, uniform in it, an array or a CSR array of a shape (n_samples, n_features).
+
+        By default, for sets that are no boxes, the end of a random walk that is uniform in the long run.
+        """
         form = self.interval_form()
-        if form is None:
-            raise NotImplementedError(f"{type(self).__name__} does not say how to draw from it.")
-        own: Any = np.zeros(()) if form.own is None else form.own
-        if sparse.issparse(own) and not np.any(form.common):
-            drawn = sparse.csr_array(own, copy=True)
-            drawn.data *= rng.uniform(-1.0, 1.0, size=drawn.nnz)
-        else:
-            half = form.common + (own.toarray() if sparse.issparse(own) else own)
-            drawn = half * rng.uniform(-1.0, 1.0, size=shape)
-        return drawn if form.centre is None else drawn + form.centre
+        return self._walked(rng, shape) if form is None else form.draw(rng, shape)
+
+    def _walked(self, rng: np.random.Generator, shape: tuple[int, int]) -> Array:
+        """Return where hit-and-run arrives: steps along random chords, each to a point that is uniform on the chord."""
+        corners = self.sample(rng, shape[1] + 1, shape[1])
+        at = np.array(np.broadcast_to(corners.mean(axis=0), shape))
+        for _ in range(WALK):
+            w = rng.normal(size=shape[1])
+            # as long as the set is wide along w, so that no step of a share beyond 1 stays in the set
+            chord = self.maximizer(w) - self.maximizer(-w)
+            back, ahead, share = -np.ones(shape[0]), np.ones(shape[0]), np.zeros(shape[0])
+            is_open = np.ones(shape[0], dtype=bool)
+            for _ in range(TRIES):
+                tried = rng.uniform(back, ahead)
+                is_in = is_open & self.contains(at + tried[:, None] * chord)
+                share, is_open = np.where(is_in, tried, share), is_open & ~is_in
+                if not np.any(is_open):
+                    break
+                # what is beyond a point outside is outside
+                back, ahead = np.where(tried < 0, tried, back), np.where(tried < 0, ahead, tried)
+            at = at + share[:, None] * chord
+        return at
 
     def gaussian(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
         """Return for each row a draw from the Gaussian whose one-deviation ellipsoid the set is, as `draw` does."""
-        raise NotImplementedError(f"{type(self).__name__} is no ellipsoid.")
-
-
-def above_absolute(n_features: int) -> sparse.csr_array:
-    """Return G with G (w, z) >= 0 where z >= |w|."""
-    one = sparse.eye_array(n_features)
-    return sparse.csr_array(sparse.block_array([[-one, one], [one, one]]))
-
-
-class CommonSet(RowSets):
-    """One set for all rows, known through a point that attains the support and through its gauge."""
-
-    is_common = True
-    has_gauge = True
-
-    @abstractmethod
-    def _point(self, w: Array) -> Array:
-        """Return a point of the set that attains the support, 0 where that is 0."""
-
-    @abstractmethod
-    def gauge(self, target: Array, sizes: Array | None = None) -> float:
-        """Return the smallest multiple of the set that reaches `target`, inf where none does."""
-
-    def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
-        return np.array(self._point(w))[None]  # a copy: the point may be remembered
-
-    def adjoint(self, w: Array, r: Array) -> Array:
-        return np.sum(r) * self._point(w)
-
-    def directional(self, w: Array, v: Array) -> Array:
-        return np.asarray(self._point(w) @ v)
-
-    def cross(self, w: Array, rows: Any, r: Array) -> Array:
-        return np.outer(rows.transpose_dot(r), self._point(w))
-
-    def cross_with(self, other: RowSets, w: Array, r: Array) -> Array:
-        return np.outer(self._point(w), other.adjoint(w, r))
-
-    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
-        return np.array([self.gauge(point) <= 1 + slack for point in np.atleast_2d(points)])
-
-    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
-        return np.array(self.gauge(target, sizes))
-
-    def take(self, rows: Any) -> Self:
-        return self
+        raise NotImplementedError(f"{type(self).__name__} is no ellipsoid, so it is not the spread of a Gaussian.")
 
 
 class SmoothedSet(RowSets):

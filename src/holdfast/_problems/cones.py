@@ -10,7 +10,7 @@ from scipy import sparse
 from holdfast._core.arithmetic import ratio
 from holdfast._core.loss import Array
 from holdfast._core.problem import ConeProgram, LinearProgram
-from holdfast._core.row_sets import above_absolute
+from holdfast._core.row_forms import above_absolute
 from holdfast._core.solution import DualGuess
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def cone_program(problem: MarginScaleProblem, kind: type[ConeProgram] = ConeProg
         w, _ = problem.split(parameters)
         slopes = shape.cost[0] - ratio(in_u @ of_losses, problem.weights)
         guess = DualGuess(slopes, w, problem.sets.support(w))
-        if problem.sets.is_box:
+        if problem.sets.interval_form() is not None:
             # the certificate finds the best points by itself, and without a matrix of them
             return guess
         used = problem.weights * shape.cost[1] - in_t @ of_losses

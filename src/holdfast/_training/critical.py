@@ -160,7 +160,7 @@ def _settled_size(problem: MarginScaleProblem) -> Enclosure:
         return Enclosure(0.0, 0.0)
     if not np.any(budgets > 0):
         return Enclosure(np.inf, np.inf)
-    if problem.sets.has_gauge and (problem.penalty is None or problem.sets.is_aligned):
+    if problem.sets.shares_are_least(shrunk=problem.penalty is not None):
         return Enclosure(*[least_multiple(problem.sets, target, budgets, np.ones(()), sizes)] * 2)
     # the same pull and the same budgets, from a hinge whose slopes are 1
     changed = problem.having(weights=budgets, loss=Hinge(), fit_intercept=False)

@@ -119,16 +119,6 @@ class FeatureSets(RowSets):
     def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
         return self._found(w)[1][rows]
 
-    def adjoint(self, w: Array, r: Array) -> Array:
-        return self._found(w)[1].T @ np.broadcast_to(r, len(self.signs))
-
-    def directional(self, w: Array, v: Array) -> Array:
-        return self._found(w)[1] @ v
-
-    def cross(self, w: Array, rows: Any, r: Array) -> Array:
-        points = self._found(w)[1]
-        return np.asarray(sum(block.T @ (r[part, None] * points[part]) for part, block in rows.dense_blocks()))
-
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         points, first = self._found(w)[1], np.broadcast_to(first, len(self.signs))
         found = self._rest_bends(w, first) + self._ball_bends(w, first, np.eye(len(w)))
@@ -171,9 +161,6 @@ class FeatureSets(RowSets):
 
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         return np.full(len(self.signs), np.inf)
-
-    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        return self.residual_along(target, budgets, scale, direction)
 
     def scaled(self, factor: float) -> RowSets:
         return Images(self, AffineMap.diagonal(np.full(self.n_features, factor)))

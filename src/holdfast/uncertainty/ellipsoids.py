@@ -22,10 +22,11 @@ from holdfast._core.arithmetic import (
     rescaled,
     spectral_norm,
 )
+from holdfast._core.common_sets import CommonSet
 from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
 from holdfast._core.row_forms import Array, IntervalForm, RowHessians
-from holdfast._core.row_sets import CommonSet, RowSets
+from holdfast._core.row_sets import RowSets
 
 MANY_AXES = 64
 """Columns of factors from which on their Frobenius norm stands for the largest singular value."""
@@ -52,7 +53,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
 
     def __init__(self, factor: Array):
         self.factor = np.asarray(factor, dtype=np.float64)
-        self.is_isotropic, self.is_aligned = self.factor.ndim == 0, self.factor.ndim < 2
+        self.is_isotropic = self.factor.ndim == 0
 
     @cached_property
     def is_full(self) -> bool:  # type: ignore[override]
@@ -79,7 +80,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
         return None if np.any(self.factor) else IntervalForm(np.zeros(()), None, None)
 
     @remembered
-    def _point(self, w: Array) -> Array:
+    def point(self, w: Array) -> Array:
         root = self.root(w)
         return self.spread(ratio(root, norm(root)))
 
@@ -102,7 +103,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
         return np.asarray(spectral_norm(A @ self.factor if self.factor.ndim == 2 else A * self.factor))
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        point, t = self._point(w), self.support(w)
+        point, t = self.point(w), self.support(w)
         bend = float(ratio(np.sum(first), t))
         out = (float(np.sum(second)) - bend) * np.outer(point, point)
         if self.factor.ndim == 2:
@@ -112,7 +113,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
         return out
 
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        point, bend = self._point(w), float(ratio(np.sum(first), self.support(w)))
+        point, bend = self.point(w), float(ratio(np.sum(first), self.support(w)))
         return bend * (self.spread(self.root(v)) - point * (point @ v))
 
     def square_curvature(self, n_features: int, first: Array) -> Array:
@@ -129,6 +130,9 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
             return np.inf if along is None else float(norm(back[kept].T @ (along / extents[kept])))
         v = ratio(target, np.broadcast_to(self.factor, target.shape))
         return np.inf if np.any(np.abs(target - self.spread(v)) > MISSED * sizes) else float(norm(v))
+
+    def shares_are_least(self, *, shrunk: bool = False) -> bool:
+        return self.factor.ndim < 2 or not shrunk
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         if self.factor.ndim == 0:
@@ -188,9 +192,6 @@ class RowEllipsoids(EllipsoidSets):
     @abstractmethod
     def factor_matrices(self) -> Iterable[Array]:
         """Return F_i of each row, a matrix."""
-
-    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        return self.residual_along(target, budgets, scale, direction)
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         pairs = zip(self.factor_matrices(), points, strict=True)
@@ -421,11 +422,6 @@ class FactorEllipsoids(RowEllipsoids):
         unit, move = ratio(root, t[:, None]), self.root(v)
         across = move - unit * np.einsum("nj,nj->n", unit, move)[:, None]
         return self.pooled(across * ratio(first, t)[:, None])
-
-    def cross(self, w: Array, rows: Any, r: Array) -> Array:
-        return np.sum(
-            [block.T @ (r[part, None] * self.maximizer(w, part)) for part, block in rows.dense_blocks()], axis=0
-        )
 
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         # q_i = shares_i C_i v with the v that makes them add up to the target

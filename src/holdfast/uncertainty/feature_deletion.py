@@ -12,6 +12,7 @@ from scipy import sparse
 
 from holdfast._core.allowed import short
 from holdfast._core.arithmetic import MISSED, dense, norm, ratio, rescaled
+from holdfast._core.dual_norm import approaches
 from holdfast._core.memory import remembered
 from holdfast._core.problem import SupportProgram
 from holdfast._core.row_forms import Array, DeletionForm, RowHessians
@@ -19,7 +20,6 @@ from holdfast._core.row_sets import RowSets, SmoothedSet
 from holdfast._core.tolerances import AFFORDABLE, ROUNDING
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.uncertainty.checks import numbers, per_feature, stated
-from holdfast.uncertainty.dual_norm import approaches
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.knapsack import feature_costs, stated_number
 from holdfast.uncertainty.polytopes import FAINT
@@ -210,7 +210,6 @@ class Deletions(RowPoints):
 
     is_smooth = False
     is_symmetric = False
-    is_aligned = True
 
     def __init__(
         self,
@@ -352,9 +351,6 @@ class Deletions(RowPoints):
                     break
                 best = min(best, multiple(approach.multiple * approach.sets.shares(approach.w)))
         return best * budgets
-
-    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        return self.residual_along(target, budgets, scale, direction)
 
     def absolute_reach(self, n_features: int) -> Array:
         sizes = np.abs(self.moves.data)

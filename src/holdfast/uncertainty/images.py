@@ -13,6 +13,7 @@ from scipy import linalg, sparse
 
 from holdfast._core.allowed import short
 from holdfast._core.arithmetic import FLAT, MISSED, dense, norm, orthogonal_to, ratio
+from holdfast._core.dual_norm import approaches
 from holdfast._core.problem import SupportProgram
 from holdfast._core.row_forms import Array, RowHessians
 from holdfast._core.row_sets import RowSets
@@ -22,7 +23,6 @@ from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.ball import Ball
 from holdfast.uncertainty.box import Box
 from holdfast.uncertainty.checks import numbers
-from holdfast.uncertainty.dual_norm import approaches
 from holdfast.uncertainty.ellipsoid import Ellipsoid
 from holdfast.uncertainty.gaussian import GaussianNoise
 from holdfast.uncertainty.interval_box import IntervalBox
@@ -62,11 +62,6 @@ class Images(RowSets):
     def is_injective(self) -> bool:
         """Whether no two points have the same image, so that the point that a target is the image of is no choice."""
         return self.map.rank == self.map.shape[1]
-
-    @cached_property
-    def has_gauge(self) -> bool:  # type: ignore[override]
-        """Whether `required_share` splits a target in the way that needs the least."""
-        return self.base.has_gauge and self.is_injective
 
     def support(self, w: Array) -> Array:
         return self.base.support(self.map.back(w))
@@ -113,11 +108,6 @@ class Images(RowSets):
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return self.map.moved(self.base.cross(self.map.back(w), rows, r))
 
-    def cross_with(self, other: RowSets, w: Array, r: Array) -> Array:
-        if self.is_common:
-            return np.outer(self.maximizer(w)[0], other.adjoint(w, r))
-        return super().cross_with(other, w, r)
-
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         at = self.map.back(w)
         move = self.base.snapped_to_kinks(at, delta, factor) - at
@@ -163,8 +153,8 @@ class Images(RowSets):
             if self.is_injective or level <= least * (1 + ROUNDING) or least > enough > 0:
                 return
 
-    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        return self.residual_along(target, budgets, scale, direction)
+    def shares_are_least(self, *, shrunk: bool = False) -> bool:
+        return not shrunk and self.base.shares_are_least() and self.is_injective
 
     def against_labels(self, signs: Array) -> RowSets:
         return Images(self.base.against_labels(signs), self.map)
@@ -174,9 +164,6 @@ class Images(RowSets):
             return X, self
         moved, around = self.base.centred(np.zeros((X.shape[0], self.map.shape[1])))
         return dense(X) + self.map.moved(moved), Images(around, self.map)
-
-    def exact_features(self, n_features: int) -> NDArray[np.bool_]:
-        return np.array([not np.any(self.support(e)) and not np.any(self.support(-e)) for e in np.eye(n_features)])
 
     def exact_directions(self, n_features: int) -> Array:
         n_in = self.map.shape[1]

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.arithmetic import norm, ratio
+from holdfast._core.dual_norm import approaches
 from holdfast._core.problem import SupportProgram
 from holdfast._core.row_forms import Array, IntervalForm, RowHessians
 from holdfast._core.row_sets import RowSets
 from holdfast._core.tolerances import ROUNDING
-from holdfast.uncertainty.dual_norm import approaches
 from holdfast.uncertainty.polytopes import CommonBox
 from holdfast.uncertainty.row_boxes import RowBoxes
 
@@ -39,12 +39,12 @@ class _Split(NamedTuple):
 def sum_of(sets: Sequence[RowSets]) -> RowSets:
     """Return the sum of sets of the same rows; boxes become one box, in which what all rows share stays apart."""
     parts = [summand for part in sets for summand in part.summands()]
-    boxes = [part for part in parts if part.is_box]
-    if len(boxes) > 1:
-        forms = [form for box in boxes if (form := box.interval_form()) is not None]
+    forms = [form for part in parts if (form := part.interval_form()) is not None]
+    if len(forms) > 1:
         total = reduce(IntervalForm.plus, forms)
-        one = CommonBox(total.common) if total.own is None else RowBoxes.of(total)
-        parts = [*(part for part in parts if part not in boxes), one]
+        is_common = total.own is None and total.centre is None
+        boxes = CommonBox(total.common) if is_common else RowBoxes.of(total)
+        parts = [*(part for part in parts if part.interval_form() is None), boxes]
     return BoundSum(parts) if len(parts) > 1 else parts[0]
 
 

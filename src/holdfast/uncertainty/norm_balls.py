@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.arithmetic import MISSED, box_stretch, norm, ratio, spectral_norm
+from holdfast._core.common_sets import CommonSet, SmoothedCommonSet
 from holdfast._core.row_forms import Array, RowHessians
-from holdfast._core.row_sets import CommonSet, RowSets
-from holdfast.uncertainty.polytopes import SmoothedCommonSet, uniform_in_ball
+from holdfast._core.row_sets import RowSets
+from holdfast.uncertainty.polytopes import uniform_in_ball
 
 HALVINGS = 60
 """Steps of a bisection down to rounding."""
@@ -22,8 +23,6 @@ class CommonNormBall(CommonSet):
     For q < 2 the gradient changes infinitely fast where some :math:`w_j = 0`, so it does not count as smooth.
     """
 
-    is_aligned = True
-
     def __init__(self, radius: float, p: float):
         self.radius, self.p, self.q = float(radius), p, p / (p - 1)
         self.is_smooth = self.q >= 2
@@ -32,7 +31,7 @@ class CommonNormBall(CommonSet):
     def support(self, w: Array) -> Array:
         return np.asarray(_derivatives(w, self.radius, self.q).value)
 
-    def _point(self, w: Array) -> Array:
+    def point(self, w: Array) -> Array:
         return _derivatives(w, self.radius, self.q).gradient
 
     def supports_at(self, W: Array) -> Array:
@@ -62,8 +61,8 @@ class CommonNormBall(CommonSet):
             return np.inf if np.any(np.abs(target) > MISSED * sizes) else 0.0
         return float(_p_norm(np.abs(target), self.p)) / self.radius
 
-    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        return self.residual_along(target, budgets, scale, direction)
+    def shares_are_least(self, *, shrunk: bool = False) -> bool:
+        return True
 
     def absolute_reach(self, n_features: int) -> Array:
         return self.support(np.ones(n_features))
@@ -129,7 +128,7 @@ class SmoothedNormBall(SmoothedCommonSet):
     def hessians_at(self, W: Array) -> RowHessians:
         return self._derivatives(W).by_row()
 
-    def _point(self, w: Array) -> Array:
+    def point(self, w: Array) -> Array:
         return self._derivatives(w).gradient
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:

@@ -9,23 +9,20 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.arithmetic import MISSED, box_stretch, norm, ratio
+from holdfast._core.common_sets import CommonPolytope, SmoothedCommonSet
 from holdfast._core.problem import SupportProgram
 from holdfast._core.row_forms import Array, IntervalForm, RowHessians
-from holdfast._core.row_sets import CommonSet, RowSets, SmoothedSet
+from holdfast._core.row_sets import RowSets
 
 FAINT = 30.0
 """An entry of w is kept from a kink by the smoothing alone if its distance is up to so many times the smoothing's width."""
 
 
-class CommonBox(CommonSet):
+class CommonBox(CommonPolytope):
     r"""The box :math:`|\delta_j| \le s_j` with support :math:`\sum_j s_j |w_j|`; s one number, or one a feature.
 
     The largest :math:`\sqrt{w^\top C w}` over all covariances with :math:`C_{jj} \le s_j^2`.
     """
-
-    is_smooth = False
-    is_aligned = True
-    is_box = True
 
     def __init__(self, widths: Array):
         self.widths = np.asarray(widths, dtype=np.float64)
@@ -33,7 +30,7 @@ class CommonBox(CommonSet):
     def support(self, w: Array) -> Array:
         return np.asarray(np.sum(self.widths * np.abs(w)))
 
-    def _point(self, w: Array) -> Array:
+    def point(self, w: Array) -> Array:
         return self.widths * np.sign(w)
 
     def supports_at(self, W: Array) -> Array:
@@ -45,12 +42,8 @@ class CommonBox(CommonSet):
     def stretch(self, A: Array) -> Array:
         return box_stretch(A, np.broadcast_to(self.widths, (1, A.shape[1])))[0]
 
-    def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        point = self._point(w)
-        return float(np.sum(second)) * np.outer(point, point)
-
-    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        return np.zeros(len(w))
+    def shares_are_least(self, *, shrunk: bool = False) -> bool:
+        return True
 
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
@@ -90,14 +83,11 @@ class CommonBox(CommonSet):
         return self.widths * np.where(rng.uniform(size=corners.shape) < 0.7, corners, rng.uniform(-1, 1, corners.shape))
 
 
-class CommonDiamond(CommonSet):
+class CommonDiamond(CommonPolytope):
     r"""The diamond :math:`\sum_j |\delta_j| \le \sigma` with support :math:`\sigma \max_j |w_j|`.
 
     The largest :math:`\sqrt{w^\top C w}` over all diagonal covariances of trace at most :math:`\sigma^2`.
     """
-
-    is_smooth = False
-    is_aligned = True
 
     def __init__(self, radius: Array):
         self.radius = float(radius)
@@ -105,7 +95,7 @@ class CommonDiamond(CommonSet):
     def support(self, w: Array) -> Array:
         return np.asarray(self.radius * np.max(np.abs(w), initial=0.0))
 
-    def _point(self, w: Array) -> Array:
+    def point(self, w: Array) -> Array:
         point = np.zeros(len(w))
         worst = int(np.argmax(np.abs(w)))
         point[worst] = self.radius * np.sign(w[worst])
@@ -123,12 +113,8 @@ class CommonDiamond(CommonSet):
         # the corners are the farthest points
         return np.asarray(self.radius * np.max(norm(A.T, axis=1), initial=0.0))
 
-    def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        point = self._point(w)
-        return float(np.sum(second)) * np.outer(point, point)
-
-    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        return np.zeros(len(w))
+    def shares_are_least(self, *, shrunk: bool = False) -> bool:
+        return True
 
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
         if self.radius == 0:
@@ -191,19 +177,6 @@ def uniform_in_ball(rng: np.random.Generator, shape: tuple[int, int], p: float) 
     return rng.choice([-1.0, 1.0], size=shape) * (powers / lengths[:, None]) ** (1 / p)
 
 
-class SmoothedCommonSet(CommonSet, SmoothedSet):
-    """A support with kinks, common to all rows, made smooth in its own way."""
-
-    base: CommonSet
-
-    def __init__(self, base: CommonSet, delta: float):
-        super().__init__(base, delta)
-        self.is_smooth = True
-
-    def gauge(self, target: Array, sizes: Array | None = None) -> float:
-        return self.base.gauge(target, sizes)
-
-
 class SmoothedBox(SmoothedCommonSet):
     r"""A box with support :math:`T = \sum_j \sqrt{s_j^2 w_j^2 + (\delta/d)^2}`, d the number of features."""
 
@@ -217,7 +190,7 @@ class SmoothedBox(SmoothedCommonSet):
     def support(self, w: Array) -> Array:
         return np.asarray(np.sum(self._roots(w)[1]))
 
-    def _point(self, w: Array) -> Array:
+    def point(self, w: Array) -> Array:
         reach, roots = self._roots(w)
         return self.base.widths * (reach / roots)
 
@@ -233,7 +206,7 @@ class SmoothedBox(SmoothedCommonSet):
         return RowHessians.diagonal(np.square(self.base.widths * (self.delta / W.shape[1]) / roots) / roots)
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        point = self._point(w)
+        point = self.point(w)
         out = float(np.sum(second)) * np.outer(point, point)
         out[np.diag_indices_from(out)] += float(np.sum(first)) * self._bends(w)
         return out
@@ -263,7 +236,7 @@ class SmoothedDiamond(SmoothedCommonSet):
     def support(self, w: Array) -> Array:
         return self._parts(w)[0]
 
-    def _point(self, w: Array) -> Array:
+    def point(self, w: Array) -> Array:
         return self.base.radius * self._parts(w)[1] * np.tanh(w * (self.base.radius / self._width(w)))
 
     def supports_at(self, W: Array) -> Array:
@@ -286,13 +259,13 @@ class SmoothedDiamond(SmoothedCommonSet):
         return (top + np.log(total))[:, 0], terms / total
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        point = self._point(w)
+        point = self.point(w)
         bend = float(np.sum(first)) / self._width(w)
         out = (float(np.sum(second)) - bend) * np.outer(point, point)
         out[np.diag_indices_from(out)] += bend * self.base.radius**2 * self._parts(w)[1]
         return out
 
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        point = self._point(w)
+        point = self.point(w)
         bend = float(np.sum(first)) / self._width(w)
         return bend * (self.base.radius**2 * self._parts(w)[1] * v - point * float(point @ v))

@@ -121,8 +121,6 @@ class RowBoxes(RowPoints):
     """
 
     is_smooth = False
-    has_gauge = True
-    is_aligned = True
 
     def __init__(
         self,
@@ -135,13 +133,15 @@ class RowBoxes(RowPoints):
         self.half, self.centre, self.common, self.fixed = half, centre, common, fixed
         self.signs = np.ones(half.shape[0]) if signs is None else signs
         self.is_symmetric = centre is None
-        self.is_box = centre is None or centre.shape[0] == len(self.signs)
 
     @classmethod
     def of(cls, form: IntervalForm) -> RowBoxes:
-        """Return the boxes of a form with `own` half-widths; what is dense anyway takes in what is common."""
+        """Return the boxes of a form that differs by row; what is dense anyway takes in what is common."""
         own = form.own
-        assert own is not None
+        if own is None:
+            assert form.centre is not None
+            half = np.broadcast_to(form.common, form.centre.shape[1:])[None]
+            return cls(half, form.centre, np.ones(form.centre.shape[0]))
         if not sparse.issparse(own):
             return cls(form.common + own, form.centre, fixed=form.fixed)
         common = np.broadcast_to(form.common, own.shape[1:]) if np.any(form.common) else None
@@ -205,6 +205,9 @@ class RowBoxes(RowPoints):
         if np.any((np.abs(target) > MISSED * sizes)[reach == 0]):
             return np.full(len(self.signs), np.inf)
         return budgets * np.max(ratio(np.abs(target), reach), initial=0.0)
+
+    def shares_are_least(self, *, shrunk: bool = False) -> bool:
+        return True
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         half, centre = self._pooled(budgets)

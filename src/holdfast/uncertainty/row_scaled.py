@@ -28,7 +28,6 @@ class RowScaledSets(RowSets):
         self.is_symmetric, self.is_sublinear = base.is_symmetric, base.is_sublinear
         # a row without a set of its own adds no kinks to a sum
         self.is_full = base.is_full
-        self.has_gauge, self.is_aligned = base.has_gauge, base.is_aligned
 
     @property
     def _largest(self) -> float:
@@ -80,6 +79,9 @@ class RowScaledSets(RowSets):
         needed, offered = float(self.base.required_share(target, pooled, scale, sizes)), float(np.sum(pooled))
         share = float(ratio(needed, offered)) if offered > 0 or needed == 0 else np.inf
         return budgets * share if np.isfinite(share) else np.full(len(pooled), np.inf)
+
+    def shares_are_least(self, *, shrunk: bool = False) -> bool:
+        return self.base.shares_are_least(shrunk=shrunk)
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         scale = ratio(scale * self.base.support(direction), self.support(direction))

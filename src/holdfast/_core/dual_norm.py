@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import nnls
 
-from holdfast._core.arithmetic import norm, solve_scaled
+from holdfast._core.arithmetic import MISSED, norm, solve_scaled
 from holdfast._core.row_forms import Array
-from holdfast._core.row_sets import RowSets
 from holdfast._core.tolerances import ROUNDING
+
+if TYPE_CHECKING:
+    from holdfast._core.row_sets import RowSets
 
 SMOOTHINGS = 10.0 ** -np.arange(1.0, 13.0)
 """Shares of the support by which it is smoothed, one after the other, on the way to a target."""
 NEWTON_STEPS, SHORTEST, FARTHEST = 30, 1e-8, 1e4
 """Steps at one smoothing; the shortest that is tried; the longest, in lengths of w (flat sets give Newton none)."""
+
+
+CORNERS = 10
+"""Points for each feature of which a target is made at most; a cone needs no more than one, a search some more."""
 
 
 class Approach(NamedTuple):
@@ -54,6 +61,39 @@ def approaches(bound: RowSets, target: Array, budgets: Array) -> Iterator[Approa
         t = float(np.sum(beta * smoothed.support(w)))
         least = size * float(target / size @ w) / float(np.sum(budgets * bound.support(w)))
         yield Approach(w, smoothed, size * t / float(np.sum(budgets)), least)
+
+
+def least_share(bound: RowSets, target: Array, budgets: Array, sizes: Array) -> float:
+    r"""Return the least k, but for rounding, with the target in :math:`k \sum_i \beta_i S_i`; inf where there is none.
+
+    Entries of the target may be missed by rounding of their `sizes`. Sets that lack the origin grow by no multiple.
+    """
+    best = _share_of_corners(bound, target, budgets, sizes)
+    if not 0 < best < np.inf:
+        return best
+    for found in approaches(bound, target, budgets):
+        missed = target - found.multiple * found.sets.adjoint(found.w, budgets)
+        best = min(best, found.multiple + _share_of_corners(bound, missed, budgets, sizes))
+        if best <= found.least * (1 + ROUNDING):
+            break
+    return best
+
+
+def _share_of_corners(bound: RowSets, target: Array, budgets: Array, sizes: Array) -> float:
+    """Return the sum of weights >= 0 of maximizers that add up to the target: enough, and more than the least as a rule."""
+    corners: list[Array] = []
+    weights, rest = np.zeros(0), target
+    for _ in range(CORNERS * len(target)):
+        if np.all(np.abs(rest) <= MISSED * sizes):
+            return float(np.sum(weights))
+        corner = bound.adjoint(rest, budgets)
+        # the points found so far are orthogonal to the rest, or behind it: one that is ahead gets nearer, if there is any
+        if not bound.has_origin or corner @ rest <= ROUNDING * norm(corner) * norm(rest):
+            break
+        corners.append(corner)
+        weights = nnls(np.transpose(corners), target)[0]
+        rest = target - weights @ np.array(corners)
+    return np.inf
 
 
 class _Pooled(NamedTuple):

@@ -1,0 +1,184 @@
+"""One set for all rows: smooth ones, and ones with kinks that know the nearest of their points."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.arithmetic import MISSED, norm
+from holdfast._core.dual_norm import least_share
+from holdfast._core.memory import remembered
+from holdfast._core.row_forms import Array, RowHessians
+from holdfast._core.row_sets import RowSets, SmoothedSet
+
+MOST_STEPS = 200
+"""Steps to the least multiple of a set that reaches a target; it takes a few."""
+DIFFERENCE = 1e-6
+"""Step of differences of nearest points, which are as smooth as the set is large."""
+
+
+class CommonSet(RowSets):
+    """One set for all rows. A new one states `support`, `point` and `scaled`, and has kinks nowhere but at w = 0.
+
+    All else is derived, and overridden where a formula is faster; see :class:`ProjectableSet` for sets with kinks.
+    """
+
+    is_common = True
+
+    @abstractmethod
+    def point(self, w: Array) -> Array:
+        """Return a point of the set that attains the support, 0 where that is 0."""
+
+    def gauge(self, target: Array, sizes: Array | None = None) -> float:
+        """Return the smallest multiple of the set that reaches `target`, inf where none does."""
+        return least_share(self, target, np.ones(1), np.full(len(target), norm(target)) if sizes is None else sizes)
+
+    def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
+        return np.array(self.point(w))[None]  # a copy: the point may be remembered
+
+    def adjoint(self, w: Array, r: Array) -> Array:
+        return np.sum(r) * self.point(w)
+
+    def directional(self, w: Array, v: Array) -> Array:
+        return np.asarray(self.point(w) @ v)
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        return np.array([self.gauge(point) <= 1 + slack for point in np.atleast_2d(points)])
+
+    def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+        return np.array(self.gauge(target, sizes))
+
+    def shares_are_least(self, *, shrunk: bool = False) -> bool:
+        return not shrunk
+
+    def take(self, rows: Any) -> Self:
+        return self
+
+
+class CommonPolytope(CommonSet):
+    """A set with corners and flat faces alone."""
+
+    is_smooth = False
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        point = self.point(w)
+        return float(np.sum(second)) * np.outer(point, point)
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        return np.zeros(len(w))
+
+
+class SmoothedCommonSet(CommonSet, SmoothedSet):
+    """A support with kinks, common to all rows, made smooth in its own way."""
+
+    base: CommonSet
+
+    def __init__(self, base: CommonSet, delta: float):
+        super().__init__(base, delta)
+        self.is_smooth = True
+
+    def gauge(self, target: Array, sizes: Array | None = None) -> float:
+        return self.base.gauge(target, sizes)
+
+    def cross(self, w: Array, rows: Any, r: Array) -> Array:
+        return RowSets.cross(self, w, rows, r)
+
+    def cross_with(self, other: RowSets, w: Array, r: Array) -> Array:
+        return RowSets.cross_with(self, other, w, r)
+
+
+class ProjectableSet(CommonSet):
+    """A set with kinks that knows the nearest of its points. A new one states `support`, `point`, `scaled` and `nearest`."""
+
+    is_smooth = False
+
+    @abstractmethod
+    def nearest(self, points: Array) -> Array:
+        """Return the points of the set that are nearest, in l2, to points of shape (n_points, n_features)."""
+
+    def gauge(self, target: Array, sizes: Array | None = None) -> float:
+        sizes = np.full(len(target), norm(target)) if sizes is None else sizes
+        multiple, rest = 0.0, target
+        for _ in range(MOST_STEPS):
+            reach = float(self.support(rest))
+            if np.all(np.abs(rest) <= MISSED * sizes):
+                return multiple
+            if not reach > 0:
+                return np.inf
+            # no smaller multiple reaches as far as the target in this direction
+            least = float(target @ rest) / reach
+            if least <= multiple:
+                return multiple
+            multiple = least
+            rest = target - multiple * self.nearest(target[None] / multiple)[0]
+        return np.inf
+
+    def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
+        inner = np.atleast_2d(points) / (1 + slack)
+        return np.asarray(norm(inner - self.nearest(inner), axis=1) <= MISSED * norm(inner, axis=1))
+
+    def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        total = float(np.sum(budgets))
+        return target - total * self.nearest(target[None] / total)[0] if total > 0 else target
+
+    def smoothed(self, delta: float) -> RowSets:
+        return ProximalSet(self, delta)
+
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
+        # w / mu less its nearest point p is normal to the set at p; so is any multiple of it, for any mu
+        smoothed = ProximalSet(self, delta)
+        return w - (1 - factor) * smoothed.share(len(w)) * smoothed.point(w)
+
+
+class ProximalSet(SmoothedCommonSet):
+    r"""A set with support :math:`T = \max_{d \in S} w^\top d - \frac{\mu}{2} |d|_2^2 + \delta`, :math:`\mu = 2 \delta / R^2`.
+
+    R bounds the lengths of its points, so that :math:`t \le T \le t + \delta`. The maximum is at the point of S nearest to
+    :math:`w / \mu`, the gradient of T.
+    """
+
+    base: ProjectableSet
+
+    def share(self, n_features: int) -> float:
+        r"""Return :math:`\mu`."""
+        square = float(np.square(self.base.stretch(np.eye(n_features))))
+        return 2 * self.delta / square if square > 0 else 1.0
+
+    @remembered
+    def point(self, w: Array) -> Array:
+        return self.base.nearest(w[None] / self.share(len(w)))[0]
+
+    def support(self, w: Array) -> Array:
+        point = self.point(w)
+        return np.asarray(w @ point - 0.5 * self.share(len(w)) * (point @ point) + self.delta)
+
+    def maximizers_at(self, W: Array) -> Array:
+        return self.base.nearest(W / self.share(W.shape[1]))
+
+    def supports_at(self, W: Array) -> Array:
+        points = self.maximizers_at(W)
+        return np.sum(W * points, axis=1) - 0.5 * self.share(W.shape[1]) * np.sum(points**2, axis=1) + self.delta
+
+    @remembered
+    def _hessian(self, w: Array) -> Array:
+        r"""Return the slopes of the nearest point over :math:`\mu`, by differences in units of :math:`w / \mu`."""
+        mu = self.share(len(w))
+        at, reach = w / mu, float(self.base.stretch(np.eye(len(w))))
+        # entries that are far out keep no digits below their own size
+        sizes = DIFFERENCE * np.maximum(reach, np.abs(at))
+        moves = np.diag(sizes)
+        slopes = (self.base.nearest(at + moves) - self.base.nearest(at - moves)) / sizes[:, None]
+        return (slopes + slopes.T) / (4 * mu)
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        point = self.point(w)
+        return float(np.sum(first)) * self._hessian(w) + float(np.sum(second)) * np.outer(point, point)
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        return float(np.sum(first)) * (self._hessian(w) @ v)
+
+    def hessians_at(self, W: Array) -> RowHessians:
+        return RowHessians.of([self._hessian(w) for w in W])
