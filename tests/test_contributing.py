@@ -7,20 +7,25 @@ import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.special import expit
 from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import StandardScaler
 
-from holdfast import GaussianNoise, GaussianRobustClassifier
+from holdfast import Ball, Box, GaussianNoise, GaussianRobustClassifier, RobustLinearClassifier, UncertainPipeline
 from holdfast._core.loss import Loss
 from holdfast._core.solution import Status
 from holdfast._core.solver import Solver
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._proofs.certificate import certificate
 from holdfast._training.training import train
+from holdfast.evaluate import worst_case
 from holdfast.losses import GaussianHinge, Log2Hinge
 
 ROOT = Path(__file__).parents[1]
@@ -50,9 +55,11 @@ def fit(two_classes):
 # The page
 
 
-def test_page_shows_one_set_one_loss_and_one_solver(toys):
-    assert PAGE.count("```python") == len(FILES) == 3
+def test_page_shows_two_sets_one_loss_and_one_solver(toys):
+    assert PAGE.count("```python") == len(FILES) == 4
     assert issubclass(toys.RoundingNoise, UncertaintySet)
+    assert issubclass(toys.GroupedErrors, UncertaintySet)
+    assert max(code.count("\n") for code in FILES.values()) <= 60
     assert issubclass(toys.SoftplusHinge, Loss)
     assert issubclass(toys.GradientDescent, Solver)
 
@@ -143,6 +150,62 @@ def test_set_refuses_noise_by_row_that_it_does_not_know(toys, two_classes):
     X, y = two_classes(40, 3)
     with pytest.raises(ValueError, match=r"RoundingNoise\(step=0.5\).*does not take X_std"):
         GaussianRobustClassifier(toys.RoundingNoise(0.5)).fit(X, y, X_std=np.ones_like(X))
+
+
+# The set of a new shape
+
+
+@pytest.fixture
+def grouped(toys):
+    return toys.GroupedErrors(0.3, ["a", "b", "a"])
+
+
+def _worst_hinge_loss(X, y, groups, radius, alpha):
+    w, b = cp.Variable(X.shape[1]), cp.Variable()
+    reach = radius * sum(cp.norm(w[np.array(groups) == group]) for group in set(groups))
+    loss = cp.sum(cp.pos(1 - cp.multiply(y, X @ w + b) + reach))
+    problem = cp.Problem(cp.Minimize(loss + 0.5 * alpha * cp.sum_squares(w)))
+    problem.solve(solver=cp.CLARABEL)
+    return problem.value
+
+
+def test_new_shape_is_fitted_as_an_independent_program_says(grouped, two_classes):
+    X, y = two_classes(60, 3)
+    model = RobustLinearClassifier(grouped, loss="hinge", alpha=1.0).fit(X, y)
+    assert model.gap_ <= 1e-6
+    assert model.objective_ == pytest.approx(_worst_hinge_loss(X, y, grouped.groups, grouped.radius, 1.0), rel=1e-6)
+
+
+@pytest.mark.parametrize("penalty", [None, "l1", "l2"])
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+def test_new_shape_goes_with_any_loss_and_penalty(grouped, loss, penalty, two_classes):
+    model = RobustLinearClassifier(grouped, loss=loss, penalty=penalty).fit(*two_classes(60, 3))
+    assert 0 <= model.gap_ <= 1e-6
+
+
+def test_new_shape_goes_with_sums_and_several_classes(grouped, two_classes, several_classes):
+    assert RobustLinearClassifier(grouped + Ball(0.1) + Box(0.1)).fit(*two_classes(60, 3)).gap_ <= 1e-6
+    assert RobustLinearClassifier(grouped, multiclass="joint").fit(*several_classes()).gap_ <= 1e-6
+
+
+def test_weights_of_a_group_vanish_exactly(toys, two_classes):
+    X, y = two_classes(60, 3, separation=2.0)
+    model = RobustLinearClassifier(toys.GroupedErrors(0.9, [0, 1, 1]), loss="hinge").fit(X, y)
+    lengths = [np.linalg.norm(model.coef_[0, part]) for part in (slice(0, 1), slice(1, 3))]
+    assert min(lengths) == 0 < max(lengths)
+
+
+def test_new_shape_is_searched_carried_attacked_and_certified(grouped, two_classes):
+    X, y = two_classes(80, 3)
+    search = GridSearchCV(RobustLinearClassifier(grouped), {"uncertainty__radius": [0.1, 0.3]}, cv=3).fit(X, y)
+    assert search.best_params_["uncertainty__radius"] in (0.1, 0.3)
+    steps = [("scale", StandardScaler()), ("turn", PCA(2)), ("classify", RobustLinearClassifier(grouped))]
+    pipe = UncertainPipeline(steps).fit(X, y)
+    assert pipe[-1].gap_ <= 1e-6
+    is_safe, attacked = pipe.certify(X), worst_case(pipe, X, y, grouped).X
+    assert np.all(grouped.at(X, {}).contains(attacked - X))
+    assert np.array_equal(pipe.predict(attacked)[is_safe], pipe.predict(X)[is_safe])
+    assert 0 < np.mean(is_safe) < 1
 
 
 # The loss

@@ -16,7 +16,7 @@ from holdfast.uncertainty.norm_balls import CommonNormBall
 from holdfast.uncertainty.polytopes import CommonBox
 from holdfast.uncertainty.row_scaled import RowScaledSets
 
-N, D = 5, 3
+N, D, STEP = 5, 3, 1e-5
 STDS = np.random.default_rng(0).uniform(0.1, 1.0, size=(N, D))
 
 
@@ -145,6 +145,26 @@ def test_share_of_a_target_is_the_least(smooth, rng):
                 known.required_share(target, budgets, np.ones(())),
                 rtol=1e-9,
             )
+
+
+def test_smoothing_by_nearest_points_keeps_its_promises(rng):
+    box, delta, moves = BOXES["box"], 0.3, STEP * np.eye(D)
+    smoothed = box.smoothed(delta)
+    assert smoothed.support(np.zeros(D)) == pytest.approx(delta, rel=1e-14)
+    for w in rng.normal(size=(20, D)):
+        assert box.support(w) <= smoothed.support(w) <= box.support(w) + delta
+        change = [(smoothed.support(w + e) - smoothed.support(w - e)) / (2 * STEP) for e in moves]
+        assert_allclose(smoothed.point(w), change, rtol=0, atol=1e-8)
+        bend = np.array([smoothed.point(w + e) - smoothed.point(w - e) for e in moves]) / (2 * STEP)
+        assert_allclose(smoothed.curvature(w, np.ones(1), np.zeros(1)), bend, rtol=0, atol=1e-8)
+
+
+def test_weights_are_taken_to_kinks_with_their_gradient(rng):
+    box, delta = BOXES["box"], 1e-3
+    for w in rng.normal(size=(20, D)) * [1.0, 1.0, 1e-4]:
+        kept = box.smoothed(delta).point(w)
+        assert_allclose(box.smoothed(0.1 * delta).point(box.snapped_to_kinks(w, delta, 0.1)), kept, rtol=0, atol=1e-12)
+        assert box.snapped_to_kinks(w, delta, 0.0)[2] == 0.0
 
 
 def test_targets_out_of_reach_have_no_share(rng):

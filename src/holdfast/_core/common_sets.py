@@ -129,8 +129,10 @@ class ProjectableSet(CommonSet):
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         # w / mu less its nearest point p is normal to the set at p; so is any multiple of it, for any mu
-        smoothed = ProximalSet(self, delta)
-        return w - (1 - factor) * smoothed.share(len(w)) * smoothed.point(w)
+        mu = ProximalSet(self, delta).share(len(w))
+        at = w / mu
+        point = self.nearest(at[None])[0]
+        return mu * ((at - point) + factor * point)
 
 
 class ProximalSet(SmoothedCommonSet):
