@@ -24,7 +24,7 @@ def sizes_of_sums(problem: LinearProblem, weights: Array) -> Array:
 
 
 def least_multiple(bound: RowSets, target: Array, budgets: Array, scale: Array, sizes: Array) -> float:
-    r"""Return a factor k with target in :math:`k \sum_i` budgets_i :math:`S_i`, the least where the set `has_gauge`."""
+    r"""Return a factor k with target in :math:`k \sum_i` budgets_i :math:`S_i`, the least where `shares_are_least`."""
     demand = np.asarray(bound.required_share(target, budgets, scale, sizes))
     offered = np.asarray(np.sum(budgets) if bound.is_common else budgets)
     if np.any(demand[offered == 0] > 0):
