@@ -59,6 +59,7 @@ def test_spread_is_the_sum_of_logarithms_with_its_derivatives(kind, rng):
     assert_allclose(outputs.stated_log_means(s), spread.log_means, atol=1e-12)
     assert_allclose(spread.pull(q), J.T @ q, atol=1e-12)
     assert_allclose(outputs.stated_slopes(q, s), (spread.pull(q), spread.bends(q)), rtol=1e-10)
+    assert_allclose(outputs.gram(h), X.T @ (h[:, None] * X), atol=1e-10)
     assert_allclose(spread.bends(q), q @ (2 * np.square(X) * (2 - left) / left**2), atol=1e-11)
     for found, true in zip(
         spread.grams(h, signs),

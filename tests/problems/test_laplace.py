@@ -260,6 +260,42 @@ def test_gap_is_of_second_order(make, rng):
     assert gaps[1] < 0.03 * gaps[0]
 
 
+def test_a_gap_of_large_means_is_of_second_order_too(make, rng):
+    # where exp(-|mean| / scale) is all but 0, a pull that is off by any amount exceeds its limit
+    problem = make(LogVote(), c=30.0)
+    found, _ = train_laplace(problem, tol=1e-9, max_iter=300, start=problem.start())
+    means, scales = problem.split(found.parameters)
+    assert np.max(np.abs(means) / scales) > 15
+    push = np.zeros(problem.n_parameters)
+    push[: problem.n_learners] = scales * rng.normal(size=problem.n_learners)
+    gaps = [laplace_certificate(problem, found.parameters + size * push).gap for size in (1e-3, 1e-4)]
+    assert gaps[1] < 0.03 * gaps[0] < 1e-6
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_many_rows_are_fitted_from_some_of_them(hidden, make):
+    """The rows that a sample sees may be like the others, or not at all."""
+    problem = make(LogVote(), n=8000, d=21, plain=True)
+    if hidden:
+        problem.signs[::10] *= -1.0
+    assert problem.is_long
+    found, proof = train_laplace(problem, tol=1e-6, max_iter=100)
+    exact, _ = train_laplace(problem, "newton", tol=1e-9, max_iter=100, start=problem.start())
+    assert found.solver == "quasi_newton"
+    assert proof.gap <= 1e-6
+    assert found.objective == pytest.approx(exact.objective, rel=1e-6)
+    assert np.all(np.diff(problem.trace) <= 0)
+
+
+def test_where_steps_from_a_sample_do_not_do_the_fit_goes_on_with_all_rows(make, monkeypatch):
+    monkeypatch.setattr("holdfast._training.laplace.PATIENCE", 2)
+    found, proof = train_laplace(make(LogVote(), n=8000, d=21, plain=True), tol=1e-6, max_iter=100)
+    assert found.solver == "newton"
+    assert found.status is Status.SOLVED
+    assert 2 < found.n_iter < 20
+    assert proof.gap <= 1e-6
+
+
 def test_a_prior_is_a_change_of_units(make, rng):
     problem = make(LogVote())
     d, tau = problem.n_learners, problem.prior_scales

@@ -111,11 +111,19 @@ class Outputs(ABC):
         """Return the derivatives of sum_i q_i ln D_i in s, and the second ones, by their formulas, for proofs."""
         first, second = np.zeros_like(s), np.zeros_like(s)
         for rows, block in self.blocks():
-            squares = np.square(block)
-            left = 1 - squares * np.square(s)
-            first += q[rows] @ (2 * squares * s / left)
-            second += q[rows] @ (2 * squares * (2 - left) / np.square(left))
-        return first, second
+            parts = np.square(block)
+            parts /= 1 - parts * np.square(s)
+            first += q[rows] @ parts
+            second += q[rows] @ np.square(parts)
+        return 2 * s * first, 2 * first + 4 * np.square(s) * second
+
+    def gram(self, h: Array) -> Array:
+        """Return X'HX with the diagonal matrix of h >= 0."""
+        out = np.zeros((self.n_learners, self.n_learners))
+        for rows, block in self.blocks():
+            scaled = block * np.sqrt(h[rows])[:, None]
+            out += scaled.T @ scaled
+        return out
 
     @cached_property
     def gram_work(self) -> float:
@@ -239,6 +247,9 @@ class SparseOutputs(Outputs):
     def dense(self, rows: slice | NDArray[np.intp]) -> Array:
         return self.X[rows].toarray()
 
+    def gram(self, h: Array) -> Array:
+        return np.asarray((self.X.T @ (sparse.diags_array(h) @ self.X)).toarray())
+
     @cached_property
     def gram_work(self) -> float:
         return float(np.sum(np.square(np.diff(self.X.indptr).astype(np.float64))))
@@ -262,8 +273,7 @@ class _SparseSpread(Spread):
         weights, twice = sparse.diags_array(h), 2 * self.s
         signed = sparse.diags_array(signs) @ self.outputs.X
         parts = weights @ self.parts
-        own = (self.outputs.X.T @ (weights @ self.outputs.X)).toarray()
-        return own, (signed.T @ parts).toarray() * twice, (self.parts.T @ parts).toarray() * np.outer(twice, twice)
+        return self.outputs.gram(h), (signed.T @ parts).toarray() * twice, (self.parts.T @ parts).toarray() * np.outer(twice, twice)
 
 
 def _minus_logs(left: Array) -> Array:

@@ -101,15 +101,7 @@ class StumpOutputs(Outputs):
         return q.sum() * 2 * s / left, q.sum() * 2 * (2 - left) / np.square(left)
 
     def gram(self, h: Array) -> Array:
-        """Return X'HX."""
-        return self._gram_by_products(h) if self.has_cheap_products else self._gram_by_histograms(h)
-
-    def _gram_by_products(self, h: Array) -> Array:
-        out = np.zeros((self.n_learners, self.n_learners))
-        for rows, block in self.blocks():
-            block *= np.sqrt(h[rows])[:, None]
-            out += block.T @ block
-        return out
+        return super().gram(h) if self.has_cheap_products else self._gram_by_histograms(h)
 
     def _gram_by_histograms(self, h: Array) -> Array:
         total, one_way = h.sum(), self.transpose_dot(h)

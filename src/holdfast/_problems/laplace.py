@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,10 @@ WIDEST = 2000
 """Learners up to which a Hessian of means and scales is formed."""
 INSIDE = 0.95
 """Share of the way to the end of a scale's range that a step may go."""
+FEW = 20
+"""Learners up to which a Hessian of all rows takes no longer than about two evaluations."""
+THINNED, ENOUGH, EACH = 10, 500, 30
+"""Every tenth row stands for all rows in a first guess and in a metric, where that leaves 500 rows, and 30 for each learner."""
 
 
 class _Seen(NamedTuple):
@@ -74,7 +79,7 @@ class LaplaceProblem(Problem):
     offsets: Array
     scales: Array | None = None
     trace: list[float] = field(default_factory=list)
-    """F at the points that a solver went through."""
+    """F at the points that a solver went through, each lower than all before it."""
     _seen: _Seen | None = field(default=None, repr=False)
 
     metric_age = 20
@@ -128,8 +133,23 @@ class LaplaceProblem(Problem):
                 raise OverflowError("the loss of the prior's means overflows")
         return start
 
+    @property
+    def is_long(self) -> bool:
+        """Whether some of the rows say nearly where the optimum is, and nearly how the objective bends."""
+        return self.outputs.n_samples / THINNED >= max(ENOUGH, EACH * self.n_learners)
+
+    @property
+    def is_factorisable(self) -> bool:
+        """Whether a Hessian can be formed and factorised."""
+        return self.n_learners <= WIDEST and self.outputs.gram_work <= AFFORDABLE
+
+    @cached_property
+    def sample(self) -> LaplaceProblem:
+        """The problem of every tenth row, each standing for ten."""
+        return self.thinned(THINNED)
+
     def thinned(self, stride: int) -> LaplaceProblem:
-        """Return the problem of every so-manieth row, each standing for as many."""
+        """Return the problem of the rows at a stride, each standing for as many."""
         rows = np.arange(0, self.outputs.n_samples, stride)
         return replace(
             self,
@@ -158,6 +178,7 @@ class LaplaceProblem(Problem):
         delta, s = self.split(parameters)
         if not np.all((s > 0) & (s < self.limits)) or not np.all(np.isfinite(parameters)):
             return None
+        self._seen = None  # its arrays are as large as the outputs; the new ones take their place
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             spread = self.outputs.at(s)
             logs = spread.log_means - self.offsets - self.signs * self.outputs.dot(delta)
@@ -166,6 +187,8 @@ class LaplaceProblem(Problem):
             if not (np.isfinite(value) and np.all(np.isfinite(slopes))):
                 return None
             pulls = self.outputs.transpose_dot(self.signs * slopes)
+        if not self.trace or value < self.trace[-1]:
+            self.trace.append(value)
         self._seen = _Seen(parameters.copy(), delta.copy(), s.copy(), spread, logs, value, slopes, pulls)
         return self._seen
 
@@ -199,7 +222,6 @@ class LaplaceProblem(Problem):
         """Return the Hessian of F."""
         seen = self._at(parameters)
         assert seen is not None
-        self.trace.append(seen.value)
         t = np.abs(seen.means) / seen.scales
         left, tau, s = np.exp(-t), self.prior_scales, seen.scales
         own, mixed, spreads = seen.spread.grams(self.weights * self.loss.bend(seen.logs), self.signs)
@@ -216,7 +238,9 @@ class LaplaceProblem(Problem):
         return flat if self.scales is not None else np.concatenate([flat, flat])
 
     def metric(self, parameters: Array) -> Array:
-        """Return the diagonal of the Hessian, nearly."""
+        """Return the Hessian of some of many rows, else the diagonal of the Hessian, nearly."""
+        if self.is_long and np.isfinite(self.sample.value_and_gradient(parameters)[0]):
+            return self.sample.hessian(parameters)
         seen = self._at(parameters)
         assert seen is not None
         left = np.exp(-np.abs(seen.means) / seen.scales) / (seen.scales * self.prior_scales)
@@ -229,7 +253,6 @@ class LaplaceProblem(Problem):
         """Return the certified gap, from what an evaluation knows."""
         seen = self._at(here.parameters)
         assert seen is not None
-        self.trace.append(seen.value)
         q = self.loss.slope(seen.logs)
         steep = self.prior_scales * np.abs(seen.pulls)
         share = min(1.0, 1 / max(float(steep.max(initial=0.0)), np.finfo(float).tiny))
@@ -250,7 +273,8 @@ class LaplaceProblem(Problem):
     def work(self) -> dict[str, Any]:
         """Return the sizes by which solvers judge whether they suit."""
         n, d = self.outputs.n_samples, self.n_learners
-        is_cheap = d <= WIDEST and self.outputs.gram_work <= AFFORDABLE
+        # a Hessian of many rows costs more than the steps that it saves beside that of a sample
+        is_cheap = self.is_factorisable and not (self.is_long and d > FEW)
         return {"n_samples": n, "n_features": self.n_parameters, "n_entries": n * d, "is_cheap_to_factorise": is_cheap}
 
     def worth(self, q: Array, slopes: Array, log_means: Array) -> float:

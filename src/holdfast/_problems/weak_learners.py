@@ -69,7 +69,10 @@ class Columns(Learners):
 
     def outputs(self, X: Any, X_std: Array | None) -> Outputs:
         if not sparse.issparse(X):
-            return self._with_constant(X / self.limits)
+            values = np.empty((X.shape[0], self.n_learners), order="F")
+            values[:, X.shape[1] :] = 1.0
+            np.divide(X, self.limits, out=values[:, : X.shape[1]])
+            return DenseOutputs(values)
         scaled = X @ sparse.diags_array(1 / self.limits)
         ones = [np.ones((X.shape[0], 1))] * self.has_constant
         return SparseOutputs(sparse.hstack([scaled, *ones], format="csr"))

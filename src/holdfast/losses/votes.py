@@ -59,7 +59,7 @@ class LogVote(VoteLoss):
     largest_slope = 1.0 / LN2
 
     def value(self, v: Array) -> Array:
-        return np.logaddexp(0.0, v) / LN2
+        return (np.maximum(v, 0.0) + np.log1p(np.exp(-np.abs(v)))) / LN2
 
     def slope(self, v: Array) -> Array:
         return expit(v) / LN2

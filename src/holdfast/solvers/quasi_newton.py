@@ -42,13 +42,13 @@ class QuasiNewton(Solver):
         pairs: deque[tuple[Array, Array]] = deque(maxlen=self.memory)
         status, n_iter, age = Status.ITERATION_LIMIT, 0, 0
         for n_iter in range(1, max_iter + 1):
-            gap = view.suboptimality(here)
             step = -_two_loops(here.gradient, pairs, metric)
             promise = -0.5 * float(here.gradient @ step) / max(abs(here.value), view.enough)
+            left = promise if rough else view.suboptimality(here)
             report(
-                f"quasi-newton {n_iter}: objective {here.value:.10g}, estimated gap {gap:.2e}, next step {promise:.2e}"
+                f"quasi-newton {n_iter}: objective {here.value:.10g}, estimated gap {left:.2e}, next step {promise:.2e}"
             )
-            if here.value <= view.enough or (promise if rough else gap) <= tol:
+            if here.value <= view.enough or left <= tol:
                 status = Status.SOLVED
                 break
             found = None
