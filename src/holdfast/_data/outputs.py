@@ -273,7 +273,11 @@ class _SparseSpread(Spread):
         weights, twice = sparse.diags_array(h), 2 * self.s
         signed = sparse.diags_array(signs) @ self.outputs.X
         parts = weights @ self.parts
-        return self.outputs.gram(h), (signed.T @ parts).toarray() * twice, (self.parts.T @ parts).toarray() * np.outer(twice, twice)
+        return (
+            self.outputs.gram(h),
+            (signed.T @ parts).toarray() * twice,
+            (self.parts.T @ parts).toarray() * np.outer(twice, twice),
+        )
 
 
 def _minus_logs(left: Array) -> Array:
