@@ -5,12 +5,12 @@ too much: `critical_noise`, `critical_radius`, `separability_radius`. Bounds and
 `pac_bayes_bound`, `worst_weight_loss`, `prune`.
 """
 
-from holdfast.estimators.critical_radius import critical_radius, separability_radius
+from holdfast.estimators.critical_radius import critical_noise, critical_radius, separability_radius
 from holdfast.estimators.deletion_bounds import GeneralizationBound, generalization_bound
 from holdfast.estimators.feature_deletion import FeatureDeletionClassifier
 from holdfast.estimators.feature_deletion_cv import FeatureDeletionClassifierCV
 from holdfast.estimators.feature_deletion_perceptron import FeatureDeletionPerceptron, OnlineBound
-from holdfast.estimators.gaussian_robust import GaussianRobustClassifier, critical_noise
+from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
 from holdfast.estimators.gaussian_robust_cv import GaussianRobustClassifierCV, NoisePath, noise_path
 from holdfast.estimators.laplace_boost import LaplaceBoostClassifier
 from holdfast.estimators.minimax_probability import MinimaxProbabilityClassifier

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -13,11 +13,13 @@ from holdfast._core.loss import Loss
 from holdfast._core.metadata import SetsByRow, takes_metadata
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._training.collapse import critical_factor
 from holdfast._training.critical import critical_size
 from holdfast._training.separation import separable_size
+from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
 from holdfast.estimators.inputs import one_blas_thread, shape_of
 from holdfast.estimators.robust_linear import RobustLinearClassifier
-from holdfast.uncertainty import Ball
+from holdfast.uncertainty import Ball, GaussianNoise
 
 
 @arguments()
@@ -154,3 +156,48 @@ def _problem_of_two_classes(
             f"{name}(X, y): y has {len(problems)} classes. It is defined for two: call it on one class against the rest."
         )
     return problems[0]
+
+
+@arguments()
+def critical_noise(
+    X: Any,
+    y: Any,
+    *,
+    noise: float | GaussianNoise | None = None,
+    loss: str | Loss = "hinge",
+    sample_weight: Any = None,
+    class_weight: Any = None,
+) -> float:
+    """Return the noise from which on the classifier with a free intercept collapses to w = 0.
+
+    Parameters
+    ----------
+    X, y, sample_weight, class_weight
+        As for :class:`GaussianRobustClassifier`.
+    noise : float or GaussianNoise, default=None
+        The shape of the noise, common to all rows; None means 1.0, the same in all directions.
+    loss : str or Loss, default="hinge"
+
+    Returns
+    -------
+    float
+        The smallest factor of `noise` (with the default: the smallest standard deviation) at which w = 0 is optimal.
+        inf if that never happens (the logistic loss, classes of equal weight), 0 if it always does.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> round(critical_noise(X, y))
+    1531
+    """
+    model = GaussianRobustClassifier(shape_of(noise, 1.0), loss=loss, class_weight=class_weight, alpha=0.0)
+    model.check_parameters("critical_noise")
+    problem = model._problems(X, y, sample_weight, {})[0]
+    if len(model.classes_) > 2:
+        raise ValueError(
+            f"critical_noise(X, y): y has {len(model.classes_)} classes. It is defined for two; with more, pairs of classes "
+            "collapse one by one: call it on the rows of a pair, or look at collapsed_pairs_ of a fit."
+        )
+    with one_blas_thread:
+        return critical_factor(cast(MarginScaleProblem, problem))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any, Self
 
 import numpy as np
@@ -25,8 +24,7 @@ from holdfast._problems.feature_deletion import FeatureDeletionProblem
 from holdfast._proofs.feature_deletion import DeletionProof
 from holdfast._training.feature_deletion import generate_rows, train_deletion
 from holdfast.estimators.callbacks import announced, with_callbacks
-from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
-from holdfast.estimators.linear import MANY_THREADS
+from holdfast.estimators.inputs import blas_threads_for, class_codes, row_weights
 from holdfast.estimators.missing import MissingFeatures, entry_ranges, without_missing
 from holdfast.solvers.deletion_interior_point import LARGEST, WIDEST
 from holdfast.uncertainty.deletions import deletions_survived
@@ -201,7 +199,7 @@ class FeatureDeletionClassifier(MissingFeatures):
         report, finished = announced(self, reporter(self.verbose), X, y)
         used = np.flatnonzero(loss.values > 0)
         rows = rows_of(X if len(used) == X.shape[1] else X[:, used])
-        with one_blas_thread if X.shape[0] * X.shape[1] ** 2 < MANY_THREADS else nullcontext():
+        with blas_threads_for(X.shape[0] * X.shape[1] ** 2):
             fits = [
                 self._trained_one(rows, codes == k, weights, loss.take(used), report)
                 for k in ([1] if len(classes) == 2 else range(len(classes)))

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from itertools import combinations
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core.allowed import NOTHING, SEED, Choice, Count, Having, Number, arguments, is_array
 from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import CollapseWarning
-from holdfast._core.labels import check_columns, check_features
+from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array, Loss
 from holdfast._core.metadata import NoiseByRow, takes_metadata
 from holdfast._core.offers import offered_if
@@ -25,30 +24,20 @@ from holdfast._core.row_sets import RowSets
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast._data import rows_of
-from holdfast._problems.gram_rows import GramRows
+from holdfast._problems.expected_risk import ExpectedRisk
+from holdfast._problems.labelled_rows import LabelledRows
 from holdfast._problems.margin_scale import MarginScaleProblem
-from holdfast._problems.pairwise import PairwiseProblem
 from holdfast._proofs.certificate import Certificate
-from holdfast._training.collapse import critical_factor, majority
+from holdfast._training.collapse import majority
 from holdfast._training.moderated_link import moderation, through_moderated_link
 from holdfast._training.streaming import Stream
-from holdfast._training.training import proved_in
 from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.flips import flip_probabilities
 from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
-from holdfast.estimators.inputs import (
-    class_codes,
-    number,
-    one_blas_thread,
-    row_weights,
-    shape_of,
-)
-from holdfast.estimators.kernel_scores import KernelScores
-from holdfast.estimators.linear import MANY_THREADS, ROUTING
+from holdfast.estimators.inputs import blas_threads_for, labelled_rows, number
+from holdfast.estimators.kernel_scores import KernelScores, KernelTask
+from holdfast.estimators.linear import ROUTING, Task
 from holdfast.estimators.scores import against_the_rest, score_deviations
-from holdfast.estimators.units import warn_of_units
-from holdfast.features.rows import checked_weights
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
 from holdfast.solvers import SGD
 from holdfast.uncertainty import GaussianNoise
@@ -340,49 +329,53 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         sample_weight : array-like of shape (n_samples,), default=None
         **metadata
         """
-        if self._has_kernel:
-            return self._fit_kernel(X, y, sample_weight, metadata)
-        problems = self._problems(X, y, sample_weight, metadata)
-        warn_of_units(X, metadata, f"{NAME}.fit", factor=self._noise().row_factor)
-        self.row_noise_ = bool(metadata)
-        fits, finished = self._trained(problems, X, y)
-        self._unpack(problems, fits)
-        self._warn(problems)
-        finished()
-        return self
+        return self._fitted(X, y, sample_weight, metadata)
 
-    def _fit_kernel(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> Self:
-        """Fit in coordinates of the kernel's features, with a proof for the kernel itself where it is known of all rows."""
-        loss = self._loss()
+    def _task(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], **others: Any) -> Task:
+        if self._has_kernel:
+            return self._kernel_task(X, y, sample_weight, metadata)
+        risk = self._risk()
+        rows = self._labelled(X, y, sample_weight, metadata)
+        problems = risk.problems(rows, self._noise_at(rows.X, metadata, risk))
+        learned = {"classes_": rows.classes, "row_noise_": bool(metadata)}
+        return Task(problems, learned, risk.noise.row_factor, risk)
+
+    def _kernel_task(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> Task:
+        """Return the problems in coordinates of the kernel's features."""
+        risk = self._risk()
         self._refuse_errors_of_inputs(metadata, "fit")
         if self.link is not None:
-            raise ValueError(f"{NAME}(kernel={self.kernel!r:.40}, link={self.link!r}): give link=None with a kernel.")
-        X, codes, weights = self._checked(X, y, sample_weight, metadata)
-        plain = self._noise().at(X, {})
-        if not (plain.is_isotropic and plain.is_common):
+            raise ValueError(f"{self._quoted('kernel', 'link')}: give link=None with a kernel.")
+        rows = self._labelled(X, y, sample_weight, metadata)
+        noise = risk.noise.at(rows.X, {})
+        if not (noise.is_isotropic and noise.is_common):
             raise ValueError(
-                f"{NAME}(noise={self.noise!r:.80}, kernel={self.kernel!r:.40}): noise of the kernel's features is one number. "
-                "Use NoiseAwareClassifier for errors of the inputs, or kernel='linear'."
+                f"{self._quoted('noise', 'kernel')}: noise of the kernel's features is one number. Use NoiseAwareClassifier "
+                "for errors of the inputs, or kernel='linear'."
             )
-        with nullcontext() if X.shape[0] ** 3 >= MANY_THREADS else one_blas_thread:
-            space = self._space_of(X, checked_weights(sample_weight, X, f"{NAME}.fit"))
-        rows = space.coordinates
-        bound, alpha = self._bound(loss, rows, {}), float(self._alpha(loss))
-        problems = self._made(rows, codes, weights, loss, bound, alpha, len(self.classes_))
-        self.row_noise_ = False
-        fits, finished = self._trained(problems, X, y)
-        if space.gram is not None:
-            seen = GramRows(space, n_extra=1 + len(self.classes_))
-            tol, max_iter = float(self.tol), int(self.max_iter)
-            fits = [
-                proved_in(problem, found, seen, tol=tol, max_iter=max_iter)
-                for problem, (found, _) in zip(problems, fits, strict=True)
-            ]
-        self._unpack(problems, fits)
-        self._to_support(space, X, codes)
-        self._warn(problems)
-        finished()
-        return self
+        with blas_threads_for(rows.X.shape[0] ** 3):
+            space = self._space_of(rows.X, rows.counts)
+        featured = rows._replace(X=space.coordinates)
+        problems = risk.problems(featured, self._noise_at(featured.X, {}, risk))
+        learned = {"classes_": rows.classes, "row_noise_": False}
+        return KernelTask(problems, learned, risk=risk, space=space, labelled=rows)
+
+    def _noise_at(self, X: Any, metadata: Mapping[str, Any], risk: ExpectedRisk) -> RowSets:
+        """Return the noise of rows, after checking that loss and link have a use for it."""
+        noise = risk.noise_of(X, metadata, self._quoted("noise", "loss"))
+        if self.link is not None:
+            self._check_link(risk.loss, noise)
+        return noise
+
+    def _labelled(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> LabelledRows:
+        self._check_kernel()
+        formats = False if self._is_precomputed else "csr"
+        return labelled_rows(self, X, y, sample_weight, metadata, by_feature=("noise",), accept_sparse=formats)
+
+    def _risk(self) -> ExpectedRisk:
+        """Return what is minimised, as it is set."""
+        loss = self._loss()
+        return ExpectedRisk(loss, self._noise(), float(self._alpha(loss)), bool(self.fit_intercept))
 
     def _refuse_errors_of_inputs(self, metadata: Mapping[str, Any], method: str) -> None:
         """Raise where there is a kernel and the errors of each row are stated."""
@@ -413,38 +406,13 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
         X_std : array-like of shape (n_samples, n_features), default=None
             Standard deviation of each entry's own, independent error; in all calls or in none.
         """
-        loss = self._loss()
-        alpha = float(self._alpha(loss))
-        metadata = {} if X_std is None else {"X_std": X_std}
-        self._noise().refuse_parts(f"{NAME}.partial_fit")
-        X, codes, weights, known = self._part(X, y, classes, sample_weight, metadata, "row_noise_", ("X_std",))
-        bound = self._bound(loss, X, metadata)
-        problems = self._made(self._noise().middle(X), codes, weights, loss, bound, alpha, len(known))
-        self._advance(problems, known)
-        self.row_noise_, self.collapsed_pairs_ = bool(metadata), known[np.zeros((0, 2), dtype=np.intp)]
+        risk, metadata = self._risk(), {} if X_std is None else {"X_std": X_std}
+        risk.noise.refuse_parts(f"{NAME}.partial_fit")
+        rows = self._part(X, y, classes, sample_weight, metadata, "row_noise_", ("X_std",))
+        self._advance(risk.problems(rows, self._noise_at(rows.X, metadata, risk)), rows.classes)
+        self.row_noise_ = bool(metadata)
+        self.collapsed_pairs_ = rows.classes[np.zeros((0, 2), dtype=np.intp)]
         return self
-
-    def _problems(
-        self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
-    ) -> list[MarginScaleProblem] | list[PairwiseProblem]:
-        """Return the problem that `fit` has to solve, or one a class, all input having been checked."""
-        loss = self._loss()
-        alpha = float(self._alpha(loss))
-        X, codes, weights = self._checked(X, y, sample_weight, metadata)
-        bound = self._bound(loss, X, metadata)
-        return self._made(self._noise().middle(X), codes, weights, loss, bound, alpha, len(self.classes_))
-
-    def _checked(
-        self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
-    ) -> tuple[Any, NDArray[np.intp], Array]:
-        """Return rows, codes of their classes, and their weights, once they are what `fit` takes."""
-        self._check_kernel()
-        check_columns(X, {"sample_weight": sample_weight, **metadata})
-        check_features(X, {"noise": self.noise})
-        formats = False if self._is_precomputed else "csr"
-        X, y = validate_data(self, X, y, accept_sparse=formats, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        self.classes_, codes = class_codes(y, NAME)
-        return X, codes, row_weights(sample_weight, self.class_weight, X, codes, self.classes_, NAME)
 
     def _train(self, problem: Any, start: Array | None, report: Report) -> tuple[Solution, Certificate]:
         found, proof = super()._train(problem, start, report)
@@ -452,36 +420,6 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
             return found, proof
         tol, max_iter = float(self.tol), int(self.max_iter)
         return through_moderated_link(problem, found, proof, tol=tol, max_iter=max_iter, report=report)
-
-    def _made(
-        self, X: Any, codes: NDArray[np.intp], weights: Array, loss: Loss, bound: RowSets, alpha: float, n_classes: int
-    ) -> list[MarginScaleProblem] | list[PairwiseProblem]:
-        """Return the joint problem of several classes, or one a class, or one for two."""
-        rows, fit_intercept = rows_of(X), bool(self.fit_intercept)
-        if n_classes > 2 and loss.is_homogeneous:
-            return [PairwiseProblem(rows, codes, weights, loss, bound, alpha, fit_intercept, n_classes)]
-        positives = [1] if n_classes == 2 else range(n_classes)
-        return [
-            MarginScaleProblem(rows, np.where(codes == k, 1.0, -1.0), weights, loss, bound, alpha, fit_intercept)
-            for k in positives
-        ]
-
-    def _bound(self, loss: Loss, X: Any, metadata: Mapping[str, Any]) -> RowSets:
-        """Return the noise bound to rows, after checking that the loss has a use for it."""
-        noise = self._noise()
-        for name in metadata:
-            if name not in noise.metadata:
-                raise ValueError(f"{NAME}(noise={noise!r}).fit(..., {name}=...): this noise does not take {name}.")
-        bound = noise.at(X, metadata)
-        if self.link is not None:
-            self._check_link(loss, bound)
-        if loss.is_homogeneous and np.all(bound.exact_features(X.shape[1])):
-            raise ValueError(
-                f"{NAME}(noise={self.noise!r}, loss={self.loss!r}): without noise this loss is the plain hinge. State it for "
-                "all rows, noise=0.3 in the units of the features say, or pass that of each row, X_std, X_cov or X_factor. "
-                "(Without noise use loss='logistic', which is then logistic regression, or sklearn.svm.LinearSVC.)"
-            )
-        return bound
 
     def _check_link(self, loss: Loss, bound: RowSets) -> None:
         """Raise where no descent through the link is known."""
@@ -545,13 +483,13 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
             )
         return GaussianNoise(std=number(self.noise, f"{NAME}(noise"))
 
-    def _warn(self, problems: Sequence[Any]) -> None:
-        """Say what collapsed, and what is not certified, with the cure."""
+    def _warn(self, task: Task) -> None:
+        problem = task.problems[0]
         unbalanced = "Use class_weight='balanced', loss='logistic', or less noise"
         if self.collapsed_:
-            weights = ", ".join(f"{weight:g}" for weight in problems[0].class_weights())
+            weights = ", ".join(f"{weight:g}" for weight in problem.class_weights())
             cure = f"The classes weigh {weights}. {unbalanced} (critical_noise says from where on)."
-            if isinstance(problems[0], MarginScaleProblem) and (not self.fit_intercept or majority(problems[0]) == 0):
+            if isinstance(problem, MarginScaleProblem) and (not self.fit_intercept or majority(problem) == 0):
                 cure = "The means of the classes coincide: no linear model can tell them apart by these features."
             warn_caller(
                 f"w = 0 is the best model under this noise, certified: every prediction is the same. {cure}",
@@ -705,48 +643,3 @@ class GaussianRobustClassifier(KernelScores, IncrementalClassifier):
             )
         stated = self._noise().as_stated(metadata)
         return stated.at(np.broadcast_to(0.0, (n_samples, self.coef_.shape[1])), metadata)
-
-
-@arguments()
-def critical_noise(
-    X: Any,
-    y: Any,
-    *,
-    noise: float | GaussianNoise | None = None,
-    loss: str | Loss = "hinge",
-    sample_weight: Any = None,
-    class_weight: Any = None,
-) -> float:
-    """Return the noise from which on the classifier with a free intercept collapses to w = 0.
-
-    Parameters
-    ----------
-    X, y, sample_weight, class_weight
-        As for :class:`GaussianRobustClassifier`.
-    noise : float or GaussianNoise, default=None
-        The shape of the noise, common to all rows; None means 1.0, the same in all directions.
-    loss : str or Loss, default="hinge"
-
-    Returns
-    -------
-    float
-        The smallest factor of `noise` (with the default: the smallest standard deviation) at which w = 0 is optimal.
-        inf if that never happens (the logistic loss, classes of equal weight), 0 if it always does.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> round(critical_noise(X, y))
-    1531
-    """
-    model = GaussianRobustClassifier(shape_of(noise, 1.0), loss=loss, class_weight=class_weight, alpha=0.0)
-    model.check_parameters("critical_noise")
-    problem = model._problems(X, y, sample_weight, {})[0]
-    if len(model.classes_) > 2:
-        raise ValueError(
-            f"critical_noise(X, y): y has {len(model.classes_)} classes. It is defined for two; with more, pairs of classes "
-            "collapse one by one: call it on the rows of a pair, or look at collapsed_pairs_ of a fit."
-        )
-    with one_blas_thread:
-        return critical_factor(cast(MarginScaleProblem, problem))

@@ -21,7 +21,7 @@ from holdfast._training.collapse import critical_factor
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
 from holdfast.estimators.inputs import one_blas_thread, shape_of
-from holdfast.estimators.linear import predicted_codes
+from holdfast.estimators.linear import Task, predicted_codes
 from holdfast.estimators.paths import (
     DEFAULT_SIZES,
     FitPath,
@@ -321,7 +321,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
             )
         self._unpack(chosen, fits)
         if self.refit:
-            self._warn(chosen)
+            self._warn(Task(chosen, {}))
         finished()
         return self
 

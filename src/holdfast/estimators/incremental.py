@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from holdfast._core.labels import check_columns, check_features
-from holdfast._core.loss import Array
 from holdfast._core.solution import Solution, Status
 from holdfast._core.version import __version__
+from holdfast._problems.labelled_rows import LabelledRows
 from holdfast.estimators.inputs import known_codes, part_weights, stated_classes
 from holdfast.estimators.linear import LinearClassifier
 from holdfast.solvers.selection import pick
@@ -59,8 +59,8 @@ class IncrementalClassifier(LinearClassifier):
         metadata: Mapping[str, Any],
         flag: str,
         names: Sequence[str],
-    ) -> tuple[Any, NDArray[np.intp], Array, NDArray[Any]]:
-        """Return the rows of a part, their codes and weights, and all classes, once they fit what earlier parts said.
+    ) -> LabelledRows:
+        """Return the rows of a part, with the classes of all parts, once they fit what earlier parts said.
 
         `flag` is the attribute that says whether these came with metadata, whose `names` are those that the call takes.
         """
@@ -82,7 +82,8 @@ class IncrementalClassifier(LinearClassifier):
         options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": not going_on}
         X, y = validate_data(self, X, y, **options)
         codes = known_codes(y, known, name)
-        return X, codes, part_weights(sample_weight, self.class_weight, X, codes, known, name), known
+        weights = part_weights(sample_weight, self.class_weight, X, codes, known, name)
+        return LabelledRows(X, codes, weights, weights, known)
 
     def _advance(self, problems: Sequence[Any], classes: NDArray[Any]) -> None:
         """Take a pass over the rows of each problem, and set the fitted attributes: nothing is proved."""

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
 from threadpoolctl import ThreadpoolController
 
 from holdfast._core.allowed import Number, short
+from holdfast._core.labels import check_columns, check_features
 from holdfast._core.uncertainty import UncertaintySet
+from holdfast._problems.labelled_rows import LabelledRows
 from holdfast.features.rows import checked_weights
 
 Array = NDArray[np.float64]
+
+MANY_THREADS = 3e9
+"""Multiplications in a step, n_samples * n_features**2 about, from which BLAS may use all its threads."""
 
 
 def class_codes(y: Any, name: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
@@ -43,8 +51,15 @@ def row_weights(
     sample_weight: Any, class_weight: Any, X: Any, codes: NDArray[np.intp], classes: NDArray[Any], name: str
 ) -> Array:
     """Return the weight of each row, float64, made of sample_weight and class_weight."""
-    weights = checked_weights(sample_weight, X, f"{name}.fit")
-    totals = np.asarray(np.bincount(codes, weights, len(classes)), dtype=np.float64)
+    return both_weights(sample_weight, class_weight, X, codes, classes, name)[0]
+
+
+def both_weights(
+    sample_weight: Any, class_weight: Any, X: Any, codes: NDArray[np.intp], classes: NDArray[Any], name: str
+) -> tuple[Array, Array]:
+    """Return the weight of each row, float64, made of sample_weight and class_weight, and that of sample_weight alone."""
+    counts = checked_weights(sample_weight, X, f"{name}.fit")
+    totals = np.asarray(np.bincount(codes, counts, len(classes)), dtype=np.float64)
     if not np.all(np.isfinite(totals)):
         raise ValueError(f"{name}.fit: sample_weight sums to infinity. Scale it down.")
     if np.any(totals <= 0):
@@ -54,7 +69,36 @@ def row_weights(
             else f"is zero for every row of class {classes.tolist()[np.argmin(totals)]!r}"
         )
         raise ValueError(f"{name}.fit: sample_weight {what}. Give some row of each class a positive weight.")
-    return weights * _class_factors(class_weight, totals, classes, name)[codes]
+    return counts * _class_factors(class_weight, totals, classes, name)[codes], counts
+
+
+def labelled_rows(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    metadata: Mapping[str, Any],
+    *,
+    by_feature: Sequence[str] = (),
+    check: Callable[..., Any] | None = None,
+    **options: Any,
+) -> LabelledRows:
+    """Return what `fit` is given as rows, codes of their classes and weights, once all of it goes together.
+
+    The parameters named `by_feature` state something of each feature. `check`, with `options`, validates X and y; None takes
+    finite numbers, dense or sparse.
+    """
+    name = type(estimator).__name__
+    check_columns(X, {"sample_weight": sample_weight, **metadata})
+    check_features(X, {parameter: getattr(estimator, parameter) for parameter in by_feature})
+    X, y = (check or _finite)(estimator, X, y, call=f"{name}.fit", ensure_min_samples=2, **options)
+    classes, codes = class_codes(y, name)
+    class_weight = getattr(estimator, "class_weight", None)
+    return LabelledRows(X, codes, *both_weights(sample_weight, class_weight, X, codes, classes, name), classes)
+
+
+def _finite(estimator: Any, X: Any, y: Any, *, call: str, **options: Any) -> Any:
+    return validate_data(estimator, X, y, **({"accept_sparse": "csr", "dtype": [np.float64, np.float32]} | options))
 
 
 def known_codes(y: NDArray[Any], classes: NDArray[Any], name: str) -> NDArray[np.intp]:
@@ -115,6 +159,11 @@ def _class_factors(class_weight: Any, totals: Array, classes: NDArray[Any], name
     return np.array(weights, dtype=np.float64)
 
 
+def seed_of(random_state: Any) -> int:
+    """Return a number that seeds other generators, drawn from what a user states."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
 def shape_of(uncertainty: Any, default: Any) -> Any:
     """Return an uncertainty for those who size it themselves: of size 1 where none is stated, the default for None."""
     if uncertainty is None:
@@ -127,7 +176,7 @@ def number(value: Any, call: str, *, strictly: bool = False) -> float:
     return Number(strictly=strictly).checked(value, call)
 
 
-class _OneBlasThread:
+class _OneBlasThread(AbstractContextManager[None]):
     """A context in which BLAS runs on one thread, also where fits in several threads overlap: the last one out restores."""
 
     def __init__(self) -> None:
@@ -154,3 +203,8 @@ def _threads() -> ThreadpoolController:
 
 one_blas_thread = _OneBlasThread()
 """BLAS on one thread: on small matrices two are slower, on a busy machine many times so."""
+
+
+def blas_threads_for(work: float) -> AbstractContextManager[None]:
+    """Return a context in which BLAS runs on one thread, unless there is much work: multiplications in a step, about."""
+    return nullcontext() if work >= MANY_THREADS else one_blas_thread

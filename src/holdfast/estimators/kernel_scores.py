@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -12,12 +14,25 @@ from holdfast._certificates.fitted import kernel_model
 from holdfast._certificates.models import Model
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.loss import Array
-from holdfast.estimators.linear import LinearClassifier
+from holdfast._core.solution import Solution
+from holdfast._problems.gram_rows import GramRows
+from holdfast._problems.labelled_rows import LabelledRows
+from holdfast._proofs.certificate import Certificate
+from holdfast._training.training import proved_in
+from holdfast.estimators.linear import LinearClassifier, Task
 from holdfast.features.gram import CHUNK, Kernel, KernelSpace, bandwidth
 from holdfast.solvers.stochastic import generator
 
 LARGEST_GRAM = 10_000
 """Rows up to which the kernel of all pairs is formed (800 MB)."""
+
+
+@dataclass(kw_only=True)
+class KernelTask(Task):
+    """What `fit` has to solve, in coordinates of a kernel's features."""
+
+    space: KernelSpace
+    labelled: LabelledRows
 
 
 class KernelScores(LinearClassifier):
@@ -81,6 +96,23 @@ class KernelScores(LinearClassifier):
         if len(space.support) == 0:
             raise ValueError(f"{call}: the kernel is 0 at all rows. Use another kernel, or other units.")
         return space
+
+    def _complete(self, task: Task, fits: Sequence[tuple[Solution, Certificate]]) -> None:
+        if not self._has_kernel:
+            return super()._complete(task, fits)
+        assert isinstance(task, KernelTask)
+        rows = task.labelled
+        if task.space.gram is not None:
+            # the coordinates leave out what depends on other rows but for rounding; the proof does not
+            seen = GramRows(task.space, n_extra=1 + len(rows.classes))
+            tol, max_iter = float(self.tol), int(self.max_iter)
+            fits = [
+                proved_in(problem, found, seen, tol=tol, max_iter=max_iter)
+                for problem, (found, _) in zip(task.problems, fits, strict=True)
+            ]
+        super()._complete(task, fits)
+        self._to_support(task.space, rows.X, rows.codes)
+        return None
 
     def _to_support(self, space: KernelSpace, X: Any, codes: NDArray[np.intp]) -> None:
         """Replace the weights of coordinates by those of rows."""

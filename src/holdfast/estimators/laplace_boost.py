@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -36,8 +35,8 @@ from holdfast._proofs.laplace import LaplaceProof
 from holdfast._training.laplace import train_laplace
 from holdfast._training.laplace_tail import train_tail
 from holdfast.estimators.callbacks import CallbackSupportMixin, announced, with_callbacks
-from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
-from holdfast.estimators.linear import MANY_THREADS, ROUTING, shares_of_classes
+from holdfast.estimators.inputs import blas_threads_for, class_codes, row_weights
+from holdfast.estimators.linear import ROUTING, shares_of_classes
 from holdfast.estimators.units import warn_of_units
 from holdfast.features.expected_features import checked_rows
 from holdfast.features.row_noise import RowNoise
@@ -302,7 +301,7 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         )
         self._check_size(X)
         report, finished = announced(self, reporter(self.verbose), X, y)
-        with nullcontext() if X.shape[0] * self.learners_.n_learners**2 >= MANY_THREADS else one_blas_thread:
+        with blas_threads_for(X.shape[0] * self.learners_.n_learners**2):
             outputs = self.learners_.outputs(X, noise)
             used = np.flatnonzero(weights)
             if len(used) < len(weights):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from holdfast._core.allowed import JOBS, SEED, VERBOSE, Count, Number, Switch
+from holdfast._core.allowed import JOBS, SEED, VERBOSE, Count, Number, Switch, short
 from holdfast._core.caller import warn_caller
 from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
@@ -25,10 +25,9 @@ from holdfast._proofs.certificate import Certificate
 from holdfast._training.training import train
 from holdfast.estimators.callbacks import CallbackSupportMixin, announced
 from holdfast.estimators.certified import CertifiedPredictions
-from holdfast.estimators.inputs import one_blas_thread
+from holdfast.estimators.inputs import blas_threads_for
+from holdfast.estimators.units import warn_of_units
 
-MANY_THREADS = 3e9
-"""n_samples * n_features**2 from which BLAS may use all its threads."""
 ROUTING = (
     "Under cross-validation scikit-learn hands X_std and the like to scorers only after "
     "sklearn.set_config(enable_metadata_routing=True); scorers of a metric by its name predict without them even then."
@@ -54,6 +53,19 @@ ELSEWHERE = {
     "worst_case_data": "RobustLinearClassifier(uncertainty) has it, holdfast.evaluate.worst_case asks any classifier",
 }
 """Who has what a classifier may be asked for in vain."""
+
+
+@dataclass
+class Task:
+    """What `fit` has to solve."""
+
+    problems: Sequence[Any]
+    learned: dict[str, Any]
+    """Fitted attributes that are known before."""
+    row_factor: float = 1.0
+    """What multiplies the errors that are stated of rows."""
+    risk: Any = None
+    """What the problems were made by."""
 
 
 class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
@@ -95,17 +107,48 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         tags.input_tags.sparse = True
         return tags
 
-    def _trained(
-        self, problems: Sequence[Any], X: Any, y: Any
-    ) -> tuple[list[tuple[Solution, Certificate]], Callable[[], None]]:
-        """Return each problem's solution with its proof, and a function to call at the end of fit."""
+    def _fitted(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], **others: Any) -> Self:
+        """Fit: check what is given, make problems of it, solve and prove them, and set the fitted attributes last."""
+        task = self._task(X, y, sample_weight, metadata, **others)
+        warn_of_units(X, metadata, f"{type(self).__name__}.fit", factor=task.row_factor)
         report, finished = announced(self, reporter(self.verbose), X, y)
-        return self._solved(problems, report), finished
+        self._learn(task, report)
+        self._complete(task, self._solved(task.problems, report))
+        self._warn(task)
+        finished()
+        return self
+
+    def _task(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], **others: Any) -> Task:
+        """Return what `fit` has to solve, all that it is given having been checked."""
+        raise NotImplementedError
+
+    def _learn(self, task: Task, report: Report) -> None:
+        """Complete the problems by what has to be learned first, such as the size of the sets."""
+
+    def _problems(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> list[Any]:
+        """Return the problems that `fit` has to solve, and set what is known before."""
+        task = self._task(X, y, sample_weight, metadata)
+        self.__dict__ |= task.learned
+        return list(task.problems)
+
+    def _complete(self, task: Task, fits: Sequence[tuple[Solution, Certificate]]) -> None:
+        """Set the fitted attributes."""
+        self.__dict__ |= task.learned
+        self._unpack(task.problems, fits)
+
+    def _warn(self, task: Task) -> None:
+        """Say what collapsed and what is not certified, with the cure."""
+        self._warn_uncertified()
+
+    def _quoted(self, *names: str) -> str:
+        """Return the call that made this estimator, with some of its parameters, for errors to quote."""
+        given = ", ".join(f"{name}={short(getattr(self, name))}" for name in names)
+        return f"{type(self).__name__}({given})"
 
     def _solved(self, problems: Sequence[Any], report: Report) -> list[tuple[Solution, Certificate]]:
         """Return each problem's solution with its proof."""
-        n, d = problems[0].rows.n_samples, problems[0].rows.n_features
-        with nullcontext() if n * d * d >= MANY_THREADS else one_blas_thread:
+        rows = problems[0].rows
+        with blas_threads_for(rows.n_samples * rows.n_features**2):
             starts = self._starts(problems)
             return [self._train(problem, start, report) for problem, start in zip(problems, starts, strict=True)]
 
@@ -156,7 +199,7 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
 
     def _starts(self, problems: Sequence[Any]) -> list[Array | None]:
         """Return where to start: at the last fit, with `warm_start` and where it was of the same shape."""
-        rows = 1 if len(self.classes_) == 2 else len(self.classes_)
+        rows = sum(problem.n_vectors for problem in problems)
         coef, intercept = self._before_fit("coef_"), self._before_fit("intercept_")
         if not self.warm_start or np.shape(coef) != (rows, problems[0].rows.n_features):
             return [None] * len(problems)

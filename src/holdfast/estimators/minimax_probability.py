@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Self, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -18,55 +18,42 @@ from holdfast._certificates.models import Model
 from holdfast._core.allowed import Choice, Count, Having, Number
 from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import NoCertificateError
-from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
 from holdfast._core.metadata import SetsByRow, takes_metadata
-from holdfast._core.progress import reporter
 from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
 from holdfast._core.solution import Solution, Status
-from holdfast._core.tolerances import ROUNDING
+from holdfast._core.solver import Report
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._core.version import __version__
 from holdfast._data import rows_of
-from holdfast._problems.dispersions import from_middle
+from holdfast._problems.coordinates import SAME, Span, feature_span, kernel_span
 from holdfast._problems.minimax_probability import MinimaxProbabilityProblem, Moments, class_law
 from holdfast._proofs.minimax_probability import MinimaxProof, may_coincide
 from holdfast._training.minimax_probability import BOUNDLESS, train_minimax
-from holdfast.estimators.callbacks import announced, with_callbacks
-from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
-from holdfast.estimators.linear import MANY_THREADS, LinearClassifier
-from holdfast.estimators.units import warn_of_units
-from holdfast.estimators.worst_case import bound_sets, refuse_of_training
+from holdfast.estimators.callbacks import with_callbacks
+from holdfast.estimators.inputs import blas_threads_for, labelled_rows
+from holdfast.estimators.linear import LinearClassifier, Task
 from holdfast.uncertainty import Box
+from holdfast.uncertainty.binding import bound_sets, refuse_of_training
 
 NAME = "MinimaxProbabilityClassifier"
-SAME = 1e-12
-"""Difference of two means or entries, as a share of their sizes, that is rounding."""
-DEPENDENT, INDEFINITE = 1e-12, -1e-8
-"""Eigenvalues of a kernel, as a share of the largest, that are left out, and that no kernel has."""
-INDEPENDENT = 1e-5
-"""Smallest eigenvalue of the rows' products, as a share of the largest, from which on these are as good as the rows."""
 EMPTY = 0.3
 """Share of the ridge in a class's squared spread from which on there is little else to the promise."""
 KERNEL_RIDGE = 0.01
 """Ridge to begin with where there is a kernel."""
 
 
-class _Span(NamedTuple):
-    """Rows in coordinates, and the way back from the weights of those."""
+@dataclass(kw_only=True)
+class MinimaxTask(Task):
+    """What `fit` has to solve, in coordinates of the rows `used`."""
 
-    rows: Rows
-    lift: Callable[[Array, float], tuple[Array, float]]
-    """From weights and intercept of the coordinates to what is to be kept of them."""
-    ridge: Array
-    """What is added to the diagonals of the covariances."""
-    stated_ridge: Any
-    """The same in terms of the features."""
-    gamma: float | None = None
-    """That of the kernel."""
-    products: Callable[[Any, Any], Array] | None = None
-    """The kernel itself."""
+    X: Any
+    used: NDArray[np.intp]
+    span: Span
+    gamma: float | None
+    ridge_share: float = 0.0
+    """Of the ridge in a class's squared spread, once it is solved."""
 
 
 class MinimaxProbabilityClassifier(LinearClassifier):
@@ -247,46 +234,47 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             Weights of the rows in means and covariances: 2 is as good as stating a row twice.
         **metadata
         """
+        return self._fitted(X, y, sample_weight, metadata)
+
+    def _task(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], **others: Any) -> Task:
         self._check_settings()
-        check_columns(X, {"sample_weight": sample_weight, **metadata})
-        check_features(X, {"uncertainty": self.uncertainty})
-        formats = False if self.kernel == "precomputed" else "csr"
-        given = X
-        X, y = validate_data(self, X, y, accept_sparse=formats, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
+        is_square = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        formats = False if is_square else "csr"
+        labelled = labelled_rows(
+            self, X, y, sample_weight, metadata, by_feature=("uncertainty",), accept_sparse=formats
+        )
+        X, codes, weights, _, classes = labelled
+        if is_square and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"{NAME}(kernel='precomputed').fit: X has shape {X.shape}; it is square, one row and column a sample."
             )
-        classes, codes = class_codes(y, NAME)
-        weights = row_weights(sample_weight, None, X, codes, classes, NAME)
         worst, cloud = self._bound(X, metadata)
-        if self.uncertainty is not None:
-            warn_of_units(given, metadata, f"{NAME}.fit", factor=self.uncertainty.row_factor)
         used = np.flatnonzero(weights > 0)
         worst, cloud, codes, weights = _of(worst, used), _of(cloud, used), codes[used], weights[used]
-        report, finished = announced(self, reporter(self.verbose), X, y)
-        with one_blas_thread if X.shape[0] * X.shape[1] ** 2 < MANY_THREADS else nullcontext():
-            span = self._span(X, used, weights, worst is None and cloud is None)
-            problems = [
-                self._problem(span, codes == k, classes.tolist()[k], weights, worst, cloud)
-                for k in ([1] if len(classes) == 2 else range(len(classes)))
-            ]
-            fits = [
-                train_minimax(problem, self.solver, tol=float(self.tol), max_iter=int(self.max_iter), report=report)
-                for problem in problems
-            ]
-        labels = [f"class {label!r}" for label in classes.tolist()]
-        sides = [labels] if len(classes) == 2 else [[f"all but {label}", label] for label in labels]
-        self._refuse_degenerate(problems, fits, sides)
-        model = {"classes_": classes} | self._model(X, used, span, problems, fits)
-        ridge_share = max(
-            _ridge_share(problem, span.ridge, found.parameters)
-            for problem, (found, _) in zip(problems, fits, strict=True)
+        labels = classes.tolist()
+        with blas_threads_for(X.shape[0] * X.shape[1] ** 2):
+            gamma = self._gamma(rows_of(X[used]), weights)
+            span = self._span(X, used, weights, gamma, worst is None and cloud is None)
+            problems = [self._problem(span, codes == k, labels[k], weights, worst, cloud) for k in labelled.positives]
+        factor = 1.0 if self.uncertainty is None else self.uncertainty.row_factor
+        return MinimaxTask(problems, {"classes_": classes}, factor, X=X, used=used, span=span, gamma=gamma)
+
+    def _solved(self, problems: Sequence[Any], report: Report) -> list[Any]:
+        limits: dict[str, Any] = {"tol": float(self.tol), "max_iter": int(self.max_iter)}
+        n_rows, n_weights = len(problems[0].budgets), len(problems[0].difference)
+        with blas_threads_for(n_rows * n_weights**2):
+            return [train_minimax(problem, self.solver, **limits, report=report) for problem in problems]
+
+    def _complete(self, task: Task, fits: Sequence[tuple[Any, Any]]) -> None:
+        assert isinstance(task, MinimaxTask)
+        classes = [f"class {label!r}" for label in task.learned["classes_"].tolist()]
+        sides = [classes] if len(classes) == 2 else [[f"all but {label}", label] for label in classes]
+        self._refuse_degenerate(task.problems, fits, sides)
+        self.__dict__ |= task.learned | self._model(task, fits)
+        task.ridge_share = max(
+            _ridge_share(problem, task.span.ridge, found.parameters)
+            for problem, (found, _) in zip(task.problems, fits, strict=True)
         )
-        self.__dict__.update(model)
-        self._warn(X, ridge_share)
-        finished()
-        return self
 
     def exact_uncertainty(self) -> tuple[str, UncertaintySet]:
         """Return the parameter that states the set, and the set that stands there for None where errors are to be added."""
@@ -320,43 +308,19 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         worst, cloud = (None if part is None or np.all(part.exact_features(X.shape[1])) else part for part in parts)
         return worst, cloud
 
-    def _span(self, X: Any, used: NDArray[np.intp], weights: Array, is_exact: bool) -> _Span:
+    def _span(self, X: Any, used: NDArray[np.intp], weights: Array, gamma: float | None, is_exact: bool) -> Span:
         """Return the rows of positive weight, in fewer coordinates where there is a kernel or more features than rows."""
-        share = float(self.covariance_ridge)
-        if self.kernel is not None:
-            some = X[used]
-            gamma = self._gamma(rows_of(some), weights)
-            products = self._products(gamma)
-            K = some[:, used] if self.kernel == "precomputed" else products(some, some)
-            coordinates, back = _from_products(K, self.kernel)
-
-            def to_rows(w: Array, b: float) -> tuple[Array, float]:
-                parts = back(w)
-                return parts, b - float(np.mean(K @ parts))
-
-            ridge = share * float(np.sum(_variances(rows_of(coordinates), weights)))
-            return _Span(rows_of(coordinates), to_rows, np.asarray(ridge), ridge, gamma, products)
-        X = X if len(used) == X.shape[0] else X[used]
-        varies = ~_is_constant(X)
-        rows = rows_of(X if np.all(varies) else X @ sparse.diags_array(varies.astype(X.dtype)))
-        start = rows.offset()
-        rows, offset = from_middle(rows if start is None else rows.shifted(start), weights / np.sum(weights))
-        offset = offset if start is None else start + offset
-        variances = _variances(rows, weights)
-        if not (is_exact and rows.n_features > rows.n_samples):
-            return _Span(rows, lambda w, b: (w * varies, b - float(w @ offset)), share * variances, share * variances)
-        scale = np.divide(1.0, np.sqrt(variances), out=np.zeros_like(variances), where=variances > 0)
-        coordinates, back = _of_standardised(rows, scale)
-        offset = offset + rows.transpose_dot(np.full(rows.n_samples, 1 / rows.n_samples))
-
-        def lift(w: Array, b: float) -> tuple[Array, float]:
-            w = scale * back(w)
-            return w, b - float(w @ offset)
-
-        return _Span(rows_of(coordinates), lift, np.asarray(share), share * variances)
+        share, X_used = float(self.covariance_ridge), X if len(used) == X.shape[0] else X[used]
+        if self.kernel is None:
+            return feature_span(X_used, weights, share, is_exact=is_exact)
+        is_square = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        K = X_used[:, used] if is_square else self._products(gamma)(X_used, X_used)
+        return kernel_span(K, weights, share, f"{NAME}(kernel={self.kernel!r})")
 
     def _gamma(self, rows: Rows, weights: Array) -> float | None:
         """Return gamma, None where the kernel has none; "scale" is 1 / (n_features * variance of all entries by weight)."""
+        if self.kernel is None:
+            return None
         if not isinstance(self.gamma, str):
             return float(self.gamma)
         if self.kernel == "precomputed" or callable(self.kernel):
@@ -372,7 +336,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
 
     def _problem(
         self,
-        span: _Span,
+        span: Span,
         is_positive: NDArray[np.bool_],
         label: Any,
         weights: Array,
@@ -442,36 +406,29 @@ class MinimaxProbabilityClassifier(LinearClassifier):
                         "uncertainty."
                     )
 
-    def _model(
-        self,
-        X: Any,
-        used: NDArray[np.intp],
-        span: _Span,
-        problems: Sequence[MinimaxProbabilityProblem],
-        fits: Sequence[tuple[Solution, MinimaxProof]],
-    ) -> dict[str, Any]:
+    def _model(self, task: MinimaxTask, fits: Sequence[tuple[Solution, MinimaxProof]]) -> dict[str, Any]:
         """Return the fitted attributes."""
         parts, errors = [], []
-        for problem, (found, _) in zip(problems, fits, strict=True):
+        for problem, (found, _) in zip(task.problems, fits, strict=True):
             w = found.parameters
             b = problem.intercept(w)
-            parts.append(span.lift(w, b))
+            parts.append(task.span.lift(w, b))
             errors.append(1 / (1 + np.square(np.maximum(problem.deviations(w, b), 0.0))))
         vectors = np.array([w for w, _ in parts])
         model: dict[str, Any] = {"intercept_": np.array([b for _, b in parts])}
         if self.kernel is None:
             model["coef_"] = vectors
         else:
-            model["gamma_"], model["dual_coef_"] = span.gamma, np.zeros((len(vectors), X.shape[0]))
-            model["dual_coef_"][:, used] = vectors
+            model["gamma_"], model["dual_coef_"] = task.gamma, np.zeros((len(vectors), task.X.shape[0]))
+            model["dual_coef_"][:, task.used] = vectors
             if self.kernel != "precomputed":
-                model["X_fit_"], model["_kernel_products_"] = X.copy(), span.products
+                model["X_fit_"], model["_kernel_products_"] = task.X.copy(), self._products(task.gamma)
         separations = np.array([1 / proof.objective for _, proof in fits])
         objective, bound = (float(sum(proof[k] for _, proof in fits)) for k in (0, 1))
         worst = min((found for found, _ in fits), key=lambda found: found.status is Status.SOLVED)
         return model | {
             "separation_": separations,
-            "covariance_ridge_": span.stated_ridge,
+            "covariance_ridge_": task.span.stated_ridge,
             "class_worst_case_errors_": errors[0] if len(errors) == 1 else np.array(errors),
             "worst_case_error_": float(min(np.sum(1 / (1 + np.square(separations))), 1.0)),
             "objective_": objective,
@@ -482,11 +439,11 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             "holdfast_version_": __version__,
         }
 
-    def _warn(self, X: Any, ridge_share: float) -> None:
-        """Say what is not certified, and what is but rests on the ridge."""
+    def _warn(self, task: Task) -> None:
+        assert isinstance(task, MinimaxTask)
         self._warn_uncertified()
-        advised = KERNEL_RIDGE if self.kernel is not None else min(X.shape[1] / X.shape[0], 1.0)
-        if ridge_share > EMPTY and self.covariance_ridge < advised:
+        advised = KERNEL_RIDGE if self.kernel is not None else min(task.X.shape[1] / task.X.shape[0], 1.0)
+        if task.ridge_share > EMPTY and self.covariance_ridge < advised:
             warn_caller(
                 f"The covariances are all but singular: that errors are at most {self.worst_case_error_:.2g} rests on "
                 f"covariance_ridge={self.covariance_ridge:g} and little else. Raise it, to about {advised:.2g}.",
@@ -526,53 +483,3 @@ def _of(bound: RowSets | None, rows: NDArray[np.intp]) -> RowSets | None:
 def _ridge_share(problem: MinimaxProbabilityProblem, ridge: Array, w: Array) -> float:
     """Return the largest share of the ridge in a class's squared spread."""
     return max(float(np.sum(ridge * w**2)) / law.spread.value(w) ** 2 for law in (problem.negative, problem.positive))
-
-
-def _is_constant(X: Any) -> NDArray[np.bool_]:
-    """Return which features are the same in all rows but for rounding, shape (n_features,)."""
-    ends = X.min(axis=0), X.max(axis=0)
-    low, high = (np.ravel(end.toarray() if sparse.issparse(end) else end).astype(np.float64) for end in ends)
-    with np.errstate(over="ignore"):
-        return np.asarray(high - low <= SAME * np.maximum(np.abs(low), np.abs(high)))
-
-
-def _variances(rows: Rows, weights: Array) -> Array:
-    """Return the variance of each feature over all rows by weight, 0 for what is constant, shape (n_features,)."""
-    shares = weights / np.sum(weights)
-    squares = rows.square_sums(shares)
-    variances = squares - np.square(rows.transpose_dot(shares))
-    return np.where(variances > SAME * squares, variances, 0.0)
-
-
-def _from_products(K: Array, kernel: Any) -> tuple[Array, Callable[[Array], Array]]:
-    """Return coordinates of rows less their mean, whose products K gives, and the way to weights of the rows, sum 0."""
-    centred = K - np.mean(K, axis=0)
-    centred -= np.mean(centred, axis=1, keepdims=True)
-    values, vectors = linalg.eigh(centred)
-    rounding = ROUNDING * np.max(np.abs(K))
-    if values[0] < INDEFINITE * values[-1] - rounding:
-        raise ValueError(
-            f"{NAME}(kernel={kernel!r}).fit: the kernel's values on the training rows are not positive semidefinite "
-            f"(an eigenvalue of {values[0]:.2g} beside one of {values[-1]:.2g}). Use another kernel."
-        )
-    kept = values > max(DEPENDENT * values[-1], rounding)
-    root, vectors = np.sqrt(values[kept]), vectors[:, kept]
-    vectors = vectors - np.mean(vectors, axis=0)
-    return vectors * root, lambda w: np.asarray(vectors @ (w / root))
-
-
-def _of_standardised(rows: Rows, scale: Array) -> tuple[Array, Callable[[Array], Array]]:
-    """Return coordinates of rows less their mean, in units of 1 / scale, and the way to weights of those features.
-
-    By products of the rows where these are all but independent; else they would lose what is less than the root of rounding.
-    """
-    n = rows.n_samples
-    K = rows.outer(np.square(scale))
-    coordinates, back = _from_products(K, None)
-    sizes = np.sum(np.square(coordinates), axis=0)
-    if len(sizes) == n - 1 and np.min(sizes) > INDEPENDENT * max(np.max(sizes), np.max(np.abs(K))):
-        return coordinates, lambda w: scale * rows.transpose_dot(back(w))
-    columns = np.concatenate([block for _, block in rows.dense_blocks()])
-    columns = (columns - columns.mean(axis=0)) * scale
-    basis, triangle = linalg.qr(columns.T, mode="economic", overwrite_a=True)
-    return np.ascontiguousarray(triangle.T), lambda w: np.asarray(basis @ w)

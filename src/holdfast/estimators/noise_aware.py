@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core.allowed import SEED, VERBOSE, Choice, Count, Number, Several
@@ -27,7 +26,7 @@ from holdfast._core.version import __version__
 from holdfast._core.whole_fits import WholeFits
 from holdfast._proofs.certificate import certificate
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
-from holdfast.estimators.inputs import class_codes, row_weights
+from holdfast.estimators.inputs import class_codes, row_weights, seed_of
 from holdfast.estimators.linear import ROUTING, predicted_codes, shares_of_classes
 from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.estimators.scores import in_deviations
@@ -255,7 +254,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         **metadata
         """
         rows = self._checked(X, y, sample_weight, metadata).weighed()
-        seed = self._seed()
+        seed = seed_of(self.random_state)
         self._learn_features(rows, self.gamma, seed)
         pushed = self._pushed(rows, seed)
         report = reporter(self.verbose)
@@ -287,9 +286,6 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         warn_of_units(given, metadata, f"{name}.fit")
         self.row_noise_ = noise is not None
         return Rows(X, codes, weights, noise)
-
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _learn_features(self, rows: Rows, gamma: float | str, seed: int) -> None:
         """Set the features of rows, and what rows are like."""

@@ -15,6 +15,7 @@ from holdfast._core.loss import Array
 from holdfast._core.metadata import NoiseByRow, takes_metadata
 from holdfast._core.progress import reporter
 from holdfast._core.solver import Report
+from holdfast.estimators.inputs import seed_of
 from holdfast.estimators.noise_aware import NoiseAwareClassifier, Rows, without_their_warnings
 from holdfast.estimators.paths import CV, refuse_lacking, results_of, splits_of, warn_of_gaps
 
@@ -140,7 +141,7 @@ class NoiseAwareClassifierCV(NoiseAwareClassifier):
                 f"{NAME}(deploy_noise={self.deploy_noise!r}).fit: it multiplies noise that is not stated. Pass X_std, X_cov or "
                 "X_factor."
             )
-        report, seed = reporter(self.verbose), self._seed()
+        report, seed = reporter(self.verbose), seed_of(self.random_state)
         has_waves = self.features != "splines" and self.method == "consistent"
         gammas = np.sort(np.asarray(self.gammas, dtype=np.float64)) if has_waves else np.ones(1)
         alphas = np.sort(np.asarray(self.alphas, dtype=np.float64))[::-1]

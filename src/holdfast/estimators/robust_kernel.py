@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils import gen_batches
-from sklearn.utils.validation import check_is_fitted
 
-from holdfast._certificates.fitted import linear_model
-from holdfast._certificates.models import Model
-from holdfast._certificates.pipelines import model_before
 from holdfast._core.allowed import NOTHING, TEXT, Choice, Count, Instance, Number
-from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array, Loss
 from holdfast._core.metadata import SetsByRow, takes_metadata
-from holdfast._core.progress import reporter
 from holdfast._core.row_sets import RowSets
 from holdfast._core.solver import Report
 from holdfast._data import rows_of
+from holdfast._problems.labelled_rows import LabelledRows
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._training.training import train
-from holdfast.estimators.callbacks import announced, with_callbacks
-from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
-from holdfast.estimators.units import warn_of_units
-from holdfast.estimators.worst_case import WorstCaseClassifier, bound_sets, refuse_of_training
+from holdfast.estimators.callbacks import with_callbacks
+from holdfast.estimators.inputs import labelled_rows, one_blas_thread
+from holdfast.estimators.linear import Task
+from holdfast.estimators.mapped_scores import MappedScores
+from holdfast.estimators.worst_case import WorstCaseClassifier
 from holdfast.features.expected_features import checked_rows
-from holdfast.features.gram import CHUNK
 from holdfast.features.robust_features import RobustFeatures, worst_only
 from holdfast.features.robust_fourier import RobustFourierFeatures
 from holdfast.features.robust_nystroem import LARGEST_GRAM, RobustNystroem
-from holdfast.features.rows import checked_weights
+from holdfast.uncertainty.binding import bound_sets, refuse_of_training
 
 NAME = "RobustKernelClassifier"
 TRIAL_ROWS, ROUGH = 500, 1e-2
@@ -46,28 +40,36 @@ class _Rows(NamedTuple):
 
     inputs: Array
     """The rows as given, shape (n_samples, n_features)."""
-    features: Array
+    labelled: LabelledRows
+    """Their features."""
     sets: RowSets
     """Of the rows as given."""
-    codes: NDArray[np.intp]
-    weights: Array
+    map: RobustFeatures
 
     def thinned(self, n_samples: int) -> _Rows:
         """Return about so many of the rows, by a stride within each class and weighted to stand for all."""
-        stride = max(1, len(self.codes) // n_samples)
-        own = [np.flatnonzero((self.codes == k) & (self.weights > 0)) for k in range(self.codes.max() + 1)]
+        features, codes, weights, _, classes = self.labelled
+        stride = max(1, len(codes) // n_samples)
+        own = [np.flatnonzero((codes == k) & (weights > 0)) for k in range(len(classes))]
         parts = [rows[::stride] for rows in own]
-        shares = [
-            self.weights[part] * (self.weights[rows].sum() / self.weights[part].sum())
-            for rows, part in zip(own, parts, strict=True)
-        ]
-        some = np.concatenate(parts)
-        return _Rows(
-            self.inputs[some], self.features[some], self.sets.take(some), self.codes[some], np.concatenate(shares)
+        shares = np.concatenate(
+            [weights[part] * (weights[rows].sum() / weights[part].sum()) for rows, part in zip(own, parts, strict=True)]
         )
+        some = np.concatenate(parts)
+        labelled = LabelledRows(features[some], codes[some], shares, shares, classes)
+        return _Rows(self.inputs[some], labelled, self.sets.take(some), self.map)
 
 
-class RobustKernelClassifier(WorstCaseClassifier):
+@dataclass(kw_only=True)
+class MappedTask(Task):
+    """What `fit` has to solve, once it knows by which of some bounds."""
+
+    rows: _Rows
+    loss: Loss
+    bounds: tuple[str, ...]
+
+
+class RobustKernelClassifier(MappedScores, WorstCaseClassifier):
     r"""Nonlinear classifier, linear in features of a kernel, trained for the worst rows that their uncertainty admits.
 
     Each row is x_i + d for some d in a set :math:`D_i` of inputs. The score is :math:`f(x) = w^\top \phi(x) + b`, with random
@@ -173,7 +175,6 @@ class RobustKernelClassifier(WorstCaseClassifier):
     """
 
     features: Any
-    feature_map_: RobustFeatures
 
     parameter_table = {
         "features": Choice(*MAPS) | Instance(RobustFeatures, "give RobustFourierFeatures(...) or RobustNystroem(...)"),
@@ -218,11 +219,6 @@ class RobustKernelClassifier(WorstCaseClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        return tags
-
     @with_callbacks
     @takes_metadata
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **metadata: Unpack[SetsByRow]) -> Self:
@@ -245,19 +241,32 @@ class RobustKernelClassifier(WorstCaseClassifier):
         X_radius : array-like of shape (n_samples,), default=None
             With `Ball` the radius of each row.
         """
-        map = self._map()
+        return self._fitted(X, y, sample_weight, metadata)
+
+    def _task(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], **others: Any) -> Task:
+        map, loss = self._map(), self._loss()
         bounds = self._bounds(map)
-        rows = self._checked(X, y, sample_weight, metadata, map)
-        warn_of_units(X, metadata, f"{NAME}.fit", factor=self._stated_set().row_factor)
-        self.row_uncertainty_ = bool(metadata)
-        report, finished = announced(self, reporter(self.verbose), X, y)
-        self.bound_ = self._chosen(rows, bounds, report)
-        problems = self._problems(rows, self.bound_)
-        self._unpack(problems, self._solved(problems, report))
+        labelled = labelled_rows(
+            self,
+            X,
+            y,
+            sample_weight,
+            metadata,
+            by_feature=("uncertainty",),
+            check=checked_rows,
+        )
+        rows = self._mapped_rows(labelled, metadata, map)
+        learned = {"classes_": labelled.classes, "row_uncertainty_": bool(metadata), "feature_map_": map}
+        return MappedTask([], learned, self._stated_set().row_factor, rows=rows, loss=loss, bounds=bounds)
+
+    def _learn(self, task: Task, report: Report) -> None:
+        assert isinstance(task, MappedTask)
+        task.learned |= self._chosen(task, report)
+        task.problems = self._problems_for(task.rows, task.loss, task.learned["bound_"])
+
+    def _warn(self, task: Task) -> None:
         self._warn_of_collapse("smaller sets, a smaller gamma, class_weight='balanced', or a smaller alpha")
         self._warn_uncertified()
-        finished()
-        return self
 
     def _map(self) -> RobustFeatures:
         """Return the feature map, not yet fitted."""
@@ -280,14 +289,9 @@ class RobustKernelClassifier(WorstCaseClassifier):
         chosen = known.checked(self.bound, f"{NAME}(features={self.features!r:.60}, bound")
         return map.best_bounds if chosen == "auto" else (chosen,)
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], map: RobustFeatures) -> _Rows:
-        """Return rows, their features and sets, once they are what `fit` takes; the map is fitted."""
-        check_columns(X, {"sample_weight": sample_weight, **metadata})
-        check_features(X, {"uncertainty": self.uncertainty})
-        self._loss()
-        inputs, y = checked_rows(self, X, y, call=f"{NAME}.fit", ensure_min_samples=2)
-        self.classes_, codes = class_codes(y, NAME)
-        weights = row_weights(sample_weight, self.class_weight, inputs, codes, self.classes_, NAME)
+    def _mapped_rows(self, labelled: LabelledRows, metadata: Mapping[str, Any], map: RobustFeatures) -> _Rows:
+        """Return rows with their features and sets; the map is fitted."""
+        inputs = labelled.X
         refuse_of_training(self.uncertainty, NAME)
         bound_sets(self.uncertainty, inputs, metadata, NAME)  # which says what metadata lack
         sets = worst_only(self._stated_set(), inputs, metadata, f"{NAME}.fit")
@@ -296,48 +300,30 @@ class RobustKernelClassifier(WorstCaseClassifier):
                 f"{NAME}(features='exact').fit: the kernel of {len(inputs)} rows with each other would take "
                 f"{8 * len(inputs) ** 2:.2g} bytes. Use features='nystroem'."
             )
-        self.feature_map_ = map.fit(inputs, sample_weight=checked_weights(sample_weight, inputs, f"{NAME}.fit"))
-        return _Rows(inputs, map.transform(inputs), sets, codes, weights)
+        map.fit(inputs, sample_weight=labelled.counts)
+        return _Rows(inputs, labelled._replace(X=map.transform(inputs)), sets, map)
 
-    def _chosen(self, rows: _Rows, bounds: tuple[str, ...], report: Report) -> str:
+    def _chosen(self, task: MappedTask, report: Report) -> dict[str, Any]:
         """Return the bound to train for: of several the one with the lowest objective after a rough fit to some rows."""
+        rows, bounds = task.rows, task.bounds
         if not np.any(rows.sets.stretch(np.eye(rows.inputs.shape[1]))):
-            return self.feature_map_.common_bounds[0]  # without errors all sets are points, this one the cheapest
+            return {"bound_": rows.map.common_bounds[0]}  # without errors all sets are points, this one the cheapest
         if len(bounds) == 1:
-            return bounds[0]
+            return {"bound_": bounds[0]}
         some, found = rows.thinned(TRIAL_ROWS), {}
         for name in bounds:
-            problems = self._problems(some, name)
+            problems = self._problems_for(some, task.loss, name)
             with one_blas_thread:
                 proofs = [train(problem, tol=ROUGH, max_iter=int(self.max_iter))[1] for problem in problems]
             found[name] = float(sum(proof.objective for proof in proofs))
-            report(f"bound {name!r}: objective {found[name]:.4g} on {len(some.codes)} rows")
-        self.bound_objectives_ = found
-        return min(bounds, key=lambda name: found[name])
+            report(f"bound {name!r}: objective {found[name]:.4g} on {len(some.inputs)} rows")
+        return {"bound_": min(bounds, key=lambda name: found[name]), "bound_objectives_": found}
 
-    def _problems(self, rows: _Rows, bound: str) -> list[MarginScaleProblem]:
+    def _problems_for(self, rows: _Rows, loss: Loss, bound: str) -> list[MarginScaleProblem]:
         """Return the problem of two classes, or one for each of more."""
-        features, loss = rows_of(rows.features), self._loss()
-        sets = self.feature_map_._push(rows.inputs, rows.sets, bound)
-        positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        signs = [np.where(rows.codes == k, 1.0, -1.0) for k in positives]
-        alpha, b = float(self.alpha), bool(self.fit_intercept)
-        return [MarginScaleProblem(features, y, rows.weights, loss, sets.against_labels(y), alpha, b) for y in signs]
-
-    def _rows_to_score(self, X: Any) -> Array:
-        found: Array = checked_rows(self, X, call=NAME, reset=False)
-        return found
-
-    def _scores(self, X: Array) -> Array:
-        parts = gen_batches(len(X), max(1, CHUNK // self.coef_.shape[1]))
-        found = [self.feature_map_._features(X[part]) @ self.coef_.T for part in parts]
-        scores = np.concatenate(found) + self.intercept_
-        return scores.ravel() if len(self.coef_) == 1 else scores
-
-    def certificate_model(self) -> Model:
-        """Return what certificates see of the fitted classifier."""
-        check_is_fitted(self)
-        effect = self.feature_map_.uncertainty_effect(self.n_features_in_)
-        found = model_before(effect, linear_model(self.coef_, self.intercept_))
-        assert found is not None
-        return found
+        labelled, sets = rows.labelled, rows.map._push(rows.inputs, rows.sets, bound)
+        features, alpha, b = rows_of(labelled.X), float(self.alpha), bool(self.fit_intercept)
+        return [
+            MarginScaleProblem(features, signs, labelled.weights, loss, sets.against_labels(signs), alpha, b)
+            for signs in labelled.signs()
+        ]

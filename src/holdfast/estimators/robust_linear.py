@@ -3,44 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.special import softmax
-from sklearn.utils.validation import validate_data
 
 from holdfast._core.allowed import NOTHING, Choice, Instance, Number
 from holdfast._core.arithmetic import dense
 from holdfast._core.caller import warn_caller
-from holdfast._core.joint_loss import JointLoss
-from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array, Loss
 from holdfast._core.metadata import METADATA, SetsByRow, takes_metadata
 from holdfast._core.offers import offered_if
-from holdfast._core.row_sets import RowSets
 from holdfast._core.solution import Solution
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast._data import CROWDED, rows_of
-from holdfast._problems.label_flips import flipped
-from holdfast._problems.margin_scale import MarginScaleProblem
-from holdfast._problems.max_of_pairs import MaxOfPairsProblem
-from holdfast._problems.noise_and_set import NoiseAndSetProblem
-from holdfast._problems.penalty import Lasso, Limits
+from holdfast._problems.robust_risk import RobustRisk
 from holdfast._proofs.certificate import Certificate
 from holdfast._training.streaming import ProximalStream
 from holdfast.ambiguity import LabelFlips
 from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
-from holdfast.estimators.inputs import class_codes, row_weights
-from holdfast.estimators.units import warn_of_units
-from holdfast.estimators.worst_case import WorstCaseClassifier, bound_sets
-from holdfast.losses import Mixture
+from holdfast.estimators.inputs import labelled_rows
+from holdfast.estimators.linear import Task
+from holdfast.estimators.worst_case import WorstCaseClassifier
 from holdfast.solvers import StochasticProximal
-from holdfast.uncertainty import Ball, WeightError
-from holdfast.uncertainty.filtering import enlarged, filtered
-from holdfast.uncertainty.weight_error import Faced
+from holdfast.uncertainty import WeightError
 
 NAME = "RobustLinearClassifier"
 MANY_FLIPS = 0.4
@@ -280,15 +267,7 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         sample_weight : array-like of shape (n_samples,), default=None
         **metadata
         """
-        problems = self._problems(X, y, sample_weight, metadata)
-        warn_of_units(X, metadata, f"{NAME}.fit", factor=self._stated_set().row_factor)
-        fits, finished = self._trained(problems, X, y)
-        self._refuse_unattained(problems, fits)
-        self.row_uncertainty_ = bool(metadata)
-        self._unpack(problems, fits)
-        self._warn(problems)
-        finished()
-        return self
+        return self._fitted(X, y, sample_weight, metadata)
 
     @offered_if(_is_streamed)
     @takes_metadata
@@ -321,192 +300,47 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         **metadata
             The sets of these rows as in `fit`; in all calls or in none.
         """
-        self._check_settings()
-        X, codes, weights, known = self._part(X, y, classes, sample_weight, metadata, "row_uncertainty_", METADATA)
-        self._advance(self._made(X, codes, weights, metadata, len(known)), known)
+        risk = self._risk()
+        rows = self._part(X, y, classes, sample_weight, metadata, "row_uncertainty_", METADATA)
+        problems, self.filtered_ = risk.problems(rows, metadata)
+        self._advance(problems, rows.classes)
         self.row_uncertainty_ = bool(metadata)
         return self
 
-    def _problems(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> list[Any]:
-        """Return the problem that `fit` has to solve, or one a class, all input having been checked."""
-        self._check_settings()
-        check_columns(X, {"sample_weight": sample_weight, **metadata})
-        check_features(X, {"uncertainty": self.uncertainty})
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
-        classes, codes = class_codes(y, type(self).__name__)
-        weights = row_weights(sample_weight, self.class_weight, X, codes, classes, type(self).__name__)
-        counts = row_weights(sample_weight, None, X, codes, classes, type(self).__name__)
-        problems = self._made(X, codes, weights, metadata, len(classes), self._flips(codes, counts, classes), counts)
-        self.classes_ = classes
-        return problems
+    def _task(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], **others: Any) -> Task:
+        risk = self._risk()
+        rows = labelled_rows(self, X, y, sample_weight, metadata, by_feature=("uncertainty",))
+        problems, share = risk.problems(rows, metadata)
+        learned = {"classes_": rows.classes, "filtered_": share, "row_uncertainty_": bool(metadata)}
+        return Task(problems, learned, self._stated_set().row_factor, risk)
 
-    def _flips(self, codes: NDArray[np.intp], counts: Array, classes: NDArray[Any]) -> Array | None:
-        """Return the weight of labels that may flip, one number or one a class; None for no labels."""
-        if self.ambiguity is None:
-            return None
-        totals = np.bincount(codes, counts, len(classes)).astype(np.float64)
-        budgets = self.ambiguity.budgets(totals, classes)
-        return budgets if np.any(budgets > 0) else None
+    def _complete(self, task: Task, fits: Sequence[tuple[Solution, Certificate]]) -> None:
+        task.risk.refuse_unattained(task.problems, [found.parameters for found, _ in fits])
+        super()._complete(task, fits)
 
-    def _check_settings(self) -> None:
-        """Raise if a setting makes no sense, before rows are looked at."""
-        self._loss()
-        if self.multiclass == "joint":
-            self._check_joint()
-
-    def _check_joint(self) -> None:
-        """Raise if several classes cannot be trained at once under these settings."""
-        fits = {
-            "loss": self._loss().jointly() is not None,
-            "penalty": self.penalty == "l2",
-            # without a ridge classes that can be separated are pushed apart without end
-            "alpha": "alpha" in self._penalty(),
-            "kappa": float(self.kappa) == 1,
-            "ambiguity": self.ambiguity is None,
-            "weight_error": self.weight_error is None,
-        }
-        for name in (name for name, is_known in fits.items() if not is_known):
-            raise ValueError(
-                f"{NAME}(multiclass='joint', {name}={getattr(self, name)!r}): all classes at once take loss='hinge' or "
-                "'logistic', penalty='l2' with alpha > 0, kappa=1, and neither ambiguity nor weight_error. Use "
-                "multiclass='ovr' for the rest."
-            )
-
-    def _made(
-        self,
-        X: Any,
-        codes: NDArray[np.intp],
-        weights: Array,
-        metadata: Mapping[str, Any],
-        n_classes: int,
-        flips: Array | None = None,
-        counts: Any = None,
-    ) -> list[Any]:
-        """Return the joint problem of several classes, or one a class, or one for two.
-
-        `flips` is what :meth:`_flips` gave, of rows that count `counts`.
-        """
-        loss, kappa = self._loss(), float(self.kappa)
-        options = self._penalty() | {"fit_intercept": bool(self.fit_intercept)}
-        worst, cloud = self._bound(X, metadata)
-        X, worst, share = self._filtered(X, worst, metadata)
-        X = X if self.uncertainty is None else self.uncertainty.middle(X)
-        errs = self.weight_error is not None and self.weight_error.checked() > 0
-        is_plain = kappa == 1 and cloud is None and not errs and self.multiclass == "ovr"
-        if worst is not None and not worst.has_origin and not is_plain:
-            raise ValueError(
-                f"{NAME}(uncertainty={self.uncertainty!r}): rows that have to change are not known together with kappa < 1, "
-                "noise, weight_error or multiclass='joint'. Use exactly=False, which lets rows be as they are."
-            )
-        if self.multiclass == "joint":
-            if worst is None or cloud is not None:
-                raise ValueError(
-                    f"{NAME}(multiclass='joint', uncertainty={self.uncertainty!r}): losses averaged over noise are not known "
-                    "for all classes at once. Use multiclass='ovr', or GaussianRobustClassifier(noise, loss='hinge'), which "
-                    "adds them up over all pairs of classes."
-                )
-            if n_classes > 2:
-                joint = cast(JointLoss, loss.jointly())
-                together = MaxOfPairsProblem(rows_of(X), codes, weights, joint, worst, n_classes=n_classes, **options)
-                self.filtered_ = share
-                return [together]
-        stated = X
-        if worst is not None and (kappa < 1 or flips is not None or errs):
-            # a label and its opposite see the same set if it lies around its row, and so do weights and their errors
-            X, worst = worst.centred(X)
-            if not (worst.is_symmetric or (flips is None and not errs)):
-                raise ValueError(
-                    f"{NAME}(uncertainty={self.uncertainty!r}): FeatureDeletion together with LabelFlips or WeightError: what "
-                    "a deletion does depends on the label, so that a wrong label faces another set, and no certified fit is "
-                    "known. State one of them."
-                )
-        if X is not stated:
-            options["middles"] = X - stated
-        rows, positives = rows_of(X), [1] if n_classes == 2 else range(n_classes)
-        problems = []
-        for k in positives:
-            signs = np.where(codes == k, 1.0, -1.0)
-            faced = None if worst is None else worst.against_labels(signs)
-            if errs:
-                faced, options["target"] = self._with_weight_error(X, signs, faced, cloud)
-            problem = _problem(rows, signs, weights, loss, kappa, faced, cloud, options)
-            if flips is not None:
-                pools = np.zeros_like(codes) if len(flips) == 1 else codes
-                problem = flipped(problem, flips, pools, counts)
-            problems.append(problem)
-        self.filtered_ = share
-        return problems
-
-    def _with_weight_error(self, X: Any, signs: Array, faced: RowSets | None, cloud: RowSets | None) -> Faced:
-        assert self.weight_error is not None
-        if cloud is not None or faced is None:
-            raise ValueError(
-                f"{NAME}(uncertainty={self.uncertainty!r}, weight_error={self.weight_error!r}): what errors of weights do to "
-                "Gaussian noise has no closed form. State a set, such as Box or ChanceConstraint(epsilon, 'gaussian')."
-            )
-        return self.weight_error.faced(X, signs, faced)
-
-    def _filtered(
-        self, X: Any, worst: RowSets | None, metadata: Mapping[str, Any]
-    ) -> tuple[Any, RowSets | None, float]:
-        """Return X without entries that are small beside their half-widths, sets that make up for it, and their share."""
-        threshold = float(self.filter_threshold or 0.0)
-        if threshold == 0:
-            return X, worst, 0.0
-        unit = self._stated_set().as_stated({}).split(X, metadata)[0]
-        form = None if unit is None else unit.interval_form()
-        if worst is None or form is None:
-            raise ValueError(
-                f"{NAME}(uncertainty={self.uncertainty!r}, filter_threshold={self.filter_threshold!r}): entries are compared "
-                "with their half-widths, which only boxes have. Use Box or IntervalBox, or leave filter_threshold None."
-            )
-        kept, gone = filtered(X, form, threshold)
-        is_crowded = not sparse.issparse(X) and kept.nnz > CROWDED * X.size
-        share = gone.nnz / max(1, gone.nnz + kept.nnz)
-        return kept.toarray() if is_crowded else kept, enlarged(worst, form, threshold, gone), share
-
-    def _penalty(self) -> dict[str, Any]:
-        """Return the penalty as fields of a problem."""
-        alpha = float(self.alpha)
-        if self.penalty is None or alpha == 0:
-            return {}
-        return (
-            {"alpha": alpha}
-            if self.penalty == "l2"
-            else {"penalty": Lasso(alpha) if self.penalty == "l1" else Limits(1 / alpha)}
+    def _risk(self) -> RobustRisk:
+        """Return what is minimised, as it is set."""
+        return RobustRisk(
+            self._loss(),
+            self.uncertainty,
+            self.ambiguity,
+            self.weight_error,
+            self.penalty,
+            float(self.alpha),
+            float(self.kappa),
+            self.multiclass,
+            float(self.filter_threshold or 0.0),
+            bool(self.fit_intercept),
+            self._quoted,
         )
 
-    def _bound(self, X: Any, metadata: Mapping[str, Any]) -> tuple[RowSets | None, RowSets | None]:
-        """Return the sets over which losses are maximised and those over which they are averaged, bound to rows."""
-        worst, cloud = bound_sets(self.uncertainty, X, metadata, NAME)
-        return Ball(0.0).split(X, {}) if worst is None and cloud is None else (worst, cloud)
-
-    def _refuse_unattained(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> None:
-        """Raise if some problem has no minimum: a loss that never vanishes, no penalty, and rows that can be separated."""
-        loss, kappa = self._loss(), float(self.kappa)
-        for problem, (found, _) in zip(problems, fits, strict=True):
-            if loss.reaches_zero or problem.is_held:
-                continue
-            w, b = problem.split(found.parameters)
-            t, pushed = problem.sets.recession(w), problem.push_of(w)
-            # noise that is averaged over costs more and more as weights grow, and so does what is outside of the loss
-            grows = (1 - kappa) * (t + pushed) if problem.loss.is_worst_case else t + (1 - kappa) * pushed
-            clear = (problem.signs * (problem.rows.dot(w) + b) > t + pushed) & (grows == 0)
-            if np.all(clear[problem.weights > 0]):
-                raise ValueError(
-                    f"{NAME}(loss={self.loss!r}, penalty=None, kappa={self.kappa!r}): at this uncertainty the training rows "
-                    "can be separated whatever happens, so the loss falls towards 0 as the weights grow, and there is no best "
-                    "model. Use a penalty (penalty='l2'), kappa < 1 with some uncertainty, loss='hinge', or a larger radius "
-                    "(separability_radius says which)."
-                )
-
-    def _warn(self, problems: Sequence[Any]) -> None:
+    def _warn(self, task: Task) -> None:
         """Say what collapsed, and what is not certified, with the cure."""
         self._warn_of_collapse(
             "smaller sets (critical_radius says from where on), class_weight='balanced', or less penalty"
             + (", or fewer label flips" if self.ambiguity is not None else "")
         )
-        share = problems[0].flipped_share
+        share = task.problems[0].flipped_share
         if share >= MANY_FLIPS:
             warn_caller(
                 f"{NAME}(ambiguity={self.ambiguity!r}): {share:.0%} of the labels may be wrong. From half of them on nothing "
@@ -543,24 +377,3 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
                 f"{call}: y must hold one of the classes {self.classes_.tolist()} for each of the {n_samples} rows."
             )
         return np.searchsorted(self.classes_, y)
-
-
-def _problem(
-    rows: Any,
-    signs: Array,
-    weights: Array,
-    loss: Loss,
-    kappa: float,
-    worst: RowSets | None,
-    cloud: RowSets | None,
-    options: dict[str, Any],
-) -> MarginScaleProblem:
-    """Return the problem of two classes for sets over which the loss is maximised, averaged, or both."""
-    if cloud is not None and kappa > 0:
-        loss = loss.averaged()
-    loss = loss if kappa == 1 else Mixture(loss, kappa)
-    if worst is not None and cloud is not None:
-        return NoiseAndSetProblem(rows, signs, weights, loss, cloud, push=worst, kappa=kappa, **options)
-    bound = cloud if worst is None else worst
-    assert bound is not None
-    return MarginScaleProblem(rows, signs, weights, loss, bound, **options)

@@ -18,6 +18,7 @@ from holdfast._training.critical import collapse_bound
 from holdfast.ambiguity import LabelFlips
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import one_blas_thread, shape_of
+from holdfast.estimators.linear import Task
 from holdfast.estimators.paths import (
     DEFAULT_SIZES,
     FitPath,
@@ -318,10 +319,10 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
             chosen, fits = self._best_of_folds(
                 plain, problems, steps, (X, y, sample_weight), metadata, groups, solver, report
             )
-        self._refuse_unattained(chosen, fits)
+        plain._risk().refuse_unattained(chosen, [found.parameters for found, _ in fits])
         self._unpack(chosen, fits)
         if self.refit:
-            self._warn(chosen)
+            self._warn(Task(chosen, {}))
         finished()
         return self
 

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast._certificates.fitted import linear_model
-from holdfast._certificates.models import Model
-from holdfast._certificates.pipelines import model_before
 from holdfast._core.allowed import NOTHING, Choice, Count, Instance, Number, short
 from holdfast._core.caller import warn_caller
 from holdfast._core.exceptions import NothingLearnedWarning, UnitsWarning
-from holdfast._core.labels import check_columns, check_features
+from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
 from holdfast._core.metadata import NoiseByRow, takes_metadata
-from holdfast._core.progress import reporter
 from holdfast._core.solution import Solution
 from holdfast._core.solver import Report
 from holdfast._core.uncertainty import UncertaintySet
@@ -29,16 +25,15 @@ from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._proofs.certificate import Certificate
 from holdfast._training.lengths import ValidatedLengths, ellipsoids
 from holdfast._training.stochastic_lengths import stochastic_lengths
-from holdfast.estimators.callbacks import announced, with_callbacks
-from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
-from holdfast.estimators.units import warn_of_units
+from holdfast.estimators.callbacks import with_callbacks
+from holdfast.estimators.inputs import labelled_rows, one_blas_thread, seed_of
+from holdfast.estimators.linear import Task
+from holdfast.estimators.mapped_scores import MappedScores
 from holdfast.estimators.validation import Distrust, Rows, Validation, stated_lengths
 from holdfast.estimators.worst_case import CollapsingClassifier
 from holdfast.features.expected_features import checked_rows
-from holdfast.features.gram import CHUNK
 from holdfast.features.robust_features import RobustFeatures
 from holdfast.features.row_noise import RowNoise
-from holdfast.features.rows import checked_weights
 from holdfast.losses import Hinge
 from holdfast.uncertainty import Ellipsoid
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid
@@ -60,7 +55,18 @@ LEAST, LARGEST = 0.01, 1.0
 """Bounds of the lengths by default, in standard deviations of the columns."""
 
 
-class SafeClassifier(CollapsingClassifier):
+@dataclass(kw_only=True)
+class LengthsTask(Task):
+    """What `fit` has to solve, once it knows for which lengths."""
+
+    rows: Rows
+    judged: Validation | None
+    lower: Array
+    upper: Array
+    rng: np.random.Generator
+
+
+class SafeClassifier(MappedScores, CollapsingClassifier):
     r"""Linear SVM, robust against errors whose size it learns, feature by feature: the safe SVM.
 
     Rows are known up to an ellipsoid with a length :math:`\sigma_k` along each feature k, the same for all rows,
@@ -172,8 +178,6 @@ class SafeClassifier(CollapsingClassifier):
     True
     """
 
-    feature_map_: RobustFeatures
-
     parameter_table = {
         "features": Instance(RobustFeatures, "give RobustFourierFeatures(...) or RobustNystroem(...)") | NOTHING,
         "method": Choice("implicit", "stochastic"),
@@ -218,11 +222,6 @@ class SafeClassifier(CollapsingClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        return tags
-
     @with_callbacks
     @takes_metadata
     def fit(
@@ -254,26 +253,31 @@ class SafeClassifier(CollapsingClassifier):
         y_val : array-like of shape (n_validation,), default=None
             Their classes, which have to be among those of `y`.
         """
+        return self._fitted(X, y, sample_weight, metadata, X_val=X_val, y_val=y_val)
+
+    def _task(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], **others: Any) -> Task:
+        X_val, y_val = others["X_val"], others["y_val"]
         self._refuse_two(metadata, X_val, y_val)
         rows = self._checked(X, y, sample_weight, metadata)
         lower, upper = self._limits(rows.spreads)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        rng = np.random.default_rng(seed_of(self.random_state))
         judged = self._copies(rows, metadata, rng) if X_val is None else self._given(rows, X_val, y_val)
-        warn_of_units(X, metadata, f"{NAME}.fit")
-        report, finished = announced(self, reporter(self.verbose), X, y)
-        with one_blas_thread:
-            squares = np.square(lower)
-            self.gain_, self.gain_error_, self.is_learned_ = np.nan, np.nan, False
-            if judged is not None and np.any(upper > lower):
-                squares = self._safest(rows, judged, lower, upper, rng, report)
-        self.lengths_, self.learned_shape_, self.spreads_ = np.sqrt(squares), squares, rows.spreads
-        problems = self._problems(rows, squares)
-        self._unpack(problems, self._solved(problems, report))
-        self._warn_of_learning(judged, upper > lower)
+        return LengthsTask([], {"spreads_": rows.spreads}, rows=rows, judged=judged, lower=lower, upper=upper, rng=rng)
+
+    def _learn(self, task: Task, report: Report) -> None:
+        assert isinstance(task, LengthsTask)
+        squares = np.square(task.lower)
+        self.gain_, self.gain_error_, self.is_learned_ = np.nan, np.nan, False
+        if task.judged is not None and np.any(task.upper > task.lower):
+            with one_blas_thread:
+                squares = self._safest(task.rows, task.judged, task.lower, task.upper, task.rng, report)
+        task.learned |= {"lengths_": np.sqrt(squares), "learned_shape_": squares}
+        task.problems = self._problems_for(task.rows, squares)
+
+    def _warn(self, task: Task) -> None:
+        self._warn_of_learning()
         self._warn_of_collapse("a smaller sigma_min, class_weight='balanced', or a smaller alpha")
         self._warn_uncertified()
-        finished()
-        return self
 
     def _refuse_two(self, metadata: Mapping[str, Any], X_val: Any, y_val: Any) -> None:
         """Raise if validation rows are stated by halves, or twice."""
@@ -287,12 +291,10 @@ class SafeClassifier(CollapsingClassifier):
             )
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> Rows:
-        check_columns(X, {"sample_weight": sample_weight, **metadata})
-        check_features(X, {"sigma_min": self.sigma_min, "sigma_max": self.sigma_max})
-        inputs, y = checked_rows(self, X, y, call=f"{NAME}.fit", ensure_min_samples=2)
-        self.classes_, codes = class_codes(y, NAME)
-        weights = row_weights(sample_weight, self.class_weight, inputs, codes, self.classes_, NAME)
-        counts = checked_weights(sample_weight, inputs, f"{NAME}.fit")
+        found = labelled_rows(
+            self, X, y, sample_weight, metadata, by_feature=("sigma_min", "sigma_max"), check=checked_rows
+        )
+        inputs, codes, weights, counts, self.classes_ = found
         middle = np.average(inputs, axis=0, weights=counts)
         spreads = np.sqrt(np.average(np.square(inputs - middle), axis=0, weights=counts))
         factors = np.bincount(codes, weights) / np.bincount(codes, counts)
@@ -408,7 +410,7 @@ class SafeClassifier(CollapsingClassifier):
 
     def _losses(self, rows: Rows, judged: Validation, squares: Array, report: Report) -> Array:
         """Return the hinge losses of validation rows, added up over classes, after training for lengths."""
-        problems = self._problems(rows, squares)
+        problems = self._problems_for(rows, squares)
         fits: list[tuple[Solution, Certificate]] = self._solved(problems, report)
         found, features = np.zeros(len(judged.codes)), self._mapped(judged.inputs)
         for problem, (fit, _), signs in zip(problems, fits, self._signs(judged.codes), strict=True):
@@ -438,7 +440,7 @@ class SafeClassifier(CollapsingClassifier):
         others = [
             MarginScaleProblem(asked, y, judged.weights, Hinge(), none, 0.0, b) for y in self._signs(judged.codes)
         ]
-        return ValidatedLengths(self._problems(rows, np.zeros(len(rows.spreads))), others, rows.slopes)
+        return ValidatedLengths(self._problems_for(rows, np.zeros(len(rows.spreads))), others, rows.slopes)
 
     def _slopes(self, inputs: Array, width: int) -> Array:
         """Return the derivatives of the features at each row."""
@@ -456,24 +458,23 @@ class SafeClassifier(CollapsingClassifier):
         positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         return [np.where(codes == k, 1.0, -1.0) for k in positives]
 
-    def _problems(self, rows: Rows, squares: Array) -> list[MarginScaleProblem]:
+    def _problems_for(self, rows: Rows, squares: Array) -> list[MarginScaleProblem]:
         """Return the problem of two classes, or one for each of more, for given lengths."""
         features, sets = rows_of(rows.features), ellipsoids(squares, rows.slopes)
         alpha, b = float(self.alpha), bool(self.fit_intercept)
         return [MarginScaleProblem(features, y, rows.weights, Hinge(), sets, alpha, b) for y in self._signs(rows.codes)]
 
-    def _warn_of_learning(self, judged: Validation | None, is_free: NDArray[np.bool_]) -> None:
-        """Say that the lengths are the least ones, where they are, and why."""
-        if self.is_learned_ or not np.any(is_free):
+    def _warn_of_learning(self) -> None:
+        """Say that the lengths are the least ones, where others were possible, and why."""
+        least, largest = self._limits(self.spreads_)
+        if self.is_learned_ or not np.any(largest > least):
             return
         why = (
             "pass X_val and y_val, or X_std with deploy_noise > 0: lengths are learned from validation rows that differ"
+            if np.isnan(self.gain_)
+            else f"learned ones lower the validation loss by {self.gain_:.2g}, standard error {self.gain_error_:.2g}, and "
+            f"{DEVIATIONS:g} of these are asked for"
         )
-        if judged is not None:
-            why = (
-                f"learned ones lower the validation loss by {self.gain_:.2g}, standard error {self.gain_error_:.2g}, and "
-                f"{DEVIATIONS:g} of these are asked for"
-            )
         warn_caller(f"{NAME}.fit: nothing was learned, the lengths are sigma_min; {why}.", NothingLearnedWarning)
 
     def distrust(self) -> Distrust:
@@ -487,26 +488,3 @@ class SafeClassifier(CollapsingClassifier):
 
     def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
         return Ellipsoid(shape=self.learned_shape_)
-
-    def _rows_to_score(self, X: Any) -> Array:
-        found: Array = checked_rows(self, X, call=NAME, reset=False)
-        return found
-
-    def _mapped(self, X: Array) -> Array:
-        """Return the features of checked rows."""
-        return self.feature_map_._features(X) if hasattr(self, "feature_map_") else X
-
-    def _scores(self, X: Array) -> Array:
-        parts = gen_batches(len(X), max(1, CHUNK // self.coef_.shape[1]))
-        scores = np.concatenate([self._mapped(X[part]) @ self.coef_.T for part in parts]) + self.intercept_
-        return scores.ravel() if len(self.coef_) == 1 else scores
-
-    def certificate_model(self) -> Model:
-        """Return what certificates see of the fitted classifier."""
-        check_is_fitted(self)
-        found = linear_model(self.coef_, self.intercept_)
-        if not hasattr(self, "feature_map_"):
-            return found
-        mapped = model_before(self.feature_map_.uncertainty_effect(self.n_features_in_), found)
-        assert mapped is not None
-        return mapped

@@ -18,7 +18,9 @@ from holdfast._core.arithmetic import dense
 from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
 from holdfast._core.metadata import SetsByRow, takes_metadata
+from holdfast._core.solver import silent
 from holdfast._core.summary import Summary, counted, digits, percent, some
+from holdfast._problems.labelled_rows import LabelledRows
 from holdfast.estimators.inputs import one_blas_thread, row_weights
 from holdfast.estimators.paths import grid, warn_of_gaps
 from holdfast.estimators.robust_linear import RobustLinearClassifier
@@ -102,14 +104,14 @@ def worst_weight_loss(
             f"{MOST_FEATURES}. Use common='bound'."
         )
     own = error if common == "bound" else None
-    plain = clone(model).set_params(penalty=None, kappa=1.0, weight_error=own)
+    plain = clone(model).set_params(penalty=None, kappa=1.0, weight_error=own, ambiguity=None)
     check_columns(X, metadata, model)
     X = validate_data(model, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
     codes = model._codes(y, X.shape[0], call)
     weights = row_weights(sample_weight, model.class_weight, X, codes, model.classes_, call)
     plain.check_parameters(call)
-    plain._check_settings()
-    problems = plain._made(X, codes, weights, metadata, len(model.classes_))
+    rows = LabelledRows(X, codes, weights, weights, model.classes_)
+    problems, _ = plain._risk().problems(rows, metadata)
     signs = [np.zeros(n_features)] if own else [np.array(s) for s in product((-1.0, 1.0), repeat=n_features)]
     with one_blas_thread:
         return float(
@@ -283,14 +285,11 @@ def pruning_path(
     shape = WeightError(0.0) if model.weight_error is None else model.weight_error
     if shape.relative == COMPONENTWISE:
         raise ValueError(f"pruning_path(..., {shape!r}): a share of each weight itself makes none of them 0.")
-    model.row_uncertainty_ = bool(metadata)
 
     def fit(delta: float) -> WeightError:
         error = WeightError(delta, shape.relative, joint=shape.joint)
-        problems = model.set_params(weight_error=error)._problems(X, y, sample_weight, metadata)
-        fits, _ = model._trained(problems, X, y)
-        model._refuse_unattained(problems, fits)
-        model._unpack(problems, fits)
+        task = model.set_params(weight_error=error)._task(X, y, sample_weight, metadata)
+        model._complete(task, model._solved(task.problems, silent))
         return error
 
     def largest() -> float:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import validate_data
 
 from holdfast._core.allowed import Choice, Number
 from holdfast._core.caller import warn_caller
-from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
-from holdfast._core.progress import reporter
-from holdfast._core.solution import Status
+from holdfast._core.solution import Solution, Status
+from holdfast._core.solver import Report
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._data import rows_of
 from holdfast._problems.margin_scale import MarginScaleProblem
-from holdfast.estimators.callbacks import announced, with_callbacks
-from holdfast.estimators.inputs import class_codes, one_blas_thread, row_weights
-from holdfast.estimators.linear import LinearClassifier
+from holdfast._proofs.certificate import Certificate
+from holdfast.estimators.callbacks import with_callbacks
+from holdfast.estimators.inputs import labelled_rows, one_blas_thread
+from holdfast.estimators.linear import LinearClassifier, Task
 from holdfast.experiments.alternating import alternate
 from holdfast.losses import Hinge
 from holdfast.uncertainty import Ball
@@ -173,40 +171,29 @@ class AlternatingSVC(LinearClassifier):
             Two classes or more.
         sample_weight : array-like of shape (n_samples,), default=None
         """
+        return self._fitted(X, y, sample_weight, {})
+
+    def _task(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], **others: Any) -> Task:
+        labelled = labelled_rows(self, X, y, sample_weight, metadata)
+        rows, ball = rows_of(labelled.X), Ball(float(self.radius)).at(labelled.X, {})
+        alpha, b = float(self.alpha), bool(self.fit_intercept)
+        problems = [
+            MarginScaleProblem(rows, signs, labelled.weights, Hinge(), ball, alpha, b) for signs in labelled.signs()
+        ]
+        return Task(problems, {"classes_": labelled.classes})
+
+    def _solved(self, problems: Sequence[Any], report: Report) -> list[tuple[Solution, Certificate]]:
         tol, max_rounds = float(self.tol), int(self.max_iter)
-        problems = self._problems(X, y, sample_weight)
-        report, finished = announced(self, reporter(self.verbose), X, y)
         with one_blas_thread:
             found = [
                 alternate(problem, SIDES[self.attitude], tol=tol, max_rounds=max_rounds, report=report)
                 for problem in problems
             ]
-        self._unpack(problems, [(one.solution, one.proof) for one in found])
         self.objectives_: list[Array] = [one.objectives for one in found]
         self.converged_ = all(one.solution.status is Status.SOLVED for one in found)
-        self._warn()
-        finished()
-        return self
+        return [(one.solution, one.proof) for one in found]
 
-    def _problems(self, X: Any, y: Any, sample_weight: Any) -> list[MarginScaleProblem]:
-        """Return the problem to be solved, or one a class, all input having been checked."""
-        alpha, ball = float(self.alpha), Ball(float(self.radius))
-        check_columns(X, {"sample_weight": sample_weight})
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
-        classes, codes = class_codes(y, NAME)
-        weights = row_weights(sample_weight, self.class_weight, X, codes, classes, NAME)
-        self.classes_ = classes
-        rows, bound = rows_of(X), ball.at(X, {})
-        positives = [1] if len(classes) == 2 else range(len(classes))
-        return [
-            MarginScaleProblem(
-                rows, np.where(codes == k, 1.0, -1.0), weights, Hinge(), bound, alpha, bool(self.fit_intercept)
-            )
-            for k in positives
-        ]
-
-    def _warn(self) -> None:
-        """Say that the rounds have not settled, with the cure."""
+    def _warn(self, task: Task) -> None:
         if self.converged_:
             return
         if self.attitude == "pessimistic":

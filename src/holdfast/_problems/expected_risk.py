@@ -1,0 +1,56 @@
+"""Losses averaged over the Gaussian noise of rows: the problems of two classes, of each against the rest, or of all pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from holdfast._core.loss import Loss
+from holdfast._core.row_sets import RowSets
+from holdfast._core.uncertainty import UncertaintySet
+from holdfast._data import rows_of
+from holdfast._problems.labelled_rows import LabelledRows
+from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._problems.pairwise import PairwiseProblem
+
+
+@dataclass(frozen=True)
+class ExpectedRisk:
+    """An expected loss plus a ridge, before rows are known."""
+
+    loss: Loss
+    noise: UncertaintySet
+    alpha: float
+    fit_intercept: bool
+
+    def noise_of(self, X: Any, metadata: Mapping[str, Any], call: str) -> RowSets:
+        """Return the noise of rows; `call`, such as ``"GaussianRobustClassifier(noise=0.0)"``, is quoted in errors."""
+        for name in metadata:
+            if name not in self.noise.metadata:
+                raise ValueError(f"{call}.fit(..., {name}=...): this noise does not take {name}.")
+        noise = self.noise.at(X, metadata)
+        if self.loss.is_homogeneous and np.all(noise.exact_features(X.shape[1])):
+            raise ValueError(
+                f"{call}: without noise this loss is the plain hinge. State it for all rows, noise=0.3 in the units of the "
+                "features say, or pass that of each row, X_std, X_cov or X_factor. (Without noise use loss='logistic', which "
+                "is then logistic regression, or sklearn.svm.LinearSVC.)"
+            )
+        return noise
+
+    def problems(self, labelled: LabelledRows, noise: RowSets) -> list[Any]:
+        """Return the joint problem of several classes, or one for each of them, or one for two."""
+        n_classes = len(labelled.classes)
+        rows, weights = rows_of(self.noise.middle(labelled.X)), labelled.weights
+        if n_classes > 2 and self.loss.is_homogeneous:
+            return [
+                PairwiseProblem(
+                    rows, labelled.codes, weights, self.loss, noise, self.alpha, self.fit_intercept, n_classes
+                )
+            ]
+        return [
+            MarginScaleProblem(rows, signs, weights, self.loss, noise, self.alpha, self.fit_intercept)
+            for signs in labelled.signs()
+        ]
