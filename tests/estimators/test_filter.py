@@ -221,8 +221,7 @@ def test_noise_and_boxes_together_are_filtered_by_the_boxes(noisy, rng):
     X, y, _ = noisy
     both = GaussianNoise(std=0.3) + Box(0.5)
     plain, thin = (
-        RobustLinearClassifier(both, filter_threshold=each)._problems(X, y, None, {})[0]
-        for each in (None, 0.4)
+        RobustLinearClassifier(both, filter_threshold=each)._problems(X, y, None, {})[0] for each in (None, 0.4)
     )
     assert np.count_nonzero(thin.rows.X) < np.count_nonzero(plain.rows.X)
     for theta in rng.normal(size=(20, D + 1)):
