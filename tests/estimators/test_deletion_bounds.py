@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from holdfast.estimators import generalization_bound
 from holdfast.estimators.deletion_bounds import kl_inverse
-from holdfast.uncertainty.knapsack import DeletionLoss
+from holdfast.uncertainty.deletion_loss import DeletionLoss
 
 VALUES = np.array([1.0, 1.0, 2.0, 0.5, 1.5])
 SETTINGS = {"values": VALUES, "budget": 1.5, "margin": 0.3, "bound": 1.0}

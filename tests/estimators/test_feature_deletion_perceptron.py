@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from holdfast import FeatureDeletionPerceptron
 from holdfast._core import compiled
-from holdfast.uncertainty.knapsack import DeletionLoss
+from holdfast.uncertainty.deletion_loss import DeletionLoss
 
 VALUES = np.array([1.0, 3.0, 2.0, 1.0])
 

@@ -29,7 +29,7 @@ from holdfast._proofs.pulls import sizes_of_sums
 from holdfast.losses import ExpectedLogistic, Hinge
 from holdfast.losses.joint import CrossEntropy, EasedMaxHinge, MaxHinge
 from holdfast.losses.worst_case import WorstCaseLoss
-from holdfast.uncertainty.knapsack import DeletionLoss
+from holdfast.uncertainty.deletion_loss import DeletionLoss
 
 
 def _smaller(method, *which):

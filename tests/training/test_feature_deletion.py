@@ -15,7 +15,8 @@ from holdfast._problems.feature_deletion import FeatureDeletionProblem
 from holdfast._proofs.feature_deletion import deletion_bound
 from holdfast._training.feature_deletion import generate_rows, train_deletion
 from holdfast.solvers import DeletionInteriorPoint, Highs
-from holdfast.uncertainty.knapsack import DeletionLoss, Knapsack
+from holdfast.uncertainty.deletion_loss import DeletionLoss
+from holdfast.uncertainty.knapsacks import Knapsack
 
 
 def subsets(n):

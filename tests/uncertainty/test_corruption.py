@@ -7,7 +7,7 @@ from scipy.stats import binom
 
 from holdfast import CorruptedFeatures
 from holdfast.uncertainty import corruption_margin
-from holdfast.uncertainty.knapsack import DeletionLoss
+from holdfast.uncertainty.deletion_loss import DeletionLoss
 
 
 def flip_probability(n, margin):

@@ -9,7 +9,8 @@ from scipy import sparse
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast._data import rows_of
-from holdfast.uncertainty.ellipsoids import CommonEllipsoid, DiagonalEllipsoids, FactorEllipsoids
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
+from holdfast.uncertainty.row_ellipsoids import DiagonalEllipsoids, FactorEllipsoids
 
 
 @pytest.fixture

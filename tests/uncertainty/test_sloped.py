@@ -11,7 +11,7 @@ from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast._data import rows_of
 from holdfast.estimators.units import units_looked_at
 from holdfast.uncertainty.affine_map import AffineMap
-from holdfast.uncertainty.ellipsoids import FactorEllipsoids
+from holdfast.uncertainty.row_ellipsoids import FactorEllipsoids
 from holdfast.uncertainty.sloped import BLOCK, SlopedEllipsoids, SlopedFactor
 
 N, D_IN, D_OUT = 7, 4, 9

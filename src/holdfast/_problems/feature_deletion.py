@@ -12,9 +12,10 @@ from scipy import sparse
 
 from holdfast._core.arithmetic import ratio
 from holdfast._core.problem import ConeProgram, DeletionProgram, LinearProgram, Problem, View
+from holdfast._core.row_forms import Array
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
-from holdfast.uncertainty.knapsack import Array, DeletionLoss
+from holdfast.uncertainty.deletion_loss import DeletionLoss
 
 
 @dataclass(frozen=True)

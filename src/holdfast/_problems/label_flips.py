@@ -15,7 +15,7 @@ from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._problems.linear import View
 from holdfast._problems.margin_scale import MarginScaleProblem
-from holdfast.uncertainty.row_knapsacks import hyperbola
+from holdfast.uncertainty.knapsacks import hyperbola
 
 ROOT_STEPS = 100
 """Steps to the price of a flip, far more than it takes."""

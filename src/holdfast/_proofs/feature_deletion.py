@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.row_forms import Array
 from holdfast._core.solution import Solution
 from holdfast._core.tolerances import ROUNDING
 from holdfast._problems.feature_deletion import FeatureDeletionProblem
 from holdfast._proofs.consistency import consistent
-from holdfast.uncertainty.knapsack import Array
 
 
 class DeletionProof(NamedTuple):

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from holdfast._core.arithmetic import ratio
 from holdfast._core.problem import ConeProgram, LinearProgram, Problem, View
+from holdfast._core.row_forms import Array
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver, silent
 from holdfast._core.tolerances import ROUNDING
@@ -19,7 +20,6 @@ from holdfast._problems.feature_deletion import FeatureDeletionProblem
 from holdfast._proofs.feature_deletion import DeletionProof, deletion_bound, deletion_proof
 from holdfast.solvers import Highs
 from holdfast.solvers.selection import pick
-from holdfast.uncertainty.knapsack import Array
 
 SMALL_PROGRAM = 1e5
 """Entries of the rows up to which the whole linear program is handed to a general solver where the structured one fails."""

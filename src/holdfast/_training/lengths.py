@@ -17,7 +17,8 @@ from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast.losses.hyperbolic_hinge import HyperbolicHinge
 from holdfast.solvers import Newton
 from holdfast.solvers.in_box import minimised_in_box
-from holdfast.uncertainty.ellipsoids import CommonEllipsoid, FactorEllipsoids
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
+from holdfast.uncertainty.row_ellipsoids import FactorEllipsoids
 
 SMOOTHING = 1e-6
 """Noise on the score by which supports are smooth at w = 0."""

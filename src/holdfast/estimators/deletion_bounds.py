@@ -17,7 +17,7 @@ from holdfast._core.summary import Summary, digits, percent
 from holdfast._core.tolerances import ROUNDING
 from holdfast.estimators.inputs import number
 from holdfast.uncertainty.checks import nonnegative, per_feature
-from holdfast.uncertainty.knapsack import DeletionLoss
+from holdfast.uncertainty.deletion_loss import DeletionLoss
 
 NAME = "generalization_bound"
 VARIANTS = ("tight", "published")

@@ -27,8 +27,8 @@ from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import blas_threads_for, class_codes, row_weights
 from holdfast.estimators.missing import MissingFeatures, entry_ranges, without_missing
 from holdfast.solvers.deletion_interior_point import LARGEST, WIDEST
+from holdfast.uncertainty.deletion_loss import DeletionLoss
 from holdfast.uncertainty.deletions import deletions_survived
-from holdfast.uncertainty.knapsack import DeletionLoss
 
 NAME = "FeatureDeletionClassifier"
 COLLAPSED = 1e-6

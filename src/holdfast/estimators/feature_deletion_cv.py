@@ -20,8 +20,8 @@ from holdfast.estimators.linear import predicted_codes
 from holdfast.estimators.missing import without_missing
 from holdfast.estimators.paths import refuse_lacking, results_of, splits_of, taken
 from holdfast.features.rows import checked_weights
+from holdfast.uncertainty.deletion_loss import deletable
 from holdfast.uncertainty.deletions import deletions_survived, random_deletions
-from holdfast.uncertainty.knapsack import deletable
 
 NAME = "FeatureDeletionClassifierCV"
 ENOUGH = 1e-9

@@ -26,7 +26,7 @@ from holdfast._core.version import __version__
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import class_codes, known_codes, number, stated_classes
 from holdfast.estimators.missing import MissingFeatures, without_missing
-from holdfast.uncertainty.knapsack import DeletionLoss
+from holdfast.uncertainty.deletion_loss import DeletionLoss
 
 NAME = "FeatureDeletionPerceptron"
 PROVED_FOR = ("budget", "values", "margin", "bound", "adversary", "norm", "radius")

@@ -17,8 +17,8 @@ from holdfast.evaluate.fitted import asked, linear_only, scale_of, settled, stat
 from holdfast.evaluate.results import CertifiedDeletions, CertifiedInterval, CertifiedRadius
 from holdfast.evaluate.smoothing import smoothed
 from holdfast.uncertainty import IntervalBox
+from holdfast.uncertainty.checks import feature_costs
 from holdfast.uncertainty.deletions import DELETION_ROUNDINGS, lead_survives
-from holdfast.uncertainty.knapsack import feature_costs
 
 SAME = "of the model as computed, on rows of the same type as X; all rounding is accounted for"
 INSTEAD = (

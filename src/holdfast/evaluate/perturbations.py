@@ -27,9 +27,8 @@ from holdfast.evaluate.fitted import classes_of, told
 from holdfast.features.carrying import extents, refuse_inexact
 from holdfast.features.rows import as_given
 from holdfast.uncertainty import Box, CorruptedFeatures, DropoutNoise, FeatureDeletion
-from holdfast.uncertainty.checks import nonnegative, one_number, per_feature
+from holdfast.uncertainty.checks import feature_costs, nonnegative, one_number, per_feature, stated_number
 from holdfast.uncertainty.deletions import random_deletions, worst_deletions
-from holdfast.uncertainty.knapsack import feature_costs, stated_number
 
 ADVERSARIES = ("random", "greedy", "exact", "relaxed")
 """Every adversary there is; each place takes those that make sense."""

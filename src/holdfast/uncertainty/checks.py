@@ -9,10 +9,10 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import lapack
 
-from holdfast._core.allowed import LARGEST, as_numbers, short
+from holdfast._core.allowed import LARGEST, Number, as_numbers, short
 from holdfast._core.row_forms import Array
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.uncertainty.ellipsoids import DiagonalEllipsoids, FactorEllipsoids, RowEllipsoids
+from holdfast.uncertainty.row_ellipsoids import DiagonalEllipsoids, FactorEllipsoids, RowEllipsoids
 from holdfast.uncertainty.sloped import SlopedEllipsoids, SlopedFactor
 
 INDEFINITE = -1e-8
@@ -180,3 +180,23 @@ def _cholesky(matrix: Array) -> Array | None:
     factor[order - 1, :rank] = np.tril(triangle[:, :rank])
     is_whole = np.max(np.abs(matrix - factor @ factor.T), initial=0.0) <= 4 * n * np.finfo(float).eps
     return factor if is_whole else None
+
+
+def stated_number(value: Any, call: str, name: str) -> float:
+    """Return one finite number >= 0."""
+    return Number().checked(value, f"{call}({name}")
+
+
+def feature_costs(values: Any, n_features: int, call: str) -> Array:
+    """Return what deleting each feature costs, >= 0, inf where it cannot be deleted; 1 each for None."""
+    if values is None:
+        return np.ones(n_features)
+    try:
+        out = as_numbers(values)
+    except TypeError:
+        raise ValueError(f"{call}: values must be numbers, got {short(values):.80}.") from None
+    if out.shape != (n_features,):
+        raise ValueError(f"{call}: values have shape {out.shape}; give one for each feature, ({n_features},).")
+    if not np.all(out >= 0):
+        raise ValueError(f"{call}: values must be >= 0; 0 is deleted free of charge, inf never.")
+    return out

@@ -11,9 +11,9 @@ from holdfast._core.allowed import Choice, Count, arguments
 from holdfast._core.arithmetic import dense, rescaled
 from holdfast._core.rounding import gamma, product_error
 from holdfast._core.row_forms import Array
-from holdfast.uncertainty.checks import numbers
-from holdfast.uncertainty.knapsack import ADVERSARIES, feature_costs, stated_number
-from holdfast.uncertainty.row_knapsacks import Knapsacks
+from holdfast.uncertainty.checks import feature_costs, numbers, stated_number
+from holdfast.uncertainty.deletion_loss import ADVERSARIES
+from holdfast.uncertainty.knapsacks import Knapsacks
 
 BLOCK = 5e7
 """Entries of rows that are looked at at a time."""

@@ -14,10 +14,10 @@ from holdfast._core.exceptions import UnstatedError
 from holdfast._core.row_forms import Array
 from holdfast._core.row_sets import RowSets
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.uncertainty.checks import numbers, per_feature
-from holdfast.uncertainty.ellipsoids import CommonEllipsoid, DiagonalEllipsoids, FactorEllipsoids
+from holdfast.uncertainty.checks import numbers, per_feature, stated_number
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.gaussian import GaussianNoise
-from holdfast.uncertainty.knapsack import stated_number
+from holdfast.uncertainty.row_ellipsoids import DiagonalEllipsoids, FactorEllipsoids
 
 MEAN, OBSERVED = "mean", "observed"
 

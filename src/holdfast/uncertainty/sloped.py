@@ -14,7 +14,7 @@ from scipy import sparse
 from holdfast._core.arithmetic import dense, orthogonal_to
 from holdfast._core.memory import remembered
 from holdfast._core.row_forms import Array
-from holdfast.uncertainty.ellipsoids import FactorEllipsoids
+from holdfast.uncertainty.row_ellipsoids import FactorEllipsoids
 
 BLOCK = 1 << 22
 """Entries of factors that are formed at a time."""

@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linprog
 
 from holdfast._core.deletion_steps import fraction_left, whole_left
-from holdfast.uncertainty.knapsack import ADVERSARIES, DeletionLoss, in_units, relaxed_deletions, whole_deletions
+from holdfast.uncertainty.deletion_loss import ADVERSARIES, DeletionLoss, in_units
+from holdfast.uncertainty.knapsacks import Knapsack
 
 CASES = {
     "ones": (np.ones(6), 2.0),
@@ -37,7 +38,7 @@ def by_definition(margins, bias, values, budget, margin):
 @each_case
 def test_relaxed_deletions_solve_the_linear_program(values, budget):
     gains = np.random.default_rng(0).normal(size=(20, 6))
-    found = relaxed_deletions(gains, values, budget)
+    found = Knapsack(values, budget).best(gains)
     assert np.all((found >= 0) & (found <= 1))
     finite, most = np.where(np.isfinite(values), values, 0.0), 1.0 * np.isfinite(values)
     assert np.all(found @ finite <= budget + 1e-12)
@@ -52,7 +53,7 @@ def test_relaxed_deletions_solve_the_linear_program_of_real_values():
     values = rng.uniform(0.1, 3, size=9)
     gains = rng.normal(size=(30, 9))
     best = [-linprog(-g, A_ub=values[None], b_ub=[4.2], bounds=(0, 1)).fun for g in gains]
-    assert_allclose(np.sum(relaxed_deletions(gains, values, 4.2) * gains, axis=1), best, atol=1e-9)
+    assert_allclose(np.sum(Knapsack(values, 4.2).best(gains) * gains, axis=1), best, atol=1e-9)
 
 
 @each_case
@@ -67,7 +68,7 @@ def test_exact_deletions_are_the_best_of_all(values, budget):
 def test_whole_deletions_are_the_best_of_all():
     units, gains = np.array([3, 1, 0, 4, 2]), np.random.default_rng(3).normal(size=(40, 5))
     for capacity in range(11):
-        found = whole_deletions(gains, units, capacity)
+        found = Knapsack(units, capacity, is_whole=True).best(gains)
         assert np.all(found @ units <= capacity)
         assert_allclose(np.sum(found * gains, axis=1), np.max(gains @ subsets(units, capacity).T, axis=1), atol=1e-12)
 
@@ -190,7 +191,7 @@ def test_numbers_out_of_range_are_refused(settings, message):
 def test_rows_of_the_perceptron_are_those_of_the_knapsack(values, budget):
     for gains in np.random.default_rng(8).normal(size=(50, 6)):
         found = fraction_left(gains, values, budget)
-        assert_allclose(found, 1.0 - relaxed_deletions(gains[None], values, budget)[0], atol=1e-12)
+        assert_allclose(found, 1.0 - Knapsack(values, budget).best(gains[None])[0], atol=1e-12)
         units, capacity = in_units(values, budget, "f()")
         found = whole_left(gains, units, capacity)
-        assert_allclose(found, 1.0 - whole_deletions(gains[None], units, capacity)[0])
+        assert_allclose(found, 1.0 - Knapsack(units, capacity, is_whole=True).best(gains[None])[0])

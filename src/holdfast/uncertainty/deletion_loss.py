@@ -1,4 +1,4 @@
-"""Which features to delete: knapsacks of gains, one for each row."""
+"""The hinge where features are deleted: what is deleted costs margin, and what is left has to make up for it."""
 
 from __future__ import annotations
 
@@ -9,80 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast._core.allowed import Number, as_numbers, short
-from holdfast.uncertainty.row_knapsacks import Knapsacks
+from holdfast._core.row_forms import Array
+from holdfast.uncertainty.checks import feature_costs, stated_number
+from holdfast.uncertainty.knapsacks import DECISIONS, EVERYWHERE, Knapsack, Where
 
-Array = NDArray[np.float64]
-Where = slice | NDArray[Any]
-EVERYWHERE = slice(None)
 ROUNDED = 1e-9
 """What a budget may fall short of a multiple of the values and still pay for it: 0.3 buys three features of 0.1."""
-TABLE = 5e7
-"""Decisions of a dynamic program that are kept at a time."""
-
-
-def relaxed_deletions(gains: Array, prices: Array, capacity: float) -> Array:
-    r"""Return the d that maximises :math:`\sum_j d_j G_j` over :math:`0 \le d \le 1, \sum_j d_j v_j \le N`, row by row.
-
-    Gains per price in falling order until the capacity is spent; at most one d a row is a fraction. What costs nothing is free.
-
-    Parameters
-    ----------
-    gains : ndarray of shape (n_rows, n_features)
-        G, what deleting each feature gains; those of 0 or less are kept.
-    prices : ndarray of shape (n_features,)
-        v >= 0, inf for what is never deleted.
-    capacity : float
-        N >= 0.
-
-    Examples
-    --------
-    >>> relaxed_deletions(np.array([[3.0, 10.0, -1.0]]), np.array([1.0, 4.0, 1.0]), 4.0)
-    array([[1.  , 0.75, 0.  ]])
-    """
-    (n_rows, n_features), is_deletable = gains.shape, np.isfinite(prices)
-    sacks = Knapsacks(
-        n_features * np.arange(n_rows + 1), np.tile(np.where(is_deletable, prices, 0.0), n_rows), capacity
-    )
-    return sacks.filled(np.where(is_deletable, gains, 0.0).ravel()).shares.reshape(gains.shape)
-
-
-def whole_deletions(gains: Array, units: NDArray[np.int64], capacity: int) -> Array:
-    r"""Return the d in {0, 1} that maximises :math:`\sum_j d_j G_j` over :math:`\sum_j d_j u_j \le K`, row by row.
-
-    Dynamic programming over the capacities 0..K, O(n_features K) a row.
-
-    Parameters
-    ----------
-    gains : ndarray of shape (n_rows, n_features)
-    units : ndarray of int of shape (n_features,)
-        u >= 0, what each feature costs; more than the capacity is never deleted.
-    capacity : int
-        K >= 0.
-
-    Examples
-    --------
-    >>> whole_deletions(np.array([[3.0, 10.0]]), np.array([1, 4]), 4)
-    array([[0., 1.]])
-    """
-    within = np.flatnonzero(units <= capacity)
-    size = max(1, int(TABLE / ((len(within) + 1) * (capacity + 1))))
-    found = np.zeros_like(gains)
-    for start in range(0, len(gains), size):
-        block = gains[start : start + size]
-        best = np.zeros((len(block), capacity + 1))
-        taken = np.zeros((len(within), *best.shape), dtype=bool)
-        for k, j in enumerate(within):
-            rest = best[:, units[j] :]
-            tried = best[:, : capacity + 1 - units[j]] + block[:, j, None]
-            taken[k, :, units[j] :] = tried > rest
-            np.maximum(rest, tried, out=rest)
-        rows, room = np.arange(len(block)), np.full(len(block), capacity)
-        for k in range(len(within))[::-1]:
-            chosen = taken[k, rows, room]
-            found[start + rows, within[k]] = chosen
-            room -= units[within[k]] * chosen
-    return found
 
 
 def in_units(values: Array, budget: float, call: str) -> tuple[NDArray[np.int64], int]:
@@ -111,31 +43,6 @@ def in_units(values: Array, budget: float, call: str) -> tuple[NDArray[np.int64]
     return np.where(is_finite, multiples, capacity + 1).astype(np.int64), capacity
 
 
-@dataclass(frozen=True)
-class Knapsack:
-    """What may be deleted together.
-
-    Parameters
-    ----------
-    prices : ndarray of shape (n_features,)
-        inf for what is never deleted.
-    capacity : float
-        What all of them may cost.
-    is_whole : bool
-        Whether fractions of features would be deleted otherwise; prices and capacity are integers then.
-    """
-
-    prices: Array
-    capacity: float
-    is_whole: bool = False
-
-    def best(self, gains: Array, where: Where = EVERYWHERE) -> Array:
-        """Return what to delete of the features `where`, whose gains these are; shape (n_rows, n_given)."""
-        if self.is_whole:
-            return whole_deletions(gains, self.prices[where].astype(np.int64), int(self.capacity))
-        return relaxed_deletions(gains, self.prices[where], self.capacity)
-
-
 def _relaxed(values: Array, budget: float, call: str) -> Knapsack:
     return Knapsack(values, budget)
 
@@ -151,7 +58,7 @@ def _exact(values: Array, budget: float, call: str) -> Knapsack:
     if not np.any(units[np.isfinite(values)] > 1):
         # the fractional knapsack of equal values and a whole budget has no fraction
         return Knapsack(np.where(np.isfinite(values), units, np.inf), float(capacity))
-    if capacity * len(units) > TABLE:
+    if capacity * len(units) > DECISIONS:
         raise ValueError(
             f"{call}: the values are so fine that whole deletions take a table of {capacity:.2g} x {len(units)} entries for "
             "every row. Round values and budget to a coarser unit, or let fractions be deleted too (adversary='relaxed')."
@@ -245,26 +152,6 @@ class DeletionLoss:
         return replace(
             self, values=self.values[where], knapsack=replace(self.knapsack, prices=self.knapsack.prices[where])
         )
-
-
-def stated_number(value: Any, call: str, name: str) -> float:
-    """Return one finite number >= 0."""
-    return Number().checked(value, f"{call}({name}")
-
-
-def feature_costs(values: Any, n_features: int, call: str) -> Array:
-    """Return what deleting each feature costs, >= 0, inf where it cannot be deleted; 1 each for None."""
-    if values is None:
-        return np.ones(n_features)
-    try:
-        out = as_numbers(values)
-    except TypeError:
-        raise ValueError(f"{call}: values must be numbers, got {short(values):.80}.") from None
-    if out.shape != (n_features,):
-        raise ValueError(f"{call}: values have shape {out.shape}; give one for each feature, ({n_features},).")
-    if not np.all(out >= 0):
-        raise ValueError(f"{call}: values must be >= 0; 0 is deleted free of charge, inf never.")
-    return out
 
 
 def deletable(values: Any, budget: Any, n_features: int, call: str) -> tuple[Array, float]:

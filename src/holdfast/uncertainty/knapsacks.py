@@ -1,8 +1,9 @@
-"""The most that shares of items are worth within a budget, row by row: fractional knapsacks, and smooth ones."""
+"""Knapsacks: the most that items are worth within a budget, in shares, smoothly, or as a whole."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -13,10 +14,15 @@ from holdfast._core.arithmetic import ratio
 from holdfast._core.row_forms import Array
 from holdfast._core.tolerances import ROUNDING
 
+Where = slice | NDArray[Any]
+EVERYWHERE = slice(None)
+
 ROOT_STEPS = 100
 """Steps to the prices, far more than it takes."""
 EXACT = 1e-13
 """Share of the budget up to which it is met."""
+DECISIONS = 5e7
+"""Decisions of a dynamic program that are kept at a time."""
 SHORT = 1e-3
 """Share of the width up to which a last step makes things better for sure."""
 
@@ -249,6 +255,68 @@ class Knapsacks:
         indptr = np.append(0, np.cumsum(counts))
         items = np.repeat(self.indptr[:-1][rows] - indptr[:-1], counts) + np.arange(indptr[-1])
         return Knapsacks(indptr, self.costs[items], self.budget, is_spent=self.is_spent), items
+
+
+@dataclass(frozen=True)
+class Knapsack:
+    """The same items for every row, gains aside.
+
+    Parameters
+    ----------
+    prices : ndarray of shape (n_items,)
+        >= 0; 0 is free, inf never taken.
+    capacity : float
+        What all items that are taken may cost.
+    is_whole : bool
+        Whether items are taken as a whole where they would be taken in part; prices and capacity are integers then.
+
+    Examples
+    --------
+    >>> gains = np.array([[3.0, 10.0]])
+    >>> Knapsack(np.array([1.0, 4.0]), 4.0).best(gains)
+    array([[1.  , 0.75]])
+    >>> Knapsack(np.array([1.0, 4.0]), 4.0, is_whole=True).best(gains)
+    array([[0., 1.]])
+    """
+
+    prices: Array
+    capacity: float
+    is_whole: bool = False
+
+    def best(self, gains: Array, where: Where = EVERYWHERE) -> Array:
+        """Return what to take of the items `where`, whose gains these are, one row after the other; (n_rows, n_given)."""
+        prices = self.prices[where]
+        if self.is_whole:
+            return _whole(gains, prices.astype(np.int64), int(self.capacity))
+        (n_rows, n_items), is_taken = gains.shape, np.isfinite(prices)
+        costs = np.tile(np.where(is_taken, prices, 0.0), n_rows)
+        rows = Knapsacks(n_items * np.arange(n_rows + 1), costs, self.capacity)
+        return rows.filled(np.where(is_taken, gains, 0.0).ravel()).shares.reshape(gains.shape)
+
+
+def _whole(gains: Array, prices: NDArray[np.int64], capacity: int) -> Array:
+    r"""Return the d in {0, 1} that maximises :math:`\sum_j d_j G_j` over :math:`\sum_j d_j u_j \le K` for each row.
+
+    Dynamic programming over the capacities 0..K, O(n_items K) for each row.
+    """
+    within = np.flatnonzero(prices <= capacity)
+    size = max(1, int(DECISIONS / ((len(within) + 1) * (capacity + 1))))
+    found = np.zeros_like(gains)
+    for start in range(0, len(gains), size):
+        block = gains[start : start + size]
+        best = np.zeros((len(block), capacity + 1))
+        taken = np.zeros((len(within), *best.shape), dtype=bool)
+        for k, j in enumerate(within):
+            rest = best[:, prices[j] :]
+            tried = best[:, : capacity + 1 - prices[j]] + block[:, j, None]
+            taken[k, :, prices[j] :] = tried > rest
+            np.maximum(rest, tried, out=rest)
+        rows, room = np.arange(len(block)), np.full(len(block), capacity)
+        for k in range(len(within))[::-1]:
+            chosen = taken[k, rows, room]
+            found[start + rows, within[k]] = chosen
+            room -= prices[within[k]] * chosen
+    return found
 
 
 def _doublings(counts: NDArray[Any]) -> NDArray[Any]:

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import linprog
 
-from holdfast.uncertainty.row_knapsacks import EXACT, Knapsacks, hyperbola
+from holdfast.uncertainty.knapsacks import EXACT, Knapsacks, hyperbola
 
 
 @pytest.fixture(params=[0.6, 1.0, 1.7])
