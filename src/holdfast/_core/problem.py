@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -460,16 +460,61 @@ class DeletionProgram:
     points: Callable[[Any], Any] = lambda deleted: deleted
 
 
+class Offer(NamedTuple):
+    """How problems of a class are seen as a kind of view."""
+
+    make: Callable[[Any], Any]
+    """From the problem to the view."""
+    is_possible: Callable[[Any], bool] = lambda problem: True
+    """Whether this problem can be seen that way; answered without building the view."""
+
+
+ITSELF = Offer(lambda problem: problem)
+"""The problem is the view."""
+WITHHELD = Offer(lambda problem: None, lambda problem: False)
+"""Problems of this class cannot be seen that way, though those of its base class can."""
+
+
 class Problem:
-    """Something to minimise, seen through views."""
+    """Something to minimise, seen through views.
+
+    A class states its views in `views`, and inherits those of its bases. A module that makes views of another one's problems
+    registers them by `seen_as`. What is not stated is offered by problems that have the members of the view themselves.
+    """
+
+    views: ClassVar[dict[type, Offer]] = {}
+
+    def __init_subclass__(cls, **options: Any):
+        super().__init_subclass__(**options)
+        cls.views = dict(cls.__dict__.get("views", {}))
+
+    @classmethod
+    def seen_as(
+        cls, kind: type[View], is_possible: Callable[[Any], bool] = ITSELF.is_possible
+    ) -> Callable[[Callable[[Any], View]], Callable[[Any], View]]:
+        """Return a decorator for a function that makes this kind of view of problems of this class."""
+
+        def register(make: Callable[[Any], View]) -> Callable[[Any], View]:
+            cls.views[kind] = Offer(make, is_possible)
+            return make
+
+        return register
+
+    def _offer(self, kind: type) -> Offer:
+        for base in type(self).__mro__:
+            stated = base.__dict__.get("views", {})
+            if kind in stated:
+                return cast(Offer, stated[kind])
+        return ITSELF if isinstance(self, kind) else WITHHELD
 
     def view(self, kind: type[View]) -> View | None:
         """Return the problem as this kind of view, or None where it cannot be seen that way."""
-        return self if isinstance(self, kind) else None
+        offer = self._offer(kind)
+        return offer.make(self) if offer.is_possible(self) else None
 
     def offers(self, kind: type) -> bool:
         """Return whether it can be seen as this kind of view, without building it."""
-        return self.view(kind) is not None
+        return self._offer(kind).is_possible(self)
 
     def work(self) -> dict[str, Any]:
         """Return the sizes by which solvers judge whether they suit.
@@ -486,6 +531,7 @@ class Problem:
 class Plane(Problem):
     """A `Curved` function of few numbers: coordinates in a plane through a point, and any intercepts."""
 
+    views = {Curved: ITSELF}
     start: Array
     """The coordinates of that point."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -12,25 +12,39 @@ from holdfast._core.loss import Array
 from holdfast._core.problem import ConeProgram, LinearProgram
 from holdfast._core.row_forms import above_absolute
 from holdfast._core.solution import DualGuess
-
-if TYPE_CHECKING:
-    from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._problems.margin_scale import MarginScaleProblem
 
 LINEAR = {"zero", "nonnegative"}
 
 
-def is_conic(problem: MarginScaleProblem, kind: type[ConeProgram] = ConeProgram) -> bool:
-    """Return whether loss and set both have a conic form, and with `LinearProgram` whether all of it is linear."""
+def _cones(problem: MarginScaleProblem) -> set[str] | None:
+    """Return the kinds of cones that loss and set are made of, None where one of them has no conic form."""
     shape = problem.loss.epigraph()
     if shape is None or problem.tilt is not None or problem.push is not None:
-        return False
+        return None
     support = problem.sets.take(slice(0, 1)).support_program(problem.rows.n_features)
-    if support is None or not issubclass(kind, LinearProgram):
-        return support is not None
-    return problem.alpha == 0 and LINEAR.issuperset(cone[0] for cone in (*shape.cones, *support.cones))
+    return None if support is None else {kind for kind, *_ in shape.cones} | {kind for kind, *_ in support.cones}
 
 
-def cone_program(problem: MarginScaleProblem, kind: type[ConeProgram] = ConeProgram) -> ConeProgram:
+def is_conic(problem: MarginScaleProblem) -> bool:
+    """Return whether loss and set both have a conic form."""
+    return _cones(problem) is not None
+
+
+def is_linear(problem: MarginScaleProblem) -> bool:
+    """Return whether all of the conic form is linear."""
+    cones = _cones(problem) if problem.alpha == 0 else None
+    return cones is not None and cones <= LINEAR
+
+
+@MarginScaleProblem.seen_as(LinearProgram, is_linear)
+def linear_program(problem: MarginScaleProblem) -> LinearProgram:
+    """Return the cone program, all cones of which are linear."""
+    return LinearProgram(**vars(cone_program(problem)))
+
+
+@MarginScaleProblem.seen_as(ConeProgram, is_conic)
+def cone_program(problem: MarginScaleProblem) -> ConeProgram:
     r"""Return the problem with variables (w, b, extra variables of the supports, of the penalty, of the losses row by row).
 
     Each row contributes the cones of its loss's epigraph, whose t is a row of :class:`SupportProgram`; a penalty other than the
@@ -106,7 +120,7 @@ def cone_program(problem: MarginScaleProblem, kind: type[ConeProgram] = ConeProg
         points = supports.points(np.sum(used, keepdims=True) if supports.T.shape[0] == 1 else used, of_supports)
         return guess._replace(points=points)
 
-    return kind(
+    return ConeProgram(
         P=sparse.csc_matrix(sparse.diags_array(ridge)),
         q=np.asarray(cost),
         A=sparse.csc_matrix(-sparse.vstack(slabs)),

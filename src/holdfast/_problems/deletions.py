@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from holdfast._core.problem import DeletionProgram
-
-if TYPE_CHECKING:
-    from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._problems.margin_scale import MarginScaleProblem
 
 
 def is_deletion(problem: MarginScaleProblem) -> bool:
@@ -21,6 +17,7 @@ def is_deletion(problem: MarginScaleProblem) -> bool:
     return is_plain and is_held and problem.sets.deletion_form() is not None
 
 
+@MarginScaleProblem.seen_as(DeletionProgram, is_deletion)
 def deletion_program(problem: MarginScaleProblem) -> DeletionProgram:
     """Return the problem as the structured interior point takes it: no margin is asked of what is left, 1 of all."""
     form, n = problem.sets.deletion_form(), problem.rows.n_features

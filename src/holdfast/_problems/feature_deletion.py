@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.arithmetic import ratio
-from holdfast._core.problem import ConeProgram, DeletionProgram, LinearProgram, Problem, View
+from holdfast._core.problem import ConeProgram, DeletionProgram, LinearProgram, Problem
 from holdfast._core.row_forms import Array
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
@@ -79,40 +79,34 @@ class FeatureDeletionProblem(Problem):
         """Return the weighted sum of the losses."""
         return float(sum(self.weights[rows] @ np.maximum(deficits, 0.0) for rows, _, deficits in self.worst(w, b)))
 
-    def view(self, kind: type[View]) -> View | None:
-        found: Any = super().view(kind)
-        if kind is DeletionProgram:
-            found = self._deletion_program()
-        elif kind in (LinearProgram, ConeProgram):
-            found = _published_program(self)
-        return found
-
-    def offers(self, kind: type) -> bool:
-        return kind in (DeletionProgram, LinearProgram, ConeProgram) or super().offers(kind)
-
-    def _deletion_program(self) -> DeletionProgram:
-        is_deletable = np.isfinite(self.loss.knapsack.prices)
-        return DeletionProgram(
-            self.rows,
-            self.signs,
-            self.weights,
-            self.loss.knapsack.prices,
-            self.loss.knapsack.capacity,
-            np.where(is_deletable, self.loss.asked, 0.0),
-            base=float(self.loss.asked @ ~is_deletable),
-            ridge=0.0,
-            limit=self.limit,
-            floor=self.floor,
-            fit_intercept=self.fit_intercept,
-        )
-
     def work(self) -> dict[str, Any]:
         """Return the sizes by which solvers judge whether they suit."""
         n, d = self.rows.n_samples, self.rows.n_features
         return {"n_samples": n, "n_features": d, "n_entries": self.rows.n_entries, "is_cheap_to_factorise": True}
 
 
-def _published_program(problem: FeatureDeletionProblem) -> LinearProgram:
+@FeatureDeletionProblem.seen_as(DeletionProgram)
+def deletion_program(problem: FeatureDeletionProblem) -> DeletionProgram:
+    """Return the problem as the structured interior point takes it."""
+    is_deletable = np.isfinite(problem.loss.knapsack.prices)
+    return DeletionProgram(
+        problem.rows,
+        problem.signs,
+        problem.weights,
+        problem.loss.knapsack.prices,
+        problem.loss.knapsack.capacity,
+        np.where(is_deletable, problem.loss.asked, 0.0),
+        base=float(problem.loss.asked @ ~is_deletable),
+        ridge=0.0,
+        limit=problem.limit,
+        floor=problem.floor,
+        fit_intercept=problem.fit_intercept,
+    )
+
+
+@FeatureDeletionProblem.seen_as(ConeProgram)
+@FeatureDeletionProblem.seen_as(LinearProgram)
+def published_program(problem: FeatureDeletionProblem) -> LinearProgram:
     r"""Return (4) of Dekel and Shamir, O(n_samples * n_features) variables: w, b, xi, the prices and alpha."""
     X = np.concatenate([block for _, block in problem.rows.dense_blocks()])
     (m, n), y, v, asked = X.shape, problem.signs, problem.loss.knapsack.prices, problem.loss.asked

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from holdfast._core.problem import FiniteSum
+from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import RowArrays
 from holdfast._problems.certified_gap import certified_gap
-
-if TYPE_CHECKING:
-    from holdfast._core.row_sets import RowSets
-    from holdfast._problems.linear import LinearProblem
+from holdfast._problems.linear import LinearProblem
 
 
+@LinearProblem.seen_as(FiniteSum, lambda problem: problem.offers_steps)
 def finite_sum(problem: LinearProblem) -> FiniteSum:
     """Return the problem with one weight vector, that of the positive class, or with one a class."""
     return FiniteSum(

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy import sparse
 
 from holdfast._core.arithmetic import rescaled
 from holdfast._core.problem import IntervalProgram
 from holdfast._data import rows_of
-
-if TYPE_CHECKING:
-    from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._problems.margin_scale import MarginScaleProblem
 
 
 def is_interval(problem: MarginScaleProblem) -> bool:
@@ -22,6 +18,7 @@ def is_interval(problem: MarginScaleProblem) -> bool:
     return is_plain and problem.sets.interval_form() is not None
 
 
+@MarginScaleProblem.seen_as(IntervalProgram, is_interval)
 def interval_program(problem: MarginScaleProblem) -> IntervalProgram:
     """Return the problem with rows in the middle of their boxes; what kappa leaves outside of the loss becomes a price."""
     form = problem.sets.interval_form()

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array, Coupling, Loss
-from holdfast._core.problem import Composite, Curved, Smooth
+from holdfast._core.problem import WITHHELD, FiniteSum, ProximalSum
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
-from holdfast._problems.linear import View
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast.uncertainty.knapsacks import hyperbola
 
@@ -206,6 +205,8 @@ class LabelFlipProblem(MarginScaleProblem):
     budgets: Array = field(default_factory=lambda: np.zeros(1))
     pools: NDArray[np.intp] = field(default_factory=lambda: np.zeros(1, dtype=np.intp))
     factors: Array = field(default_factory=lambda: np.ones(1))
+    # a row's loss depends on all others: no sum over rows
+    views = {FiniteSum: WITHHELD, ProximalSum: WITHHELD}
     has_kinks = True
     is_held = True
     may_be_bounded = False
@@ -236,12 +237,6 @@ class LabelFlipProblem(MarginScaleProblem):
             pools, budgets = np.arange(2), np.array([budgets[np.unique(self.pools[own])].sum() for own in self.members])
         own = {"signs": np.array([-1.0, 1.0]), "factors": factors, "pools": pools, "budgets": budgets}
         return replace(self, rows=rows, weights=weights, **own)
-
-    def view(self, kind: type[View]) -> View | None:
-        return super().view(kind) if kind in (Smooth, Curved, Composite) else None
-
-    def offers(self, kind: type) -> bool:
-        return self.view(kind) is not None
 
     def norm_bound(self, pull: Array) -> float:
         # flips add nothing at w = 0, where the bound of a penalty comes from

@@ -5,22 +5,20 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import Composite, Curved, Evaluation, FiniteSum, Problem, Smooth
+from holdfast._core.problem import ITSELF, Composite, Curved, Evaluation, Offer, Problem, Smooth
 from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import GAP_FLOOR
-from holdfast._problems.finite_sum import finite_sum
 from holdfast._problems.local_margin_model import heavy_block
 from holdfast._problems.penalty import Penalty
 
-View = TypeVar("View")
 WIDEST_METRIC = 1000
 """Features up to which a sample's Hessian is worth its factorisation."""
 WIDEST_HESSIAN = 6000
@@ -37,8 +35,11 @@ class LinearProblem(Problem):
     alpha: float
     fit_intercept: bool
 
-    def offers(self, kind: type) -> bool:
-        return self.offers_steps if kind is FiniteSum else super().offers(kind)
+    views = {
+        Smooth: ITSELF,
+        Composite: ITSELF,
+        Curved: Offer(lambda problem: problem, lambda problem: problem.n_parameters <= WIDEST_HESSIAN),
+    }
 
     def having(self, **changes: Any) -> Self:
         """Return the same problem with some fields changed."""
@@ -198,14 +199,6 @@ class LinearProblem(Problem):
         """After how many steps a new metric is worth its price."""
         # a Hessian costs n_features products of all rows, each about 16 times cheaper than one in a pass
         return max(6, self.rows.n_features // 16)
-
-    def view(self, kind: type[View]) -> View | None:
-        if kind is FiniteSum:
-            return cast(View, finite_sum(self)) if self.offers_steps else None
-        if kind is Curved and self.n_parameters > WIDEST_HESSIAN:
-            return None
-        # said rather than found out: looking for every member of a protocol takes longer than a small step
-        return cast(View, self) if kind in (Smooth, Curved, Composite) else super().view(kind)
 
     @cached_property
     def heavy_block(self) -> tuple[Any, Any, Array]:

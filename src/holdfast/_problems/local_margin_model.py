@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast._core import compiled
 from holdfast._core.arithmetic import inverse, ratio
 from holdfast._core.loss import Array, Coupling
-from holdfast._core.problem import Curved, Plane, View
+from holdfast._core.problem import Plane
 from holdfast._core.tolerances import ROUNDING, VANISHING
 
 if TYPE_CHECKING:
@@ -90,9 +90,6 @@ class MarginPlane(Plane):
     @property
     def enough(self) -> float:
         return self.problem.enough
-
-    def view(self, kind: type[View]) -> View | None:
-        return cast(View, self) if kind is Curved else None
 
     def _pulled_back(self, w_part: Array, rest: Array) -> Array:
         return np.concatenate([self.basis.T @ w_part, rest])

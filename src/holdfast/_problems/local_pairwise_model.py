@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from holdfast._core.arithmetic import inverse
 from holdfast._core.loss import Array
-from holdfast._core.problem import Curved, Plane, View
+from holdfast._core.problem import Plane
 from holdfast._core.tolerances import VANISHING
 from holdfast._problems.local_margin_model import FRESH
 
@@ -140,9 +140,6 @@ class _ScaleAndStep(Plane):
     @property
     def enough(self) -> float:
         return self.problem.enough
-
-    def view(self, kind: type[View]) -> View | None:
-        return cast(View, self) if kind is Curved else None
 
     def point(self, r: float, length: float) -> Array:
         """Return the problem's parameters."""

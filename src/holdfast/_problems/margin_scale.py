@@ -5,26 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.loss import Array, Coupling, Loss
-from holdfast._core.problem import ConeProgram, DeletionProgram, Evaluation, IntervalProgram, LinearProgram, ProximalSum
+from holdfast._core.problem import Evaluation
 from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import MarginPass, Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
 from holdfast._data import rows_of
-from holdfast._problems.cones import cone_program, is_conic
-from holdfast._problems.deletions import deletion_program, is_deletion
-from holdfast._problems.intervals import interval_program, is_interval
-from holdfast._problems.linear import WIDEST_METRIC, LinearProblem, View
+from holdfast._problems.linear import WIDEST_METRIC, LinearProblem
 from holdfast._problems.local_margin_model import LocalMarginModel
 from holdfast._problems.penalty import Penalty
-from holdfast._problems.proximal_sum import proximal_sum
 
 SOME = 0.5
 """Share of rows that bend up to which these are gathered before they are multiplied."""
@@ -214,27 +210,6 @@ class MarginScaleProblem(LinearProblem):
             return inside
         here, there = (float(np.mean(self.sets.support(v))) for v in (w, move))
         return min(inside, 0.9 * here / there) if there > 0 else inside
-
-    def view(self, kind: type[View]) -> View | None:
-        for cones in (ConeProgram, LinearProgram):
-            if kind is cones:
-                return cast(View, cone_program(self, cones)) if is_conic(self, cones) else None
-        if kind is IntervalProgram:
-            return cast(View, interval_program(self)) if is_interval(self) else None
-        if kind is DeletionProgram:
-            return cast(View, deletion_program(self)) if is_deletion(self) else None
-        if kind is ProximalSum:
-            return cast(View, proximal_sum(self)) if self.is_plain else None
-        return super().view(kind)
-
-    def offers(self, kind: type) -> bool:
-        if kind is IntervalProgram:
-            return is_interval(self)
-        if kind is DeletionProgram:
-            return is_deletion(self)
-        if kind is ProximalSum:
-            return self.is_plain
-        return is_conic(self, kind) if kind in (ConeProgram, LinearProgram) else super().offers(kind)
 
     @property
     def is_plain(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +10,9 @@ from numpy.typing import NDArray
 from holdfast._core.arithmetic import ratio
 from holdfast._core.joint_loss import JointLoss
 from holdfast._core.loss import Array
-from holdfast._core.problem import Curved, Smooth
+from holdfast._core.problem import WITHHELD, Composite, FiniteSum
 from holdfast._core.tolerances import AFFORDABLE
-from holdfast._problems.linear import WIDEST_METRIC, View
+from holdfast._problems.linear import WIDEST_METRIC
 from holdfast._problems.pairwise import PairwiseProblem
 
 STRAIGHT = 1e-14
@@ -37,12 +36,7 @@ class MaxOfPairsProblem(PairwiseProblem):
 
     loss: JointLoss  # type: ignore[assignment]
     has_kinks = True
-
-    def view(self, kind: type[View]) -> View | None:
-        return super().view(kind) if kind in (Smooth, Curved) else None
-
-    def offers(self, kind: type) -> bool:
-        return self.view(cast(type[object], kind)) is not None
+    views = {Composite: WITHHELD, FiniteSum: WITHHELD}
 
     def work(self) -> dict[str, object]:
         cheap = self.n_parameters**2 * (self.rows.n_samples + self.n_parameters / 3) <= AFFORDABLE

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import Composite, Evaluation, FiniteSum, Problem
+from holdfast._core.problem import WITHHELD, Composite, Evaluation, FiniteSum, Problem
 from holdfast._core.row_sets import RowSets
 from holdfast._core.solution import DualGuess
-from holdfast._problems.linear import View
 from holdfast._problems.margin_scale import MarginScaleProblem
 
 
@@ -25,6 +24,7 @@ class NoiseAndSetProblem(MarginScaleProblem):
     """
 
     has_kinks = True
+    views = {Composite: WITHHELD, FiniteSum: WITHHELD}
 
     @property
     def pushing(self) -> RowSets:
@@ -85,9 +85,3 @@ class NoiseAndSetProblem(MarginScaleProblem):
 
     def row_fields(self, rows: NDArray[np.intp]) -> dict[str, Any]:
         return super().row_fields(rows) | {"push": self.pushing.take(rows)}
-
-    def view(self, kind: type[View]) -> View | None:
-        return None if kind in (Composite, FiniteSum) else super().view(kind)
-
-    def offers(self, kind: type) -> bool:
-        return self.view(cast(Any, kind)) is not None

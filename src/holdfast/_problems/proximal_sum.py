@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +10,10 @@ from numpy.typing import NDArray
 from holdfast._core.loss import Array
 from holdfast._core.problem import ProximalSum
 from holdfast._problems.certified_gap import certified_gap
-
-if TYPE_CHECKING:
-    from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._problems.margin_scale import MarginScaleProblem
 
 
+@MarginScaleProblem.seen_as(ProximalSum, lambda problem: problem.is_plain)
 def proximal_sum(problem: MarginScaleProblem) -> ProximalSum:
     r"""Return the losses of rows at their worst points as f, ridge and penalty as g.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.arithmetic import ratio
-from holdfast._core.problem import ConeProgram, LinearProgram, Problem, View
+from holdfast._core.problem import ConeProgram, LinearProgram, Offer, Problem
 from holdfast._core.row_forms import Array
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver, silent
@@ -117,12 +117,10 @@ class _Master(Problem):
     owners: NDArray[np.intp]
     deleted: Array
 
-    def offers(self, kind: type) -> bool:
-        return kind in (LinearProgram, ConeProgram) or super().offers(kind)
+    views = dict.fromkeys((LinearProgram, ConeProgram), Offer(lambda master: master.program()))
 
-    def view(self, kind: type[View]) -> View | None:
-        if kind not in (LinearProgram, ConeProgram):
-            return super().view(kind)
+    def program(self) -> LinearProgram:
+        """Return the linear program."""
         problem, owners = self.problem, self.owners
         m, n = self.X.shape
         y, kept = problem.signs[owners], 1 - self.deleted
@@ -132,7 +130,7 @@ class _Master(Problem):
         A = sparse.vstack([-cuts, bounds[:n], -bounds[:n], -bounds[n + 1 :]], format="csc")
         right = np.concatenate([-kept @ problem.loss.asked, np.full(2 * n, problem.limit), np.zeros(m)])
         q = np.concatenate([np.zeros(n + 1), problem.weights])
-        program: Any = LinearProgram(
+        return LinearProgram(
             sparse.csc_matrix((len(q), len(q))),
             q,
             sparse.csc_matrix(A),
@@ -141,7 +139,6 @@ class _Master(Problem):
             n + 1,
             dual_guess=self._dual_guess,
         )
-        return program
 
     def _dual_guess(self, parameters: Array, multipliers: Array) -> DualGuess:
         m, n = self.X.shape

@@ -41,7 +41,11 @@ BUILT_IN: dict[str, type[Solver]] = {
 }
 
 
-def missing(problem: Problem, solver: Solver) -> list[str]:
+DEFAULTS = [cls() for cls in BUILT_IN.values()]
+"""One of each with its default settings, asked only for what it prefers; solvers keep no state."""
+
+
+def missing(problem: Problem, solver: Solver | type[Solver]) -> list[str]:
     """Return the names of the views that `solver` needs and `problem` does not offer."""
     return [kind.__name__ for kind in solver.needs if not problem.offers(kind)]
 
@@ -49,24 +53,27 @@ def missing(problem: Problem, solver: Solver) -> list[str]:
 def pick(problem: Problem, solver: Solver | str | None = None) -> Solver:
     """Return the solver to use: the one asked for if it fits, else the fitting one that suits the problem's size best."""
     if solver is not None:
-        chosen: Solver = resolve(solver, BUILT_IN, "solver=%s")
-        if not isinstance(chosen, Solver):
-            raise ValueError(
-                f"solver={chosen!r}: give None, one of {', '.join(map(repr, BUILT_IN))}, or a solver object."
-            )
-        lacking = missing(problem, chosen)
-        if not lacking:
-            return chosen
-        fitting = [name for name, cls in BUILT_IN.items() if not missing(problem, cls())]
-        raise ValueError(
-            f"solver={solver!r} needs the view {' and '.join(lacking)}, which this problem does not offer. {chosen.takes}"
-            f"Solvers that fit: {', '.join(map(repr, fitting)) or 'none'}; solver=None picks one."
-        )
-    fits = [cls() for cls in BUILT_IN.values() if not missing(problem, cls())]
-    if not fits:
-        raise ValueError("No built-in solver fits this problem: it offers neither a smooth view nor a cone program.")
+        return _asked_for(problem, solver)
     work = problem.work()
-    return max(fits, key=lambda candidate: candidate.preference(work))
+    # the one that suits best is asked first, so that nobody looks for a conic form where another solver is better anyway
+    for candidate in sorted(DEFAULTS, key=lambda default: -default.preference(work)):
+        if not missing(problem, candidate):
+            return candidate
+    raise ValueError("No built-in solver fits this problem: it offers neither a smooth view nor a cone program.")
+
+
+def _asked_for(problem: Problem, solver: Solver | str) -> Solver:
+    chosen: Solver = resolve(solver, BUILT_IN, "solver=%s")
+    if not isinstance(chosen, Solver):
+        raise ValueError(f"solver={chosen!r}: give None, one of {', '.join(map(repr, BUILT_IN))}, or a solver object.")
+    lacking = missing(problem, chosen)
+    if not lacking:
+        return chosen
+    fitting = [name for name, cls in BUILT_IN.items() if not missing(problem, cls)]
+    raise ValueError(
+        f"solver={solver!r} needs the view {' and '.join(lacking)}, which this problem does not offer. {chosen.takes}"
+        f"Solvers that fit: {', '.join(map(repr, fitting)) or 'none'}; solver=None picks one."
+    )
 
 
 def solve(
