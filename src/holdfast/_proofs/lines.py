@@ -28,5 +28,9 @@ def dual_lines(loss: Loss, a: Array) -> Proof:
 
 def tangents(loss: Loss, u: Array, t: Array) -> Proof:
     """Return the lines that touch the losses at (u, t)."""
-    value, slope, scale_slope = loss.tangent(u, t)
+    return tangent_lines(u, t, *loss.tangent(u, t))
+
+
+def tangent_lines(u: Array, t: Array, value: Array, slope: Array, scale_slope: Array) -> Proof:
+    """Return the lines through the losses' values at (u, t) with their slopes."""
     return Proof(slope, value + slope * (1.0 - u) - scale_slope * t, scale_slope)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -14,10 +14,13 @@ from holdfast._proofs.best_scale import Point, slopes_at_best_scale
 from holdfast._proofs.certificate import Certificate, certificate, certified, rounding_at
 from holdfast._proofs.claims import Claim, dual_objective
 from holdfast._proofs.intercepts import best_intercept
-from holdfast._proofs.lines import tangents
+from holdfast._proofs.lines import tangent_lines
 from holdfast._proofs.objectives import objective_at
 from holdfast._proofs.pulls import balanced, sizes_of_sums, without_exact_pull
 from holdfast._proofs.worst_case import worst_case_certificate
+
+UNSEEN, TRIFLE = 1e-11, 0.1
+"""What an intercept that is not quite the best may cost a bound: a share of the objective, or of the gap."""
 
 
 @certificate.register
@@ -41,15 +44,20 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     if problem.has_kinks:
         return worst_case_certificate(problem, w, b, dual)
     scores, t = problem.rows.dot(w), problem.sets.support(w)
-    objective, rounding = objective_at(problem, w, b, scores, t), partial(rounding_at, problem, w, b)
+    rounding = partial(rounding_at, problem, w, b)
     if problem.loss.has_dual:
+        objective = objective_at(problem, w, b, scores, t)
         if dual is None:
             dual = DualGuess(slopes_at_best_scale(_BinaryRay(problem, scores, t, w, b)), w, t)
         bound, pull, proof = _dual_bound(problem, dual)
         return certified(objective, bound, problem.floor, rounding, problem.norm_bound(pull), proof)
-    guess = DualGuess(t, w, t) if dual is None else dual
-    bound, pull = _strong_convexity_bound(problem, scores, guess, w, b, objective)
-    return certified(objective, bound, problem.floor, rounding, problem.norm_bound(pull))
+    minorant = _Minorant(problem, scores, DualGuess(t, w, t), b)
+    objective, best = minorant.objective, minorant
+    if dual is not None:
+        best = _Minorant(problem, scores, dual, b)
+    if not best.is_balanced(objective):
+        best = _Minorant(problem, scores, best.guess, best_intercept(problem, w, scores, best.guess.scale, b))
+    return certified(objective, best.bound(objective), problem.floor, rounding, problem.norm_bound(best.pull))
 
 
 class _BinaryRay:
@@ -100,35 +108,64 @@ def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, A
     return bound, pull, share * c * a
 
 
-def _strong_convexity_bound(
-    problem: MarginScaleProblem, scores: Array, guess: DualGuess, w: Array, b: float, objective: float
-) -> tuple[float, Array]:
-    r"""Return the minimum of a quadratic minorant that touches the losses at (w, b'), and the pull.
+class _Minorant:
+    r"""A quadratic minorant of the objective that touches the losses at (w, b), for losses without a dual.
 
-    Tangents of the losses at (u, T), T the guess's scales and b' the best intercept for them, and
-    :math:`t(v) \ge q^\top v` for any q in the sets bound P(v, b') from below by
+    Tangents of the losses at (u, T), T the guess's scales, and :math:`t(v) \ge q^\top v` for any q in the sets bound P(v, b)
+    from below by
 
     .. math:: \sum c\,(\ell + \ell_u (1 - u) - \ell_t T) - (V - \sum c\,\ell_t q)^\top v + \tfrac\alpha2 |v|^2,
               \qquad V = \sum c\,\ell_u y x;
 
     the q that come nearest to V are taken.
     """
-    c, y, alpha, t = problem.weights, problem.signs, problem.alpha, guess.scale
-    if problem.fit_intercept:
-        b = best_intercept(problem, w, scores, t, b)
-    lines = tangents(problem.loss, 1.0 - y * (scores + b), t)
-    V, pull = problem.rows.transpose_dot(np.column_stack([c * y * lines.a, problem.pull_per_class()])).T
-    if alpha == 0:
-        return -np.inf, pull
-    budgets = c * lines.p
-    missed = problem.sets.residual(V, budgets, t, guess.direction)
-    if guess.sets is not None:
-        missed = min(missed, V - guess.sets.adjoint(guess.direction, budgets), key=norm)
-    leftover = 0.0
-    if problem.fit_intercept:
+
+    def __init__(self, problem: MarginScaleProblem, scores: Array, guess: DualGuess, b: float):
+        self.problem, self.guess, self.b = problem, guess, b
+        u = problem.target - problem.signs * (scores + b)
+        self.values, slopes, scale_slopes = problem.loss.tangent(u, guess.scale)
+        self.lines = tangent_lines(u, guess.scale, self.values, slopes, scale_slopes)
+        r = problem.weights * problem.signs * slopes
+        self.imbalance = abs(float(np.sum(r)))
+        self.target, self.pull = problem.rows.transpose_dot(np.column_stack([r, problem.pull_per_class()])).T
+
+    @property
+    def objective(self) -> float:
+        """The objective at the guess's direction and b, where the guess's scales are those of the sets."""
+        problem, w = self.problem, self.guess.direction
+        return float(problem.weights @ self.values) + 0.5 * problem.alpha * float(w @ w)
+
+    @cached_property
+    def missed(self) -> float:
+        """How far the minimum over v lies below the minorant at v = 0."""
+        problem, guess = self.problem, self.guess
+        budgets = problem.weights * self.lines.p
+        missed = problem.sets.residual(self.target, budgets, guess.scale, guess.direction)
+        if guess.sets is not None:
+            missed = min(missed, self.target - guess.sets.adjoint(guess.direction, budgets), key=norm)
+        return float(missed @ missed) / (2 * problem.alpha)
+
+    def leftover(self, objective: float) -> float:
+        """Return what the slope in b can earn over the range that the optimal intercept must lie in."""
+        problem = self.problem
+        if not problem.fit_intercept or self.imbalance == 0:
+            return 0.0
         # The optimum's losses add up to at most the objective, and each is at least u - 1 = -y(w'x + b).
-        reach = np.sqrt(2 * objective / alpha)
+        c, reach = problem.weights, np.sqrt(2 * objective / problem.alpha)
         rows_norm = np.sqrt(float(np.sum(problem.rows.square_sums(c))) * float(c.sum()))
         farthest = max((objective + reach * rows_norm) / weight for weight in problem.class_weights())
-        leftover = abs(float(np.sum(c * y * lines.a))) * (abs(b) + farthest)
-    return float(c @ lines.v) - float(missed @ missed) / (2 * alpha) - leftover, pull
+        return self.imbalance * (abs(self.b) + farthest)
+
+    def is_balanced(self, objective: float) -> bool:
+        """Return whether a better b would not tell: rounding, or next to nothing beside what is missed anyway."""
+        if self.problem.alpha == 0:
+            return True
+        return self.leftover(objective) <= max(UNSEEN * objective, TRIFLE * (objective - self.bound(objective)))
+
+    def bound(self, objective: float) -> float:
+        """Return the minorant's minimum, less the leftover."""
+        if self.problem.alpha == 0:
+            return -np.inf
+        # lines are of slopes times u - 1, and the margin asked for may not be 1
+        extra = self.lines.a * (self.problem.target - 1.0)
+        return float(self.problem.weights @ (self.lines.v + extra)) - self.missed - self.leftover(objective)
