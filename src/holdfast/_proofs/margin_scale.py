@@ -19,8 +19,9 @@ from holdfast._proofs.objectives import objective_at
 from holdfast._proofs.pulls import balanced, sizes_of_sums, without_exact_pull
 from holdfast._proofs.worst_case import worst_case_certificate
 
-UNSEEN, TRIFLE = 1e-11, 0.1
-"""What an intercept that is not quite the best may cost a bound: a share of the objective, or of the gap."""
+UNSEEN, TRIFLE, ROUGH = 1e-11, 0.01, 1e-3
+"""What an intercept that is not quite the best may cost a bound: a share of the objective, or of what the bound lacks anyway;
+where it costs more than the last share of the objective, there is no need to look what the bound lacks."""
 
 
 @certificate.register
@@ -51,13 +52,17 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
             dual = DualGuess(slopes_at_best_scale(_BinaryRay(problem, scores, t, w, b)), w, t)
         bound, pull, proof = _dual_bound(problem, dual)
         return certified(objective, bound, problem.floor, rounding, problem.norm_bound(pull), proof)
-    minorant = _Minorant(problem, scores, DualGuess(t, w, t), b)
-    objective, best = minorant.objective, minorant
+    best = _Minorant(problem, scores, DualGuess(t, w, t), b)
+    objective = best.objective
+    if problem.alpha == 0:
+        pull = problem.rows.transpose_dot(problem.pull_per_class())
+        return certified(objective, -np.inf, problem.floor, rounding, problem.norm_bound(pull))
+    farthest = _farthest_intercept(problem, objective)
     if dual is not None:
         best = _Minorant(problem, scores, dual, b)
-    if not best.is_balanced(objective):
+    if not best.is_balanced(objective, farthest):
         best = _Minorant(problem, scores, best.guess, best_intercept(problem, w, scores, best.guess.scale, b))
-    return certified(objective, best.bound(objective), problem.floor, rounding, problem.norm_bound(best.pull))
+    return certified(objective, best.bound(farthest), problem.floor, rounding, problem.norm_bound(best.pulls[1]))
 
 
 class _BinaryRay:
@@ -125,9 +130,8 @@ class _Minorant:
         u = problem.target - problem.signs * (scores + b)
         self.values, slopes, scale_slopes = problem.loss.tangent(u, guess.scale)
         self.lines = tangent_lines(u, guess.scale, self.values, slopes, scale_slopes)
-        r = problem.weights * problem.signs * slopes
-        self.imbalance = abs(float(np.sum(r)))
-        self.target, self.pull = problem.rows.transpose_dot(np.column_stack([r, problem.pull_per_class()])).T
+        self.r = problem.weights * problem.signs * slopes
+        self.imbalance = abs(float(np.sum(self.r))) if problem.fit_intercept else 0.0
 
     @property
     def objective(self) -> float:
@@ -136,36 +140,38 @@ class _Minorant:
         return float(problem.weights @ self.values) + 0.5 * problem.alpha * float(w @ w)
 
     @cached_property
-    def missed(self) -> float:
-        """How far the minimum over v lies below the minorant at v = 0."""
-        problem, guess = self.problem, self.guess
+    def pulls(self) -> Array:
+        """V, and the pull that the norm bound needs."""
+        return self.problem.rows.transpose_dot(np.column_stack([self.r, self.problem.pull_per_class()])).T
+
+    @cached_property
+    def lowest(self) -> float:
+        """The minimum over v, b being as it is."""
+        problem, guess, V = self.problem, self.guess, self.pulls[0]
         budgets = problem.weights * self.lines.p
-        missed = problem.sets.residual(self.target, budgets, guess.scale, guess.direction)
+        missed = problem.sets.residual(V, budgets, guess.scale, guess.direction)
         if guess.sets is not None:
-            missed = min(missed, self.target - guess.sets.adjoint(guess.direction, budgets), key=norm)
-        return float(missed @ missed) / (2 * problem.alpha)
-
-    def leftover(self, objective: float) -> float:
-        """Return what the slope in b can earn over the range that the optimal intercept must lie in."""
-        problem = self.problem
-        if not problem.fit_intercept or self.imbalance == 0:
-            return 0.0
-        # The optimum's losses add up to at most the objective, and each is at least u - 1 = -y(w'x + b).
-        c, reach = problem.weights, np.sqrt(2 * objective / problem.alpha)
-        rows_norm = np.sqrt(float(np.sum(problem.rows.square_sums(c))) * float(c.sum()))
-        farthest = max((objective + reach * rows_norm) / weight for weight in problem.class_weights())
-        return self.imbalance * (abs(self.b) + farthest)
-
-    def is_balanced(self, objective: float) -> bool:
-        """Return whether a better b would not tell: rounding, or next to nothing beside what is missed anyway."""
-        if self.problem.alpha == 0:
-            return True
-        return self.leftover(objective) <= max(UNSEEN * objective, TRIFLE * (objective - self.bound(objective)))
-
-    def bound(self, objective: float) -> float:
-        """Return the minorant's minimum, less the leftover."""
-        if self.problem.alpha == 0:
-            return -np.inf
+            missed = min(missed, V - guess.sets.adjoint(guess.direction, budgets), key=norm)
         # lines are of slopes times u - 1, and the margin asked for may not be 1
-        extra = self.lines.a * (self.problem.target - 1.0)
-        return float(self.problem.weights @ (self.lines.v + extra)) - self.missed - self.leftover(objective)
+        at_zero = self.lines.v + self.lines.a * (problem.target - 1.0)
+        return float(problem.weights @ at_zero) - float(missed @ missed) / (2 * problem.alpha)
+
+    def bound(self, farthest: float) -> float:
+        """Return the minimum over v and all intercepts up to the farthest one that may be optimal."""
+        return self.lowest - self.imbalance * (abs(self.b) + farthest)
+
+    def is_balanced(self, objective: float, farthest: float) -> bool:
+        """Return whether a better b would not tell: rounding, or next to nothing beside what the bound lacks anyway."""
+        cost = self.imbalance * (abs(self.b) + farthest)
+        if cost <= UNSEEN * objective:
+            return True
+        return cost <= ROUGH * objective and cost <= TRIFLE * (objective - self.lowest)
+
+
+def _farthest_intercept(problem: MarginScaleProblem, objective: float) -> float:
+    """Return how far from 0 the best intercept can be: losses sum to the objective at most, and each is at least u - 1."""
+    if not problem.fit_intercept:
+        return 0.0
+    c, reach = problem.weights, np.sqrt(2 * objective / problem.alpha)
+    rows_norm = np.sqrt(float(np.sum(problem.rows.square_sums(c))) * float(c.sum()))
+    return float(max((objective + reach * rows_norm) / weight for weight in problem.class_weights()))
