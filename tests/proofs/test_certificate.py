@@ -140,6 +140,15 @@ def test_logistic_bound_is_tight_under_a_heavy_ridge(fit_intercept, make_problem
         assert model.objective_ - 0.05 * excess <= proof.lower_bound <= model.objective_ * (1 + ROUNDING)
 
 
+def test_logistic_bound_is_tight_whatever_the_intercept(make_problem, two_classes):
+    X, y = two_classes(24, 3)
+    problem = make_problem(X, y, ExpectedLogistic(), 0.5, alpha=2.0)
+    model = _fitted(problem, X, y, 0.5, {})
+    for away in (1e-8, 1e-4, 1e-2, 1.0):
+        proof = certificate(problem, model.coef_[0], model.intercept_[0] + away)
+        assert model.objective_ * (1 - 1e-8) <= proof.lower_bound <= model.objective_ * (1 + ROUNDING)
+
+
 def test_strong_duality_with_an_independent_dual(make_problem, two_classes):
     """The dual problem, written out and given to other solvers, has the value of the fit."""
     for fit_intercept in (False, True):
