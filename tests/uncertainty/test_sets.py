@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse, stats
 from scipy.optimize import linprog
 
+from holdfast.exceptions import UnstatedError
 from holdfast.uncertainty import Ball, Box, ChanceConstraint, Ellipsoid, GaussianNoise, IntervalBox, LinearImage
 
 X = np.array([[1.0, -2.0, 0.0], [0.5, 0.0, 4.0], [0.0, 3.0, -1.0], [2.0, 2.0, 2.0]])
@@ -15,6 +16,27 @@ X = np.array([[1.0, -2.0, 0.0], [0.5, 0.0, 4.0], [0.0, 3.0, -1.0], [2.0, 2.0, 2.
 
 def support(uncertainty, w, X=X, **metadata):
     return np.broadcast_to(uncertainty.at(X, metadata).support(np.asarray(w)), len(X))
+
+
+# sizes
+
+
+@pytest.mark.parametrize(
+    "uncertainty",
+    [
+        *(Ball(), Ball(0.3), Box(), Box(0.1), Box(half_widths=[0.1, 0.2, 0.0]), Box(relative=0.1), Ellipsoid()),
+        *(Ellipsoid(shape=[1.0, 2.0, 0.5]), IntervalBox(), IntervalBox(lower=X.min(axis=0), upper=X.max(axis=0))),
+        *(ChanceConstraint(0.1), ChanceConstraint(0.1, cov=[1.0, 2.0, 0.5]), Box() + Ball(0.1), Ball(0.1) + Box()),
+        *(Ball(0.2) + Box(0.1), LinearImage(Ball(), np.eye(3)), LinearImage(Ball(0.2), np.eye(3))),
+    ],
+    ids=repr,
+)
+def test_what_has_no_size_of_its_own_says_so_and_is_refused(uncertainty):
+    if uncertainty.has_size:
+        assert np.any(uncertainty.at(X, {}).support(np.ones(3)) > 0)
+    else:
+        with pytest.raises(UnstatedError):
+            uncertainty.at(X, {})
 
 
 # Balls

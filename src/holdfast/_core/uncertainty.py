@@ -28,6 +28,8 @@ class UncertaintySet(Parameters, ABC):
     """Whether it says no more than one size."""
     is_of_rows = False
     """Whether its errors depend on the values of the rows by more than metadata can say."""
+    has_size = True
+    """Whether it says how far rows may be off, or would be a size that nobody stated."""
     is_of_scores = False
     """Whether it bounds each linear score with a probability, but no points: what is not linear in the row may leave it."""
     is_of_training = False

@@ -15,10 +15,10 @@ from holdfast._core.loss import Array
 from holdfast._core.progress import reporter
 from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.feature_deletion import FeatureDeletionClassifier
+from holdfast.estimators.folds import chosen, splits_of, taken
 from holdfast.estimators.inputs import class_codes
 from holdfast.estimators.linear import predicted_codes
 from holdfast.estimators.missing import without_missing
-from holdfast.estimators.paths import refuse_lacking, results_of, splits_of, taken
 from holdfast.features.rows import checked_weights
 from holdfast.uncertainty.deletion_loss import deletable
 from holdfast.uncertainty.deletions import deletions_survived, random_deletions
@@ -151,17 +151,15 @@ class FeatureDeletionClassifierCV(FeatureDeletionClassifier):
         costs, _ = deletable(self.values, 0.0, rows.shape[1], NAME)
         budgets = self._budgets(float(costs.sum()))
         report, folds = reporter(self.verbose), []
-        for number, (own, held_out) in enumerate(splits_of(self, rows, y, groups)):
-            refuse_lacking(self, y[own], taken(weights, held_out))
+        for number, (own, held_out) in enumerate(splits_of(self, rows, y, weights, groups)):
             report(f"fold {number}: budgets {', '.join(f'{budget:g}' for budget in budgets)}")
             folds.append([self._examined(rows, y, weights, own, held_out, budget, costs) for budget in budgets])
         scores, gaps, collapsed = np.moveaxis(np.array(folds), 2, 0)
-        best = int(scores.mean(axis=0).argmax())
-        self.best_score_ = float(scores.mean(axis=0)[best])
-        self.cv_results_ = results_of({"budget": budgets}, scores, gaps) | {"collapsed": collapsed.mean(axis=0)}
+        best, told = chosen({"budget": budgets}, scores, gaps, [-budgets])
+        told["cv_results_"] |= {"collapsed": collapsed.mean(axis=0)}
         found = self._model(budgets[best]).fit(X, y, sample_weight)
         self.__dict__ |= {name: value for name, value in vars(found).items() if name.endswith("_")}
-        self.budgets_ = budgets
+        self.__dict__ |= told | {"budgets_": budgets}
         return self
 
     def _budgets(self, total: float) -> Array:

@@ -18,24 +18,15 @@ from holdfast._core.metadata import NoiseByRow, takes_metadata
 from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._training.collapse import critical_factor
-from holdfast.estimators.callbacks import announced, with_callbacks
+from holdfast.estimators.callbacks import with_callbacks
+from holdfast.estimators.folds import scored
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
 from holdfast.estimators.inputs import one_blas_thread, shape_of
-from holdfast.estimators.linear import Task, predicted_codes
-from holdfast.estimators.paths import (
-    DEFAULT_SIZES,
-    FitPath,
-    PathSearch,
-    Step,
-    followed,
-    grid,
-    scored,
-    warn_of_gaps,
-    wide,
-)
+from holdfast.estimators.linear import predicted_codes
+from holdfast.estimators.path_search import PathSearch, SearchTask
+from holdfast.estimators.paths import DEFAULT_SIZES, FitPath, Step, followed, grid, warn_of_gaps, wide
 from holdfast.estimators.scores import in_deviations, pushes
 from holdfast.estimators.units import warn_of_units
-from holdfast.solvers.selection import pick
 from holdfast.uncertainty import GaussianNoise
 
 NAME = "GaussianRobustClassifierCV"
@@ -159,7 +150,7 @@ def _largest(problems: Sequence[Any]) -> float:
     return float(top)
 
 
-class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
+class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
     r"""GaussianRobustClassifier with the noise, or the ridge, chosen by cross-validation.
 
     *Noise unknown* (`noise` is None or one number and no ``X_std`` or the like is given): it is a hyper-parameter, and the
@@ -226,7 +217,6 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
     (4.0, True)
     """
 
-    _takes_streams = False
     _searched = SEARCHED
     parameter_table = {"deploy_noise": Number() | NOTHING}
 
@@ -291,39 +281,26 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
         groups : array-like of shape (n_samples,), default=None
             Handed to the splitter, such as ``GroupKFold``.
         """
-        plain = self._model()
-        problems = plain._problems(X, y, sample_weight, metadata)
-        warn_of_units(X, metadata, f"{NAME}.fit", factor=plain._noise().row_factor)
-        plain.row_noise_ = self.row_noise_ = bool(metadata)
-        self._adopt(plain)
+        return self._fitted(X, y, sample_weight, metadata, groups=groups)
+
+    def _path(self, task: SearchTask) -> list[Step]:
+        noise, problems = task.risk.noise, task.problems
+        is_known = bool(task.metadata) or not noise.is_size
         deploy = None if self.deploy_noise is None else float(self.deploy_noise)
-        self._scorer(plain)
-        solver = None if self.solver is None else pick(problems[0], self.solver).seeded(self.random_state)
-        report, finished = announced(self, reporter(self.verbose), X, y)
-        known = self.row_noise_ or _is_known(plain._noise())
         if deploy is not None:
-            _refuse_multiples(plain._noise(), f"{NAME}(deploy_noise={self.deploy_noise!r})")
-        with one_blas_thread:
-            if known:
-                if not (isinstance(self.noises, Integral) and self.noises == DEFAULT_SIZES):
-                    raise ValueError(
-                        f"{NAME}(noises=...) together with known noise: a noise that is stated is not searched. Leave out "
-                        "noises; deploy_noise=m trains and validates for m times the stated noise."
-                    )
-                self.noises_ = _grid([1.0 if deploy is None else deploy], problems, f"{NAME}(deploy_noise")
-                self._exam: float | None = float(self.noises_[0])
-            else:
-                self.noises_, self._exam = _grid(self.noises, problems, f"{NAME}(noises"), deploy
-            self.alphas_ = self._alphas(problems[0].loss, known)
-            steps = [(factor, alpha) for alpha in self.alphas_ for factor in self.noises_]
-            chosen, fits = self._best_of_folds(
-                plain, problems, steps, (X, y, sample_weight), metadata, groups, solver, report
-            )
-        self._unpack(chosen, fits)
-        if self.refit:
-            self._warn(Task(chosen, {}))
-        finished()
-        return self
+            _refuse_multiples(noise, self._quoted("deploy_noise"))
+        if is_known:
+            if not (isinstance(self.noises, Integral) and self.noises == DEFAULT_SIZES):
+                raise ValueError(
+                    f"{NAME}(noises=...) together with known noise: a noise that is stated is not searched. Leave out "
+                    "noises; deploy_noise=m trains and validates for m times the stated noise."
+                )
+            self.noises_ = _grid([1.0 if deploy is None else deploy], problems, f"{NAME}(deploy_noise")
+            self._exam: float | None = float(self.noises_[0])
+        else:
+            self.noises_, self._exam = _grid(self.noises, problems, f"{NAME}(noises"), deploy
+        self.alphas_ = self._alphas(problems[0].loss, is_known)
+        return [(factor, alpha) for alpha in self.alphas_ for factor in self.noises_]
 
     def _model(self, factor: float = 1.0) -> GaussianRobustClassifier:
         """Return the estimator that this one fits, with the noise multiplied by a number."""
@@ -365,7 +342,7 @@ class GaussianRobustClassifierCV(GaussianRobustClassifier, PathSearch):
 
         def score(step: Step) -> float:
             # scorers see rows as they are, without noise of their own
-            model.noise = None if self.row_noise_ else _times(shape_of(self.noise, 1.0), step[0])
+            model.noise = None if metadata else _times(shape_of(self.noise, 1.0), step[0])
             if scorer is not None:
                 return scored(scorer, model, X, y, sample_weight)
             right = _right(model, model.decision_function(middle), codes, exam)
@@ -385,11 +362,6 @@ def _refuse_multiples(noise: UncertaintySet, call: str) -> None:
     """Raise where a multiple of a noise is not that of its deviations."""
     if noise.is_of_rows:
         raise ValueError(f"{call}: {noise!r} moves the rows too, which no multiple says. State its share instead.")
-
-
-def _is_known(noise: Any) -> bool:
-    """Return whether the noise says more than its size."""
-    return not noise.is_size
 
 
 def _times(noise: Any, factor: float) -> Any:

@@ -113,7 +113,7 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         warn_of_units(X, metadata, f"{type(self).__name__}.fit", factor=task.row_factor)
         report, finished = announced(self, reporter(self.verbose), X, y)
         self._learn(task, report)
-        self._complete(task, self._solved(task.problems, report))
+        self._complete(task, self._solved(task, report))
         self._warn(task)
         finished()
         return self
@@ -145,9 +145,9 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         given = ", ".join(f"{name}={short(getattr(self, name))}" for name in names)
         return f"{type(self).__name__}({given})"
 
-    def _solved(self, problems: Sequence[Any], report: Report) -> list[tuple[Solution, Certificate]]:
+    def _solved(self, task: Task, report: Report) -> list[tuple[Solution, Certificate]]:
         """Return each problem's solution with its proof."""
-        rows = problems[0].rows
+        problems, rows = task.problems, task.problems[0].rows
         with blas_threads_for(rows.n_samples * rows.n_features**2):
             starts = self._starts(problems)
             return [self._train(problem, start, report) for problem, start in zip(problems, starts, strict=True)]

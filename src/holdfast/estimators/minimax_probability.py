@@ -259,11 +259,11 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         factor = 1.0 if self.uncertainty is None else self.uncertainty.row_factor
         return MinimaxTask(problems, {"classes_": classes}, factor, X=X, used=used, span=span, gamma=gamma)
 
-    def _solved(self, problems: Sequence[Any], report: Report) -> list[Any]:
+    def _solved(self, task: Task, report: Report) -> list[Any]:
+        assert isinstance(task, MinimaxTask)
         limits: dict[str, Any] = {"tol": float(self.tol), "max_iter": int(self.max_iter)}
-        n_rows, n_weights = len(problems[0].budgets), len(problems[0].difference)
-        with blas_threads_for(n_rows * n_weights**2):
-            return [train_minimax(problem, self.solver, **limits, report=report) for problem in problems]
+        with blas_threads_for(task.X.shape[0] * task.X.shape[1] ** 2):
+            return [train_minimax(problem, self.solver, **limits, report=report) for problem in task.problems]
 
     def _complete(self, task: Task, fits: Sequence[tuple[Any, Any]]) -> None:
         assert isinstance(task, MinimaxTask)

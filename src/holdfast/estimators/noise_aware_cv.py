@@ -15,9 +15,10 @@ from holdfast._core.loss import Array
 from holdfast._core.metadata import NoiseByRow, takes_metadata
 from holdfast._core.progress import reporter
 from holdfast._core.solver import Report
+from holdfast.estimators.folds import CV, chosen, splits_of
 from holdfast.estimators.inputs import seed_of
 from holdfast.estimators.noise_aware import NoiseAwareClassifier, Rows, without_their_warnings
-from holdfast.estimators.paths import CV, refuse_lacking, results_of, splits_of, warn_of_gaps
+from holdfast.estimators.paths import warn_of_gaps
 
 NAME = "NoiseAwareClassifierCV"
 
@@ -146,7 +147,7 @@ class NoiseAwareClassifierCV(NoiseAwareClassifier):
         gammas = np.sort(np.asarray(self.gammas, dtype=np.float64)) if has_waves else np.ones(1)
         alphas = np.sort(np.asarray(self.alphas, dtype=np.float64))[::-1]
         workers = Parallel(n_jobs=self.n_jobs, prefer="threads")
-        splits = splits_of(self, rows.X, rows.codes, groups)
+        splits = splits_of(self, rows.X, self.classes_[rows.codes], rows.weights, groups)
         with without_their_warnings():
             folds = workers(
                 delayed(self._fold)(rows.take(own).weighed(), rows.take(held_out), gammas, alphas, seed, report)
@@ -154,11 +155,8 @@ class NoiseAwareClassifierCV(NoiseAwareClassifier):
             )
         scores, gaps = (np.array([fold[part] for fold in folds]) for part in (0, 1))
         tried = np.array(list(product(gammas, alphas)))
-        self.cv_results_ = results_of({"gamma": tried[:, 0], "alpha": tried[:, 1]}, scores, gaps)
-        mean = scores.mean(axis=0)
-        best = int(np.lexsort((-tried[:, 0], tried[:, 1], mean))[-1])
-        self.gamma_, self.alpha_ = (float(value) for value in tried[best])
-        self.best_score_ = float(mean[best])
+        _, told = chosen(dict(zip(("gamma", "alpha"), tried.T, strict=True)), scores, gaps, [tried[:, 1], -tried[:, 0]])
+        self.__dict__ |= told
         warn_of_gaps(gaps, float(self.tol))
         rows = rows.weighed()
         self._learn_features(rows, self.gamma_ / rows.X.shape[1], seed)
@@ -172,7 +170,6 @@ class NoiseAwareClassifierCV(NoiseAwareClassifier):
     ) -> tuple[list[float], list[float]]:
         """Return validation scores and gaps of one fold for all gammas and, within them, alphas."""
         n_classes = len(self.classes_)
-        refuse_lacking(self, self.classes_[own.codes], held_out.weights)
         model, scores, gaps = copy(self), [], []
         for gamma in gammas:
             model._learn_features(own, gamma / own.X.shape[1], seed)

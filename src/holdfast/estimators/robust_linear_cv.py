@@ -9,30 +9,19 @@ from typing import Any, Self, Unpack
 import numpy as np
 
 from holdfast._core.allowed import arguments
-from holdfast._core.exceptions import UnstatedError
 from holdfast._core.loss import Array, Loss
 from holdfast._core.metadata import SetsByRow, takes_metadata
 from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._training.critical import collapse_bound
 from holdfast.ambiguity import LabelFlips
-from holdfast.estimators.callbacks import announced, with_callbacks
+from holdfast.estimators.callbacks import with_callbacks
+from holdfast.estimators.folds import scored
 from holdfast.estimators.inputs import one_blas_thread, shape_of
-from holdfast.estimators.linear import Task
-from holdfast.estimators.paths import (
-    DEFAULT_SIZES,
-    FitPath,
-    PathSearch,
-    Step,
-    followed,
-    grid,
-    scored,
-    warn_of_gaps,
-    wide,
-)
+from holdfast.estimators.path_search import PathSearch, SearchTask
+from holdfast.estimators.paths import DEFAULT_SIZES, FitPath, Step, followed, grid, warn_of_gaps, wide
 from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.estimators.units import warn_of_units
-from holdfast.solvers.selection import pick
 from holdfast.uncertainty import Ball
 
 NAME = "RobustLinearClassifierCV"
@@ -163,16 +152,7 @@ def _largest(problems: Sequence[Any]) -> float:
     return known if 0 < known < np.inf else wide(problems[0])
 
 
-def _is_set(uncertainty: UncertaintySet | None, X: Any, stated: Mapping[str, Any]) -> bool:
-    """Return whether it is said how far rows may be off, and no prediction need be certain of noise."""
-    rows = X if hasattr(X, "shape") else np.asarray(X)
-    try:
-        return uncertainty is not None and uncertainty.split(rows, stated)[1] is None
-    except UnstatedError:
-        return False
-
-
-class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
+class RobustLinearClassifierCV(PathSearch, RobustLinearClassifier):
     """RobustLinearClassifier with the size of the sets chosen by cross-validation.
 
     The classifier is fitted for a path of factors of the stated sets, from large to small, each fit starting where the last
@@ -232,8 +212,6 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
     """
 
     _searched = SEARCHED
-
-    _takes_streams = False
 
     def __init__(
         self,
@@ -304,29 +282,14 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
         groups : array-like of shape (n_samples,), default=None
             Handed to the splitter, such as ``GroupKFold``.
         """
-        plain = self._model()
-        _refuse_of_training(plain._stated_set(), f"{NAME}.fit")
-        problems = plain._problems(X, y, sample_weight, metadata)
-        warn_of_units(X, metadata, f"{NAME}.fit", factor=plain._stated_set().row_factor)
-        self.row_uncertainty_ = bool(metadata)
-        self._adopt(plain)
-        self._scorer(plain)
-        solver = None if self.solver is None else pick(problems[0], self.solver).seeded(self.random_state)
-        report, finished = announced(self, reporter(self.verbose), X, y)
-        with one_blas_thread:
-            self.radii_ = grid(self.radii, lambda: _largest(problems), f"{NAME}(radii", "radius", "radii")
-            steps = [(factor,) for factor in self.radii_]
-            chosen, fits = self._best_of_folds(
-                plain, problems, steps, (X, y, sample_weight), metadata, groups, solver, report
-            )
-        plain._risk().refuse_unattained(chosen, [found.parameters for found, _ in fits])
-        self._unpack(chosen, fits)
-        if self.refit:
-            self._warn(Task(chosen, {}))
-        finished()
-        return self
+        return self._fitted(X, y, sample_weight, metadata, groups=groups)
+
+    def _path(self, task: SearchTask) -> list[Step]:
+        self.radii_ = grid(self.radii, lambda: _largest(task.problems), f"{NAME}(radii", "radius", "radii")
+        return [(factor,) for factor in self.radii_]
 
     def _model(self) -> RobustLinearClassifier:
+        _refuse_of_training(self._stated_set(), f"{NAME}.fit")
         return RobustLinearClassifier(
             self._stated_set(),
             loss=self.loss,
@@ -352,11 +315,8 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
     def _examiner(
         self, model: Any, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]
     ) -> Callable[[Step], float]:
-        model.row_uncertainty_ = self.row_uncertainty_
         scorer = self._scorer(model)
-        is_certified = self.scoring == CERTIFIED or _is_set(
-            model.uncertainty if metadata else self.uncertainty, X, metadata
-        )
+        is_certified = self.scoring == CERTIFIED or self._is_bounded(X, metadata)
 
         def score(step: Step) -> float:
             if scorer is not None:
@@ -367,6 +327,11 @@ class RobustLinearClassifierCV(RobustLinearClassifier, PathSearch):
             return float(np.average(right, weights=sample_weight))
 
         return score
+
+    def _is_bounded(self, X: Any, metadata: Mapping[str, Any]) -> bool:
+        """Return whether it is said how far rows may be off, and no prediction need be certain of noise."""
+        has_size = bool(metadata) or (self.uncertainty is not None and self.uncertainty.has_size)
+        return has_size and self._stated_set().split(X if hasattr(X, "shape") else np.asarray(X), metadata)[1] is None
 
     def _stated_set(self) -> UncertaintySet:
         return shape_of(self.uncertainty, Ball(1.0))

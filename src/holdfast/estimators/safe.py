@@ -411,7 +411,7 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
     def _losses(self, rows: Rows, judged: Validation, squares: Array, report: Report) -> Array:
         """Return the hinge losses of validation rows, added up over classes, after training for lengths."""
         problems = self._problems_for(rows, squares)
-        fits: list[tuple[Solution, Certificate]] = self._solved(problems, report)
+        fits: list[tuple[Solution, Certificate]] = self._solved(Task(problems, {}), report)
         found, features = np.zeros(len(judged.codes)), self._mapped(judged.inputs)
         for problem, (fit, _), signs in zip(problems, fits, self._signs(judged.codes), strict=True):
             w, b = problem.split(fit.parameters)

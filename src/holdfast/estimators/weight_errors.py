@@ -289,7 +289,7 @@ def pruning_path(
     def fit(delta: float) -> WeightError:
         error = WeightError(delta, shape.relative, joint=shape.joint)
         task = model.set_params(weight_error=error)._task(X, y, sample_weight, metadata)
-        model._complete(task, model._solved(task.problems, silent))
+        model._complete(task, model._solved(task, silent))
         return error
 
     def largest() -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 from sklearn.exceptions import ConvergenceWarning
@@ -182,12 +182,12 @@ class AlternatingSVC(LinearClassifier):
         ]
         return Task(problems, {"classes_": labelled.classes})
 
-    def _solved(self, problems: Sequence[Any], report: Report) -> list[tuple[Solution, Certificate]]:
+    def _solved(self, task: Task, report: Report) -> list[tuple[Solution, Certificate]]:
         tol, max_rounds = float(self.tol), int(self.max_iter)
         with one_blas_thread:
             found = [
                 alternate(problem, SIDES[self.attitude], tol=tol, max_rounds=max_rounds, report=report)
-                for problem in problems
+                for problem in task.problems
             ]
         self.objectives_: list[Array] = [one.objectives for one in found]
         self.converged_ = all(one.solution.status is Status.SOLVED for one in found)

@@ -53,6 +53,7 @@ class Box(SizedSet):
     array([3. , 6.5])
     """
 
+    size_parameters = ("radius", "half_widths", "relative")
     metadata = ("X_std",)
     size_name = "half-widths"
 

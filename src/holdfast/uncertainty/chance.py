@@ -72,6 +72,7 @@ class ChanceConstraint(SizedSet):
     [4.36, 1.64]
     """
 
+    size_parameters = ("cov",)
     metadata = ("X_std", "X_cov", "X_factor")
     is_of_scores = True
 

@@ -42,6 +42,7 @@ class Ellipsoid(SizedSet):
     array([3., 1.])
     """
 
+    size_parameters = ("radius", "shape")
     metadata = ("X_std", "X_cov", "X_factor")
     size_name = "ellipsoids"
 

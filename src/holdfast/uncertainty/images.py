@@ -291,6 +291,11 @@ class LinearImage(UncertaintySet):
         return self.original.is_of_scores
 
     @property
+    def has_size(self) -> bool:  # type: ignore[override]
+        """Whether the set says it of which this is the image."""
+        return self.original.has_size
+
+    @property
     def is_size(self) -> bool:  # type: ignore[override]
         """As the original set."""
         return self.original.is_size

@@ -46,6 +46,7 @@ class IntervalBox(SizedSet):
     array([2.])
     """
 
+    size_parameters = ("lower", "upper")
     metadata = ("X_lower", "X_upper")
     size_name = "intervals"
 

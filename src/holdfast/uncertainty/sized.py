@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from holdfast._core.exceptions import UnstatedError
 from holdfast._core.uncertainty import UncertaintySet
@@ -14,6 +14,13 @@ class SizedSet(UncertaintySet):
     """A set whose `radius` multiplies its size, however else that is stated; None takes such a size as it is."""
 
     radius: Any
+    size_parameters: ClassVar[tuple[str, ...]] = ("radius",)
+    """Those that state a size, one of which is enough."""
+
+    @property
+    def has_size(self) -> bool:  # type: ignore[override]
+        """Whether one of its parameters states its size."""
+        return any(getattr(self, name) is not None for name in self.size_parameters)
 
     @property
     def row_factor(self) -> float:

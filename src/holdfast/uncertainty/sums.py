@@ -63,6 +63,11 @@ class SetSum(UncertaintySet):
         return self.first.is_of_training or self.second.is_of_training
 
     @property
+    def has_size(self) -> bool:  # type: ignore[override]
+        """Whether all summands say it."""
+        return self.first.has_size and self.second.has_size
+
+    @property
     def is_of_scores(self) -> bool:  # type: ignore[override]
         """Whether one of the summands is."""
         return self.first.is_of_scores or self.second.is_of_scores
