@@ -30,7 +30,12 @@ def ratio(numerator: Any, t: Any) -> Array:
 def solve_scaled(matrix: Array, target: Array) -> Array:
     """Return the least-squares solution for a positive semidefinite matrix, whatever the scales of its variables."""
     scale = np.sqrt(np.where(np.diag(matrix) > 0, np.diag(matrix), 1.0))
-    found = np.linalg.lstsq(matrix / np.outer(scale, scale), (target.T / scale).T, rcond=None)[0]
+    scaled, sides = matrix / np.outer(scale, scale), (target.T / scale).T
+    try:
+        found = np.linalg.lstsq(scaled, sides, rcond=None)[0]
+    except np.linalg.LinAlgError:
+        # LAPACK's divide and conquer gives up on some finite matrices of low rank; a pivoted QR has nothing to iterate
+        found = linalg.lstsq(scaled, sides, cond=len(scaled) * np.finfo(float).eps, lapack_driver="gelsy")[0]
     return np.asarray((found.T / scale).T)
 
 
