@@ -216,7 +216,7 @@ TYPED_HEAD = "| data | ours | gap | LogisticRegression() | excess | ratio |"
 def environment():
     import scipy
 
-    numba = f", numba {__import__('numba').__version__}" if compiled.is_available() else ", no numba"
+    numba = f", numba {__import__('numba').__version__}" if compiled.is_installed() else ", no numba"
     return (
         f"holdfast {holdfast.__version__}, Python {platform.python_version()}, NumPy {np.__version__}, "
         f"SciPy {scipy.__version__}, "

@@ -673,3 +673,22 @@ def test_a_model_that_says_something_else_than_it_predicts_is_refused(rows):
     for call in (certified_radius, certified_deletions, safe_bits):
         with pytest.raises(NoCertificateError, match="predict says something else than its weights"):
             call(model, X)
+
+
+def test_faults_of_intervals_are_named_by_their_place_in_all_rows(monkeypatch, rng):
+    monkeypatch.setattr("holdfast._certificates.views.BLOCK", 12)
+    X = rng.normal(size=(40, 3))
+    model = LogisticRegression().fit(X, X[:, 0] > 0)
+    ends = {"X_lower": X - 0.1, "X_upper": X + 0.1}
+    whole = certified_interval(model, X[7:11], **{name: end[7:11] for name, end in ends.items()})
+    assert_allclose(certified_interval(model, X, **ends).margin[7:11], whole.margin, rtol=1e-9)
+    for name, wrong in (("X_lower", 0.5), ("X_upper", -0.5)):
+        moved = ends[name].copy()
+        moved[31, 2] = X[31, 2] + wrong
+        with pytest.raises(ValueError, match=rf"{name}\[31, 2\]"):
+            certified_interval(model, X, **(ends | {name: moved}))
+    for wrong in (np.nan, -np.inf, -1e300):
+        moved = ends["X_lower"].copy()
+        moved[31, 2] = wrong
+        with pytest.raises(ValueError, match="X_lower contains NaN or infinity|sums of X_lower overflow"):
+            certified_interval(model, X, **(ends | {"X_lower": moved}))

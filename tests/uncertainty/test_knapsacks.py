@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import linprog
 
-from holdfast.uncertainty.knapsacks import EXACT, Knapsacks, hyperbola
+from holdfast.uncertainty.knapsacks import EXACT, FEW_ITEMS, Knapsacks, cost_to_gain, hyperbola
 
 
 @pytest.fixture(params=[0.6, 1.0, 1.7])
@@ -77,7 +77,7 @@ def test_smooth_knapsacks_of_some_rows_are_those_of_all(sacks, rng):
 
 def test_budget_that_breaks_a_row_is_the_least_that_gains_what_is_wanted(sacks, rng):
     gains, wanted = rng.normal(size=len(sacks.costs)), rng.uniform(0.1, 2, size=len(sacks.counts))
-    costs, budgets = sacks.broken(gains, wanted)
+    costs, budgets = sacks.cost_to_gain(gains, wanted)
     for (g, v), cost, needed, least in zip(_rows(sacks, gains, sacks.costs), costs, wanted, budgets, strict=True):
         if not np.isfinite(least):
             assert np.maximum(g, 0).sum() < needed
@@ -95,3 +95,29 @@ def test_budget_that_breaks_a_row_is_the_least_that_gains_what_is_wanted(sacks, 
         best = sorted(np.flatnonzero(g > 0), key=lambda j, g=g, v=v: -np.inf if v[j] == 0 else -g[j] / v[j])
         k = int(np.argmax(np.cumsum(g[best]) >= needed))
         assert_allclose(cost, v[best[:k]].sum(), atol=1e-12)
+
+
+@pytest.mark.parametrize("costs", ["equal", "several", "free"])
+def test_cost_of_many_items_is_that_of_the_best_ones_in_order(costs, rng):
+    n_rows, n_items = 30, 6 * FEW_ITEMS
+    v = np.full(n_items, 0.5) if costs == "equal" else rng.uniform(0.2, 2, size=n_items)
+    v[:4] = 0.0 if costs == "free" else v[:4]
+    gains = rng.normal(size=(n_rows, n_items))
+    # from what is free of charge to what no items gain
+    wanted = np.linspace(-0.1, 1.1, n_rows) * np.maximum(gains, 0).sum(axis=1)
+    whole, parts = cost_to_gain(gains, v, wanted)
+    for g, want, cost, budget in zip(gains, wanted, whole, parts, strict=True):
+        best = sorted(np.flatnonzero(g > 0), key=lambda j, g=g: -np.inf if v[j] == 0 else -g[j] / v[j])
+        paid, gained = np.append(0, np.cumsum(v[best])), np.append(0, np.cumsum(g[best]))
+        if want > gained[-1]:
+            assert cost == budget == np.inf
+        else:
+            assert_allclose(budget, np.interp(want, gained, paid) if want > g[best][v[best] == 0].sum() else 0.0)
+            assert_allclose(cost, paid[max(int(np.argmax(gained >= want)) - 1, 0)])
+    as_rows = Knapsacks(n_items * np.arange(n_rows + 1), np.tile(v, n_rows), 1.0).cost_to_gain(gains.ravel(), wanted)
+    assert_allclose(as_rows, [whole, parts])
+
+
+def test_items_that_just_gain_what_is_wanted_are_not_yet_paid_for():
+    whole, parts = cost_to_gain(np.array([[1.0, 4.0, 2.0]] * 4), np.ones(3), np.array([4.0, 6.0, 7.0, 7.5]))
+    assert whole.tolist() == [0, 1, 2, np.inf] and parts.tolist() == [1, 2, 3, np.inf]

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from holdfast._core.rounding import Array
 
+Rows = NDArray[np.intp] | slice
+"""Some rows, by their numbers, or all of them."""
+
 
 class Leads(NamedTuple):
     """What keeps each row's prediction as it is: it cannot change while all leads are > 0."""
@@ -28,7 +31,7 @@ class Leads(NamedTuple):
             self.codes[rows], self.leads[rows], self.is_turned[rows] if len(self.is_turned) > 1 else self.is_turned
         )
 
-    def groups(self, decision: Decision) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
+    def groups(self, decision: Decision) -> Iterator[tuple[Rows, Array, Array]]:
         """Yield rows that have the same combinations, these, and signs by which leads are changes of these."""
         signs = np.broadcast_to(np.where(self.is_turned, -1.0, 1.0), self.leads.shape)
         for some, C in decision.groups(self.codes):
@@ -58,7 +61,7 @@ class Decision(ABC):
     def table(self, of: Callable[[Array], Array]) -> Array:
         """Return numbers `of` the combinations, shape (1 or n_classes, n_rivals)."""
 
-    def groups(self, codes: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], Array]]:
+    def groups(self, codes: NDArray[np.intp]) -> Iterator[tuple[Rows, Array]]:
         """Yield rows that have the same combinations, and these."""
         for code in np.unique(codes):
             yield np.flatnonzero(codes == code), self.combinations(int(code))
@@ -138,8 +141,8 @@ class Votes(Decision):
     def combinations(self, code: int) -> Array:
         return np.eye(self.n_scores)
 
-    def groups(self, codes: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], Array]]:
-        yield np.arange(len(codes)), self.combinations(0)
+    def groups(self, codes: NDArray[np.intp]) -> Iterator[tuple[Rows, Array]]:
+        yield slice(None), self.combinations(0)
 
     def table(self, of: Callable[[Array], Array]) -> Array:
         return of(np.eye(self.n_scores))[None]

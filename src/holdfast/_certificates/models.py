@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,13 +44,6 @@ def lengths(V: Array) -> Array:
     largest = np.abs(V).max(axis=1, initial=0.0)
     unit = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
     return unit * np.sqrt(np.sum(np.square(V / unit[:, None]), axis=1))
-
-
-def by_sign(of: Callable[[Array], Array], C: Array, signs: Array) -> Array:
-    """Return what is `of` the combinations C, or of -C where `signs` are -1: entries of shape (n_samples, n_combinations)."""
-    is_turned = signs < 0
-    found = of(C) if not np.all(is_turned) else of(-C)
-    return np.where(is_turned, of(-C), found) if np.any(is_turned) and not np.all(is_turned) else found
 
 
 class Model(ABC):
@@ -177,8 +169,8 @@ class LinearModel(Model):
         fall = below @ np.maximum(V, 0.0).T + above @ np.maximum(-V, 0.0).T + blur
         return np.where(blur < share * self.map.largest(dtype), fall * (1 + gamma(self.n_features + 4)), np.inf)
 
-    def pushed(self, sets: RowSets, n_samples: int, weights: Array, C: Array, dtype: Any) -> tuple[Array, Array]:
-        r"""Return by how much combinations C f fall at the worst points of sets of the first features, and the doubt about it.
+    def pushed(self, sets: RowSets, weights: Array, C: Array, signs: Array, dtype: Any) -> tuple[Array, Array]:
+        r"""Return by how much `signs` times C f falls at the worst points of sets of the first features, and the doubt about it.
 
         `weights` are 1 for features that move, 0 for those that stay. Moves may cancel in a score that is computed term by
         term, as a common drift of all features does, so rounding counts by :math:`\max_{d \in S} |d|_1`. Shapes
@@ -188,17 +180,16 @@ class LinearModel(Model):
         V = weights * (C @ self.coef)[:, :n_features]
         sizes = np.abs(C) @ self.map.sizes[:, :n_features].max(axis=1, initial=0.0)
         with np.errstate(over="ignore", invalid="ignore"):
-            falls = np.column_stack([np.broadcast_to(sets.support(-v), n_samples) for v in V])
+            falls = np.column_stack(
+                [np.broadcast_to(_support(sets, v, s), len(s)) for v, s in zip(V, signs.T, strict=True)]
+            )
             moved = np.outer(np.atleast_1d(sets.absolute_reach(n_features)), sizes)
         share = 2 * self.map.gamma(dtype) + gamma(2 * n_features + SUPPORT_ROUNDINGS)
         return falls, np.where(moved < self.map.largest(dtype), share * moved, np.inf)
 
     def falls_in(self, rows: Any, sets: RowSets, weights: Array, C: Array, signs: Array) -> Array:
-        def of(C: Array) -> Array:
-            falls, doubts = self.pushed(sets, rows.shape[0], weights, C, rows.dtype)
-            return falls + doubts
-
-        return by_sign(of, C, signs)
+        falls, doubts = self.pushed(sets, weights, C, signs, rows.dtype)
+        return falls + doubts
 
     def gradients(self, X: Any, C: Array) -> Array:
         return C @ self.coef
@@ -208,6 +199,13 @@ class LinearModel(Model):
 
     def after(self, steps: AffineMap) -> LinearModel:
         return LinearModel(self.map.after(steps), self.decision)
+
+
+def _support(sets: RowSets, v: Array, signs: Array) -> Array:
+    """Return how far each row's set goes against v where its sign is 1, and along v where it is -1."""
+    if np.all(signs == signs[0]):
+        return sets.support(-signs[0] * v)
+    return sets.against_labels(signs).support(v)
 
 
 def quotients(leads: Array, reach: Array) -> Array:

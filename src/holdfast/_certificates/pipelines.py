@@ -21,7 +21,7 @@ from holdfast._certificates.kernel_model import KernelModel
 from holdfast._certificates.models import LinearModel, Model
 from holdfast._certificates.rounded_map import RoundedMap
 from holdfast._certificates.views import Passage, View
-from holdfast._core.arithmetic import dense
+from holdfast._core.arithmetic import dense, has_nan
 from holdfast._core.exceptions import NoCertificateError
 from holdfast._core.labels import column_name
 from holdfast._core.operations import Cast
@@ -193,11 +193,10 @@ def numbers_for(model: Any, X: Any) -> Any:
         hasattr(X, "columns") and not hasattr(taker, "feature_names_in_")
     )
     rows = validate_data(taker, X, reset=False, **options) if is_known else check_array(X, **options)
-    missing = np.isnan(rows.data if sparse.issparse(rows) else rows)
-    if not np.any(missing):
+    if not has_nan(rows.data if sparse.issparse(rows) else rows):
         return rows
     if is_pipeline and not sparse.issparse(rows):
-        return np.where(missing, rows.dtype.type(0), rows)
+        return np.where(np.isnan(rows), rows.dtype.type(0), rows)
     raise ValueError(
         "X: Input X contains NaN, around which nothing is known. Leave rows with missing entries out, or fill them in by an "
         "imputer in a pipeline."

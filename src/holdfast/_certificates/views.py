@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import _safe_indexing
 
-from holdfast._certificates.decisions import Leads
-from holdfast._certificates.models import LinearModel, Model, by_sign
+from holdfast._certificates.decisions import Leads, Rows
+from holdfast._certificates.models import LinearModel, Model
+from holdfast._core.memory import keep_freed
 from holdfast._core.rounding import Array, gamma
 from holdfast._core.row_sets import RowSets
 from holdfast._core.uncertainty import UncertaintySet
@@ -34,6 +35,10 @@ def refuse_scores_alone(model: Model, uncertainty: UncertaintySet) -> None:
             f"uncertainty={uncertainty!r:.80}: this set says how far linear scores go, not where rows are, and this model's "
             "scores are not linear. State a set that bounds the rows themselves, such as Box or Ellipsoid."
         )
+
+
+def _some(sets: RowSets, rows: Rows) -> RowSets:
+    return sets if isinstance(rows, slice) else sets.take(rows)
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,10 @@ class View:
         slack = None if self.slack is None else (self.slack[0][which], self.slack[1][which])
         std = None if self.std is None else self.std[which]
         rows = self.rows[which]
-        X = rows if sparse.issparse(self.X) else _safe_indexing(self.X, which)
+        if self.X is self.rows or sparse.issparse(self.X):
+            X = rows
+        else:
+            X = _safe_indexing(self.X, np.arange(self.rows.shape[0])[which])
         missing = None if self.missing is None else self.missing[which]
         corners = tuple(one.take(which) for one in self.corners)
         return replace(self, X=X, rows=rows, slack=slack, std=std, missing=missing, corners=corners)
@@ -123,10 +131,10 @@ class View:
         """Whether entries of X are missing, which steps fill in."""
         return self.missing is not None or self.slack is not None or len(self.corners) > 0
 
-    def patterns(self, which: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], Array]]:
-        """Yield places in `which` whose rows lack the same entries, and 0 for these features, 1 for the others."""
+    def patterns(self, which: Any) -> Iterator[tuple[Rows, Array]]:
+        """Yield places among the rows `which` that lack the same entries, and 0 for these features, 1 for the others."""
         if self.missing is None:
-            yield np.arange(len(which)), np.ones(self.n_features)
+            yield slice(None), np.ones(self.n_features)
             return
         found, inverse = np.unique(self.missing[which], axis=0, return_inverse=True)
         for k, lost in enumerate(found):
@@ -156,6 +164,7 @@ class View:
 
     def parts(self) -> Iterator[slice]:
         """Yield parts of the rows that stay in cache with what is made of them."""
+        keep_freed(8 * BLOCK)
         for start in range(0, self.rows.shape[0], self._block_size):
             yield slice(start, start + self._block_size)
 
@@ -175,12 +184,11 @@ class View:
                 found = self.model.decision.leads(scores, errors * error)
             found = found._replace(leads=np.where(np.isnan(found.leads), -np.inf, found.leads))
             if (self.slack is not None or self.corners) and errors:
-                which = np.arange(part.start, part.start + block.shape[0])
-                falls = self.falls(found, partial(self._falls_at, which))
+                falls = self.falls(found, partial(self._falls_at, self._numbers(part)))
                 found = found._replace(leads=found.leads - falls)
             yield part, block, found
 
-    def falls(self, found: Leads, of: Callable[[NDArray[np.intp], Array, Array], Any]) -> Array:
+    def falls(self, found: Leads, of: Callable[[Rows, Array, Array], Any]) -> Array:
         """Return by how much leads can fall, `of(rows, C, signs)` being what signs * C f can fall by at rows."""
         out = np.zeros(found.leads.shape)
         for some, C, signs in found.groups(self.model.decision):
@@ -193,18 +201,38 @@ class View:
         Less what rounding may account for, here and wherever the row goes: a margin > 0 is proof.
         """
         codes, margin = np.zeros(self.rows.shape[0], dtype=np.intp), np.zeros(self.rows.shape[0])
-        for part, _, found in self.lead_blocks():
-            falls = self.falls(found, partial(self._falls_in, sets, part.start))
+        for part, block, found in self.lead_blocks():
+            falls = self.falls(found, partial(self._falls_in, part, block, sets.take(part)))
             codes[part], margin[part] = found.codes, (found.leads - falls).min(axis=1)
         return codes, margin
 
-    def _falls_in(self, sets: RowSets, start: int, some: NDArray[np.intp], C: Array, signs: Array) -> Array:
-        """Return by how much signs * C f can fall where rows `some`, from `start` on, move in their sets."""
-        out, which = np.zeros((len(some), len(C))), start + some
-        for few, weights in self.patterns(which):
-            rows = which[few]
-            out[few] = self.model.falls_in(self.rows[rows], sets.take(rows), weights, C, signs[few])
+    def margins_within(
+        self, uncertainty: UncertaintySet, metadata: Mapping[str, Any]
+    ) -> tuple[NDArray[np.intp], Array]:
+        """Return the `margins` of a set that metadata state row by row; it is bound to a few rows at a time, in cache."""
+        codes, margin = np.zeros(self.rows.shape[0], dtype=np.intp), np.zeros(self.rows.shape[0])
+        stated = {name: sparse.csr_array(end) if sparse.issparse(end) else end for name, end in metadata.items()}
+        try:
+            for part in [slice(None)] if self.is_curved else self.parts():
+                some = self.take(part)
+                sets, _ = some.sets(uncertainty, {name: value[part] for name, value in stated.items()})
+                assert sets is not None
+                codes[part], margin[part] = some.margins(sets)
+        except ValueError:
+            self.sets(uncertainty, metadata)  # which names the entry that is wrong by its place in all rows
+            raise
+        return codes, margin
+
+    def _falls_in(self, part: slice, block: Any, sets: RowSets, some: Rows, C: Array, signs: Array) -> Array:
+        """Return by how much signs * C f can fall where `some` rows of a block, that are a part of all, move in their sets."""
+        out = np.zeros((len(signs), len(C)))
+        rows, own = block[some], _some(sets, some)
+        for few, weights in self.patterns(self._numbers(part)[some]):
+            out[few] = self.model.falls_in(rows[few], _some(own, few), weights, C, signs[few])
         return out
+
+    def _numbers(self, part: slice) -> NDArray[np.intp]:
+        return np.arange(*part.indices(self.rows.shape[0]))
 
     def worst_duels(
         self, sets: RowSets, codes: NDArray[np.intp]
@@ -218,13 +246,17 @@ class View:
                 some = own[start : start + size]
                 scores, errors = linear.scores(self.rows[some])
                 falls, doubts = np.zeros((2, len(some), len(C)))
+                signs = np.ones(falls.shape)
                 for few, weights in self.patterns(some):
-                    falls[few], doubts[few] = linear.pushed(sets.take(some[few]), len(few), weights, C, self.rows.dtype)
+                    own = sets.take(some[few])
+                    falls[few], doubts[few] = linear.pushed(own, weights, C, signs[few], self.rows.dtype)
                 doubts = doubts + BOTH_ENDS * errors @ np.abs(C).T
                 yield some, wins, scores @ C.T - falls - self._own_falls(some, C), doubts
 
-    def _falls_at(self, which: NDArray[np.intp], some: NDArray[np.intp], C: Array, signs: Array) -> Array | float:
-        return by_sign(lambda C: np.asarray(self._own_falls(which[some], C)), C, signs)
+    def _falls_at(self, which: NDArray[np.intp], some: Rows, C: Array, signs: Array) -> Array | float:
+        """Return by how much signs * C f can fall since what steps put beside rows is not exact."""
+        ahead, is_turned = self._own_falls(which[some], C), signs < 0
+        return np.where(is_turned, self._own_falls(which[some], -C), ahead) if np.any(is_turned) else ahead
 
     def _own_falls(self, some: Any, C: Array) -> Array | float:
         """Return by how much combinations C of scores may fall since what steps put beside rows `some` is not exact."""

@@ -33,14 +33,17 @@ def short(value: Any) -> str:
     return f"{value!r:.200}"
 
 
-def as_numbers(value: Any) -> NDArray[np.float64]:
-    """Return real numbers as an array, which may hold NaN and infinity; TypeError for anything else."""
+def as_numbers(value: Any, *, copy: bool = True) -> NDArray[np.float64]:
+    """Return real numbers as an array, which may hold NaN and infinity; TypeError for anything else.
+
+    Without a copy it may be the very array that is given, and must not be changed.
+    """
     try:
         out = np.asarray(value)
         if out.dtype.kind == "O" and hasattr(value, "isna"):  # pandas.NA is no float
             out = np.where(value.isna(), np.nan, out)
         if out.dtype.kind in "iufO":
-            return out.astype(np.float64)
+            return out.astype(np.float64, copy=copy)
     except (TypeError, ValueError, OverflowError):
         pass
     raise TypeError(f"no numbers: {short(value)}")

@@ -71,7 +71,11 @@ def _scaled_solve(factor: Any, scale: Array, v: Array) -> Array:
 def rescaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:
     """Return diag(rows) matrix diag(columns), an array or a CSR array like `matrix`."""
     if not sparse.issparse(matrix):
-        return (matrix if columns is None else matrix * columns) * rows[:, None]
+        if columns is None:
+            return matrix * rows[:, None]
+        out = matrix * columns
+        out *= rows[:, None]
+        return out
     factors = np.repeat(rows, np.diff(matrix.indptr)) * (1.0 if columns is None else columns[matrix.indices])
     return sparse.csr_array((matrix.data * factors, matrix.indices, matrix.indptr), shape=matrix.shape)
 
@@ -88,6 +92,11 @@ def box_stretch(A: Array, halves: Array) -> Array:
     """
     squares = np.einsum("ij,ij->i", halves @ np.abs(A.T @ A), halves)
     return np.minimum(np.sqrt(squares), spectral_norm(A) * norm(halves, axis=1)) * (1 + 1e-12)
+
+
+def has_nan(values: Array) -> bool:
+    """Return whether a number is missing: the least of all is NaN then, which is found without a mask."""
+    return bool(np.isnan(values.min(initial=np.inf)))
 
 
 def dense(matrix: Any) -> Array:

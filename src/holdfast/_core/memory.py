@@ -1,4 +1,4 @@
-"""Remembering what was computed last: passes over rows often ask for the same weights again."""
+"""Results that are remembered, as passes over rows often ask for the same weights again, and memory that is kept."""
 
 from __future__ import annotations
 
@@ -25,3 +25,13 @@ def remembered(method: Callable[[Any, Any], Result]) -> Callable[[Any, Any], Res
         return result
 
     return asked
+
+
+def keep_freed(n_entries: int) -> None:
+    """Let the allocator keep memory that arrays of so many numbers need together, so that one block after the other reuses it.
+
+    glibc returns free memory at the end of its heap to the system once there is twice as much of it as of the largest array
+    freed so far. Temporary arrays of a block then take longer to get, page by page, than to fill. Freeing one larger array,
+    whose pages are never touched, raises that limit; other allocators take no notice.
+    """
+    np.empty(n_entries)

@@ -199,9 +199,7 @@ def certified_interval(model: Any, X: Any, *, X_lower: Any, X_upper: Any) -> Cer
     call = "certified_interval"
     view, classes = asked(model, X)
     ends = stated_of(model, X, {"X_lower": X_lower, "X_upper": X_upper}, call)
-    sets, _ = view.sets(IntervalBox(), ends)
-    assert sets is not None
-    codes, margin = view.margins(sets)
+    codes, margin = view.margins_within(IntervalBox(), ends)
     return CertifiedInterval(
         predicted=settled(model, view, classes, codes, margin > 0),
         certified=margin > 0,
@@ -247,16 +245,18 @@ def certified_deletions(model: Any, X: Any, *, values: Any = None) -> CertifiedD
     costs = view.spread(np.where(view.fixed, np.inf, costs), np.inf)
     rows = view.rows
     codes, survived = np.zeros(rows.shape[0], dtype=np.intp), np.full(rows.shape[0], np.inf)
-    for part, block, (own, leads, is_turned) in view.lead_blocks(DELETION_ROUNDINGS):
-        codes[part] = own
-        found, signs = np.full(leads.shape, np.inf), np.where(np.broadcast_to(is_turned, leads.shape), -1.0, 1.0)
-        for some, C in linear.decision.groups(own):
-            for rival, v in enumerate(C @ linear.coef):
-                rivals = np.flatnonzero(leads[some, rival] < np.inf)
-                chosen = some[rivals]
-                gains = rescaled(block[chosen].astype(np.float64), signs[chosen, rival], v)
-                found[chosen, rival] = lead_survives(gains, leads[chosen, rival], costs)
-        survived[part] = found.min(axis=1)
+    for part, block, found in view.lead_blocks(DELETION_ROUNDINGS):
+        codes[part], lasting = found.codes, np.full(len(found.codes), np.inf)
+        for some, C, signs in found.groups(linear.decision):
+            numbers = block[some].astype(np.float64, copy=False)
+            least = np.full(len(signs), np.inf)
+            for lead, sign, v in zip(found.leads[some].T, signs.T, C @ linear.coef, strict=True):
+                if len(rivals := np.flatnonzero(lead < np.inf)):
+                    few = slice(None) if len(rivals) == len(lead) else rivals
+                    gains = rescaled(numbers[few], sign[few], v)
+                    least[few] = np.minimum(least[few], lead_survives(gains, lead[few], costs))
+            lasting[some] = least
+        survived[part] = lasting
     return CertifiedDeletions(
         predicted=settled(model, view, classes, codes, survived > 0),
         survived=survived,

@@ -106,10 +106,10 @@ def asked(model: Any, X: Any) -> tuple[View, NDArray[Any]]:
 
 def check_view(model: Any, view: View, classes: NDArray[Any]) -> None:
     """Raise NoCertificateError where a model predicts something else than what is seen of it says without doubt."""
-    some = np.arange(0, view.rows.shape[0], -(-view.rows.shape[0] // CHECKED))
-    said = own_predictions(model, view, some)
-    agrees = said.shape == some.shape
-    for part, _, (own, leads, _) in view.take(some).lead_blocks() if agrees else ():
+    some = view.take(slice(None, None, -(-view.rows.shape[0] // CHECKED)))
+    said = own_predictions(model, some)
+    agrees = said.shape == some.rows.shape[:1]
+    for part, _, (own, leads, _) in some.lead_blocks() if agrees else ():
         agrees &= bool(np.all((said[part] == classes[own]) | ~np.all(leads > 0, axis=1)))
     if not agrees:
         raise NoCertificateError(
@@ -119,11 +119,11 @@ def check_view(model: Any, view: View, classes: NDArray[Any]) -> None:
         )
 
 
-def own_predictions(model: Any, view: View, which: NDArray[np.intp]) -> NDArray[Any]:
-    """Return what a model predicts for some of the rows."""
+def own_predictions(model: Any, view: View) -> NDArray[Any]:
+    """Return what a model predicts for the rows."""
     X = view.X if hasattr(view.X, "columns") or not is_numeric(view.X) or view.passage.steps else view.rows
-    exact = told(model, GaussianNoise(0.0).at(view.rows, {}), (len(which), n_columns(X)))
-    return np.asarray(model.predict(_safe_indexing(X, which), **exact))
+    exact = told(model, GaussianNoise(0.0).at(view.rows, {}), (view.rows.shape[0], n_columns(X)))
+    return np.asarray(model.predict(X, **exact))
 
 
 def linear_only(view: View, call: str) -> LinearModel:
@@ -149,5 +149,5 @@ def settled(
     """Return the classes; those that rounding or a tie leaves open are the model's own."""
     predicted = classes[codes]
     if len(unsure := np.flatnonzero(~is_sure)):
-        predicted[unsure] = own_predictions(model, view, unsure)
+        predicted[unsure] = own_predictions(model, view.take(unsure))
     return predicted

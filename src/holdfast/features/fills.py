@@ -280,7 +280,7 @@ class DoubtfulCategories(Effect):
         return made
 
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
-        low = dense(known_numbers(self.transform(X)))
+        low = np.array(dense(known_numbers(self.transform(X))))
         high = low.copy()
         for one in self.corners(X):
             low[:, one.columns] = np.where(one.is_open, 0.0, low[:, one.columns])

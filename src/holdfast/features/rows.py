@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_sample_weight, _num_samples
 
 from holdfast._core.allowed import short
-from holdfast._core.arithmetic import dense
+from holdfast._core.arithmetic import dense, has_nan
 from holdfast._core.labels import check_index, column_name, known_columns
 from holdfast._core.rounding import coarsest
 from holdfast._core.row_forms import Array
@@ -102,7 +102,7 @@ def _column(values: NDArray[Any]) -> Array:
 def known_numbers(X: Any) -> Any:
     """Return rows as numbers, 0 where they are missing; those in single precision stay in it, as intervals allow for that."""
     found = numbers_of(X)
-    known = found if sparse.issparse(found) else np.where(np.isnan(found), 0.0, found)
+    known = found if sparse.issparse(found) or not has_nan(found) else np.where(np.isnan(found), 0.0, found)
     dtype = X.dtype if sparse.issparse(X) else np.asarray(X).dtype
     return known.astype(np.float32) if dtype == np.float32 else known
 
@@ -116,12 +116,12 @@ def in_form_of(X: Any, values: Array) -> Any:
 
 def with_numbers(X: Any, values: Array) -> Any:
     """Return rows like X with `values` in the place of its numbers: an array where it has nothing else."""
-    missing = np.zeros(values.shape, dtype=bool) if sparse.issparse(X) else np.isnan(numbers_of(X))
-    if not np.any(missing):
+    if sparse.issparse(X) or not has_nan(given := numbers_of(X)):
         return values
+    missing = np.isnan(given)
     values = np.where(missing, np.nan, values)
-    given = [X[name] for name in X.columns] if hasattr(X, "columns") else list(np.asarray(X).T)
-    columns = [old if np.all(lost) else new for old, new, lost in zip(given, values.T, missing.T, strict=True)]
+    own = [X[name] for name in X.columns] if hasattr(X, "columns") else list(np.asarray(X).T)
+    columns = [old if np.all(lost) else new for old, new, lost in zip(own, values.T, missing.T, strict=True)]
     if hasattr(X, "columns"):
         return type(X)(dict(zip(X.columns, columns, strict=True)))
     return np.column_stack([np.asarray(column, dtype=object) for column in columns])
@@ -134,7 +134,7 @@ def as_given(X: Any, values: Array, which: Any = None) -> Any:
     """
     if sparse.issparse(X):
         return values
-    if not is_numeric(X) or np.any(np.isnan(numbers_of(X))):
+    if not is_numeric(X) or has_nan(numbers_of(X)):
         own = X if which is None else _safe_indexing(X, which)
         found = with_numbers(own, values)
         return found if hasattr(found, "columns") or not hasattr(X, "columns") else in_form_of(own, found)
@@ -159,9 +159,10 @@ def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str, model: Any 
     stated = {name: _aligned(X, value, name, call, model) for name, value in stated.items()}
     if sparse.issparse(X):
         return stated
-    missing = np.isnan(numbers_of(X))
-    if not np.any(missing):
+    values = numbers_of(X)
+    if not has_nan(values):
         return stated
+    missing = np.isnan(values)
     by_entry = {
         name: np.asarray(value.toarray() if sparse.issparse(value) else value, dtype=np.float64)
         for name, value in stated.items()

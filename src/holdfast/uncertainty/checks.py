@@ -54,7 +54,7 @@ def per_feature(value: Any, n_features: int, call: str, name: str) -> Array:
 
 def per_entry(value: Any, shape: tuple[int, ...], name: str, home: str) -> Any:
     """Return finite numbers, one for each entry of X; `home` is where numbers common to all rows belong."""
-    out = numbers(value, f"{name}=...", name)
+    out = numbers(value, f"{name}=...", name, copy=False)
     if out.shape != shape:
         raise ValueError(
             f"{name} has shape {out.shape}; it must have the shape of X, {shape}. "
@@ -101,20 +101,22 @@ def row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping[
     return FactorEllipsoids(multiplier * (root(value, f"{name}=...", name) if name == "X_cov" else value))
 
 
-def numbers(value: Any, call: str, name: str) -> Any:
+def numbers(value: Any, call: str, name: str, *, copy: bool = True) -> Any:
     """Return an array of finite numbers, a CSR array of a sparse matrix."""
     try:
         if value is None:
             raise TypeError("nothing")
-        out = _canonical(value) if sparse.issparse(value) else as_numbers(value)
+        out = _canonical(value) if sparse.issparse(value) else as_numbers(value, copy=copy)
     except (TypeError, ValueError):
         raise ValueError(f"{call}: {name} must be numbers, got {short(value):.80}.") from None
-    if not np.all(np.isfinite(_stored(out))):
+    # the extremes say of all entries, without any copy of them, whether they are finite and how large
+    largest = np.maximum(_stored(out).max(initial=0.0), -_stored(out).min(initial=0.0))
+    if not np.isfinite(largest):
         raise ValueError(
             f"{call}: {name} contains NaN or infinity. Give every row and feature a finite number. 0 means exact, so it is not "
             "for errors that are unknown: values_and_errors(frame, errors_missing=...) fills these in."
         )
-    if np.any(np.abs(_stored(out)) > LARGEST):
+    if largest > LARGEST:
         raise ValueError(f"{call}: sums of {name} overflow. Use other units, {LARGEST:g} at most.")
     return out
 

@@ -13,7 +13,7 @@ from holdfast._core.rounding import gamma, product_error
 from holdfast._core.row_forms import Array
 from holdfast.uncertainty.checks import feature_costs, numbers, stated_number
 from holdfast.uncertainty.deletion_loss import ADVERSARIES
-from holdfast.uncertainty.knapsacks import Knapsacks
+from holdfast.uncertainty.knapsacks import Knapsacks, cost_to_gain
 
 BLOCK = 5e7
 """Entries of rows that are looked at at a time."""
@@ -191,10 +191,15 @@ def lead_survives(gains: Any, leads: Array, costs: Array) -> Array:
     costs : ndarray of shape (n_features,)
         As `feature_costs` gives them.
     """
-    is_even = len(np.unique(costs[np.isfinite(costs) & (costs > 0)])) <= 1
-    entries = _entries(gains, costs, 1.0)
-    whole, parts = Knapsacks(entries.indptr, costs[entries.indices], 1.0).broken(entries.data, leads)
-    return whole if is_even else parts * (1 - gamma(len(costs)))
+    is_finite = np.isfinite(costs)
+    if not np.all(is_finite):
+        gains, costs = gains[:, is_finite], costs[is_finite]
+    if sparse.issparse(gains):
+        whole, parts = Knapsacks(gains.indptr, costs[gains.indices], 1.0).cost_to_gain(gains.data, leads)
+    else:
+        whole, parts = cost_to_gain(gains, costs, leads)
+    # equal costs: whole numbers of items, which nothing rounds
+    return whole if len(np.unique(costs[costs > 0])) <= 1 else parts * (1 - gamma(len(costs)))
 
 
 @arguments(method=Choice("mutual_information"), n_bins=Count(2))

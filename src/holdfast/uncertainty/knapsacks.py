@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,6 +25,8 @@ DECISIONS = 5e7
 """Decisions of a dynamic program that are kept at a time."""
 SHORT = 1e-3
 """Share of the width up to which a last step makes things better for sure."""
+FEW_ITEMS = 8
+"""The best items of a row that are added up first: often they gain all that is wanted."""
 
 
 class Filled(NamedTuple):
@@ -134,22 +136,13 @@ class Knapsacks:
         room = np.maximum(1 - ratio(np.full(len(self.counts), self.budget), self.row_sums(self.costs)), ROUNDING)
         return 2 * steepest + np.where(steepest > 0, 0.0, 1.0) + width * self.largest(inverse) / np.sqrt(room)
 
-    def broken(self, gains: Array, wanted: Array) -> tuple[Array, Array]:
-        """Return what items cost that, the best first, gain less than is `wanted` of each row, and the budget that gains it.
-
-        Both are inf where all that is worth something does not gain enough.
-        """
-        short, budgets = np.full((2, len(self.counts)), np.inf)
-        for rows, slots, worth, v in self._sorted(self.worth(gains)):
-            g = np.where(worth > 0, np.append(gains, 0.0)[slots], 0.0)
-            gained, spent = np.cumsum(g, axis=1), np.cumsum(v, axis=1)
-            n_short = np.sum((gained < wanted[rows, None]) & (worth > 0), axis=1)
-            each, last = np.arange(len(rows)), np.minimum(n_short, worth.shape[1] - 1)
-            part = ratio(wanted[rows] - (gained - g)[each, last], g[each, last]) * v[each, last]
-            is_enough, before = gained[:, -1] >= wanted[rows], (spent - v)[each, last]
-            short[rows], budgets[rows] = np.where(is_enough, [before, before + part], np.inf)
-        short[wanted <= 0] = budgets[wanted <= 0] = 0.0
-        return short, budgets
+    def cost_to_gain(self, gains: Array, wanted: Array) -> tuple[Array, Array]:
+        """Return what the function of this name does, for each row."""
+        whole, parts = np.where(wanted > 0, np.full((2, len(wanted)), np.inf), 0.0)
+        padded, costs = np.append(gains, 0.0), np.append(self.costs, 1.0)
+        for rows, slots in self._groups:
+            whole[rows], parts[rows] = cost_to_gain(padded[slots], costs[slots], wanted[rows])
+        return whole, parts
 
     def in_order(self, worth: Array) -> NDArray[np.bool_]:
         """Return the items that are taken as a whole, in the order of their `worth` > 0, where they still fit."""
@@ -317,6 +310,76 @@ def _whole(gains: Array, prices: NDArray[np.int64], capacity: int) -> Array:
             found[start + rows, within[k]] = chosen
             room -= prices[within[k]] * chosen
     return found
+
+
+def cost_to_gain(gains: Array, costs: Array, wanted: Array) -> tuple[Array, Array]:
+    """Return what each row's best items cost together before one more gains what is wanted, and the budget that just gains it.
+
+    Both are inf where all items together do not gain enough, and 0 where nothing has to be paid.
+
+    Parameters
+    ----------
+    gains : ndarray of shape (n_rows, n_items)
+        Items that gain 0 or less are not taken.
+    costs : ndarray of shape (n_items,) or (n_rows, n_items)
+        >= 0, finite.
+    wanted : ndarray of shape (n_rows,)
+
+    Examples
+    --------
+    >>> cost_to_gain(np.array([[3.0, 1.0, 5.0]]), np.ones(3), np.array([6.0]))
+    (array([1.]), array([1.33333333]))
+    """
+    gained, is_free = np.zeros(len(wanted)), costs == 0
+    if np.any(is_free):
+        gained = np.sum(np.maximum(gains, 0.0), axis=1, where=is_free)
+        gains, costs = np.where(is_free, 0.0, gains), np.where(is_free, max(costs.max(), 1.0), costs)
+    whole, parts = np.full((2, len(wanted)), np.inf)
+    if np.all(costs == costs.flat[:1]):
+        ranked = -gains
+        ranked.sort(axis=1)  # many times faster than finding the order of the items, which makes no difference here
+        counts, shares = _items_to_gain(lambda rows, some: -ranked[rows, some], gains.shape[1], wanted, gained)
+        found = np.flatnonzero(counts >= 0)
+        whole[found] = costs.flat[0] * counts[found]
+        parts[found] = costs.flat[0] * (counts[found] + shares[found])
+        return whole, parts
+    worth = np.minimum(-gains, 0.0)
+    worth /= costs
+    order = np.argsort(worth, axis=1)
+    counts, shares = _items_to_gain(lambda rows, some: gains[rows[:, None], order[rows, some]], len(order.T), wanted, gained)
+    found = np.flatnonzero(counts >= 0)
+    items = order[found, : counts.max(initial=0) + 1]
+    paid = np.take_along_axis(np.broadcast_to(costs, gains.shape)[found], items, axis=1)
+    taken = np.arange(items.shape[1]) < counts[found, None]
+    whole[found] = np.sum(paid, axis=1, where=taken)
+    parts[found] = whole[found] + shares[found] * paid[np.arange(len(found)), counts[found]]
+    return whole, parts
+
+
+def _items_to_gain(
+    best: Callable[[NDArray[np.intp], slice], Array], n_items: int, wanted: Array, gained: Array
+) -> tuple[NDArray[np.intp], Array]:
+    """Return how many of each row's items, the best first, are taken as a whole to gain what is wanted, -1 where all are too few.
+
+    And which share of the next one is. `best` gives the gains of some rows' items by their ranks.
+    """
+    counts, shares = np.where(gained < wanted, -1, 0), np.zeros(len(wanted))
+    rows = np.flatnonzero(gained < wanted)
+    totals, start, stop = gained[None, rows], 0, FEW_ITEMS
+    while len(rows) and start < n_items:
+        g = np.maximum(best(rows, slice(start, stop)).T, 0.0)
+        # each sum goes on from that of the items before: the account of rounding is one of sums over all items
+        totals = np.cumsum(np.vstack([totals[-1:], g]), axis=0)
+        is_reached = totals[-1] >= wanted[rows]
+        done = np.flatnonzero(is_reached)
+        found = rows[done]
+        last = np.sum(totals[:, done] < wanted[found], axis=0) - 1
+        counts[found] = start + last
+        shares[found] = (wanted[found] - totals[last, done]) / g[last, done]
+        is_open = ~is_reached & (g[-1] > 0)
+        rows, totals = rows[is_open], totals[:, is_open]
+        start, stop = stop, 4 * stop
+    return counts, shares
 
 
 def _doublings(counts: NDArray[Any]) -> NDArray[Any]:
