@@ -3,8 +3,8 @@
 Run it with `python benchmarks/certify.py`. One thread; CPU seconds of the process, the median over rounds in which the calls
 take turns. Gaussian features, 100 unless stated; scikit-learn's LogisticRegression, trained on 5000 rows, and its SVC and
 RBFSampler, on 2000. `scores` is what `decision_function` takes. Radii are in the l2 norm, intervals reach 0.1 to either side
-(0.02 for kernels), and all rounding is accounted for; `exact=True` is the same by fractions. SVC's and RBFSampler's certificates
-are searches, whose bounds ask more of each row than its score. Writes the table beside this file.
+(0.02 for kernels), and all rounding is accounted for; `exact=True` is the same by fractions. The certificates of SVC and
+RBFSampler are searches, whose bounds ask more of each row than its score. Writes the table beside this file.
 """
 
 import argparse
@@ -67,7 +67,13 @@ def main():
         ("10 classes", ten, few, "certified_interval", within(0.1)),
         ("2 classes, 500 features", plain_wide, wide, "certified_interval", within(0.1)),
         ("2 classes", plain, few, "certified_deletions", certified_deletions),
-        ("2 classes", plain, few, "certified_deletions(values=...)", lambda m, X: certified_deletions(m, X, values=values)),
+        (
+            "2 classes",
+            plain,
+            few,
+            "certified_deletions(values=...)",
+            lambda m, X: certified_deletions(m, X, values=values),
+        ),
         ("10 classes", ten, few, "certified_deletions", certified_deletions),
         ("2 classes, 500 features", plain_wide, wide, "certified_deletions", certified_deletions),
         ("2 classes", plain, few, "safe_bits", safe_bits),

@@ -690,5 +690,5 @@ def test_faults_of_intervals_are_named_by_their_place_in_all_rows(monkeypatch, r
     for wrong in (np.nan, -np.inf, -1e300):
         moved = ends["X_lower"].copy()
         moved[31, 2] = wrong
-        with pytest.raises(ValueError, match="X_lower contains NaN or infinity|sums of X_lower overflow"):
+        with pytest.raises(ValueError, match=r"X_lower contains NaN or infinity|sums of X_lower overflow"):
             certified_interval(model, X, **(ends | {"X_lower": moved}))

@@ -120,4 +120,5 @@ def test_cost_of_many_items_is_that_of_the_best_ones_in_order(costs, rng):
 
 def test_items_that_just_gain_what_is_wanted_are_not_yet_paid_for():
     whole, parts = cost_to_gain(np.array([[1.0, 4.0, 2.0]] * 4), np.ones(3), np.array([4.0, 6.0, 7.0, 7.5]))
-    assert whole.tolist() == [0, 1, 2, np.inf] and parts.tolist() == [1, 2, 3, np.inf]
+    assert whole.tolist() == [0, 1, 2, np.inf]
+    assert parts.tolist() == [1, 2, 3, np.inf]

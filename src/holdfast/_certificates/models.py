@@ -170,7 +170,7 @@ class LinearModel(Model):
         return np.where(blur < share * self.map.largest(dtype), fall * (1 + gamma(self.n_features + 4)), np.inf)
 
     def pushed(self, sets: RowSets, weights: Array, C: Array, signs: Array, dtype: Any) -> tuple[Array, Array]:
-        r"""Return by how much `signs` times C f falls at the worst points of sets of the first features, and the doubt about it.
+        r"""Return by how much `signs` times C f falls at the worst points of sets of the first features, and the doubt.
 
         `weights` are 1 for features that move, 0 for those that stay. Moves may cancel in a score that is computed term by
         term, as a common drift of all features does, so rounding counts by :math:`\max_{d \in S} |d|_1`. Shapes

@@ -149,7 +149,9 @@ def _quick_offsets(X: Array, own: Mapping[str, Any]) -> tuple[Array, Array] | No
     Where X_lower <= X <= X_upper the extreme ends bound all numbers: four extremes in place of a look at each of them.
     """
     lower, upper = own["X_lower"], own["X_upper"]
-    if not all(isinstance(one, np.ndarray) and one.dtype.kind == "f" and one.shape == X.shape for one in (X, lower, upper)):
+    if not all(
+        isinstance(one, np.ndarray) and one.dtype.kind == "f" and one.shape == X.shape for one in (X, lower, upper)
+    ):
         return None
     values = X.astype(np.float64, copy=False)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -346,7 +346,9 @@ def cost_to_gain(gains: Array, costs: Array, wanted: Array) -> tuple[Array, Arra
     worth = np.minimum(-gains, 0.0)
     worth /= costs
     order = np.argsort(worth, axis=1)
-    counts, shares = _items_to_gain(lambda rows, some: gains[rows[:, None], order[rows, some]], len(order.T), wanted, gained)
+    counts, shares = _items_to_gain(
+        lambda rows, some: gains[rows[:, None], order[rows, some]], len(order.T), wanted, gained
+    )
     found = np.flatnonzero(counts >= 0)
     items = order[found, : counts.max(initial=0) + 1]
     paid = np.take_along_axis(np.broadcast_to(costs, gains.shape)[found], items, axis=1)
@@ -359,9 +361,9 @@ def cost_to_gain(gains: Array, costs: Array, wanted: Array) -> tuple[Array, Arra
 def _items_to_gain(
     best: Callable[[NDArray[np.intp], slice], Array], n_items: int, wanted: Array, gained: Array
 ) -> tuple[NDArray[np.intp], Array]:
-    """Return how many of each row's items, the best first, are taken as a whole to gain what is wanted, -1 where all are too few.
+    """Return how many of each row's items must be taken as a whole, the best first, and which share of the next one.
 
-    And which share of the next one is. `best` gives the gains of some rows' items by their ranks.
+    The counts are -1 where all items gain too little. `best` gives the gains of some rows' items by their ranks.
     """
     counts, shares = np.where(gained < wanted, -1, 0), np.zeros(len(wanted))
     rows = np.flatnonzero(gained < wanted)
