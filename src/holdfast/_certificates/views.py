@@ -248,8 +248,8 @@ class View:
                 falls, doubts = np.zeros((2, len(some), len(C)))
                 signs = np.ones(falls.shape)
                 for few, weights in self.patterns(some):
-                    own = sets.take(some[few])
-                    falls[few], doubts[few] = linear.pushed(own, weights, C, signs[few], self.rows.dtype)
+                    found = linear.pushed(sets.take(some[few]), weights, C, signs[few], self.rows.dtype)
+                    falls[few], doubts[few] = found
                 doubts = doubts + BOTH_ENDS * errors @ np.abs(C).T
                 yield some, wins, scores @ C.T - falls - self._own_falls(some, C), doubts
 

@@ -176,7 +176,7 @@ def _by_normal_law(view: View, bound: RowSets, draws: tuple[int, int] | None) ->
                 return np.hypot(*score_deviations(view, bound, v, rows))
 
             rivals = np.flatnonzero(np.any(leads[some] < np.inf, axis=0))
-            lead, t = leads[np.ix_(some, rivals)], np.column_stack([deviation(V[k]) for k in rivals])
+            lead, t = leads[some][:, rivals], np.column_stack([deviation(V[k]) for k in rivals])
             if draws is None:
                 probability[rows] = loses_to_some(lead, t)
                 continue

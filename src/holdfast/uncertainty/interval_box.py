@@ -8,12 +8,13 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.allowed import LARGEST
 from holdfast._core.arithmetic import dense
 from holdfast._core.exceptions import UnstatedError
 from holdfast._core.row_forms import Array
 from holdfast._core.row_sets import RowSets
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.uncertainty.checks import LARGEST, numbers, per_entry, per_feature, stated
+from holdfast.uncertainty.checks import numbers, per_entry, per_feature, stated
 from holdfast.uncertainty.polytopes import CommonBox
 from holdfast.uncertainty.row_boxes import RowBoxes
 from holdfast.uncertainty.sized import SizedSet
