@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from holdfast._core.problem import DeletionProgram, Problem
+from holdfast._core.problem import DeletionProgram, Offer, Problem
 from holdfast._core.solution import Status
 from holdfast._data import rows_of
 from holdfast.solvers import DeletionInteriorPoint
@@ -14,11 +14,10 @@ from holdfast.solvers import DeletionInteriorPoint
 class Stated(Problem):
     """A problem that is nothing but its program."""
 
+    views = {DeletionProgram: Offer(lambda problem: problem.program)}
+
     def __init__(self, program):
         self.program = program
-
-    def view(self, kind):
-        return self.program if kind is DeletionProgram else None
 
 
 def program(

@@ -8,10 +8,13 @@ import pytest
 from scipy import sparse
 from scipy.special import entr
 
-from holdfast._core.problem import IntervalProgram, Problem
+from holdfast._core.problem import IntervalProgram, Offer, Problem
 from holdfast._core.solution import Status
+from holdfast._core.unit_cholesky import UnitCholesky
 from holdfast._data import rows_of
-from holdfast.solvers import InteriorPoint, interior_point
+from holdfast.solvers import InteriorPoint
+from holdfast.solvers.interior_point import IntervalPoint, ScaledProgram
+from holdfast.solvers.interval_steps import Curves, Direction
 from holdfast.solvers.selection import solve
 
 BEND = 4 * np.log(2)
@@ -66,15 +69,15 @@ SHAPES = {"tall": (50, 6), "wide": (12, 30)}
 class OnlyIntervals(Problem):
     """A problem that offers one view."""
 
+    views = {IntervalProgram: Offer(lambda problem: problem.program)}
+
     def __init__(self, program):
         self.program = program
         self.n_parameters = program.rows.n_features + program.fit_intercept
 
-    def view(self, kind):
-        return self.program if kind is IntervalProgram else None
-
     def work(self):
-        return {"n_samples": self.program.rows.n_samples, "n_features": self.program.rows.n_features}
+        n, d = self.program.rows.n_samples, self.program.rows.n_features
+        return {"n_samples": n, "n_features": d, "n_entries": n * d, "is_cheap_to_factorise": True}
 
 
 def _program(
@@ -211,9 +214,9 @@ def test_equal_rows_of_widths_are_common_widths_however_the_step_is_solved(kind,
 
 def test_the_smaller_of_two_systems_is_factorised(rng, monkeypatch):
     sizes = []
-    whole = interior_point.UnitCholesky.__init__
+    whole = UnitCholesky.__init__
     monkeypatch.setattr(
-        "holdfast.solvers.interior_point.UnitCholesky.__init__",
+        "holdfast._core.unit_cholesky.UnitCholesky.__init__",
         lambda self, matrix, jitters: (sizes.append(len(matrix)), whole(self, matrix, jitters))[1],
     )
     for (N, n), widths, most in (
@@ -233,13 +236,13 @@ def test_the_smaller_of_two_systems_is_factorised(rng, monkeypatch):
 def test_steps_solve_their_equations_without_refinement(kind, shape, intercept, rng):
     """Refinement would hide a wrong entry of a matrix behind more work."""
     program = _random_program(rng, "logistic", kind, "tilt", shape, intercept=intercept, weighted=True)
-    scaled = interior_point._Scaled.of(program)
-    point = interior_point._Point.first(scaled)
+    scaled = ScaledProgram.of(program)
+    point = IntervalPoint(scaled)
     point.slacks *= rng.uniform(0.2, 2, len(point.slacks))
     point.multipliers *= rng.uniform(0.2, 2, len(point.slacks))
-    system = scaled.widths.system(scaled, interior_point._Curves(scaled, point))
+    system = scaled.widths.system(scaled, Curves(scaled, point))
     N, n = SHAPES[shape]
-    right = interior_point._Direction(rng.normal(size=n), rng.normal(size=n), float(intercept), rng.normal(size=N))
+    right = Direction(rng.normal(size=n), rng.normal(size=n), float(intercept), rng.normal(size=N))
     assert system._size(system._rest(right, system.once(right)), right) <= 1e-9
 
 

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
-from scipy.linalg import LinAlgError
 from scipy.optimize import minimize_scalar
 
 from holdfast._core.problem import IntervalProgram, Problem
 from holdfast._core.rows import Rows
-from holdfast._core.solution import DualGuess, Solution, Status
+from holdfast._core.solution import DualGuess, Solution
 from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR, ROUNDING, SMALL_WORK
-from holdfast._core.unit_cholesky import UnitCholesky
+from holdfast.solvers.interval_steps import Curves, Direction, Widths, widths_of
+from holdfast.solvers.mehrotra import Best, PrimalDual
 
 LARGEST_SYSTEM = 4000
 """Unknowns up to which a dense factorisation a step is cheap."""
-SPARE = 0.3
-"""Share of the tolerated gap at which to stop: the certificate must not fail for a trifle."""
 FEASIBLE = 1e-10
 """Share of a sum's terms up to which its excess is put down to rounding."""
-JITTERS = 100.0 ** np.arange(-7, 0)
-"""Added to the unit diagonal of a matrix before its factorisation, the first that is enough."""
-PATIENCE = 10
-"""Steps without a better gap after which there is no progress."""
-CONTENT = 1e-9
-"""Relative gap that counts as solved where all that floating point allows is asked for."""
 HINDERED = 0.3
 """A corrected step so much shorter than the predictor's yields to one that is centred instead."""
 SMALLEST = 1e-60
@@ -70,162 +60,17 @@ class InteriorPoint(Solver):
     ) -> Solution:
         program = problem.view(IntervalProgram)
         assert program is not None
-        scaled = _Scaled.of(program)
-        point = _Point.first(scaled)
-        best = _Best(scaled)
-        status, n_iter = Status.ITERATION_LIMIT, 0
-        for n_iter in range(1, max_iter + 1):
-            state = _State.of(scaled, point)
-            best.see(state)
-            report(f"interior point {n_iter}: objective {best.value:.10g}, estimated gap {best.gap:.2e}")
-            if best.gap <= max(SPARE * tol, ROUNDING) or best.is_at_rounding:
-                status = Status.SOLVED
-                break
-            moved = None if best.age >= PATIENCE else _step(scaled, point, state)
-            if moved is None:
-                status = Status.STALLED
-                break
-            point = moved
-        else:
-            best.see(_State.of(scaled, point))
-        if best.gap <= max(tol, CONTENT):
-            status = Status.SOLVED
-        w, b, value = best.tidied(0.1 * tol)
+        point = IntervalPoint(ScaledProgram.of(program))
+        status, n_iter = point.solve(tol=tol, max_iter=max_iter, report=report)
+        w, b, value = point.tidied(0.1 * tol)
         parameters = np.append(w, b) if program.fit_intercept else w
         slopes = np.zeros(len(program.signs))
-        slopes[scaled.kept] = best.slopes
-        dual = DualGuess(slopes, w, np.zeros(len(slopes)))
-        return Solution(parameters, status, value, n_iter, self.name, dual=dual)
-
-
-class _Widths(ABC):
-    """Half-widths S of the intervals, seen as a linear map, on features in units of `scale`."""
-
-    @abstractmethod
-    def dot(self, v: Array) -> Array:
-        """Return S v, shape (n_samples,)."""
-
-    @abstractmethod
-    def transpose_dot(self, r: Array) -> Array:
-        """Return S'r, shape (n_features,)."""
-
-    @abstractmethod
-    def system(self, scaled: _Scaled, curves: _Curves) -> _System:
-        """Return the reduced system to solve: the smaller one."""
-
-    @abstractmethod
-    def add_outer(self, K: Array, scaled: _Scaled, curves: _Curves) -> None:
-        """Add to K what the widths contribute to J Q^-1 J'."""
+        slopes[point.scaled.kept] = point.best.dual.slopes
+        return Solution(parameters, status, value, n_iter, self.name, dual=DualGuess(slopes, w, np.zeros(len(slopes))))
 
 
 @dataclass
-class _CommonWidths(_Widths):
-    """The same half-widths s for all rows."""
-
-    s: Array
-    n_samples: int
-
-    def dot(self, v: Array) -> Array:
-        return np.full(self.n_samples, self.s @ v)
-
-    def transpose_dot(self, r: Array) -> Array:
-        return self.s * r.sum()
-
-    def system(self, scaled: _Scaled, curves: _Curves) -> _System:
-        by_feature = len(self.s) + 2 <= self.n_samples
-        return _CommonSystem(scaled, curves, self.s) if by_feature else _RowSystem(scaled, curves)
-
-    def add_outer(self, K: Array, scaled: _Scaled, curves: _Curves) -> None:
-        cross = -scaled.signs * scaled.dot(curves.inverse_wv * self.s)
-        K += cross[:, None] + cross + self.s @ (curves.inverse_vv * self.s)
-
-
-@dataclass
-class _RowWidths(_Widths):
-    """Half-widths of every entry, an array or a CSR array of shape (n_samples, n_features)."""
-
-    S: Any
-    scale: Array
-
-    def dot(self, v: Array) -> Array:
-        return np.asarray(self.S @ (v / self.scale))
-
-    def transpose_dot(self, r: Array) -> Array:
-        return np.asarray(self.S.T @ r) / self.scale
-
-    def system(self, scaled: _Scaled, curves: _Curves) -> _System:
-        n_samples, n_features = self.S.shape
-        return _PairSystem(scaled, curves, self) if 2 * n_features + 1 <= n_samples else _RowSystem(scaled, curves)
-
-    def add_outer(self, K: Array, scaled: _Scaled, curves: _Curves) -> None:
-        wv, vv = curves.inverse_wv / self.scale**2, curves.inverse_vv / self.scale**2
-        right = (self.S @ sparse.diags_array(wv)).T
-        for rows, block in scaled.rows.blocks():
-            cross = scaled.signs[rows, None] * _dense(_exact(block) @ right)
-            K[rows] -= cross
-            K[:, rows] -= cross.T
-        K += _dense(self.S @ sparse.diags_array(vv) @ self.S.T)
-
-    def grams(self, scaled: _Scaled, weights: Array) -> tuple[Array, Array]:
-        """Return X'(y weights)S and S'(weights)S, each (n_features, n_features)."""
-        left, signed = (self.S.T @ sparse.diags_array(each) for each in (weights, weights * scaled.signs))
-        cross = np.zeros((len(self.scale), len(self.scale)))
-        for rows, block in scaled.rows.blocks():
-            cross += _dense(signed[:, rows] @ _exact(block)).T
-        scales = np.outer(self.scale, self.scale)
-        return cross / scales, _dense(left @ self.S) / scales
-
-
-@dataclass
-class _RegularWidths(_Widths):
-    """Half-widths that are the same for all rows but for deviations of any sign."""
-
-    common: _CommonWidths
-    own: _RowWidths
-
-    def dot(self, v: Array) -> Array:
-        return self.common.dot(v) + self.own.dot(v)
-
-    def transpose_dot(self, r: Array) -> Array:
-        return self.common.transpose_dot(r) + self.own.transpose_dot(r)
-
-    def system(self, scaled: _Scaled, curves: _Curves) -> _System:
-        n_samples, n_features = self.own.S.shape
-        return _PairSystem(scaled, curves, self) if 2 * n_features + 1 <= n_samples else _RowSystem(scaled, curves)
-
-    def add_outer(self, K: Array, scaled: _Scaled, curves: _Curves) -> None:
-        self.common.add_outer(K, scaled, curves)
-        self.own.add_outer(K, scaled, curves)
-        cross = self.own.dot(curves.inverse_vv * self.common.s)
-        K += cross[:, None] + cross
-
-    def grams(self, scaled: _Scaled, weights: Array) -> tuple[Array, Array]:
-        cross, spread = self.own.grams(scaled, weights)
-        s, pull = self.common.s, self.own.transpose_dot(weights)
-        cross += np.outer(scaled.transpose_dot(weights * scaled.signs), s)
-        spread += np.outer(s, pull + weights.sum() * s) + np.outer(pull, s)
-        return cross, spread
-
-
-def _widths(common: Array, own: Any | None, scale: Array, n_samples: int) -> _Widths:
-    """Return the half-widths of a program, features in units of `scale`."""
-    if own is None:
-        return _CommonWidths(common / scale, n_samples)
-    if not np.any(common):
-        return _RowWidths(own, scale)
-    return _RegularWidths(_CommonWidths(common / scale, n_samples), _RowWidths(own, scale))
-
-
-def _dense(matrix: Any) -> Array:
-    return matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
-
-
-def _exact(block: Any) -> Any:
-    return block.astype(np.float64, copy=False)
-
-
-@dataclass
-class _Scaled:
+class ScaledProgram:
     """The program on rows of positive weight, features in units of `scale`, weights of mean 1; X is not copied for it."""
 
     program: IntervalProgram
@@ -235,7 +80,7 @@ class _Scaled:
     weights: Array
     unit: float
     scale: Array
-    widths: _Widths
+    widths: Widths
     cost: Array
     tilt: Array
     ridge: Array
@@ -243,7 +88,7 @@ class _Scaled:
     target: Array
 
     @classmethod
-    def of(cls, program: IntervalProgram) -> _Scaled:
+    def of(cls, program: IntervalProgram) -> ScaledProgram:
         kept: Any = np.flatnonzero(program.weights > 0)
         common, own = program.common, program.widths
         rows, signs, weights = program.rows, program.signs, program.weights
@@ -264,7 +109,7 @@ class _Scaled:
             weights / unit,
             unit,
             scale,
-            _widths(common, own, scale, len(weights)),
+            widths_of(common, own, scale, len(weights)),
             program.cost / (unit * scale),
             program.tilt / (unit * scale),
             program.ridge / (unit * scale**2),
@@ -308,21 +153,33 @@ class _Scaled:
         return float(self.weights @ losses + self.cost @ np.abs(w) + self.tilt @ w + 0.5 * self.ridge @ w**2)
 
 
-@dataclass
-class _Point:
-    """An interior point: slacks (p, q, limit - v, alpha, c cap - alpha), their multipliers, and b.
+class _Step(NamedTuple):
+    """Changes of a point."""
+
+    slacks: Array
+    multipliers: Array
+    b: float
+
+
+class IntervalPoint(PrimalDual):
+    """Slacks (p, q, limit - v, alpha, c cap - alpha), their multipliers, and b.
 
     Pairs that are not `held` belong to bounds that do not exist.
     """
 
-    slacks: Array
-    multipliers: Array
-    held: Any
-    b: float
-    n_features: int
+    title, patience, finest = "interior point", 10, ROUNDING
+    taken: _Step
 
-    @classmethod
-    def first(cls, scaled: _Scaled) -> _Point:
+    def __init__(self, scaled: ScaledProgram):
+        self.scaled, self.unit, self.has_one_length = scaled, scaled.unit, not scaled.is_linear
+        self.n_features, self.b = len(scaled.scale), 0.0
+        floor = GAP_FLOOR * len(scaled.signs)
+        self.best = Best(floor, rounding=1e-6 * floor)
+        self.least_mu = self.least_lack = np.inf
+        self._start()
+
+    def _start(self) -> None:
+        scaled = self.scaled
         program, n = scaled.program, len(scaled.scale)
         middle = 0.5 * program.cap if program.cap < np.inf else 1.0
         alpha = middle * scaled.weights
@@ -345,8 +202,9 @@ class _Point:
         xi1 = np.where(is_capped, np.maximum(rest, 0.0) + ease, 0.0)
         beta = program.cap * scaled.weights - alpha if program.cap < np.inf else np.ones_like(alpha)
         exists = np.ones(2 * n + len(alpha), dtype=bool)
-        held = np.concatenate([exists[: 2 * n], is_bounded, exists[2 * n :], is_capped])
-        return cls(np.concatenate([v, v, room, alpha, beta]), np.concatenate([zp, zq, zl, xi0, xi1]), held, 0.0, n)
+        self.slacks = np.concatenate([v, v, room, alpha, beta])
+        self.multipliers = np.concatenate([zp, zq, zl, xi0, xi1])
+        self.held = np.concatenate([exists[: 2 * n], is_bounded, exists[2 * n :], is_capped])
 
     def parts(self, stacked: Array) -> list[Array]:
         """Return the five parts of what is stacked like the slacks."""
@@ -355,46 +213,97 @@ class _Point:
 
     @property
     def mu(self) -> float:
-        """The mean product of slack and multiplier."""
         return float(self.slacks @ self.multipliers) / max(1, int(np.count_nonzero(self.held)))
 
     def by_slack(self, x: Array) -> Array:
         """Return x over the slacks, 0 where there is no bound."""
         return np.divide(x, self.slacks, out=np.zeros(len(x)), where=self.held)
 
-    def moved(self, step: _Step, primal: float, dual: float) -> _Point:
-        """Return the point so far along the step."""
-        n = 3 * self.n_features
-        slacks, multipliers = self.slacks.copy(), self.multipliers.copy()
-        slacks[:n] += primal * step.slacks[:n]
-        slacks[n:] += dual * step.slacks[n:]
-        multipliers[:n] += dual * step.multipliers[:n]
-        multipliers[n:] += primal * step.multipliers[n:]
-        slacks = np.where(self.held, np.maximum(slacks, SMALLEST), slacks)
-        multipliers = np.where(self.held, np.maximum(multipliers, SMALLEST), 0.0)
-        return _Point(slacks, multipliers, self.held, self.b + primal * step.b, self.n_features)
+    def look(self, goal: float) -> None:
+        state = self.state = _State.of(self.scaled, self)
+        before, lowest = self.best.value, min(self.best.value, state.value)
+        tiny = ROUNDING * max(abs(lowest), self.best.floor)
+        is_falling = tiny < self.mu < 0.9 * self.least_mu or 1e-12 < state.lack < 0.9 * self.least_lack
+        is_lower = max(self.best.bound, state.bound) <= 0 and lowest < 0.99 * before
+        self.least_mu, self.least_lack = min(self.least_mu, self.mu), min(self.least_lack, state.lack)
+        self.best.see(state.value, state, state.bound, state, is_on_the_way=is_falling or is_lower)
 
-    def lengths(self, step: _Step) -> tuple[float, float]:
-        """Return the longest primal and dual step, 1 at most, that stays inside."""
+    def factorise(self) -> None:
+        self.curves = Curves(self.scaled, self)
+        self.system = self.scaled.widths.system(self.scaled, self.curves)
+
+    def turn(self, aim: float, most: float) -> tuple[float, float]:
+        correction = np.clip(self.taken.slacks * self.taken.multipliers, -most, most) if most > 0 else 0.0
+        change = self.by_slack(aim - self.slacks * self.multipliers - correction)
+        kp, kq, kl, k0, k1 = self.parts(change)
+        rp, rq, rb = self.state.residuals
+        d = self.system.solve(Direction(rp + kp - 0.5 * kl, rq + kq - 0.5 * kl, rb, self.state.deficits - k0 + k1))
+        slacks = np.concatenate([d.p, d.q, -0.5 * (d.p + d.q), d.alpha, -d.alpha])
+        self.taken = _Step(slacks, change - self.curves.ratios * slacks, d.b)
+        return self._fits()
+
+    def correct(self, mu: float, centring: float, predicted: tuple[float, float]) -> tuple[float, float]:
+        fits, corrected = super().correct(mu, centring, predicted), self.taken
+        if not min(self.lengths(fits)) < HINDERED * min(predicted):
+            return fits
+        # the correction has gone wrong: a step that is centred in its place may go further
+        plain = self.turn(max(centring, HINDERED) * mu, 0.0)
+        if min(self.lengths(plain)) > min(self.lengths(fits)):
+            return plain
+        self.taken = corrected
+        return fits
+
+    def share(self, mu: float) -> float:
+        # near the end nothing but rounding keeps steps from going all the way
+        return 0.99 if mu > 1e-6 else 0.9995
+
+    def _fits(self) -> tuple[float, float]:
         n = 3 * self.n_features
-        slack = _ratios(self.slacks, step.slacks, self.held)
-        multiplier = _ratios(self.multipliers, step.multipliers, self.held)
+        slack = _ratios(self.slacks, self.taken.slacks, self.held)
+        multiplier = _ratios(self.multipliers, self.taken.multipliers, self.held)
         primal = min(np.min(slack[:n], initial=np.inf), np.min(multiplier[n:], initial=np.inf))
         dual = min(np.min(slack[n:], initial=np.inf), np.min(multiplier[:n], initial=np.inf))
         return float(primal), float(dual)
+
+    def _moved(self, primal: float, dual: float) -> tuple[Array, Array]:
+        """Return slacks and multipliers after a step."""
+        n = 3 * self.n_features
+        slacks, multipliers = self.slacks.copy(), self.multipliers.copy()
+        slacks[:n] += primal * self.taken.slacks[:n]
+        slacks[n:] += dual * self.taken.slacks[n:]
+        multipliers[:n] += dual * self.taken.multipliers[:n]
+        multipliers[n:] += primal * self.taken.multipliers[n:]
+        slacks = np.where(self.held, np.maximum(slacks, SMALLEST), slacks)
+        return slacks, np.where(self.held, np.maximum(multipliers, SMALLEST), 0.0)
+
+    def product(self, primal: float, dual: float) -> float:
+        slacks, multipliers = self._moved(*self.lengths((primal, dual)))
+        return float(slacks @ multipliers) / max(1, int(np.count_nonzero(self.held)))
+
+    def move(self, primal: float, dual: float) -> bool:
+        if not (np.all(np.isfinite(self.taken.slacks)) and np.all(np.isfinite(self.taken.multipliers))):
+            return False
+        self.slacks, self.multipliers = self._moved(primal, dual)
+        self.b += primal * self.taken.b
+        return True
+
+    def tidied(self, allowed: float) -> tuple[Array, float, float]:
+        """Return w, b and the objective, with as many entries of w made 0 as a share `allowed` of it permits."""
+        scaled, w, b, value = self.scaled, self.best.primal.w, self.best.primal.b, self.best.value
+        most = value + max(allowed, ROUNDING) * self.best.scale
+        for share in (1e-3, 1.0, 1e3):
+            tidy = np.where(np.abs(w) <= self.best.primal.room / share, 0.0, w)
+            moved_b = _best_intercept(scaled, tidy, b)
+            found = scaled.value(tidy, moved_b)
+            if found <= most:
+                w, b, value = tidy, moved_b, found
+                break
+        return w / scaled.scale, b, value * scaled.unit
 
 
 def _ratios(x: Array, step: Array, held: Any) -> Array:
     """Return how many steps each entry can take before it is 0, inf where more than two."""
     return np.divide(-x, step, out=np.full(len(x), np.inf), where=held & (step < -0.5 * x))
-
-
-class _Step(NamedTuple):
-    """Changes of a point."""
-
-    slacks: Array
-    multipliers: Array
-    b: float
 
 
 @dataclass
@@ -410,7 +319,6 @@ class _State:
     """What those of alpha lack."""
     value: float
     bound: float
-    mu: float
     room: Array
     """v - |w|, which goes to 0 faster than w where w is not 0; -1 where |w| has no price."""
 
@@ -421,7 +329,7 @@ class _State:
         return float(np.max(np.abs(np.concatenate([rp, rq, [rb]])))) / len(self.deficits)
 
     @classmethod
-    def of(cls, scaled: _Scaled, point: _Point) -> _State:
+    def of(cls, scaled: ScaledProgram, point: IntervalPoint) -> _State:
         program = scaled.program
         p, q, _, alpha, _ = point.parts(point.slacks)
         zp, zq, zl, xi0, xi1 = point.parts(point.multipliers)
@@ -441,10 +349,10 @@ class _State:
         share, penalty = _dual_penalty(scaled, pull, budget, float(alpha.sum()), size)
         losses = program.dual_value(share * a) + share * a * (scaled.target - 1)
         bound = float(scaled.weights @ losses) - penalty - share * abs(balance * point.b)
-        return cls(w, point.b, share * a, residuals, lacking, value, bound, point.mu, room)
+        return cls(w, point.b, share * a, residuals, lacking, value, bound, room)
 
 
-def _dual_penalty(scaled: _Scaled, pull: Array, budget: Array, total: float, size: Array) -> tuple[float, float]:
+def _dual_penalty(scaled: ScaledProgram, pull: Array, budget: Array, total: float, size: Array) -> tuple[float, float]:
     """Return the largest share of alpha, 1 at most, that is dual feasible, and what |pull| > budget costs it.
 
     An excess is borne by the ridge up to the limit. With neither there must be none but for rounding, which is charged with
@@ -465,66 +373,7 @@ def _dual_penalty(scaled: _Scaled, pull: Array, budget: Array, total: float, siz
     return share, float(np.sum(longest * (excess - 0.5 * scaled.ridge * longest)))
 
 
-class _Best:
-    """The best primal and the best dual point seen so far."""
-
-    def __init__(self, scaled: _Scaled):
-        self.scaled, self.age, self.lowest, self.bound = scaled, 0, np.inf, -np.inf
-        self.mu = self.lack = np.inf
-        self.floor = GAP_FLOOR * len(scaled.signs)
-
-    def see(self, state: _State) -> None:
-        """Take note of a point."""
-        lowest, gap = self.lowest, self.gap
-        if state.value < self.lowest:
-            self.lowest, self.primal = state.value, state
-        if state.bound > self.bound or self.bound == -np.inf:
-            self.bound, self.dual = state.bound, state
-        is_on_the_way = ROUNDING * self.scale < state.mu < 0.9 * self.mu or 1e-12 < state.lack < 0.9 * self.lack
-        is_better = self.gap < 0.9 * gap or (self.bound <= 0 and self.lowest < 0.99 * lowest)
-        self.mu, self.lack = min(self.mu, state.mu), min(self.lack, state.lack)
-        self.age = 0 if is_better or is_on_the_way else self.age + 1
-
-    @property
-    def gap(self) -> float:
-        """The relative gap."""
-        return (self.lowest - self.bound) / self.scale
-
-    @property
-    def scale(self) -> float:
-        """What the gap is measured against."""
-        return max(abs(self.lowest), self.floor)
-
-    @property
-    def is_at_rounding(self) -> bool:
-        """Whether the gap is 1e-15 of the weight."""
-        return self.lowest - self.bound <= 1e-6 * self.floor
-
-    @property
-    def value(self) -> float:
-        """The lowest objective, in the problem's units."""
-        return self.lowest * self.scaled.unit
-
-    @property
-    def slopes(self) -> Array:
-        """Dual weights of the kept rows, each from 0 to cap; those of the two classes weigh the same."""
-        return self.dual.slopes
-
-    def tidied(self, allowed: float) -> tuple[Array, float, float]:
-        """Return w, b and the objective, with as many entries of w made 0 as a share `allowed` of it permits."""
-        scaled, w, b, value = self.scaled, self.primal.w, self.primal.b, self.lowest
-        most = value + max(allowed, ROUNDING) * max(abs(value), self.floor)
-        for share in (1e-3, 1.0, 1e3):
-            tidy = np.where(np.abs(w) <= self.primal.room / share, 0.0, w)
-            moved_b = _best_intercept(scaled, tidy, b)
-            found = scaled.value(tidy, moved_b)
-            if found <= most:
-                w, b, value = tidy, moved_b, found
-                break
-        return w / scaled.scale, b, value * scaled.unit
-
-
-def _best_intercept(scaled: _Scaled, w: Array, b: float) -> float:
+def _best_intercept(scaled: ScaledProgram, w: Array, b: float) -> float:
     """Return the best intercept near b: a minimum, or the kink of a row next to it."""
     if not scaled.program.fit_intercept:
         return b
@@ -544,256 +393,3 @@ def _balanced(signs: Array, alpha: Array) -> Array:
     of_plus, of_minus = float(alpha[signs > 0].sum()), float(alpha[signs < 0].sum())
     least = min(of_plus, of_minus)
     return alpha * np.where(signs > 0, least / (of_plus or 1.0), least / (of_minus or 1.0))
-
-
-class _Curves:
-    r"""The diagonal parts of a Newton step: Q over (p, q) of each feature, and 1/D of each row.
-
-    With ratios t of multipliers to slacks :math:`1/D = t_0 + t_1 - v''(a)/c` and
-
-    .. math::
-        Q = \begin{pmatrix} t_p & 0 \\ 0 & t_q \end{pmatrix}
-        + \tfrac14 ridge \begin{pmatrix} 1 & -1 \\ -1 & 1 \end{pmatrix}
-        + \tfrac14 t_l \begin{pmatrix} 1 & 1 \\ 1 & 1 \end{pmatrix}.
-
-    What is wanted of its inverse is written without cancellation.
-    """
-
-    def __init__(self, scaled: _Scaled, point: _Point):
-        self.ratios = point.by_slack(point.multipliers)
-        self.tp, self.tq, self.tl, t0, t1 = point.parts(self.ratios)
-        self.ridge = scaled.ridge
-        alpha = point.parts(point.slacks)[3]
-        bend = -scaled.program.dual_bend(scaled.slopes(alpha)) / scaled.weights
-        self.by_row = bend + t0 + t1
-        self.of_v = self.tp + self.tq + self.tl
-        self.det = 4 * self.tp * self.tq + self.ridge * self.of_v + self.tl * (self.tp + self.tq)
-
-    @property
-    def of_w(self) -> Array:
-        """The curvature of w once v is eliminated."""
-        return self.ridge + (4 * self.tp * self.tq + self.tl * (self.tp + self.tq)) / self.of_v
-
-    @property
-    def inverse_ww(self) -> Array:
-        return self.of_v / self.det
-
-    @property
-    def inverse_wv(self) -> Array:
-        return (self.tq - self.tp) / self.det
-
-    @property
-    def inverse_vv(self) -> Array:
-        return (self.ridge + self.tp + self.tq) / self.det
-
-    def solve(self, rp: Array, rq: Array) -> tuple[Array, Array]:
-        """Return Q^-1 (rp, rq) over (p, q)."""
-        bent, held = self.ridge * (rp + rq), self.tl * (rp - rq)
-        return (4 * self.tq * rp + held + bent) / self.det, (4 * self.tp * rq - held + bent) / self.det
-
-    def dot(self, dp: Array, dq: Array) -> tuple[Array, Array]:
-        """Return Q (dp, dq)."""
-        bent, held = 0.25 * self.ridge * (dp - dq), 0.25 * self.tl * (dp + dq)
-        return self.tp * dp + bent + held, self.tq * dq - bent + held
-
-
-class _Direction(NamedTuple):
-    """Changes of p, q, b and alpha, or what their equations lack."""
-
-    p: Array
-    q: Array
-    b: float
-    alpha: Array
-
-    def plus(self, other: _Direction) -> _Direction:
-        return _Direction(self.p + other.p, self.q + other.q, self.b + other.b, self.alpha + other.alpha)
-
-
-class _System(ABC):
-    """The equations Q d + J'alpha = r, J d - alpha / D = g of a step, factorised."""
-
-    def __init__(self, scaled: _Scaled, curves: _Curves):
-        self.scaled, self.curves = scaled, curves
-
-    @abstractmethod
-    def once(self, r: _Direction) -> _Direction:
-        """Return a solution up to rounding."""
-
-    def solve(self, r: _Direction) -> _Direction:
-        """Return a solution, refined while that helps."""
-        found = self.once(r)
-        rest = self._rest(r, found)
-        size = self._size(rest, r)
-        for _ in range(3):
-            if size <= 1e-12:
-                break
-            again = found.plus(self.once(rest))
-            new_rest = self._rest(r, again)
-            new_size = self._size(new_rest, r)
-            if not new_size < 0.5 * size:
-                break
-            found, rest, size = again, new_rest, new_size
-        return found
-
-    def _rest(self, r: _Direction, found: _Direction) -> _Direction:
-        scaled = self.scaled
-        pull, budget, balance = scaled.adjoint(found.alpha)
-        Qp, Qq = self.curves.dot(found.p, found.q)
-        image = scaled.forward(0.5 * (found.p - found.q), 0.5 * (found.p + found.q), found.b)
-        return _Direction(
-            r.p - Qp - 0.5 * (budget + pull),
-            r.q - Qq - 0.5 * (budget - pull),
-            r.b - balance,
-            r.alpha - image + found.alpha * self.curves.by_row,
-        )
-
-    def _size(self, rest: _Direction, r: _Direction) -> float:
-        """Return the largest residual, of either equation as a share of its own right-hand side."""
-        of_features = [np.max(np.abs(np.concatenate([each.p, each.q, [each.b]]))) for each in (rest, r)]
-        of_rows = [np.max(np.abs(each.alpha)) for each in (rest, r)]
-        return float(max(part / max(whole, SMALLEST) for part, whole in (of_features, of_rows)))
-
-
-class _RowSystem(_System):
-    """One unknown a row: K alpha = J Q^-1 r - g with K = 1/D + J Q^-1 J', bordered by y for the intercept."""
-
-    def __init__(self, scaled: _Scaled, curves: _Curves):
-        super().__init__(scaled, curves)
-        K = scaled.rows.outer(curves.inverse_ww / scaled.scale**2)
-        K *= scaled.signs
-        K *= scaled.signs[:, None]
-        scaled.widths.add_outer(K, scaled, curves)
-        K.flat[:: len(K) + 1] += curves.by_row
-        self.factor = UnitCholesky(K, JITTERS)
-        self.border = self.factor.solve(scaled.signs)
-        self.corner = scaled.bias * float(scaled.signs @ self.border) + (1 - scaled.bias)
-        if not self.corner > 0:
-            raise LinAlgError("The intercept is not determined in floating point.")
-
-    def once(self, r: _Direction) -> _Direction:
-        scaled, curves = self.scaled, self.curves
-        p, q = curves.solve(r.p, r.q)
-        alpha = self.factor.solve(scaled.forward(0.5 * (p - q), 0.5 * (p + q), 0.0) - r.alpha)
-        b = scaled.bias * (float(scaled.signs @ alpha) + r.b) / self.corner
-        alpha = alpha - b * self.border
-        pull, budget, _ = scaled.adjoint(alpha)
-        p, q = curves.solve(r.p - 0.5 * (budget + pull), r.q - 0.5 * (budget - pull))
-        return _Direction(p, q, b, alpha)
-
-
-class _FeatureSystem(_System):
-    """Unknowns of the features: (J'DJ + Q) d = r + J'D g, then alpha = D (J d - g)."""
-
-    @cached_property
-    def by_row(self) -> Array:
-        return 1 / self.curves.by_row
-
-    def once(self, r: _Direction) -> _Direction:
-        scaled = self.scaled
-        pull, budget, balance = scaled.adjoint(self.by_row * r.alpha)
-        p, q, b = self.reduced(r.p + 0.5 * (budget + pull), r.q + 0.5 * (budget - pull), r.b + balance)
-        image = scaled.forward(0.5 * (p - q), 0.5 * (p + q), b)
-        return _Direction(p, q, b, self.by_row * (image - r.alpha))
-
-    @abstractmethod
-    def reduced(self, rp: Array, rq: Array, rb: float) -> tuple[Array, Array, float]:
-        """Return p, q and b that solve the system over the features."""
-
-
-class _CommonSystem(_FeatureSystem):
-    r"""For common widths: v is eliminated, up to :math:`s^\top v`, which joins w and b.
-
-    It is measured in units of `root`, the square root of :math:`s^\top Q_{vv}^{-1} s`.
-    """
-
-    def __init__(self, scaled: _Scaled, curves: _Curves, s: Array):
-        super().__init__(scaled, curves)
-        n, D, y, bias = len(s), self.by_row, scaled.signs, scaled.bias
-        self.s, self.root = s, float(np.sqrt(np.sum(s**2 / curves.of_v)))
-        self.unit = s / (self.root or 1.0)
-        self.lean = (curves.tp - curves.tq) / curves.of_v * self.unit
-        self.cross, self.total, self.skew = scaled.transpose_dot(y * D), float(D.sum()), bias * float(y @ D)
-        M = np.empty((n + 2, n + 2))
-        M[:n, :n] = scaled.rows.gram(D) / scaled.scale / scaled.scale[:, None] + np.outer(self.lean, self.lean)
-        M.flat[: n * (n + 2) : n + 3] += curves.of_w
-        M[n, :n] = M[:n, n] = bias * scaled.transpose_dot(D)
-        M[n + 1, :n] = M[:n, n + 1] = self.lean - self.root * self.cross
-        M[n, n], M[n + 1, n + 1] = bias * self.total + (1 - bias), 1 + self.root**2 * self.total
-        M[n + 1, n] = M[n, n + 1] = -self.root * self.skew
-        self.factor = UnitCholesky(M, JITTERS)
-
-    def reduced(self, rp: Array, rq: Array, rb: float) -> tuple[Array, Array, float]:
-        tp, tq, tl, of_v = self.curves.tp, self.curves.tq, self.curves.tl, self.curves.of_v
-        rv = rp + rq
-        share = float(self.unit @ (rv / of_v))
-        rw = (rp * (2 * tq + tl) - rq * (2 * tp + tl)) / of_v + self.lean * share
-        found = self.factor.solve(np.concatenate([rw, [rb, share]]))
-        w, b, level = found[:-2], float(found[-2]), found[-1]
-        rv = rv - self.s * (self.total * self.root * level - self.cross @ w - self.skew * b)
-        return (rv + (2 * tq + tl) * w) / of_v, (rv - (2 * tp + tl) * w) / of_v, b
-
-
-class _PairSystem(_FeatureSystem):
-    """For widths of every entry: unknowns p, q and b."""
-
-    def __init__(self, scaled: _Scaled, curves: _Curves, widths: _RowWidths | _RegularWidths):
-        super().__init__(scaled, curves)
-        n, D, y, bias = len(scaled.scale), self.by_row, scaled.signs, scaled.bias
-        own = scaled.rows.gram(D) / scaled.scale / scaled.scale[:, None]
-        cross, spread = widths.grams(scaled, D)
-        M = np.empty((2 * n + 1, 2 * n + 1))
-        even, odd = 0.25 * (own + spread), 0.25 * (cross + cross.T)
-        M[:n, :n], M[n : 2 * n, n : 2 * n] = even - odd, even + odd
-        M[:n, n : 2 * n] = 0.25 * (spread - own + cross.T - cross)
-        M[n : 2 * n, :n] = M[:n, n : 2 * n].T
-        both = 0.25 * (curves.ridge + curves.tl)
-        M.flat[: 2 * n * (2 * n + 1) : 2 * n + 2] += np.concatenate([curves.tp + both, curves.tq + both])
-        index = np.arange(n)
-        M[index, n + index] += 0.25 * (curves.tl - curves.ridge)
-        M[n + index, index] += 0.25 * (curves.tl - curves.ridge)
-        pull, budget = bias * scaled.transpose_dot(D), -bias * widths.transpose_dot(y * D)
-        M[2 * n, :n] = M[:n, 2 * n] = 0.5 * (budget + pull)
-        M[2 * n, n : 2 * n] = M[n : 2 * n, 2 * n] = 0.5 * (budget - pull)
-        M[2 * n, 2 * n] = bias * float(D.sum()) + (1 - bias)
-        self.factor = UnitCholesky(M, JITTERS)
-
-    def reduced(self, rp: Array, rq: Array, rb: float) -> tuple[Array, Array, float]:
-        found = self.factor.solve(np.concatenate([rp, rq, [rb]]))
-        n = len(rp)
-        return found[:n], found[n : 2 * n], float(found[-1])
-
-
-def _step(scaled: _Scaled, point: _Point, state: _State) -> _Point | None:
-    """Return the next point: Mehrotra's predictor and corrector; None where floating point has no more to give."""
-    curves = _Curves(scaled, point)
-    try:
-        system = scaled.widths.system(scaled, curves)
-    except LinAlgError:
-        return None
-    mu = point.mu
-
-    def direction(target: float, correction: Array | float) -> _Step:
-        change = point.by_slack(target - point.slacks * point.multipliers - correction)
-        kp, kq, kl, k0, k1 = point.parts(change)
-        rp, rq, rb = state.residuals
-        d = system.solve(_Direction(rp + kp - 0.5 * kl, rq + kq - 0.5 * kl, rb, state.deficits - k0 + k1))
-        slacks = np.concatenate([d.p, d.q, -0.5 * (d.p + d.q), d.alpha, -d.alpha])
-        return _Step(slacks, change - curves.ratios * slacks, d.b)
-
-    def lengths(step: _Step, share: float) -> tuple[float, float]:
-        primal, dual = point.lengths(step)
-        if not scaled.is_linear:
-            primal = dual = min(primal, dual)
-        return min(1.0, share * primal), min(1.0, share * dual)
-
-    predictor = direction(0.0, 0.0)
-    reached = point.moved(predictor, *lengths(predictor, 1.0)).mu
-    centring = (reached / mu) ** 3
-    step = direction(centring * mu, predictor.slacks * predictor.multipliers)
-    share = 0.99 if mu > 1e-6 else 0.9995
-    if min(lengths(step, 1.0)) < HINDERED * min(lengths(predictor, 1.0)):
-        plain = direction(max(centring, HINDERED) * mu, 0.0)
-        step = max(step, plain, key=lambda tried: min(lengths(tried, 1.0)))
-    if not (np.all(np.isfinite(step.slacks)) and np.all(np.isfinite(step.multipliers))):
-        return None
-    return point.moved(step, *lengths(step, share))

@@ -1,0 +1,157 @@
+"""Mehrotra's predictor-corrector method: the loop, the lengths of its steps, and the best points so far."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.linalg import LinAlgError
+
+from holdfast._core.solution import Status
+from holdfast._core.solver import Report
+
+SPARE = 0.3
+"""Share of the tolerated gap at which to stop: the certificate must not fail for a trifle."""
+CONTENT = 1e-9
+"""Relative gap that counts as solved where all that floating point allows is asked for."""
+TINY = 1e-2
+"""A step, as a share of the whole, that counts for none."""
+
+
+@dataclass
+class Best:
+    """The best primal and the best dual point so far, which need not belong together."""
+
+    floor: float
+    """The gap is measured against the objective, or against this number where that is smaller."""
+    rounding: float = 0.0
+    """A difference of value and bound that is put down to rounding."""
+    value: float = np.inf
+    bound: float = -np.inf
+    primal: Any = None
+    dual: Any = None
+    age: int = 0
+    """Points since the gap last fell by a tenth."""
+
+    def see(self, value: float, primal: Any, bound: float, dual: Any, *, is_on_the_way: bool = False) -> None:
+        """Keep what is better than all before; a point that `is_on_the_way` does not age it even if its gap is no better."""
+        before = self.gap
+        if value < self.value or self.primal is None:
+            self.value, self.primal = value, primal
+        # a bound clearly above a value that is attained is none: rounding has taken these dual weights out of their set
+        if self.bound == -np.inf or self.bound < bound <= self.value + self.rounding:
+            self.bound, self.dual = bound, dual
+        is_better = self.gap < 0.9 * before or not np.isfinite(before)
+        self.age = 0 if is_better or is_on_the_way else self.age + 1
+
+    @property
+    def scale(self) -> float:
+        """What the gap is measured against."""
+        return max(abs(self.value), self.floor)
+
+    @property
+    def gap(self) -> float:
+        """The relative gap, inf before the first point."""
+        return np.inf if self.dual is None else (self.value - self.bound) / self.scale
+
+
+class PrimalDual(ABC):
+    """A program at a point strictly between its bounds, of which slacks and multipliers go to 0 together.
+
+    The steps are solutions of the optimality conditions with products of slacks and multipliers that are prescribed. A
+    direction holds from `turn` until the next one.
+    """
+
+    title: ClassVar[str]
+    """What reports call it."""
+    patience: ClassVar[int]
+    """Points without a better gap, or steps of next to no length, after which there is no progress."""
+    finest: ClassVar[float]
+    """The smallest gap that is worth aiming at."""
+    least_centring: ClassVar[float] = 0.0
+    """Least share of the mean product that a step aims at."""
+    most_correction: ClassVar[float] = np.inf
+    """Largest correction of a product, as a multiple of their mean."""
+
+    best: Best
+    unit: float
+    """What values are multiples of."""
+    has_one_length: bool
+    """Whether primal and dual have to take steps of the same length, as terms that are not linear tie them together."""
+
+    @property
+    @abstractmethod
+    def mu(self) -> float:
+        """The mean product of slack and multiplier."""
+
+    @abstractmethod
+    def look(self, goal: float) -> None:
+        """Show the point to `best`, unless its gap is sure to be far above the goal."""
+
+    @abstractmethod
+    def factorise(self) -> None:
+        """Factorise the equations of a step from here; raise LinAlgError where floating point cannot."""
+
+    @abstractmethod
+    def turn(self, aim: float, most: float) -> tuple[float, float]:
+        """Set the direction towards products `aim`, and return how often it fits in, primal and dual.
+
+        With `most` > 0 the products of the last direction's own parts are deducted, each up to `most`: Mehrotra's correction.
+        """
+
+    @abstractmethod
+    def product(self, primal: float, dual: float) -> float:
+        """Return the mean product after steps of these lengths."""
+
+    @abstractmethod
+    def move(self, primal: float, dual: float) -> bool:
+        """Take a step of these lengths, unless it is not finite; return whether it was taken."""
+
+    @abstractmethod
+    def share(self, mu: float) -> float:
+        """Return the share of the way to the boundary that a step may go."""
+
+    def correct(self, mu: float, centring: float, predicted: tuple[float, float]) -> tuple[float, float]:
+        """Set the direction to take after a predictor of these lengths, and return its own."""
+        return self.turn(centring * mu, self.most_correction * mu)
+
+    def lengths(self, fits: tuple[float, float], share: float = 1.0) -> tuple[float, float]:
+        """Return the lengths of a step that goes a share of the way to the boundary, 1 at most."""
+        primal, dual = (min(fits), min(fits)) if self.has_one_length else fits
+        return min(1.0, share * primal), min(1.0, share * dual)
+
+    def step(self) -> float:
+        """Take a step, and return which part of it was taken, 0 where floating point has no more to give."""
+        mu = self.mu
+        try:
+            self.factorise()
+        except LinAlgError:
+            return 0.0
+        primal, dual = self.turn(0.0, 0.0)
+        predicted = min(1.0, primal), min(1.0, dual)
+        # the better the predictor does, the less it takes to stay central: Mehrotra's cube
+        centring = max((self.product(*predicted) / mu) ** 3, self.least_centring)
+        taken = self.lengths(self.correct(mu, centring, predicted), self.share(mu))
+        return max(taken) if self.move(*taken) else 0.0
+
+    def solve(self, *, tol: float, max_iter: int, report: Report) -> tuple[Status, int]:
+        """Step until the best gap is within a share of `tol`, and return how that ended and after how many steps."""
+        goal = max(SPARE * tol, self.finest)
+        status, n_iter, idle = Status.ITERATION_LIMIT, 0, 0
+        for n_iter in range(1, max_iter + 1):
+            self.look(goal)
+            report(
+                f"{self.title} {n_iter}: objective {self.best.value * self.unit:.10g}, mean product {self.mu:.3g}, "
+                f"estimated gap {self.best.gap:.2e}"
+            )
+            if self.best.gap <= goal or self.best.value - self.best.bound <= self.best.rounding:
+                return Status.SOLVED, n_iter
+            length = 0.0 if self.best.age >= self.patience else self.step()
+            idle = 0 if length > TINY else idle + 1
+            if length == 0 or idle >= self.patience:
+                status = Status.STALLED
+                break
+        self.look(np.inf)
+        return (Status.SOLVED if self.best.gap <= max(tol, CONTENT) else status), n_iter
