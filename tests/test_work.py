@@ -77,7 +77,7 @@ FITS = {
     "Gaussian, logistic": ((42, 9, 9, 1), few(GaussianRobustClassifier(0.3))),
     "Gaussian, own errors of rows": ((47, 13, 13, 1), told(GaussianRobustClassifier(loss="hinge"))),
     "Gaussian, wide sparse": ((102, 4, 72, 2), lambda: GaussianRobustClassifier(0.02, loss="hinge").fit(*words())),
-    "Gaussian, three classes": ((256, 13, 13, 1), few(GaussianRobustClassifier(0.3, loss="hinge"), n_classes=3)),
+    "Gaussian, three classes": ((74, 13, 13, 1), few(GaussianRobustClassifier(0.3, loss="hinge"), n_classes=3)),
     "Gaussian, three classes, logistic": ((124, 27, 27, 3), few(GaussianRobustClassifier(0.3), n_classes=3)),
     "Gaussian, path": ((1024, 208, 213, 16), few(GaussianRobustClassifierCV(5, loss="hinge", cv=3))),
     "Gaussian, path, logistic": ((419, 78, 78, 16), few(GaussianRobustClassifierCV(5, cv=3))),

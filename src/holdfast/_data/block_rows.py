@@ -24,7 +24,8 @@ class BlockRows(Rows):
         return np.concatenate([self.exact(block) @ w for _, block in self.blocks()])
 
     def transpose_dot(self, r: Array) -> Array:
-        return np.sum([self.exact(block).T @ r[rows] for rows, block in self.blocks()], axis=0)
+        none = np.zeros((self.n_features, *r.shape[1:]))
+        return sum((self.exact(block).T @ r[rows] for rows, block in self.blocks()), none)
 
     def pull(self, W: Array, react: Reaction) -> Array:
         out = np.zeros((self.n_features, *W.shape[1:]))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations, permutations
-from typing import Any
+from itertools import permutations
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from holdfast._core.arithmetic import ratio
 from holdfast._core.loss import Array, Loss
 from holdfast._core.problem import Evaluation
 from holdfast._core.row_sets import RowSets
@@ -20,12 +22,23 @@ from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
 from holdfast._problems.linear import WIDEST_METRIC, LinearProblem
 from holdfast._problems.local_pairwise_model import LocalPairwiseModel
-from holdfast._problems.margin_scale import METRIC_ROWS, MarginScaleProblem
+from holdfast._problems.margin_scale import METRIC_ROWS
 
 ALIKE = 1e-2
 """Root mean square of what two classes' scores differ by, features taken as independent, below which they may be the same."""
 NEGLIGIBLE = 1e-5
 """Scale of the difference of two classes' scores, beside the margin of 1, below which they may well be the same."""
+
+
+class PairBends(NamedTuple):
+    """Weighted derivatives of what rows cost, each of shape (n_samples, n_classes), 0 for a row's own class."""
+
+    scale_slopes: Array
+    uu: Array
+    ut: Array
+    tt: Array
+    shared: tuple[Array, Array] | None = None
+    """What the classes of a row share: p and q by which :math:`(\\sum_k p_k\\,du_k + q_k\\,dt_k)^2` is to be taken off."""
 
 
 @dataclass
@@ -101,10 +114,13 @@ class PairwiseProblem(LinearProblem):
 
         The entries of a row's own class are never used and hold 1.
         """
-        table = np.ones((self.n_classes if self.sets.is_common else len(self.labels), self.n_classes))
+        if self.sets.is_common:
+            table = self.own_sets[0].supports_at(_differences(W)).reshape(self.n_classes, -1)
+            np.fill_diagonal(table, 1.0)
+            return table
+        table = np.ones((len(self.labels), self.n_classes))
         for k, other in permutations(range(self.n_classes), 2):
-            own = k if self.sets.is_common else self.members[k]
-            table[own, other] = self.own_sets[k].support(W[k] - W[other])
+            table[self.members[k], other] = self.own_sets[k].support(W[k] - W[other])
         return table
 
     def by_row(self, table: Array) -> Array:
@@ -113,10 +129,12 @@ class PairwiseProblem(LinearProblem):
 
     def directional_table(self, W: Array, V: Array) -> Array:
         """Return the slopes of `scale_table` along V, 0 for a row's own class."""
-        table = np.zeros((self.n_classes if self.sets.is_common else len(self.labels), self.n_classes))
+        if self.sets.is_common:
+            slopes = np.sum(self.own_sets[0].maximizers_at(_differences(W)) * _differences(V), axis=1)
+            return slopes.reshape(self.n_classes, -1)
+        table = np.zeros((len(self.labels), self.n_classes))
         for k, other in permutations(range(self.n_classes), 2):
-            own = k if self.sets.is_common else self.members[k]
-            table[own, other] = self.own_sets[k].directional(W[k] - W[other], V[k] - V[other])
+            table[self.members[k], other] = self.own_sets[k].directional(W[k] - W[other], V[k] - V[other])
         return table
 
     def at(self, parameters: Array) -> LocalPairwiseModel:
@@ -178,54 +196,114 @@ class PairwiseProblem(LinearProblem):
 
     def outward(self, W: Array, scale_slopes: Array) -> tuple[Array, Array]:
         """Return the gradient of the scales' part, and the curvature that noise and ridge guarantee for each pair."""
-        outward, stiffness = np.zeros_like(W), np.zeros((self.n_classes, self.n_classes))
-        by_class = [scale_slopes[own] for own in self.members]
-        for k, other in combinations(range(self.n_classes), 2):
-            difference = W[k] - W[other]
-            push = self.own_sets[k].adjoint(difference, by_class[k][:, other])
-            push = push - self.own_sets[other].adjoint(-difference, by_class[other][:, k])
-            outward[k] += push
-            outward[other] -= push
-            square = float(difference @ difference)
-            guaranteed = float(difference @ push) / square if square > 0 else 0.0
-            stiffness[k, other] = stiffness[other, k] = guaranteed + 2 * self.alpha / self.n_classes
-        return outward, stiffness
+        pushes = self._pushes(W, scale_slopes)
+        flows = pushes - pushes.transpose(1, 0, 2)
+        differences = W[:, None] - W
+        guaranteed = ratio(
+            np.einsum("klj,klj->kl", differences, flows), np.einsum("klj,klj->kl", differences, differences)
+        )
+        stiffness = guaranteed + 2 * self.alpha / self.n_classes
+        np.fill_diagonal(stiffness, 0.0)
+        return flows.sum(axis=1), stiffness
+
+    def _pushes(self, W: Array, scale_slopes: Array) -> Array:
+        """Return the gradient, in w_k - w_l, of what the scales of class k's rows cost against class l, by k and l."""
+        C = self.n_classes
+        if self.sets.is_common:
+            total = np.array([scale_slopes[own].sum(axis=0) for own in self.members])
+            np.fill_diagonal(total, 0.0)
+            return total[:, :, None] * self.own_sets[0].maximizers_at(_differences(W)).reshape(C, C, -1)
+        pushes = np.zeros((C, C, self.rows.n_features))
+        for k, other in permutations(range(C), 2):
+            pushes[k, other] = self.own_sets[k].adjoint(W[k] - W[other], scale_slopes[self.members[k], other])
+        return pushes
 
     @cached_property
     def rows_by_class(self) -> list[Rows]:
         return [self.rows.take(own) for own in self.members]
 
-    def half(self, k: int) -> MarginScaleProblem:
-        """Return what the rows of class k contribute to each of its pairs, in the difference of the two classes' parameters."""
-        own = self.members[k]
-        return MarginScaleProblem(
-            self.rows_by_class[k],
-            np.ones(len(own)),
-            self.weights[own],
-            self.loss,
-            self.own_sets[k],
-            self.alpha / self.n_classes,
-            self.fit_intercept,
-        )
+    def bends(self, parameters: Array) -> PairBends:
+        """Return how the rows' losses bend."""
+        u, t = self._deficits_and_scales(parameters)
+        parts = self.loss.derivatives(u.ravel(), t.ravel())[2:]
+        c = np.where(self.labels[:, None] == np.arange(self.n_classes), 0.0, self.weights[:, None])
+        slopes, uu, ut, tt = (c * part.reshape(u.shape) for part in parts)
+        return PairBends(slopes, uu, ut, tt)
 
-    def _pair_hessians(self, parameters: Array) -> Any:
-        """Yield (k, other, Hessian in the difference of their parameters) for every ordered pair of classes."""
-        table = parameters.reshape(self.n_classes, -1)
-        for k in range(self.n_classes):
-            half = self.half(k)
-            for other in range(self.n_classes):
-                if other != k:
-                    yield k, other, half.hessian(table[k] - table[other])
+    def _deficits_and_scales(self, parameters: Array) -> tuple[Array, Array]:
+        """Return the tables u and t of all rows, the entries of a row's own class meaning nothing."""
+        W, b = self.split(parameters)
+        scores = self.rows.dot(np.ascontiguousarray(W.T)) + b
+        u = 1.0 - scores[np.arange(len(scores)), self.labels][:, None] + scores
+        return u, self.by_row(self.scale_table(W))
+
+    def _pair_hessians(self, W: Array, bends: PairBends) -> Iterator[tuple[int, int, Array]]:
+        """Yield (k, other, Hessian in the difference of their parameters) for every ordered pair, nothing being shared.
+
+        It is that of what the rows of class k cost against the other, and of half the pair's ridge.
+        """
+        C, d = self.n_classes, self.rows.n_features
+        for k, own in enumerate(self.members):
+            slopes, *parts = (part[own] for part in bends[:4])
+            some = np.flatnonzero(np.any(parts[0] != 0, axis=1) | np.any(parts[1] != 0, axis=1))
+            uu, ut, _ = (part[some] for part in parts)
+            rows, sets = self.rows_by_class[k].take(some), self.own_sets[k]
+            few = sets.take(some)
+            pulled, mixed = np.split(rows.transpose_dot(np.hstack([uu, ut])), 2, axis=1)
+            for other in set(range(C)) - {k}:
+                w, H = W[k] - W[other], np.empty((self.n_parameters_per_class,) * 2)
+                if sets.is_common:
+                    cross = np.outer(mixed[:, other], sets.maximizer(w)[0])
+                else:
+                    cross = few.cross(w, rows, ut[:, other])
+                H[:d, :d] = rows.gram(uu[:, other]) - cross - cross.T
+                H[:d, :d] += sets.curvature(w, slopes[:, other], parts[2][:, other])
+                H[np.arange(d), np.arange(d)] += self.alpha / C
+                H[d:, :d] = H[:d, d:].T[:] = pulled[:, other] - few.adjoint(w, ut[:, other])
+                H[d:, d:] = uu[:, other].sum()
+                yield k, other, H
+
+    def _shared_moves(self, W: Array, bends: PairBends) -> Iterator[Array]:
+        """Yield, for many rows at a time, the vectors of which each takes its square off, (n_rows, n_classes, p)."""
+        if bends.shared is None:
+            return
+        kept: list[Array] = []
+        for k, own in enumerate(self.members):
+            p, q = (part[own] for part in bends.shared)
+            some = np.flatnonzero(np.any(p != 0, axis=1) | np.any(q != 0, axis=1))
+            sets = self.own_sets[k].take(some)
+            for block, X in self.rows_by_class[k].take(some).dense_blocks():
+                kept.append(self._moves_of(k, X, W, sets, block, p[some[block]], q[some[block]]))
+                # products of a few rows cost no less than those of as many as there are parameters
+                if sum(map(len, kept)) >= self.n_parameters:
+                    yield np.concatenate(kept)
+                    kept.clear()
+        if kept:
+            yield np.concatenate(kept)
+
+    def _moves_of(self, k: int, X: Array, W: Array, sets: RowSets, block: slice, p: Array, q: Array) -> Array:
+        """Return these vectors for rows X of class k."""
+        d = self.rows.n_features
+        moves = np.zeros((len(X), self.n_classes, self.n_parameters_per_class))
+        for other in set(range(self.n_classes)) - {k}:
+            moves[:, other, :d] = q[:, other, None] * sets.maximizer(W[k] - W[other], block) - p[:, other, None] * X
+            moves[:, other, d:] = -p[:, other, None]
+        moves[:, k] = -moves.sum(axis=1)
+        return moves
 
     def hessian(self, parameters: Array) -> Array:
-        p = self.n_parameters_per_class
+        W, bends, p = self.split(parameters)[0], self.bends(parameters), self.n_parameters_per_class
         H = np.zeros((self.n_classes, p, self.n_classes, p))
-        for k, other, bend in self._pair_hessians(parameters):
+        for k, other, bend in self._pair_hessians(W, bends):
             H[k, :, k] += bend
             H[other, :, other] += bend
             H[k, :, other] -= bend
             H[other, :, k] -= bend
-        return H.reshape(self.n_parameters, self.n_parameters)
+        whole = H.reshape(self.n_parameters, self.n_parameters)
+        for moves in self._shared_moves(W, bends):
+            flat = moves.reshape(len(moves), -1)
+            whole -= flat.T @ flat
+        return whole
 
     def typical_curvature(self) -> Array:
         one = np.append(self.rows.column_squares, [1.0] * self.fit_intercept)
@@ -235,11 +313,15 @@ class PairwiseProblem(LinearProblem):
         """Return one block a class, shape (n_classes, p, p), or a diagonal for wide rows."""
         if self.rows.n_features > WIDEST_METRIC:
             return 0.25 * self.typical_curvature() + 2 * self.alpha
-        p = self.n_parameters_per_class
+        sample, W = self.sample, self.split(parameters)[0]
+        bends, p = sample.bends(parameters), self.n_parameters_per_class
         blocks = np.zeros((self.n_classes, p, p))
-        for k, other, bend in self.sample._pair_hessians(parameters):
+        for k, other, bend in sample._pair_hessians(W, bends):
             blocks[k] += bend
             blocks[other] += bend
+        for moves in sample._shared_moves(W, bends):
+            for k in range(self.n_classes):
+                blocks[k] -= moves[:, k].T @ moves[:, k]
         return blocks
 
     def suboptimality(self, here: Evaluation) -> float:
@@ -298,6 +380,10 @@ class PairwiseProblem(LinearProblem):
 
     def pair_scales(self, W: Array, summary: Any) -> Array:
         """Return a summary of the positive scales of each pair's rows, shape (n_classes, n_classes), inf on the diagonal."""
+        if self.sets.is_common:
+            out = self.scale_table(W)
+            np.fill_diagonal(out, np.inf)
+            return out
         out = np.full((self.n_classes, self.n_classes), np.inf)
         for k, other in permutations(range(self.n_classes), 2):
             scales = self.own_sets[k].support(W[k] - W[other])
@@ -334,12 +420,9 @@ class PairwiseProblem(LinearProblem):
 
     def dual_guess(self, parameters: Array) -> DualGuess:
         """Return the slopes in u at these parameters as dual weights, shape (n_samples, n_classes)."""
-        W, b = self.split(parameters)
-        scores = self.rows.dot(np.ascontiguousarray(W.T)) + b
-        u = 1.0 - scores[np.arange(len(scores)), self.labels][:, None] + scores
-        t = self.by_row(self.scale_table(W))
+        u, t = self._deficits_and_scales(parameters)
         slopes = self.row_losses(u, t, self.labels)[1]
-        return DualGuess(slopes, W, t, self.sets)
+        return DualGuess(slopes, self.split(parameters)[0], t, self.sets)
 
     def class_weights(self) -> Array:
         """Return the total weight of each class."""
@@ -350,3 +433,8 @@ class PairwiseProblem(LinearProblem):
         ones = np.ones((1, self.n_classes))
         at_zero = float(self.row_losses(ones, 0 * ones, self.labels[:1])[0][0]) * float(self.weights.sum())
         return float(np.sqrt(at_zero / (2 * self.alpha))) if self.alpha > 0 else np.inf
+
+
+def _differences(W: Array) -> Array:
+    """Return w_k - w_l for all pairs, k by k, shape (n_classes^2, n_features)."""
+    return np.asarray((W[:, None] - W).reshape(len(W) ** 2, -1))

@@ -19,6 +19,8 @@ from holdfast._proofs.pulls import drawn_to, exact_columns, sizes_of_sums
 
 FORSAKEN = 1e-12
 """Share of the dual objective below which a pair's part in it is given up."""
+FLAT = 1e-10
+"""Share of the typical curvature below which a direction is taken for flat: far less than what `NEARLY` leaves."""
 NEARLY = 1 - 1e-6
 """How far flows are kept orthogonal: at 1 what rounding adds along the classes' own differences could not be routed."""
 
@@ -201,11 +203,17 @@ def _circulating(flow: Array) -> Array:
         # what a class sends too much is cut from what it sends, in proportion: potentials say by how much
         downhill = 0.5 * (kept + kept.T)
         for _ in range(3):
-            potential = solve_scaled(np.diag(downhill.sum(axis=1)) - downhill, surplus)
+            potential = _potentials(np.diag(downhill.sum(axis=1)) - downhill, surplus)
             drop = potential[:, None] - potential
             downhill = np.where(drop > 0, kept, kept.T)
         kept = kept * (1 - np.clip(drop, 0.0, 1.0))
     return ratio(np.minimum(kept, kept.T), flow)
+
+
+def _potentials(laplacian: Array, supply: Array) -> Array:
+    """Return potentials whose differences, times the conductances in a Laplacian matrix, make flows of what is supplied."""
+    # one number added to all potentials changes no flow: a term for their mean takes the place of a rank that rounding decides
+    return solve_scaled(laplacian + np.trace(laplacian) / len(laplacian) ** 2, supply)
 
 
 def _gathered(flows: dict[tuple[int, int], Array], n_classes: int) -> Array:
@@ -267,7 +275,7 @@ def _flows(
     # where a = 1: a smaller multiple of a has some
     for conductance in (stiffness, stiffness, pulled):
         laplacian = (incidence * conductance[:, None]).T @ incidence
-        flows += conductance[:, None] * (incidence @ solve_scaled(laplacian, V - incidence.T @ flows))
+        flows += conductance[:, None] * (incidence @ _potentials(laplacian, V - incidence.T @ flows))
     return dict(zip(pairs, flows, strict=True))
 
 
@@ -286,6 +294,7 @@ def _routed(missing: Array, incidence: Array, stiffness: Array, straight: Array,
     # only proportions matter; a class none of whose pairs has budgets to speak of cannot be served here
     stiffness = ratio(stiffness, np.max(stiffness))
     scale = (np.abs(incidence).T @ stiffness)[:, None]
+    typical = np.where(scale > 1e-30, scale, 0.0)
     scale = np.where(scale > 1e-30, scale, np.inf)
     potential, residual = np.zeros_like(missing), missing
     best, left = potential, float(norm(missing))
@@ -295,7 +304,8 @@ def _routed(missing: Array, incidence: Array, stiffness: Array, straight: Array,
     for _ in range(300):
         step = incidence.T @ flow(direction)
         curvature = float(np.vdot(direction, step))
-        if left <= wanted or curvature <= 0:
+        # where only rounding bends, one number added to all potentials say, steps would have no end
+        if left <= wanted or curvature <= FLAT * float(np.vdot(direction, typical * direction)):
             break
         potential = potential + progress / curvature * direction
         residual = residual - progress / curvature * step
