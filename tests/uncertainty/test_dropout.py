@@ -59,7 +59,7 @@ def test_middles_and_covariances_are_those_of_drawn_rows(rng, kind):
     elif kind != "alone":
         error = np.einsum("ijk,nik->nij", F, rng.standard_normal((n, 3, 2)))
     made = np.where(gone, A, X + error)
-    assert_allclose(noise.middle(X), made.mean(axis=0), atol=0.02)
+    assert_allclose(noise.mean_rows(X), made.mean(axis=0), atol=0.02)
     for _ in range(4):
         w = rng.normal(size=D)
         assert_allclose(noise.at(X, own).support(w), (made @ w).std(axis=0), rtol=0.03)
@@ -109,14 +109,14 @@ def test_without_a_share_it_is_no_noise(rows):
     assert_allclose(
         GaussianRobustClassifier(DropoutNoise(0.0)).fit(X, y).coef_, GaussianRobustClassifier().fit(X, y).coef_
     )
-    assert_array_equal(DropoutNoise(0.0).middle(X), X)
+    assert_array_equal(DropoutNoise(0.0).mean_rows(X), X)
 
 
 def test_rows_of_a_sparse_matrix_stay_sparse_and_give_the_same_model(rows):
     X, y = rows
     X = np.where(np.abs(X) < 0.5, 0.0, X)
     noise = DropoutNoise(P, filler=0.0)
-    assert sparse.issparse(noise.middle(sparse.csr_array(X)))
+    assert sparse.issparse(noise.mean_rows(sparse.csr_array(X)))
     got = GaussianRobustClassifier(noise).fit(sparse.csr_array(X), y).coef_
     assert_allclose(got, GaussianRobustClassifier(noise).fit(X, y).coef_, rtol=1e-5)
     assert_allclose(
@@ -223,7 +223,7 @@ def test_the_ridge_is_chosen_under_deletion(rows, rng):
 def test_robust_classifiers_average_over_it_and_over_sets_around(rows):
     X, y = rows
     noise = DropoutNoise(P, filler=A)
-    middle, rest = noise.middle(X), noise.at(X, {}).as_metadata(*X.shape)
+    middle, rest = noise.mean_rows(X), noise.at(X, {}).as_metadata(*X.shape)
     got = RobustLinearClassifier(noise).fit(X, y)
     want = RobustLinearClassifier(GaussianNoise()).fit(middle, y, **rest)
     assert_allclose(got.coef_, want.coef_, rtol=1e-4, atol=1e-6)

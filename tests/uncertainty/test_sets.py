@@ -321,7 +321,7 @@ STDS = np.ones((4, 3))
         (Ellipsoid(), {"X_lower": STDS}, "does not take X_lower"),
         (GaussianNoise(), {"X_radius": np.ones(4)}, "does not take X_radius"),
         (Ball(), {"X_radius": 1.0}, r"X_radius has shape \(\).*Ball\(radius=...\)"),
-        (Ball(), {"X_radius": np.ones(5)}, r"X_radius has shape \(5,\); it is one number a row"),
+        (Ball(), {"X_radius": np.ones(5)}, r"X_radius has shape \(5,\); it is one number for each row"),
         (Ball(), {"X_radius": -np.ones(4)}, "X_radius must be >= 0"),
         (Box(), {"X_std": np.ones(3)}, r"X_std has shape \(3,\).*Box\(half_widths=...\)"),
         (Box(), {"X_std": -STDS}, "X_std must be >= 0"),

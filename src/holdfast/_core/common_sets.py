@@ -1,4 +1,4 @@
-"""One set for all rows: smooth ones, and ones with kinks that know the nearest of their points."""
+"""Sets that are common to all rows: smooth ones, polytopes, and those that know their nearest points."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from holdfast._core.row_forms import Array, RowHessians
 from holdfast._core.row_sets import RowSets, SmoothedSet
 
 MOST_STEPS = 200
-"""Steps to the least multiple of a set that reaches a target; it takes a few."""
+"""Newton steps to the least multiple of a set that reaches a target; a few are the rule."""
 DIFFERENCE = 1e-6
-"""Step of differences of nearest points, which are as smooth as the set is large."""
+"""Step of differences of nearest points, as a share of the size of the set."""
 
 
 class CommonSet(RowSets):
@@ -108,7 +108,7 @@ class ProjectableSet(CommonSet):
                 return multiple
             if not reach > 0:
                 return np.inf
-            # no smaller multiple reaches as far as the target in this direction
+            # a Newton step on the distance, convex in the multiple: no smaller multiple reaches the target in this direction
             least = float(target @ rest) / reach
             if least <= multiple:
                 return multiple
@@ -128,7 +128,7 @@ class ProjectableSet(CommonSet):
         return ProximalSet(self, delta)
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
-        # w / mu less its nearest point p is normal to the set at p; so is any multiple of it, for any mu
+        # w / mu less its nearest point p is normal to the set at p, so p is also nearest to p + that normal times any number
         mu = ProximalSet(self, delta).share(len(w))
         at = w / mu
         point = self.nearest(at[None])[0]
@@ -169,7 +169,7 @@ class ProximalSet(SmoothedCommonSet):
         r"""Return the slopes of the nearest point over :math:`\mu`, by differences in units of :math:`w / \mu`."""
         mu = self.share(len(w))
         at, reach = w / mu, float(self.base.stretch(np.eye(len(w))))
-        # entries that are far out keep no digits below their own size
+        # a step far below the size of an entry would be lost in its rounding
         sizes = DIFFERENCE * np.maximum(reach, np.abs(at))
         moves = np.diag(sizes)
         slopes = (self.base.nearest(at + moves) - self.base.nearest(at - moves)) / sizes[:, None]

@@ -1,4 +1,4 @@
-"""How much of the sets of all rows together it takes to reach a target."""
+"""The least multiple of the sets of all rows, added up, that contains a target: a dual norm."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from holdfast._core.row_sets import RowSets
 
 SMOOTHINGS = 10.0 ** -np.arange(1.0, 13.0)
-"""Shares of the support by which it is smoothed, one after the other, on the way to a target."""
+"""Amounts of smoothing, as shares of the support, that a search goes through."""
 NEWTON_STEPS, SHORTEST, FARTHEST = 30, 1e-8, 1e4
-"""Steps at one smoothing; the shortest that is tried; the longest, in lengths of w (flat sets give Newton none)."""
+"""Steps at one smoothing; the shortest one tried; the longest, in lengths of w, as flat sets leave Newton without a scale."""
 
 
 CORNERS = 10
-"""Points for each feature of which a target is made at most; a cone needs no more than one, a search some more."""
+"""Points tried for each feature. By Caratheodory one for each is enough; a search meets some that it drops again."""
 
 
 class Approach(NamedTuple):
     """Points of the sets whose sum, each times `multiple` of its budget, is nearly the target."""
 
     w: Array
-    """Where they are the maximizers of `sets`."""
+    """The direction whose maximizers they are."""
     sets: Any
     """The sets, smoothed."""
     multiple: float
     least: float
-    """A multiple of the budgets that is needed at least, whatever the points."""
+    """A lower bound on the multiple, whatever the points."""
 
 
 def approaches(bound: RowSets, target: Array, budgets: Array) -> Iterator[Approach]:
@@ -50,7 +50,7 @@ def approaches(bound: RowSets, target: Array, budgets: Array) -> Iterator[Approa
     reach = float(np.sum(beta * bound.support(w)))
     if reach == 0 or not np.any(budgets):
         return
-    # the minimum along the target itself
+    # start at the minimum along the target itself
     w = w / reach**2
     last = SMOOTHINGS[0]
     for smoothing in SMOOTHINGS:
@@ -80,14 +80,14 @@ def least_share(bound: RowSets, target: Array, budgets: Array, sizes: Array) -> 
 
 
 def _share_of_corners(bound: RowSets, target: Array, budgets: Array, sizes: Array) -> float:
-    """Return the sum of weights >= 0 of maximizers that add up to the target: enough, and more than the least as a rule."""
+    """Return the sum of weights >= 0 with which some maximizers add up to the target: an upper bound on the least share."""
     corners: list[Array] = []
     weights, rest = np.zeros(0), target
     for _ in range(CORNERS * len(target)):
         if np.all(np.abs(rest) <= MISSED * sizes):
             return float(np.sum(weights))
         corner = bound.adjoint(rest, budgets)
-        # the points found so far are orthogonal to the rest, or behind it: one that is ahead gets nearer, if there is any
+        # none of the points found so far is ahead of the rest, so a point that is ahead brings the sum nearer
         if not bound.has_origin or corner @ rest <= ROUNDING * norm(corner) * norm(rest):
             break
         corners.append(corner)
@@ -125,7 +125,7 @@ def _newton(pooled: _Pooled, starts: Sequence[Array]) -> Array:
         slope, length = float(gradient @ step), 1.0
         there = pooled.at(w + step)
         while not there[0] <= value + 1e-4 * length * slope:
-            # at rounding the value says nothing any more, the gradient does
+            # a decrease below rounding cannot be seen in the value, but still in the gradient
             if -slope <= ROUNDING * abs(value) or length < SHORTEST:
                 break
             length *= 0.5

@@ -1,4 +1,4 @@
-"""Forms in which sets of rows hand themselves over: as boxes, as Hessians of supports, as deletions."""
+"""Forms of row sets that solvers know: boxes, deletions, and the Hessians of supports."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class IntervalForm(NamedTuple):
     r"""The supports of boxes, :math:`t_i(w) = (common + own_i)^\top |w| + centre_i^\top w`."""
 
     common: Array
-    """What all rows have, one number or one a feature."""
+    """The half-widths that all rows share: one number, or one for each feature."""
     own: Any | None
-    """What each row has besides, of any sign but for the sum: an array or a CSR array (n_samples, n_features)."""
+    """What is added for each row, an array or a CSR array (n_samples, n_features). May be negative; the sums are not."""
     centre: Any | None
-    """Where the boxes are, such a matrix; None for around 0."""
+    """The centres of the boxes, such a matrix; None where they are 0."""
     fixed: IntervalForm | None = None
-    """The part of `common` and `own` that a change of the sets' size leaves as it is; None for nothing."""
+    """The part of `common` and `own` that does not grow with the radius; None where there is none."""
 
     def plus(self, other: IntervalForm) -> IntervalForm:
         """Return the form of the sums of the boxes."""
@@ -39,13 +39,13 @@ class IntervalForm(NamedTuple):
         return IntervalForm(change(self.common), own, centre)
 
     def as_metadata(self, shape: tuple[int, int]) -> dict[str, Any]:
-        """Return X_lower and X_upper that state these boxes for rows of a shape (n_samples, n_features)."""
+        """Return X_lower and X_upper of these boxes around rows of zeros, `shape` being (n_samples, n_features)."""
         own, centre = (0.0 if part is None else dense(part) for part in (self.own, self.centre))
         half = np.broadcast_to(self.common + own, shape)
         return {"X_lower": np.minimum(centre - half, 0.0), "X_upper": np.maximum(centre + half, 0.0)}
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
-        """Return uniform points of boxes of rows of a shape, a CSR array where few entries have a width."""
+        """Return uniform points of the boxes of rows, a CSR array where few entries have a width."""
         own: Any = np.zeros(()) if self.own is None else self.own
         if sparse.issparse(own) and not np.any(self.common):
             drawn = sparse.csr_array(own, copy=True)
@@ -82,7 +82,7 @@ def above_absolute(n_features: int) -> sparse.csr_array:
 
 
 class RowHessians(NamedTuple):
-    r"""Hessians of supports, one a row.
+    r"""Hessians of supports, one for each row.
 
     .. math:: H_i = \sum_k c_{ki} G_k + \sum_k c_{ki} q_{ki} q_{ki}^\top + \sum_j c_{ij} a_j a_j^\top.
     """
@@ -96,13 +96,13 @@ class RowHessians(NamedTuple):
 
     @classmethod
     def of(cls, matrices: Sequence[Array]) -> RowHessians:
-        """Return symmetric matrices, one for each row, by their eigenvectors."""
+        """Return the Hessians that are these matrices, one for each row."""
         levels, axes = np.linalg.eigh(np.stack(matrices))
         return cls([], list(zip(levels.T, np.moveaxis(axes, 2, 0), strict=True)), [])
 
     @classmethod
     def diagonal(cls, bends: Array) -> RowHessians:
-        """Return Hessians that are diagonal, from these, shape (n_samples, n_features)."""
+        """Return Hessians with these diagonals, shape (n_samples, n_features)."""
         return cls(axes=[(bends, np.eye(bends.shape[1]))])
 
     def plus(self, other: RowHessians) -> RowHessians:
@@ -110,11 +110,11 @@ class RowHessians(NamedTuple):
         return RowHessians(*(one + two for one, two in zip(self, other, strict=True)))
 
     def times(self, factors: Array) -> RowHessians:
-        """Return them multiplied by a number a row."""
+        """Return them multiplied by a number for each row."""
         return RowHessians(*([((weights.T * factors).T, part) for weights, part in kind] for kind in self))
 
     def dot(self, V: Array) -> Array:
-        """Return H_i v_i, one vector a row."""
+        """Return H_i v_i, one vector for each row."""
         found = np.zeros(V.shape)
         for weights, G in self.metrics:
             found += weights[:, None] * (V @ G)
@@ -126,7 +126,7 @@ class RowHessians(NamedTuple):
 
 
 class DeletionForm(NamedTuple):
-    """Sets, as they face the labels, of rows whose features are deleted within a budget, shares of a feature too."""
+    """Deletions of features, in part too, within a budget for each row, seen from the wrong side of its label."""
 
     values: Array
     """What each feature costs, shape (n_features,), > 0; inf for what is never deleted."""
@@ -134,7 +134,7 @@ class DeletionForm(NamedTuple):
     is_spent: bool
     """Whether all of the capacity has to be spent."""
     points: Callable[[Any], Any]
-    """What makes points of the sets of the shares that are deleted, both of shape (n_samples, n_features)."""
+    """From shares that are deleted to points of the sets, both of shape (n_samples, n_features)."""
 
 
 def _total(one: Any | None, other: Any | None) -> Any | None:

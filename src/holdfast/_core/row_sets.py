@@ -16,7 +16,7 @@ from holdfast._core.problem import SupportProgram
 from holdfast._core.row_forms import Array, DeletionForm, IntervalForm, RowHessians
 
 BELIEVED = 1e-12
-"""Share by which a point may lie outside of a set, to be drawn in by as much."""
+"""Share by which a point may lie outside of a set and still count, after it is moved towards 0 by as much."""
 BLOCK = 1024
 """Rows whose maximizers are formed at a time."""
 DIFFERENCE = 1e-5
@@ -60,8 +60,6 @@ class RowSets(ABC):
     is_full = False
     has_origin = True
 
-    # The core
-
     @abstractmethod
     def support(self, w: Array) -> Array:
         """Return t_i(w), shape (n_samples,), or () where `is_common`."""
@@ -89,10 +87,8 @@ class RowSets(ABC):
             raise NotImplementedError(f"{type(self).__name__} is not symmetric; it has to state `against_labels`.")
         return self
 
-    # Sums over rows
-
     def _blocks(self, w: Array, *weights: Array) -> Iterator[tuple[Any, ...]]:
-        """Yield (maximizers, their weights) of one block of rows after the other, so that few points are held at a time."""
+        """Yield (maximizers, their weights) block by block, so that few points are in memory at a time."""
         n_sets = self.support(w).size
         each = [np.full(1, np.sum(r)) if self.is_common else np.broadcast_to(r, n_sets) for r in weights]
         for start in range(0, n_sets, BLOCK):
@@ -123,8 +119,6 @@ class RowSets(ABC):
         parts = [slice(start, start + BLOCK) for start in starts]
         return np.asarray(sum(self.maximizer(w, part).T @ (r[part, None] * other.maximizer(w, part)) for part in parts))
 
-    # Curvature
-
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         r"""Return :math:`\sum_i` first_i * Hessian of t_i + second_i * (its gradient)(its gradient)', (n, n).
 
@@ -143,14 +137,12 @@ class RowSets(ABC):
         return self.curvature(w, first, np.zeros_like(first)) @ v
 
     def square_curvature(self, n_features: int, first: Array) -> Array:
-        r"""Return :math:`\sum_i` first_i * Hessian of :math:`t_i^2/2` at 0, (n, n), or what stands for it."""
+        r"""Return :math:`\sum_i` first_i * Hessian of :math:`t_i^2/2` at 0, (n, n); exact for ellipsoids."""
         units = np.eye(n_features)
         return np.column_stack([self.adjoint(unit, first * self.support(unit)) for unit in units])
 
-    # A direction of its own for each row
-
     def supports_at(self, W: Array) -> Array:
-        """Return t_i(w_i), a direction of its own for each row: W and the result have one row a sample."""
+        """Return t_i(w_i), w_i being row i of W: each row has a direction of its own."""
         return np.array([float(np.ravel(self.take(slice(i, i + 1)).support(w))[0]) for i, w in enumerate(W)])
 
     def maximizers_at(self, W: Array) -> Array:
@@ -158,13 +150,11 @@ class RowSets(ABC):
         return np.array([self.take(slice(i, i + 1)).maximizer(w)[0] for i, w in enumerate(W)]).reshape(W.shape)
 
     def hessians_at(self, W: Array) -> RowHessians:
-        """Return the Hessians of `supports_at`; 0 for sets with kinks, which are asked once they are smoothed."""
+        """Return the Hessians of `supports_at`; 0 for sets with kinks, which are smoothed before Hessians matter."""
         if not self.is_smooth:
             return RowHessians()
         one, none = np.ones(1), np.zeros(1)
         return RowHessians.of([self.take(slice(i, i + 1)).curvature(w, one, none) for i, w in enumerate(W)])
-
-    # How far the sets reach
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         """Return for each row whether ``points[i]`` is in its set, up to a relative `slack`."""
@@ -242,10 +232,8 @@ class RowSets(ABC):
         return np.array([not np.any(self.support(e)) and not np.any(self.support(-e)) for e in np.eye(n_features)])
 
     def exact_directions(self, n_features: int) -> Array:
-        """Return directions in which no row's set has any extent, shape (n_features, k), those of exact features aside."""
+        """Return directions in which no row's set has any extent, shape (n_features, k), besides those of exact features."""
         return np.zeros((n_features, 0))
-
-    # The same sets in another form
 
     def resized(self, factor: float) -> RowSets:
         """Return the sets for a radius that is larger by a factor; what does not depend on a radius stays as it is."""
@@ -270,27 +258,27 @@ class RowSets(ABC):
         return w
 
     def maximizer_on_faces(self, w: Array) -> Array:
-        """Return `maximizer`, but for smoothed sets points on the faces of the original that only smoothing keeps them from."""
+        """Return `maximizer`; for smoothed sets moved to faces of the original set that only smoothing keeps it from."""
         return self.maximizer(w)
 
     def image(self, map: Any) -> RowSets | None:
-        """Return the sets A S_i, A the matrix of an affine map, where they are of a form of their own; None elsewhere."""
+        """Return the sets A S_i, A being the matrix of an affine map, if they have a special form; None otherwise."""
         return None
 
     def summands(self) -> list[RowSets]:
-        """Return the sets whose sum it is: itself, but for a sum."""
+        """Return the parts of a sum; of any other set the set itself."""
         return [self]
 
     def centred(self, X: Any) -> tuple[Any, RowSets]:
-        """Return rows and symmetric sets around them that together say the same as the rows X and these sets."""
+        """Return moved rows with symmetric sets around them that contain the same points as these sets around the rows X."""
         if not self.is_symmetric:
             raise NotImplementedError(f"{type(self).__name__} is not symmetric; it has to state `centred`.")
         return X, self
 
     def generators(self, n_features: int) -> Array | None:
-        """Return vectors, shape (k, n_features), along which alone the supports tell one direction from another.
+        """Return vectors, shape (k, n_features), such that supports depend on w through its products with these and its length.
 
-        None where there are no such vectors, or none known; none at all where `is_isotropic`.
+        None where none are known; no vectors, shape (0, n_features), where `is_isotropic`.
         """
         return np.zeros((0, n_features)) if self.is_isotropic else None
 
@@ -298,14 +286,12 @@ class RowSets(ABC):
         """Return the sets whose `generators` have these coordinates, shape (k, n_coordinates), in some orthonormal basis."""
         return self
 
-    # Forms that some solvers ask for
-
     def interval_form(self) -> IntervalForm | None:
-        """Return the supports as those of boxes; None where the sets are none."""
+        """Return the sets as boxes; None where they are none."""
         return None
 
     def deletion_form(self) -> DeletionForm | None:
-        """Return which deletions of features the sets are; None where they are none, or not of whole features."""
+        """Return the sets as deletions of features; None where they are none, or do not set features to 0."""
         return None
 
     def deviations(self) -> Any | None:
@@ -316,7 +302,7 @@ class RowSets(ABC):
         return None
 
     def support_program(self, n_features: int) -> SupportProgram | None:
-        """Return how a conic solver sees the supports, or None where no cone is known."""
+        """Return the supports as a conic program, or None where none is known."""
         form = self.interval_form()
         return None if form is None else form.support_program(n_features)
 
@@ -340,8 +326,6 @@ class RowSets(ABC):
         kept = np.where(inside[:, None], points, 0.0) / (1 + BELIEVED)
         return np.asarray(kept.T @ (np.sum(budgets, keepdims=True) if self.is_common else budgets))
 
-    # Random points
-
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
         """Return random points of every row's set, shape (n_draws, n_samples or 1, n_features).
 
@@ -353,18 +337,19 @@ class RowSets(ABC):
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
         """Return a point of each row's set, uniform in it, an array or a CSR array of a shape (n_samples, n_features).
 
-        By default, for sets that are no boxes, the end of a random walk that is uniform in the long run.
+        The default, for sets that are not boxes, is the end of a random walk whose law tends to the uniform one; it takes some
+        hundred calls of `contains`.
         """
         form = self.interval_form()
         return self._walked(rng, shape) if form is None else form.draw(rng, shape)
 
     def _walked(self, rng: np.random.Generator, shape: tuple[int, int]) -> Array:
-        """Return where hit-and-run arrives: steps along random chords, each to a point that is uniform on the chord."""
+        """Return the end of hit-and-run: each step goes to a uniform point of a random chord through the last one."""
         corners = self.sample(rng, shape[1] + 1, shape[1])
         at = np.array(np.broadcast_to(corners.mean(axis=0), shape))
         for _ in range(WALK):
             w = rng.normal(size=shape[1])
-            # as long as the set is wide along w, so that no step of a share beyond 1 stays in the set
+            # the set is no wider along w than this chord, so no step of more than one chord stays in it
             chord = self.maximizer(w) - self.maximizer(-w)
             back, ahead, share = -np.ones(shape[0]), np.ones(shape[0]), np.zeros(shape[0])
             is_open = np.ones(shape[0], dtype=bool)
@@ -374,7 +359,7 @@ class RowSets(ABC):
                 share, is_open = np.where(is_in, tried, share), is_open & ~is_in
                 if not np.any(is_open):
                     break
-                # what is beyond a point outside is outside
+                # the set is convex: what lies beyond a point outside is outside too
                 back, ahead = np.where(tried < 0, tried, back), np.where(tried < 0, ahead, tried)
             at = at + share[:, None] * chord
         return at
@@ -418,7 +403,7 @@ class SmoothedSet(RowSets):
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         T, share = self._parts(w)
         if not np.any(share):
-            # at w = 0 only t's square bends
+            # at w = 0 t has a kink, and T^2 = delta^2 + t^2 has none
             return self.base.square_curvature(len(w), np.broadcast_to(first / T, np.shape(first)))
         return self.base.curvature(w, first * share, first * self.delta**2 / T**3 + second * share**2)
 
@@ -444,7 +429,7 @@ class SmoothedSet(RowSets):
         out = self.base.curvature_product(w, first * share, v) + along
         if np.all(share > 0):
             return out
-        # where t = 0 only t's square bends, along v by t(v) times the slope of t there
+        # where t = 0 the Hessian of T is that of t^2 / 2 over T: along v it is t(v) times the slope of t at v
         return out + self.base.adjoint(v, np.where(share > 0, 0.0, first / T * self.base.support(v)))
 
     def cross(self, w: Array, rows: Any, r: Array) -> Array:

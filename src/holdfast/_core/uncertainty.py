@@ -19,23 +19,23 @@ class UncertaintySet(Parameters, ABC):
     metadata: tuple[str, ...] = ()
     """Names of the per-row arguments of ``fit`` that this set understands."""
     size_name = "sets"
-    """What a multiple of it is a multiple of."""
+    """What `times` multiplies, in the words of a message."""
     is_expectation = False
     """Whether the loss is averaged over it rather than maximised."""
     sum_of: ClassVar[Callable[[UncertaintySet, UncertaintySet], UncertaintySet]]
-    """What ``+`` makes; the class of sums puts itself here."""
+    """What ``+`` makes; the class of sums registers itself here."""
     is_size = False
-    """Whether it says no more than one size."""
+    """Whether it states one size and nothing else."""
     is_of_rows = False
-    """Whether its errors depend on the values of the rows by more than metadata can say."""
+    """Whether its errors depend on the values of the rows in a way that metadata cannot express."""
     has_size = True
-    """Whether it says how far rows may be off, or would be a size that nobody stated."""
+    """Whether its own arguments say how large it is; if not, the size has to be stated by row."""
     is_of_scores = False
-    """Whether it bounds each linear score with a probability, but no points: what is not linear in the row may leave it."""
+    """Whether it bounds each linear score with a probability, but no rows: it says nothing of scores that are not linear."""
     is_of_training = False
-    """Whether it says what training is to be ready for, not what is wrong with rows that are asked about."""
+    """Whether it describes what training prepares for, not what is wrong with rows at prediction."""
     image_by_wrapping: ClassVar[Callable[..., tuple[UncertaintySet, dict[str, Any]]]]
-    """The image of a set that has no other form; the class of images puts itself here."""
+    """The image of a set that has no other form; the class of images registers itself here."""
 
     def __add__(self, other: UncertaintySet) -> UncertaintySet:
         if not isinstance(other, UncertaintySet):
@@ -44,52 +44,55 @@ class UncertaintySet(Parameters, ABC):
 
     @property
     def open_metadata(self) -> tuple[str, ...]:
-        """Those of `metadata` that the constructor has not settled already."""
+        """Those of `metadata` that the arguments of the constructor leave open."""
         return self.metadata
 
     @property
     def row_factor(self) -> float:
-        """The number that multiplies what `metadata` state of the rows."""
+        """The number by which values given by row are multiplied."""
         return 1.0
 
     def as_stated(self, metadata: Mapping[str, Any]) -> UncertaintySet:
-        """Return the set for rows whose `metadata` is taken as it is, without the number that multiplies it at training."""
+        """Return the set that takes `metadata` as given, without the number that multiplies it in training."""
         return self
 
     def at_prediction(self) -> UncertaintySet:
-        """Return what it says of rows that are asked about, of which nothing else is stated."""
+        """Return the set for rows at prediction for which nothing is stated."""
         return self
 
-    def learned(self, X: Any) -> UncertaintySet:
-        """Return the set with numbers in the place of what it takes from the rows X, which may lack entries (NaN)."""
+    def learned_from(self, X: Any) -> UncertaintySet:
+        """Return the set with the numbers that it estimates from the rows X, which may have missing entries (NaN)."""
         return self
 
     def refuse_parts(self, call: str) -> None:
-        """Raise where it takes numbers from all training rows at once, and `call` sees a part of them."""
+        """Raise an error if the set needs all training rows at once; `call`, which is quoted, has some of them only."""
         return
 
-    def before(self, map: Any) -> UncertaintySet:
-        """Return the set with what it says of images of rows under an affine map said in the units of the rows."""
+    def in_units_before(self, map: Any) -> UncertaintySet:
+        """Return the set for rows before an affine map, given that this one is stated for rows behind it."""
         return self
 
-    def middle(self, X: Any) -> Any:
-        """Return where rows are on average; what `at` says of them is around there."""
+    def mean_rows(self, X: Any) -> Any:
+        """Return the means of the noisy rows; the sets that `at` returns are around them."""
         return X
 
     def as_errors(self, X: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
-        """Return a set and metadata that say of rows of zeros what these say of the rows X; deletions know of X only."""
+        """Return a set and metadata that describe the same errors without the rows X, as errors of rows of zeros.
+
+        Sets that cannot do without the rows, such as deletions, return themselves.
+        """
         return self, dict(metadata)
 
     def at_rows(self, X: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """Return metadata that say of the rows X what these, as `as_errors` and `image` make them, say of rows of zeros."""
+        """Return the metadata for the rows X of errors that are described without them; undoes `as_errors`."""
         return dict(metadata)
 
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:
-        """Return the set of errors A d of images A x + c of rows, with its metadata; `metadata` come from `as_errors`."""
+        """Return the set of the errors A d of rows A x + c, and its metadata; `metadata` come from `as_errors`."""
         return UncertaintySet.image_by_wrapping(self, map, metadata)
 
     def as_shape(self) -> UncertaintySet:
-        """Return the set for those who size it themselves: of size 1 where neither it nor the rows say how large it is."""
+        """Return the set for a caller that sets the size: of size 1 where neither its arguments nor the rows state one."""
         return self
 
     @abstractmethod
@@ -109,7 +112,7 @@ class UncertaintySet(Parameters, ABC):
         """Return the set bound to the rows of X, an array or a sparse matrix, after checking that its numbers make sense."""
 
     def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
-        """Return, one after the other, random errors of the rows of X, each of shape (n_samples, n_features).
+        """Yield random errors of the rows of X, `n_draws` arrays of shape (n_samples, n_features).
 
         Noise is drawn from its own law. A set says what may happen, not how often: its points are drawn uniformly. A CSR array
         where the errors are those of few entries, else an array.
@@ -124,5 +127,5 @@ class UncertaintySet(Parameters, ABC):
 
     @classmethod
     def example_rows(cls) -> Array:
-        """Return the rows that the examples speak of."""
+        """Return the rows of the examples."""
         return np.zeros((5, 3))

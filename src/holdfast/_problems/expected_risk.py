@@ -43,7 +43,7 @@ class ExpectedRisk:
     def problems(self, labelled: LabelledRows, noise: RowSets) -> list[Any]:
         """Return the joint problem of several classes, or one for each of them, or one for two."""
         n_classes = len(labelled.classes)
-        rows, weights = rows_of(self.noise.middle(labelled.X)), labelled.weights
+        rows, weights = rows_of(self.noise.mean_rows(labelled.X)), labelled.weights
         if n_classes > 2 and self.loss.is_homogeneous:
             return [
                 PairwiseProblem(

@@ -77,7 +77,7 @@ class RobustRisk:
         if worst is None and cloud is None:
             worst = Ball(0.0).at(labelled.X, {})
         X, worst, share = self._filtered(labelled.X, worst, metadata)
-        X = X if stated is None else stated.middle(X)
+        X = X if stated is None else stated.mean_rows(X)
         self._check_sets(worst, cloud)
         if self.multiclass == "joint" and len(labelled.classes) > 2:
             assert worst is not None

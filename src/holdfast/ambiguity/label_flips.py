@@ -16,7 +16,7 @@ from holdfast._core.tolerances import ROUNDING
 
 
 class LabelFlips(Parameters):
-    r"""At most k training labels are wrong, nobody knows which.
+    r"""At most k training labels are wrong, and nobody knows which.
 
     With :math:`l_i` the loss of row i (at its worst point, where there is a set) and :math:`l_i'` the same had its label been
     the other one, the worst case is
@@ -57,7 +57,7 @@ class LabelFlips(Parameters):
         self.k = k
 
     def budgets(self, totals: Array, classes: NDArray[Any]) -> Array:
-        """Return the weight of labels that may flip: one number for all rows, or one a class where they are stated so.
+        """Return the weight of labels that may flip: one number for all rows, or one for each class where `k` is a dict.
 
         `totals` is the weight of the rows of each class.
         """

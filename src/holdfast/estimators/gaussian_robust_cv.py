@@ -335,7 +335,7 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
     ) -> Callable[[Step], float]:
         stated = model._noise()
         rows = X if stated.is_of_rows else np.broadcast_to(0.0, (_num_samples(X), model.n_features_in_))
-        noise, middle = stated.at(rows, metadata), stated.middle(X)
+        noise, middle = stated.at(rows, metadata), stated.mean_rows(X)
         exam = None if self._exam is None else noise.scaled(self._exam)
         codes, scorer = np.searchsorted(model.classes_, y), self._scorer(model)
         model.row_noise_ = False

@@ -125,7 +125,7 @@ def carry(
 ) -> Carried:
     """Return what becomes of a set and metadata of rows X, of which steps make Z, with what affine steps add or without."""
     X = given = X if hasattr(X, "shape") else np.asarray(X)
-    uncertainty = uncertainty.learned(numbers_of(X))
+    uncertainty = uncertainty.learned_from(numbers_of(X))
     state = uncertainty.as_errors(known_numbers(X), metadata)
     # the last step that looks at its rows
     last = max((i for i, one in enumerate(effects) if one.map is None or one.adds_errors or len(one.exact)), default=-1)

@@ -269,7 +269,7 @@ class UncertainPipeline(Pipeline):
             for holder in self._holders(stated):
                 check_features(X, {holder.owner: holder.uncertainty})
                 # refuses what makes no sense before anything is fitted
-                told = holder.uncertainty.learned(numbers_of(X))
+                told = holder.uncertainty.learned_from(numbers_of(X))
                 told.split(known_numbers(X), stated if holder.is_told else {})
         columns = list(X.columns) if hasattr(X, "columns") else None
         if stated:
@@ -680,7 +680,7 @@ class UncertainPipeline(Pipeline):
             plain.row_uncertainty_ = False
             chosen = plain._own_set(view.rows, stated, call)
         if chosen.is_of_rows and (map := self._map(X)) is not None:
-            chosen = chosen.before(map)
+            chosen = chosen.in_units_before(map)
         worst, cloud = view.sets(chosen, stated)
         if worst is None or cloud is not None:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Affine maps of rows, and what they make of numbers stated by row."""
+"""Affine maps of rows, and of values given by row."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class AffineMap:
 
     @property
     def n_roundings(self) -> int:
-        """Roundings that a term of an output, or of a score of the outputs, meets."""
+        """How often a term of an output, or of a score of the outputs, is rounded."""
         return sum(operation.n_roundings for operation in self.operations)
 
     def parameters(self) -> list[Any]:
@@ -115,14 +115,14 @@ class AffineMap:
 
     @cached_property
     def is_monomial(self) -> bool:
-        """Whether every output is a multiple of one input, and every input goes to one output at most."""
+        """Whether every output is a multiple of one input, and no input is used twice."""
         A = sparse.csr_array(self.matrix)
         A.eliminate_zeros()
         return bool(np.all(np.diff(A.indptr) <= 1) and np.all(np.bincount(A.indices, minlength=1) <= 1))
 
     @cached_property
     def sources(self) -> NDArray[np.intp]:
-        """The input that each output of a monomial map is a multiple of; any one where that is 0."""
+        """The input of which each output of a monomial map is a multiple; any one where the output is 0."""
         return np.asarray(abs(self.matrix).argmax(axis=1), dtype=np.intp).ravel()
 
     @cached_property

@@ -30,8 +30,8 @@ class Ball(SizedSet):
     Parameters
     ----------
     radius : float, default=None
-        In the units of the features, which should be alike. Where ``fit`` is given ``X_radius``, one number >= 0 a row, it
-        multiplies that; None takes it as stated, and is an error without it.
+        In the units of the features, which should be alike. It multiplies ``X_radius``, one number >= 0 for each row, where
+        ``fit`` is given that; None takes it as stated, and is an error without it.
     norm : float or "inf", default=2
         p >= 1: 2 for the usual length, ``"inf"`` (or ``numpy.inf``) for features that each move by up to the radius, 1 for a
         budget that they share.
@@ -82,7 +82,7 @@ def _radii(value: Any, n_samples: int) -> Array:
     radii = numbers(value, "X_radius=...", "X_radius")
     if radii.shape != (n_samples,):
         raise ValueError(
-            f"X_radius has shape {radii.shape}; it is one number a row, here ({n_samples},). "
+            f"X_radius has shape {radii.shape}; it is one number for each row, here ({n_samples},). "
             "A radius common to all rows belongs in the constructor: Ball(radius=...)."
         )
     return np.asarray(nonnegative(radii, "X_radius=...", "X_radius"))

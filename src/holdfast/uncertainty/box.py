@@ -18,7 +18,7 @@ from holdfast.uncertainty.row_boxes import RowBoxes
 from holdfast.uncertainty.sized import SizedSet
 
 MOST_DEVIATIONS = 0.1
-"""Share of half-widths that differ from one row for all up to which that row is kept apart."""
+"""Largest share of half-widths that differ from one common row, for that row to be stored once."""
 
 
 class Box(SizedSet):
@@ -40,8 +40,8 @@ class Box(SizedSet):
     -----
     Half-widths that differ by row go to ``fit`` as ``X_std``, an array or a sparse matrix of shape (n_samples,
     n_features). At most one of the three is given; without any, s = 1 and the radius has to be stated: ``Box(0.1)`` is 0.1
-    of a unit of every feature, ``Box()`` without ``X_std`` an error. Where nine in ten entries of a large array are those of
-    one row for all, only the others are kept; for a sparse X and half-widths that are nowhere 0 state that row yourself,
+    of a unit of every feature, ``Box()`` without ``X_std`` an error. Where nine in ten entries of a large array equal those
+    of one common row, only the others are stored. For a sparse X and half-widths that are nowhere 0 state that row yourself,
     ``Box(half_widths=s) + Box()``, and pass what comes on top of it as a sparse ``X_std``.
 
     Examples
@@ -109,7 +109,7 @@ class Box(SizedSet):
 
 
 def _boxes(widths: Any) -> RowBoxes:
-    """Return the boxes of half-widths, of which most entries of an array may be those of one row."""
+    """Return the boxes of half-widths; where most entries of an array are those of one row, that row is stored once."""
     found = None if sparse.issparse(widths) else regular(widths, MOST_DEVIATIONS)
     return RowBoxes(widths) if found is None else RowBoxes(found.rest, common=found.row)
 

@@ -20,7 +20,7 @@ from holdfast.uncertainty.sized import SizedSet
 class _Rule(NamedTuple):
     gamma: Callable[[float], float]
     largest: float
-    """The largest epsilon for which the rule holds; 1 itself never does."""
+    """The largest epsilon for which the rule holds; 1 is never allowed."""
     text: str
 
 

@@ -1,4 +1,4 @@
-"""What the numbers of a set must be like, and what is said where they are not."""
+"""Checks of the numbers that state a set, and the messages where they fail."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from holdfast.uncertainty.row_ellipsoids import DiagonalEllipsoids, FactorEllips
 from holdfast.uncertainty.sloped import SlopedEllipsoids, SlopedFactor
 
 INDEFINITE = -1e-8
-"""An eigenvalue of the correlations below this is no rounding error."""
+"""Eigenvalues of the correlations below this cannot be rounding errors."""
 
 
 def stated(uncertainty: UncertaintySet, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the metadata state, all of which the set must understand."""
+    """Return the metadata that are given; the set must know all of them."""
     own = {name: value for name, value in metadata.items() if value is not None}
     for name in own:
         if name not in uncertainty.metadata:
@@ -31,7 +31,7 @@ def stated(uncertainty: UncertaintySet, metadata: Mapping[str, Any]) -> dict[str
 
 
 def at_most_one(given: Collection[str]) -> None:
-    """Raise if there is more than one name."""
+    """Raise an error if there is more than one name."""
     if len(given) > 1:
         raise ValueError(f"{' and '.join(given)} say the same thing twice. Give one of them.")
 
@@ -45,7 +45,7 @@ def one_number(value: Any, call: str, name: str) -> float:
 
 
 def per_feature(value: Any, n_features: int, call: str, name: str) -> Array:
-    """Return finite numbers, one or one a feature."""
+    """Return finite numbers, one for all features or one for each."""
     out = numbers(value, call, name)
     if out.shape not in ((), (n_features,)):
         raise ValueError(f"{call}: {name} has shape {out.shape}; give one number, or one per feature, ({n_features},).")
@@ -53,7 +53,7 @@ def per_feature(value: Any, n_features: int, call: str, name: str) -> Array:
 
 
 def per_entry(value: Any, shape: tuple[int, ...], name: str, home: str) -> Any:
-    """Return finite numbers, one for each entry of X; `home` is where numbers common to all rows belong."""
+    """Return finite numbers, one for each entry of X; the message names `home`, where numbers for all rows go."""
     out = numbers(value, f"{name}=...", name, copy=False)
     if out.shape != shape:
         raise ValueError(
@@ -75,7 +75,7 @@ def matrix_root(value: Any, n_features: int, call: str, name: str) -> Array:
 
 
 def row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping[str, Any], home: str) -> RowEllipsoids:
-    """Return each row's own ellipsoid, as X_std, X_cov or X_factor states it; `home` is where a common one belongs."""
+    """Return the ellipsoids that X_std, X_cov or X_factor state; the message names `home`, where a common one goes."""
     name, value = next(iter(own.items()))
     if isinstance(value, SlopedFactor) and value.shape[:2] == (n_samples, n_features):
         return SlopedEllipsoids(value.times(multiplier))
@@ -102,7 +102,7 @@ def row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping[
 
 
 def numbers(value: Any, call: str, name: str, *, copy: bool = True) -> Any:
-    """Return an array of finite numbers, a CSR array of a sparse matrix."""
+    """Return an array of finite numbers, or a CSR array where they are sparse."""
     try:
         if value is None:
             raise TypeError("nothing")
@@ -122,7 +122,7 @@ def numbers(value: Any, call: str, name: str, *, copy: bool = True) -> Any:
 
 
 def _canonical(value: Any) -> sparse.csr_array:
-    """Return a sparse matrix as a CSR array in which no entry is stored in parts."""
+    """Return a sparse matrix as a CSR array without duplicate entries."""
     if value.dtype.kind not in "biuf":
         raise TypeError("no real numbers")
     out = sparse.csr_array(value, dtype=np.float64)
@@ -133,12 +133,12 @@ def _canonical(value: Any) -> sparse.csr_array:
 
 
 def _stored(value: Any) -> Array:
-    """Return the numbers that an array or a sparse one holds."""
+    """Return the numbers stored in an array or in a sparse array."""
     return np.asarray(value.data if sparse.issparse(value) else value)
 
 
 def nonnegative(value: Any, call: str, name: str) -> Any:
-    """Return an array that has no entry below 0."""
+    """Return the array, after checking that no entry is below 0."""
     if np.any(_stored(value) < 0):
         raise ValueError(
             f"{call.replace('...', f'{np.min(value):g}') if value.ndim == 0 else call}: {name} must be >= 0."
@@ -152,7 +152,7 @@ def root(cov: Array, call: str, name: str) -> Array:
     if np.any(apart > 1e-12 * np.abs(cov).max(initial=0.0) + 1e-8 * np.abs(cov)):
         raise ValueError(f"{call}: {name} is not symmetric. A covariance is.")
     variances = np.diagonal(cov, axis1=-2, axis2=-1)
-    # features of very different scales are judged by their correlations
+    # correlations, not covariances: features may have very different scales
     scale = np.sqrt(np.where(variances > 0, variances, 1.0))
     correlations = cov / (scale[..., :, None] * scale[..., None, :])
     if cov.ndim == 2 and (factor := _cholesky(correlations)) is not None:
@@ -165,7 +165,7 @@ def root(cov: Array, call: str, name: str) -> Array:
         raise ValueError(
             f"{call}: {name} is indefinite{where}: its smallest eigenvalue is below 0. A covariance has none."
         )
-    # what rounding left of a zero eigenvalue is no noise
+    # an eigenvalue that should be 0 is left at the size of rounding; it is no noise
     values = np.where(values > 1e-14, values, 0.0)
     first = min(int(np.argmax(np.any(np.atleast_2d(values) > 0, axis=0))), values.shape[-1] - 1)
     return (scale[..., :, None] * vectors * np.sqrt(values)[..., None, :])[..., first:]

@@ -93,7 +93,7 @@ class CorruptedFeatures(Parameters):
         self.scale = scale
 
     def margin(self, bound: float, eps: float) -> float:
-        """Return the margin to train with where no weight times its scale is above `bound`, see :func:`corruption_margin`."""
+        """Return the margin to train with if no weight times its scale exceeds `bound`; see :func:`corruption_margin`."""
         return corruption_margin(bound, self._count(), eps)
 
     def sample(self, X: Any, *, gains: Any = None, random_state: Any = None) -> Array:

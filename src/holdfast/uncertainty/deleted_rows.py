@@ -1,4 +1,4 @@
-"""Rows of which features may be deleted within a budget, in part too: knapsacks of gains, one for each row."""
+"""Deletions of features, in part too, within a budget for each row: knapsacks of what they gain."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from holdfast.uncertainty.polytopes import FAINT
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
 
 NEARLY, HOPELESS = 0.1, 0.01
-"""What is needed beyond the budgets is told to such a share of it, and roughly where it is so much of them."""
+"""Relative accuracy of what is needed beyond the budgets; the share of them beyond which it is no longer refined."""
 
 NEAR_FACE = 1e-3
-"""Share of an entry within which smoothing alone keeps it from being deleted as a whole, or not at all."""
+"""Distance of a share from 0 or 1 that is put down to the smoothing."""
 
 
 class Deletions(RowPoints):
-    r"""The sets :math:`\{(p_{ij} d_j)_j : 0 \le d \le 1, \sum_j d_j v_j \le N\}`, :math:`p_i` being what deleting all does.
+    r"""The sets :math:`\{(p_{ij} d_j)_j : 0 \le d \le 1, \sum_j d_j v_j \le N\}`, :math:`p_i` the change if all is deleted.
 
     Parameters
     ----------
@@ -75,16 +75,16 @@ class Deletions(RowPoints):
 
     @cached_property
     def smoothing(self) -> Array:
-        """The smoothing at w = 0 of each row whose width is 1, 0 for rows of which nothing can be deleted."""
+        """T_i(0) at width 1, to find the width for a given T_i(0); 0 for rows of which nothing can be deleted."""
         return self.knapsacks.smoothed(np.zeros(self.moves.nnz), np.ones(self.moves.shape[0])).values
 
     def gains(self, w: Array) -> Array:
-        """Return what deleting each entry does to the score; `w` may be a vector, or one a row."""
+        """Return what deleting each entry does to the score; `w` may be one vector, or one for each row."""
         here = w[self.moves.indices] if w.ndim == 1 else w[self.owners, self.moves.indices]
         return np.asarray(self.moves.data * here)
 
     def matrix(self, per_entry: Array) -> RowMatrix:
-        """Return one number an entry as a matrix."""
+        """Return numbers, one for each entry, as a matrix."""
         (n, d), entries = self.moves.shape, (per_entry, self.moves.indices, self.moves.indptr)
         made = sparse.csr_array(entries, shape=(n, d))
         return RowMatrix(made.toarray() if self.is_dense else made, np.ones(n), np.ones(d))
@@ -112,7 +112,7 @@ class Deletions(RowPoints):
         return self.maximizer(W)
 
     def _shares(self, here: Array) -> Array:
-        """Return how much of each entry is deleted at points that are `here` in its place."""
+        """Return how much of each entry is deleted at points that have the value `here` there."""
         return np.divide(here, self.moves.data, out=np.zeros(len(here)), where=self.moves.data != 0)
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
@@ -133,14 +133,14 @@ class Deletions(RowPoints):
         return self.column_sums(self.moves.data * self._within(shares, size) * budgets[self.owners])
 
     def _within(self, shares: Array, size: float = 1.0) -> Array:
-        """Return shares near some, for points in `size` times the sets."""
+        """Return shares near these that belong to points of `size` times the sets."""
         sacks, costs = self.knapsacks, self.knapsacks.costs
         shares = np.clip(np.nan_to_num(shares / size), 0.0, 1.0)
         spent = sacks.row_sums(costs * shares)
         shares *= sacks.by_item(
             np.minimum(1.0, np.divide(self.budget, spent, out=np.ones(len(spent)), where=spent > 0))
         )
-        # an entry of 0 is deleted unseen
+        # deleting an entry of 0 changes nothing, so the budget is spent on those first
         for missed in (self.moves.data == 0, np.ones(len(shares))) if self.is_spent else ():
             room = (1 - shares) * missed
             lacking = self.budget - sacks.row_sums(costs * shares)
@@ -153,14 +153,14 @@ class Deletions(RowPoints):
         return DeletionForm(self.values, self.budget, self.is_spent, self._points_of)
 
     def _points_of(self, deleted: Any) -> Any:
-        """Return where rows are with such shares of their entries deleted, as a sparse matrix."""
+        """Return the errors of rows with these shares of their entries deleted, as a sparse matrix."""
         shares = _at(deleted, self.owners, self.moves.indices)
         made = (self.moves.data * shares, self.moves.indices, self.moves.indptr)
         return sparse.csr_array(made, shape=self.moves.shape)
 
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         if self.is_spent:
-            # no multiple of a set that lacks the origin is known to reach far enough
+            # multiples of sets that lack the origin do not contain one another, so a larger one proves nothing
             return np.where(budgets > 0, np.inf, 0.0) if np.any(target) else np.zeros(len(budgets))
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         pulls = self.moves.data * budgets[self.owners]
@@ -170,7 +170,7 @@ class Deletions(RowPoints):
             return np.full(len(budgets), np.inf)
 
         def multiple(shares: Array) -> float:
-            """Return the multiple of the sets that these shares need once they are made to reach the target."""
+            """Return the multiple of the sets that contains these shares after each feature is scaled to meet the target."""
             forward = self.column_sums(np.where(helps, np.abs(pulls) * shares, 0.0))
             plain, factor = ratio(np.abs(target), reach), ratio(np.abs(target), forward)
             used = np.where(forward > 0, factor, 1.0)[self.moves.indices] * np.where(
@@ -221,7 +221,7 @@ class Deletions(RowPoints):
 
     @cached_property
     def _widest(self) -> Array:
-        """The largest that deleting a feature does to any row."""
+        """The largest change of each feature over all rows."""
         return np.ravel(abs(self.moves).max(axis=0).toarray())
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
@@ -256,7 +256,7 @@ class Deletions(RowPoints):
         return many.matrix(many.moves.data * shares).of(slice(None)).reshape(n_draws, n, n_features)
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
-        # features in random order for as long as the budget lasts
+        # features in random order, for as long as the budget lasts
         return self.matrix(self.moves.data * self.knapsacks.filled(rng.uniform(size=self.moves.nnz)).shares).whole()
 
 
@@ -299,7 +299,7 @@ class SmoothedDeletions(RowPoints, SmoothedSet):
         sacks, shares = self.base.knapsacks, self._here(w).shares
         whole, part = shares >= 1 - NEAR_FACE, (shares > NEAR_FACE) & (shares < 1 - NEAR_FACE)
         left = self.base.budget - sacks.row_sums(np.where(whole, sacks.costs, 0.0))
-        # what is deleted in part makes way for what is deleted as a whole
+        # shares in part are reduced to pay for those rounded up to a whole
         fits = np.minimum(ratio(np.maximum(left, 0.0), sacks.row_sums(np.where(part, sacks.costs * shares, 0.0))), 1.0)
         rested = np.where(whole, 1.0, np.where(part, shares * sacks.by_item(fits), 0.0))
         return self.base.matrix(self.base.moves.data * self.base._within(rested)).of(slice(None))
@@ -325,7 +325,7 @@ class SmoothedDeletions(RowPoints, SmoothedSet):
         weights = np.square(sacks.costs) * bends
         total = sacks.row_sums(weights)
         held = np.divide(1.0, total, out=np.zeros(len(total)), where=here.is_tight & (total > 0))
-        # of an item at the margin alone next to nothing remains, which a difference would not tell
+        # for an item that has nearly all of the weight, total - weight cancels: sum up the others instead
         is_most = weights > 0.5 * sacks.by_item(total)
         others = sacks.by_item(sacks.row_sums(np.where(is_most, 0.0, weights)))
         rest = np.where(is_most, others, sacks.by_item(total) - weights) * sacks.by_item(held)

@@ -1,4 +1,4 @@
-"""The hinge where features are deleted: what is deleted costs margin, and what is left has to make up for it."""
+"""The hinge loss where an adversary deletes features, and the margin asked for depends on what is left."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from holdfast.uncertainty.checks import feature_costs, stated_number
 from holdfast.uncertainty.knapsacks import DECISIONS, EVERYWHERE, Knapsack, Where
 
 ROUNDED = 1e-9
-"""What a budget may fall short of a multiple of the values and still pay for it: 0.3 buys three features of 0.1."""
+"""Relative shortfall of a budget that counts as rounding: 0.3 pays for three features of 0.1."""
 
 
 def in_units(values: Array, budget: float, call: str) -> tuple[NDArray[np.int64], int]:
     """Return values as multiples of a common unit, and how many units the budget pays for.
 
-    The unit is the greatest common divisor of integers, otherwise the smallest value above 0. Values of inf are one unit more
-    than is paid for.
+    The unit is the greatest common divisor of integers, otherwise the smallest value above 0. Values of inf become one
+    unit more than the budget.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def _tightened(values: Array, budget: float, call: str) -> Knapsack:
 def _exact(values: Array, budget: float, call: str) -> Knapsack:
     units, capacity = in_units(values, budget, call)
     if not np.any(units[np.isfinite(values)] > 1):
-        # the fractional knapsack of equal values and a whole budget has no fraction
+        # with equal values and a whole budget, the best fractional deletions are whole
         return Knapsack(np.where(np.isfinite(values), units, np.inf), float(capacity))
     if capacity * len(units) > DECISIONS:
         raise ValueError(
@@ -67,7 +67,7 @@ def _exact(values: Array, budget: float, call: str) -> Knapsack:
 
 
 ADVERSARIES = {"relaxed": _relaxed, "tightened": _tightened, "exact": _exact}
-"""Who deletes: fractions of features, of those only that the budget pays for as a whole, or whole ones."""
+"""What may be deleted: parts of features, parts of features that the budget pays for as a whole, or whole features."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Deleted features as an adversary sees them: which to delete of given rows, and how many it takes."""
+"""What an adversary deletes from given rows, and how much it takes to change a prediction."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from holdfast.uncertainty.deletion_loss import ADVERSARIES
 from holdfast.uncertainty.knapsacks import Knapsacks, cost_to_gain
 
 BLOCK = 5e7
-"""Entries of rows that are looked at at a time."""
+"""Entries of rows that are in memory at a time."""
 DELETION_ROUNDINGS = 4
-"""Errors of a score that a lead is made smaller by: of the score here, in the model before and after, and of the gains' sum."""
+"""Rounding errors of a score that are deducted from a lead: here, in the model before and after, and in the sum of gains."""
 
 
 def worst_deletions(gains: Any, budget: Any, values: Any = None, *, adversary: str = "exact") -> Any:

@@ -1,4 +1,4 @@
-"""Entries that go missing at random, as a noise."""
+"""Noise that replaces entries at random by fillers, such as missing entries by means."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class DropoutNoise(UncertaintySet):
     --------
     >>> X = np.array([[3.0, 1.0], [1.0, 1.0]])
     >>> noise = DropoutNoise(0.5)
-    >>> noise.middle(X)  # half way to the mean of each column
+    >>> noise.mean_rows(X)  # half way to the mean of each column
     array([[2.5, 1. ],
            [1.5, 1. ]])
     >>> noise.at(X, {}).support(np.array([2.0, 1.0]))
@@ -85,7 +85,7 @@ class DropoutNoise(UncertaintySet):
     def _size(self) -> float:
         return stated_number(self.multiple, type(self).__name__, "multiple")
 
-    def learned(self, X: Any) -> DropoutNoise:
+    def learned_from(self, X: Any) -> DropoutNoise:
         is_open = [isinstance(value, str) for value in (self.share, self.filler)]
         if not any(is_open) and np.ndim(self.share) > 0:
             return self
@@ -130,15 +130,15 @@ class DropoutNoise(UncertaintySet):
         return given
 
     def _away(self, X: Any) -> tuple[Array, Any]:
-        """Return p, and how far the entries of rows are from the filler."""
+        """Return p, and the distances of the entries of rows from the filler."""
         n = X.shape[1]
         filler = per_feature(self.filler, n, f"{type(self).__name__}(filler=...)", "filler")
         if not np.any(filler):
             return self._shares(self.share, n), X
         return self._shares(self.share, n), dense(X) - filler
 
-    def middle(self, X: Any) -> Any:
-        p, away = self.learned(X)._away(X)
+    def mean_rows(self, X: Any) -> Any:
+        p, away = self.learned_from(X)._away(X)
         if not sparse.issparse(X):
             return X - (self._size * p * away).astype(X.dtype, copy=False)
         if not sparse.issparse(away):
@@ -148,7 +148,7 @@ class DropoutNoise(UncertaintySet):
         return X - sparse.csr_array(rescaled(sparse.csr_array(away), np.ones(X.shape[0]), self._size * p))
 
     def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
-        p, away = self.learned(X)._away(numbers(X, "X=...", "X"))
+        p, away = self.learned_from(X)._away(numbers(X, "X=...", "X"))
         return self._bound(X, p, away, metadata).scaled(self._size)
 
     def _bound(self, X: Any, p: Array, away: Any, metadata: Mapping[str, Any]) -> RowSets:
@@ -168,7 +168,7 @@ class DropoutNoise(UncertaintySet):
         return FactorEllipsoids(np.concatenate([keeps[:, None] * factor, alone[:, :, None] * np.eye(len(p))], axis=2))
 
     def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
-        p, away = self.learned(X)._away(X)
+        p, away = self.learned_from(X)._away(X)
         own = {name: value for name, value in metadata.items() if value is not None}
         errors = GaussianNoise().draws(X, own, rng, n_draws) if own else (0.0 for _ in range(n_draws))
         for error in errors:

@@ -1,4 +1,4 @@
-"""Gaussian clouds bound to rows, known through their one-standard-deviation ellipsoids."""
+"""Ellipsoids: sets themselves, or the one-deviation ellipsoids of Gaussian noise."""
 
 from __future__ import annotations
 
@@ -26,9 +26,6 @@ from holdfast._core.problem import SupportProgram
 from holdfast._core.row_forms import Array, IntervalForm, RowHessians
 from holdfast._core.row_sets import RowSets
 
-MANY_AXES = 64
-"""Columns of factors from which on their Frobenius norm stands for the largest singular value."""
-
 
 class EllipsoidSets(RowSets):
     r"""Ellipsoids :math:`\{F_i v : |v|_2 \le 1\}`, one for all rows or one for each."""
@@ -55,7 +52,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
 
     @cached_property
     def is_full(self) -> bool:  # type: ignore[override]
-        """Whether the support is 0 at w = 0 only; of a matrix that takes a decomposition."""
+        """Whether the support is 0 at w = 0 only; computed when asked, as a matrix has to be decomposed."""
         return bool(np.all(self.factor > 0)) if self.factor.ndim < 2 else _has_full_rank(self.factor)
 
     def root(self, w: Array) -> Array:
@@ -74,7 +71,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
         return norm(self.root(w))
 
     def interval_form(self) -> IntervalForm | None:
-        # a point is a box too
+        # without extent it is a box too
         return None if np.any(self.factor) else IntervalForm(np.zeros(()), None, None)
 
     @remembered
@@ -185,7 +182,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
 
 
 def coordinates_in(basis: Array, target: Array, sizes: Array) -> Array | None:
-    """Return the coordinates of a target in an orthonormal basis, None if it has more than rounding outside of its span.
+    """Return the coordinates of a target in an orthonormal basis, None if more than rounding of it is outside of the span.
 
     The target's entries come from sums of terms of these `sizes`; what their rounding contributes is projected with them.
     """
@@ -199,10 +196,10 @@ def _has_full_rank(factor: Array) -> bool:
 
 
 def norm_program(lines: sparse.csr_array, counts: NDArray[np.intp]) -> SupportProgram:
-    """Return the program of supports :math:`t_i(w) = |L_i w|_2`, L_i the next `counts[i]` of some lines."""
+    """Return the program of supports :math:`t_i(w) = |L_i w|_2`, L_i being the next `counts[i]` rows of `lines`."""
     n_sets, (n_lines, n_features) = len(counts), lines.shape
     G = sparse.csr_array(sparse.block_diag([lines, sparse.eye_array(n_sets)]))
-    # before the lines of each set comes the variable that bounds their norm
+    # a second-order cone lists the bound of the norm first, then the lines
     order = np.insert(np.arange(n_lines), np.cumsum(counts) - counts, n_lines + np.arange(n_sets))
     T = sparse.hstack([sparse.csr_array((n_sets, n_features)), sparse.eye_array(n_sets)])
     owner = sparse.csr_array(

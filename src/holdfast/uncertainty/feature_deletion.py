@@ -1,4 +1,4 @@
-"""Features that may be missing when the model is used."""
+"""Features that may be deleted when the model is used."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class FeatureDeletion(UncertaintySet):
                 "nothing is left to learn from. Use a budget below that"
                 + ("." if self.exactly else ", or the value inf for features that stay.")
             )
-        # without a budget only what is free can be deleted
+        # with a budget of 0 only features of value 0 can be deleted
         lost = share * (np.isfinite(values) & ((values == 0) | (budget > 0)))
         filler = self.fillers(n_features)
         rows = numbers(X, "X=...", "X")
@@ -118,7 +118,7 @@ class FeatureDeletion(UncertaintySet):
         )
 
     def fillers(self, n_features: int) -> Array:
-        """Return what deleted features are set to, one number or one a feature."""
+        """Return what deleted features are set to, one number or one for each feature."""
         call = f"{type(self).__name__}(filler={short(self.filler)})"
         if isinstance(self.filler, str):
             if self.filler != MISSING:
@@ -126,7 +126,7 @@ class FeatureDeletion(UncertaintySet):
             return np.zeros(())
         return per_feature(self.filler, n_features, call, "filler")
 
-    def before(self, map: Any) -> FeatureDeletion:
+    def in_units_before(self, map: Any) -> FeatureDeletion:
         if not isinstance(self.filler, str) or not map.is_monomial:
             return self
         filler, scales = np.zeros(map.shape[1]), map.scales
@@ -143,7 +143,7 @@ class FeatureDeletion(UncertaintySet):
             )
         values = feature_costs(self.values, n_features, f"{type(self).__name__}(values=...)")
         filler = self.fillers(n_features)
-        # what is constant has nothing to lose, and is where its filler is
+        # an output that does not depend on its input loses nothing when the input is deleted
         kept = np.where(map.scales != 0, values[map.sources], np.inf)
         there = map(np.broadcast_to(filler, (1, n_features)))[0]
         is_same = self.values is None and np.array_equal(kept, values)
@@ -157,7 +157,7 @@ class FeatureDeletion(UncertaintySet):
 
     @classmethod
     def example_rows(cls) -> Array:
-        # in the first row two features are alike, so that which of them is deleted may change at any moment
+        # two equal entries in the first row: a kink, where either may be deleted
         return np.array([[-0.4, -0.4, 0.3], [0.5, -0.2, 0.6], [-0.1, 0.7, -0.3], [0.2, 0.3, 0.5], [0.6, -0.5, -0.2]])
 
     @classmethod

@@ -22,7 +22,7 @@ UNKNOWN: dict[str | None, Callable[[Array], RowSets]] = {
     "variances": CommonDiamond,
     "correlations": CommonBox,
 }
-"""What may be unknown of a covariance, and the shape that the worst of all covariances gives."""
+"""What may be unknown of a covariance, and the set whose support is the worst deviation."""
 
 
 class GaussianNoise(UncertaintySet):
@@ -35,7 +35,7 @@ class GaussianNoise(UncertaintySet):
     Parameters
     ----------
     std : float or array-like of shape (n_features,), default=None
-        Standard deviation of the noise, in the units of the features: one number, or one a feature (independent errors).
+        Standard deviation of the noise, in the units of the features: one number, or one for each feature (independent errors).
     cov : array-like of shape (n_features, n_features), default=None
         Covariance of the noise; may be singular.
     factor : array-like of shape (n_features, r), default=None
@@ -48,7 +48,7 @@ class GaussianNoise(UncertaintySet):
           :math:`t = \mathrm{std}\,|w|_2` at the worst.
         - "variances": errors are independent, and of their variances it is only known that they add up to at most std**2,
           one number; :math:`t = \mathrm{std}\,\max_j |w_j|`.
-        - "correlations": each feature's deviation is at most its std, one number or one a feature, and the errors may be
+        - "correlations": each feature's deviation is at most its std, one number or one for each feature, and the errors may be
           correlated in any way; :math:`t = \sum_j \mathrm{std}_j |w_j|`, which makes many coefficients exactly 0.
 
     Examples
@@ -129,7 +129,7 @@ class GaussianNoise(UncertaintySet):
             for name, value in self.get_params(deep=False).items()
             if name in scaled and value is not None
         }
-        # where nothing is stated here, std multiplies what is stated by row
+        # with values by row, std multiplies them
         return type(self)(**(self.get_params(deep=False) | (larger or {"std": factor})))
 
     def _check_unknown(self, given: Mapping[str, Any]) -> None:
@@ -212,7 +212,7 @@ class NoiseOfRows(GaussianNoise):
         return GaussianNoise(self.multiple if stated(self, metadata) else 0.0).at(X, metadata)
 
     def as_stated(self, metadata: Mapping[str, Any]) -> GaussianNoise:
-        # asked about rows of which nothing is said, it is no noise of size 0 but an error
+        # at prediction, rows without values by row are an error rather than exact
         return GaussianNoise()
 
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:

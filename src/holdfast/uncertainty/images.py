@@ -32,7 +32,7 @@ SPLIT = 1e-6
 
 
 def image_of(bound: RowSets, map: AffineMap) -> RowSets:
-    """Return the images of sets, in their own form where they have one."""
+    """Return the images of sets, in a special form where there is one."""
     found = bound.image(map)
     return Images(bound, map) if found is None else found
 
@@ -55,12 +55,12 @@ class Images(RowSets):
 
     @cached_property
     def is_full(self) -> bool:  # type: ignore[override]
-        """Whether the support is 0 at w = 0 only; that takes a decomposition of the map."""
+        """Whether the support is 0 at w = 0 only; computed when asked, as it takes a decomposition of the map."""
         return self.base.is_full and self.map.rank == self.map.shape[0]
 
     @cached_property
     def is_injective(self) -> bool:
-        """Whether no two points have the same image, so that the point that a target is the image of is no choice."""
+        """Whether no two points have the same image, so that each target comes from one point."""
         return self.map.rank == self.map.shape[1]
 
     def support(self, w: Array) -> Array:
@@ -119,20 +119,20 @@ class Images(RowSets):
         return np.array([row._reaches(point, 1 + slack) for row, point in zip(rows, points, strict=True)])
 
     def _reaches(self, target: Array, size: float) -> bool:
-        """Return whether `size` times the one set there is contains the target, as soon as either is proved."""
+        """Return whether `size` times the set of a single row contains the target; stops as soon as either is proved."""
         limit = size * (1 + SPLIT)
-        return any(level <= limit for _, level in self._demands(target, np.ones(1), enough=limit))
+        return any(level <= limit for _, level in self._shares(target, np.ones(1), enough=limit))
 
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
-        found = list(self._demands(target, budgets, sizes))
+        found = list(self._shares(target, budgets, sizes))
         return min(found, key=lambda pair: pair[1])[0] if found else np.full(np.shape(self.support(target)), np.inf)
 
-    def _demands(
+    def _shares(
         self, target: Array, budgets: Array, sizes: Array | None = None, enough: float = 0.0
     ) -> Iterator[tuple[Array, float]]:
-        """Yield what points whose image the target is ask of the original sets, and the largest share of the budgets in it.
+        """Yield shares of the original sets that contain points with this image, each with its largest multiple of the budgets.
 
-        None where no point has that image. The end is where hardly less is needed, or more than `enough`.
+        Nothing where no point has that image. Stops where hardly less is possible, or where more than `enough` is needed.
         """
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         back = linalg.pinv(dense(self.map.matrix), rtol=FLAT)
@@ -145,7 +145,7 @@ class Images(RowSets):
             for found in approaches(self, target, budgets)
         )
         for point, w, least in chain([first], others):
-            # what it misses the target by goes to the smallest point that makes up for it
+            # the shortest point with the image that is missing makes the image of the sum exact
             there = point + back @ (target - self.map.moved(point))
             needed = self.base.required_share(there, budgets, self.base.support(self.map.back(w)))
             level = float(np.max(ratio(needed, np.sum(budgets) if self.is_common else budgets)))
@@ -187,7 +187,7 @@ class Images(RowSets):
         return SupportProgram(through(one.T), [(kind, sizes, through(G)) for kind, sizes, G in one.cones], one.points)
 
     def sum_of_points(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
-        # the points are those of the original sets
+        # points are given in the original sets, see `support_program`
         return self.map.moved(self.base.sum_of_points(points, budgets, size))
 
     def image(self, map: AffineMap) -> RowSets:
@@ -233,7 +233,7 @@ class SmoothedImages(Images):
 
     def _of(self, base: RowSets, original: Any) -> SmoothedImages:
         made = SmoothedImages(original, self.delta)
-        # rows of boxes are smoothed by what all of them need
+        # the smoothing depends on all rows, so it is taken over and not made anew for some of them
         made.base = base
         return made
 
@@ -264,12 +264,12 @@ class LinearImage(UncertaintySet):
         self.matrix = matrix
 
     def stated_by_feature(self) -> dict[str, Any]:
-        """Return nothing: the original set has the features of the originals."""
+        """Return nothing: what the original set states belongs to the features of the original rows."""
         return {}
 
     @property
     def metadata(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Names that the original set takes."""
+        """The names that the original set takes."""
         return self.original.metadata
 
     @property
@@ -282,12 +282,12 @@ class LinearImage(UncertaintySet):
 
     @property
     def is_expectation(self) -> bool:  # type: ignore[override]
-        """As the original set."""
+        """Whether the original set is."""
         return self.original.is_expectation
 
     @property
     def is_of_scores(self) -> bool:  # type: ignore[override]
-        """As the original set."""
+        """Whether the original set is."""
         return self.original.is_of_scores
 
     @property
@@ -297,7 +297,7 @@ class LinearImage(UncertaintySet):
 
     @property
     def is_size(self) -> bool:  # type: ignore[override]
-        """As the original set."""
+        """Whether the original set is."""
         return self.original.is_size
 
     def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:

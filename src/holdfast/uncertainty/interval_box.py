@@ -1,4 +1,4 @@
-"""Intervals that the features lie in, not necessarily in their middle."""
+"""Intervals around features, which need not be in their middle."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class IntervalBox(SizedSet):
 
 
 def row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return how far the ends of the intervals are from X, all sparse or all arrays."""
+    """Return the offsets of the ends of the intervals from X, all sparse or all arrays."""
     home = "IntervalBox(lower=..., upper=...)"
     if isinstance(X, np.ndarray) and (quick := _quick_offsets(X, own)) is not None:
         return quick
@@ -128,7 +128,7 @@ def row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
     values = numbers(X, "X=...", "X", copy=False)
     is_sparse = all(sparse.issparse(end) for end in [values, *ends])
     below, above = ((end if is_sparse else dense(end)) - (values if is_sparse else dense(values)) for end in ends)
-    # values rounded to float32 may lie outside of ends that are not
+    # values rounded to float32 may lie outside of ends in float64
     slack = np.finfo(X.dtype).eps * abs(values if is_sparse else dense(values)) if X.dtype.kind == "f" else 0.0 * below
     for name, offset, is_wrong in (("X_lower", below, below > slack), ("X_upper", above, above < -slack)):
         if np.any(is_wrong.data if sparse.issparse(is_wrong) else is_wrong):
@@ -140,7 +140,7 @@ def row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
             )
     if not is_sparse:
         return np.minimum(below, 0.0), np.maximum(above, 0.0)
-    # multiplied by their signs' truth rather than clipped, so that they stay sparse
+    # multiplying by a comparison keeps them sparse, which clipping does not
     return (below < 0) * below, (above > 0) * above
 
 

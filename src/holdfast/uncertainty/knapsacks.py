@@ -18,50 +18,50 @@ Where = slice | NDArray[Any]
 EVERYWHERE = slice(None)
 
 ROOT_STEPS = 100
-"""Steps to the prices, far more than it takes."""
+"""Newton steps to the prices, far more than are needed."""
 EXACT = 1e-13
-"""Share of the budget up to which it is met."""
+"""Relative accuracy with which the budget is used up."""
 DECISIONS = 5e7
-"""Decisions of a dynamic program that are kept at a time."""
+"""Decisions of a dynamic program that are in memory at a time."""
 SHORT = 1e-3
-"""Share of the width up to which a last step makes things better for sure."""
+"""Share of the width below which a last Newton step is certain to improve the price."""
 FEW_ITEMS = 8
 """The best items of a row that are added up first: often they gain all that is wanted."""
 
 
 class Filled(NamedTuple):
-    """What is chosen of each row's items."""
+    """What is taken of the items of each row."""
 
     shares: Array
-    """One number in [0, 1] an item."""
+    """How much of each item, in [0, 1]."""
     prices: Array
-    """What one more unit of the budget would gain, one number a row."""
+    """What one more unit of the budget would gain in each row."""
 
 
 class _Ranked(NamedTuple):
     shares: Array
     prices: Array
     margin: NDArray[np.intp]
-    """The first item of each row that is worth something and not taken as a whole, where the price is not 0."""
+    """The item of each row that is taken in part, or the next one that would be; where the price is not 0."""
     part: Array
     """Its share."""
     above: Array
     """The gain per cost of the item before it."""
     below: Array
-    """And of the item after it."""
+    """The gain per cost of the item after it."""
 
 
 class SmoothlyFilled(NamedTuple):
-    """The same for gains whose positive part is made smooth."""
+    """What is taken where the positive part of gains is smoothed."""
 
     values: Array
     """The smooth gain of each row."""
     shares: Array
     bends: Array
-    """Second derivatives of the smooth positive part, one an item."""
+    """Second derivatives of the smooth positive part at each item."""
     prices: Array
     is_tight: NDArray[np.bool_]
-    """Whether a row's budget is used up."""
+    """Whether the budget of each row is used up."""
 
 
 class Knapsacks:
@@ -89,7 +89,7 @@ class Knapsacks:
 
     @cached_property
     def _groups(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Rows of similar length and where their items are, at most as many again being padded: one place after the last."""
+        """Groups of rows of similar length, and the places of their items; padding, at most half, is after the last place."""
         groups, n_items = [], len(self.costs)
         for doublings in np.unique(_doublings(self.counts)[self.counts > 0]):
             rows = np.flatnonzero((self.counts > 0) & (_doublings(self.counts) == doublings))
@@ -99,7 +99,7 @@ class Knapsacks:
         return groups
 
     def by_item(self, per_row: Array) -> Array:
-        """Return each row's number once for each of its items."""
+        """Return the number of each row, repeated for all of its items."""
         return np.repeat(per_row, self.counts)
 
     def row_sums(self, per_item: Array) -> Array:
@@ -117,15 +117,15 @@ class Knapsacks:
         return out
 
     def filled(self, gains: Array) -> Filled:
-        """Return the best shares; items that gain nothing are left, unless the budget is to be spent."""
+        """Return the best shares; items that gain nothing are not taken, unless the budget has to be spent."""
         lift = self._lift(gains)
         found = self._ranked(gains + self.by_item(lift) * self.costs)
         return Filled(found.shares, found.prices - lift)
 
     def _lift(self, gains: Array, width: Array | float = 0.0) -> Array:
-        """Return, one a row, what gains per cost must rise by for a budget that is to be spent to be worth spending.
+        """Return, for each row, by how much all gains per cost are raised so that a budget that has to be spent is spent.
 
-        Where all shares add up to the same cost, a gain in proportion to costs makes no difference to which is best.
+        As all choices then cost the same, raising gains in proportion to costs does not change which is best.
         """
         if not self.is_spent:
             return np.zeros(len(self.counts))
@@ -145,7 +145,7 @@ class Knapsacks:
         return whole, parts
 
     def in_order(self, worth: Array) -> NDArray[np.bool_]:
-        """Return the items that are taken as a whole, in the order of their `worth` > 0, where they still fit."""
+        """Return the items that a greedy choice takes as a whole: by falling `worth` > 0, each if it still fits."""
         taken = np.zeros(len(worth) + 1, dtype=bool)
         for rows, slots, keys, v in self._sorted(worth):
             left = np.full(len(rows), self.budget)
@@ -156,13 +156,13 @@ class Knapsacks:
         return taken[:-1]
 
     def worth(self, gains: Array) -> Array:
-        """Return the gain per cost of each item: 0 where there is none, inf where what gains is free."""
+        """Return the gain per cost of each item: 0 without a gain, inf for a gain without a cost."""
         with np.errstate(over="ignore"):
             out = np.where(gains > 0, np.inf, 0.0)
             return np.divide(gains, self.costs, out=out, where=(self.costs > 0) & (gains > 0))
 
     def _sorted(self, worth: Array) -> Iterator[tuple[Any, Any, Array, Array]]:
-        """Yield (rows, where their items are, what these are worth, what they cost), the best items first."""
+        """Yield (rows, places of their items, worth of these, costs of these) of groups of rows, the best items first."""
         padded, padded_costs = np.append(worth, 0.0), np.append(self.costs, 0.0)
         for rows, slots in self._groups:
             order = np.argsort(-padded[slots], axis=1)
@@ -187,7 +187,7 @@ class Knapsacks:
         return _Ranked(shares[:-1], price, margins, part, above, below)
 
     def smoothed(self, gains: Array, widths: Array) -> SmoothlyFilled:
-        """Return the smooth gains, `widths` being c > 0, one a row."""
+        """Return the smooth gains, `widths` being c > 0 of each row."""
         lift = self._lift(gains, widths)
         gains = gains + self.by_item(lift) * self.costs
         prices, beyond = np.zeros(len(self.counts)), np.array(gains)
@@ -200,7 +200,7 @@ class Knapsacks:
         return SmoothlyFilled(self.budget * prices + self.row_sums(value), shares, bends, prices, is_tight)
 
     def _priced(self, gains: Array, widths: Array) -> tuple[Array, Array]:
-        """Return the prices > 0 at which the smooth shares use up the budget, and the gains beyond them: Newton in brackets.
+        """Return the prices > 0 at which smooth shares use up the budget, and gains less prices, by bracketed Newton steps.
 
         Next to a price that is large beside the widths shares would be lost in its rounding: what is sought is its distance
         from the price without smoothing, at which the gain of the item at the margin is 0.
@@ -252,7 +252,7 @@ class Knapsacks:
 
 @dataclass(frozen=True)
 class Knapsack:
-    """The same items for every row, gains aside.
+    """A knapsack with the same items in every row; only the gains differ.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ class Knapsack:
     is_whole: bool = False
 
     def best(self, gains: Array, where: Where = EVERYWHERE) -> Array:
-        """Return what to take of the items `where`, whose gains these are, one row after the other; (n_rows, n_given)."""
+        """Return what to take of the items `where` in each row of their gains, shape (n_rows, n_given)."""
         prices = self.prices[where]
         if self.is_whole:
             return _whole(gains, prices.astype(np.int64), int(self.capacity))
@@ -392,6 +392,6 @@ def hyperbola(z: Array, c: Array | float) -> tuple[Array, Array, Array]:
     r"""Return :math:`(z + \sqrt{z^2 + c^2})/2`, its slope and its curvature."""
     root = np.sqrt(np.square(z) + np.square(c))
     reach = root + np.abs(z)
-    # where z < 0 the sum cancels, its conjugate does not
+    # for z < 0 the sum cancels; c^2 / (sqrt(z^2 + c^2) - z) is the same number without cancellation
     value = np.where(z > 0, 0.5 * reach, 0.5 * np.square(c) / reach)
     return value, value / root, 0.5 * np.square(c / root) / root

@@ -23,21 +23,21 @@ from holdfast.uncertainty.row_boxes import RowBoxes
 SPLIT = 1e-6
 """Relative accuracy of the test of whether a point is in a sum."""
 SWEEPS = 50
-"""Rounds in which each part in turn takes what it can of a target."""
+"""Rounds of a search in which the parts, one after the other, take over what they can of a target."""
 
 
 class _Split(NamedTuple):
-    """A target as a sum of one share a part, nearly."""
+    """A split of a target, up to a small rest, into one share for each part."""
 
     w: Array
-    """Where the shares are what the parts give."""
+    """The direction whose maximizers give the shares."""
     shares: list[Array]
     least: float
-    """A multiple of the budgets that is needed at least, whatever the split."""
+    """A lower bound on the multiple of the budgets, whatever the split."""
 
 
 def sum_of(sets: Sequence[RowSets]) -> RowSets:
-    """Return the sum of sets of the same rows; boxes become one box, in which what all rows share stays apart."""
+    """Return the sum of sets of the same rows; all boxes become one, whose common half-widths stay stored once."""
     parts = [summand for part in sets for summand in part.summands()]
     forms = [form for part in parts if (form := part.interval_form()) is not None]
     if len(forms) > 1:
@@ -53,14 +53,14 @@ class BoundSum(RowSets):
 
     def __init__(self, parts: Sequence[RowSets]):
         parts = [summand for part in parts for summand in part.summands()]
-        # a common set makes products with another one cheap if it comes first
+        # products of two sets are cheap if the first one is common
         self.parts = sorted(parts, key=lambda part: not part.is_common)
         self.is_common = all(part.is_common for part in parts)
         self.is_isotropic = all(part.is_isotropic for part in parts)
         self.is_symmetric = all(part.is_symmetric for part in parts)
         self.is_sublinear = all(part.is_sublinear for part in parts)
         self.is_full = any(part.is_full for part in parts)
-        # where one summand's support is 0 and another's is not, the first one's kink remains
+        # a kink at t = 0 of one part remains in the sum where the other parts are not 0
         self.is_smooth = all(part.is_smooth and part.is_full for part in parts)
 
     def summands(self) -> list[RowSets]:
@@ -92,10 +92,10 @@ class BoundSum(RowSets):
         return np.array([row._reaches(point, 1 + slack) for row, point in zip(rows, points, strict=True)])
 
     def _reaches(self, target: Array, size: float) -> bool:
-        """Return whether `size` times the one set there is contains the target, as soon as either is proved."""
+        """Return whether `size` times the set of a single row contains the target; stops as soon as either is proved."""
         least = np.inf
         for split in self._splits(target, np.ones(1)):
-            least = min(least, float(np.max(self._demand_of(split, target, np.ones(1)))))
+            least = min(least, float(np.max(self._needed_by(split, target, np.ones(1)))))
             if least <= size * (1 + SPLIT) or split.least > size:
                 break
         return least <= size * (1 + SPLIT)
@@ -122,7 +122,7 @@ class BoundSum(RowSets):
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         best, least = np.full(np.shape(self.support(target)), np.inf), np.inf
         for split in self._splits(target, budgets):
-            found = self._demand_of(split, target, budgets, sizes)
+            found = self._needed_by(split, target, budgets, sizes)
             level = float(np.max(ratio(found, np.sum(budgets) if self.is_common else budgets)))
             if level < least:
                 best, least = found, level
@@ -130,26 +130,26 @@ class BoundSum(RowSets):
                 break
         return best
 
-    def _demand_of(self, split: _Split, target: Array, budgets: Array, sizes: Array | None = None) -> Array:
-        """Return what a split asks of the rows; what it has missed goes to the part that needs least for it."""
+    def _needed_by(self, split: _Split, target: Array, budgets: Array, sizes: Array | None = None) -> Array:
+        """Return the share of each row that a split needs; the rest that it misses goes to the part that needs least for it."""
         missed = target - np.sum(split.shares, axis=0)
         options = []
         for chosen in range(len(self.parts)):
-            demands = [
+            needs = [
                 part.required_share(share + missed * (number == chosen), budgets, part.support(split.w), sizes)
                 for number, (part, share) in enumerate(zip(self.parts, split.shares, strict=True))
             ]
-            options.append(np.max(np.broadcast_arrays(*self._per_row(demands, budgets)), axis=0))
+            options.append(np.max(np.broadcast_arrays(*self._per_row(needs, budgets)), axis=0))
         return min(options, key=np.max)
 
-    def _per_row(self, demands: Sequence[Array], budgets: Array) -> list[Array]:
-        """Return demands by row, also of common parts, which do not mind which rows bear them; one number where all are."""
+    def _per_row(self, needs: Sequence[Array], budgets: Array) -> list[Array]:
+        """Return the needs of the parts by row, those of common parts spread over all rows; one number if all are common."""
         if self.is_common:
-            return list(demands)
+            return list(needs)
         shares = ratio(budgets, np.sum(budgets))
         return [
-            demand * shares if part.is_common and np.isfinite(demand) else demand
-            for part, demand in zip(self.parts, demands, strict=True)
+            need * shares if part.is_common and np.isfinite(need) else need
+            for part, need in zip(self.parts, needs, strict=True)
         ]
 
     def _splits(self, target: Array, budgets: Array) -> Iterator[_Split]:
@@ -163,11 +163,11 @@ class BoundSum(RowSets):
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         t = self.support(direction)
-        # each part's share of the scale, so that none gives less at the direction than the sum does
+        # split the scale so that each part is used to the same share as the sum
         scales = [ratio(scale * part.support(direction), t) for part in self.parts]
         given = [part.adjoint(direction, budgets * ratio(t, scale)) for part in self.parts]
         rest = target - np.sum(given, axis=0)
-        # where a part has a kink at the direction it may give far too much there: first things first
+        # a part with a kink at the direction may give far too much: those that give most are corrected first
         order = np.argsort([-norm(point) for point in given])
         for _ in range(SWEEPS):
             before = norm(rest)
@@ -202,7 +202,7 @@ class BoundSum(RowSets):
         ends = np.cumsum([program.T.shape[1] - n_features for program in stated])
 
         def moved(matrix: sparse.csr_array, end: int) -> sparse.csr_array:
-            """Return the matrix with the columns of its own extra variables among those of all, up to number `end`."""
+            """Return the matrix with the columns of its extra variables placed among those of all parts, up to column `end`."""
             own = matrix.shape[1] - n_features
             columns = np.append(np.arange(n_features), n_features + end - own + np.arange(own))
             at = sparse.csr_array((np.ones(len(columns)), (np.arange(len(columns)), columns)), (len(columns), size))
@@ -227,7 +227,7 @@ class BoundSum(RowSets):
         return np.asarray(sum(part.sum_of_points(own, budgets, size) for part, own in pairs))
 
     def _of(self, change: Callable[[RowSets], RowSets]) -> BoundSum:
-        """Return the sum of changed parts."""
+        """Return the sum of the parts after a change."""
         return type(self)([change(part) for part in self.parts])
 
     def against_labels(self, signs: Array) -> BoundSum:
@@ -265,19 +265,19 @@ class BoundSum(RowSets):
         return self._of(lambda part: part.take(rows))
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
-        # points of all parts that lie the same way, or else hardly any draw would come near the border
+        # sums of independent points are hardly ever near the border, sums of maximizers along one direction are
         border = np.array([self.maximizer(v) for v in rng.normal(size=(n_draws // 2, n_features))])
         anywhere = sum(part.sample(rng, n_draws - len(border), n_features) for part in self.parts)
         return np.concatenate([border.reshape(len(border), *np.shape(anywhere)[1:]), anywhere])
 
 
 def _nearest_multiple(point: Array, target: Array) -> Array:
-    """Return k * point as near to the target as a k in [0, 1] makes it: a point of every set that has `point` and 0."""
+    """Return the point of the segment from 0 to `point` that is nearest to the target."""
     return point * np.clip(ratio(point @ target, point @ point), 0.0, 1.0)
 
 
 class SmoothedSum(BoundSum):
-    """A sum of sets that are each smoothed by their part."""
+    """A sum of sets each of which is smoothed."""
 
     def __init__(self, base: BoundSum, parts: Sequence[RowSets]):
         super().__init__(parts)

@@ -1,4 +1,4 @@
-"""Balls of any norm."""
+"""Balls of any p-norm, 1 < p < inf."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast._core.row_sets import RowSets
 from holdfast.uncertainty.polytopes import uniform_in_ball
 
 HALVINGS = 60
-"""Steps of a bisection down to rounding."""
+"""Bisections that exhaust the digits of float64."""
 
 
 class CommonNormBall(CommonSet):
@@ -79,7 +79,7 @@ class CommonNormBall(CommonSet):
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         if self.is_smooth or self.radius == 0:
             return w
-        # the gradient follows x (x^2 + e^2)^(q/2 - 1), which rises in x: solve for x at the smaller e
+        # the gradient is proportional to x (x^2 + e^2)^(q/2 - 1), which rises with x: find the x that keeps it at the smaller e
         wide = delta * len(w) ** (-1 / self.q) / self.radius
 
         def pull(x: Array, e: float) -> Array:
@@ -142,7 +142,7 @@ class SmoothedNormBall(SmoothedCommonSet):
 
 
 class _Derivatives(NamedTuple):
-    """T, its gradient, and its Hessian as diag(bends) - fall * gradient gradient'; of each row for several."""
+    """T, its gradient, and its Hessian diag(bends) - fall * gradient gradient'; for several rows, those of each."""
 
     value: Array
     gradient: Array
@@ -159,7 +159,7 @@ class _Derivatives(NamedTuple):
         return float(np.sum(first)) * (self.bends * v - self.fall * float(self.gradient @ v) * self.gradient)
 
     def by_row(self) -> RowHessians:
-        """Return the Hessians of several rows."""
+        """Return the Hessians of all rows."""
         return RowHessians.diagonal(self.bends).plus(RowHessians([], [(-self.fall, self.gradient)]))
 
 

@@ -1,4 +1,4 @@
-"""Boxes around rows that meet weights in error: supports with kinks away from 0."""
+"""Boxes around rows where weights are in error too: supports with kinks away from 0."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
 
 
 def entries_of(half: Any, matrix: Any) -> Array:
-    """Return the entries of a matrix where `half` stores one: of the shape of an array, or of the `data` of a sparse array."""
+    """Return the entries of a matrix at the places that `half` stores, an array or the `data` of a sparse array."""
     if not sparse.issparse(half):
         return np.asarray(matrix)
     rows = np.repeat(np.arange(half.shape[0]), np.diff(half.indptr))
@@ -25,7 +25,7 @@ def entries_of(half: Any, matrix: Any) -> Array:
 
 
 class _Column(NamedTuple):
-    """The entries of a feature that have a width, by ascending kink."""
+    """The entries of a feature that have a width, in the order of their kinks."""
 
     rows: NDArray[np.intp]
     half: Array
@@ -33,10 +33,10 @@ class _Column(NamedTuple):
 
 
 class OffsetBoxes(RowPoints):
-    r"""The convex functions :math:`t_i(w) = \sum_j h_{ij} |w_j - k_{ij}| + c_i^\top w`, which take the place of supports.
+    r"""The convex functions :math:`t_i(w) = \sum_j h_{ij} |w_j - k_{ij}| + c_i^\top w`, used in place of supports.
 
     Not the support of a set: where :math:`|q_j| \le 1` the line
-    :math:`t_i(w) \ge \sum_j (h_{ij} q_j + c_{ij}) w_j - \sum_j h_{ij} q_j k_{ij}` has a constant, the toll of q.
+    :math:`t_i(w) \ge \sum_j (h_{ij} q_j + c_{ij}) w_j - \sum_j h_{ij} q_j k_{ij}` has a constant, the offset of q.
 
     Parameters
     ----------
@@ -102,15 +102,15 @@ class OffsetBoxes(RowPoints):
     def lines_below(
         self, target: Array, budgets: Array, absolute: float = 0.0, limit: float = np.inf
     ) -> tuple[Array, float]:
-        r"""Return the least toll of lines that reach a target, and what of it they cannot: (rest, toll) with
+        r"""Return (rest, offset), what lines cannot reach of a target and the least offset of those that reach all else:
 
-        .. math:: \sum_i \beta_i t_i(w) + \text{absolute}\, |w|_1 \ge (\text{target} - \text{rest})^\top w - \text{toll}
+        .. math:: \sum_i \beta_i t_i(w) + \text{absolute}\, |w|_1 \ge (\text{target} - \text{rest})^\top w - \text{offset}
 
         for all w with :math:`|w_j| \le` limit, :math:`\beta` = `budgets`. By the feature it is a knapsack: shares of 1 for
         the kinks on the left, of -1 for those on the right. No line is higher at its best w.
         """
         reached = target - sum(term.transpose_dot(budgets) for term in self.centres())
-        rest, toll = np.zeros(len(target)), 0.0
+        rest, offset = np.zeros(len(target)), 0.0
         for j, (rows, half, kinks) in enumerate(self._columns):
             weights = budgets[rows] * half
             inside = np.clip(kinks, -limit, limit)
@@ -120,8 +120,8 @@ class OffsetBoxes(RowPoints):
             totals, costs = (np.append(0.0, np.cumsum(part)) for part in (weights, weights * inside))
             ahead = float(np.clip(0.5 * (reached[j] + totals[-1]), 0.0, totals[-1]))
             rest[j] = np.sign(reached[j]) * max(abs(reached[j]) - totals[-1], 0.0)
-            toll += float(2 * np.interp(ahead, totals, costs) - costs[-1]) - outside
-        return rest, toll
+            offset += float(2 * np.interp(ahead, totals, costs) - costs[-1]) - outside
+        return rest, offset
 
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         return np.full(len(budgets), np.inf)

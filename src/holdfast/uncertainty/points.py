@@ -14,7 +14,7 @@ class CommonPoint(CommonPolytope):
     r"""The set :math:`\{p\}` with the linear support :math:`p^\top w`, which may be negative.
 
     With it a margin problem is that of rows displaced by :math:`-y_i p`, which need never be formed. As 0 is not in the set,
-    none of it may be left unused.
+    its full budget is always used.
     """
 
     is_smooth = True

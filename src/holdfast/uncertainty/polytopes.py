@@ -1,4 +1,4 @@
-"""Boxes and diamonds, common to all rows: worst cases themselves, and worst covariances of noise known in part only."""
+"""Boxes and diamonds that are common to all rows: sets themselves, or worst cases of noise whose covariance is unknown."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from holdfast._core.row_forms import Array, IntervalForm, RowHessians
 from holdfast._core.row_sets import RowSets
 
 FAINT = 30.0
-"""An entry of w is kept from a kink by the smoothing alone if its distance is up to so many times the smoothing's width."""
+"""A distance from a kink of up to so many widths of the smoothing is put down to the smoothing."""
 
 
 class CommonBox(CommonPolytope):
-    r"""The box :math:`|\delta_j| \le s_j` with support :math:`\sum_j s_j |w_j|`; s one number, or one a feature.
+    r"""The box :math:`|\delta_j| \le s_j` with support :math:`\sum_j s_j |w_j|`; s one number, or one for each feature.
 
     The largest :math:`\sqrt{w^\top C w}` over all covariances with :math:`C_{jj} \le s_j^2`.
     """
@@ -110,7 +110,7 @@ class CommonDiamond(CommonPolytope):
         return points
 
     def stretch(self, A: Array) -> Array:
-        # the corners are the farthest points
+        # a convex function is largest at a corner
         return np.asarray(self.radius * np.max(norm(A.T, axis=1), initial=0.0))
 
     def shares_are_least(self, *, shrunk: bool = False) -> bool:
@@ -123,7 +123,7 @@ class CommonDiamond(CommonPolytope):
         return float(np.sum(np.abs(target)) / self.radius)
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        # the projection on an l1 ball cuts all entries by the same amount: (sum of the k largest - size) / k at the right k
+        # projecting onto an l1 ball lowers all entries by the same amount: the largest (sum of the k largest - size) / k
         size, falling = self.radius * float(np.sum(budgets)), np.sort(np.abs(target))[::-1]
         cut = np.max((np.cumsum(falling) - size) / np.arange(1, len(target) + 1))
         return np.clip(target, -max(cut, 0.0), max(cut, 0.0))
@@ -251,7 +251,7 @@ class SmoothedDiamond(SmoothedCommonSet):
         return own.plus(RowHessians([], [(np.full(len(W), -1 / width), self.maximizers_at(W))]))
 
     def _parts_at(self, W: Array) -> tuple[Array, Array]:
-        """Return supports in units of the width, and shares of the features, by row."""
+        """Return for each row the support in units of the width, and the shares of the features."""
         z = np.abs(W) * (self.base.radius / self._width(W[0]))
         top = z.max(axis=1, keepdims=True)
         terms = np.exp(z - top) * (1 + np.exp(-2 * z))

@@ -1,4 +1,4 @@
-"""A box for each row, with any point of it as the centre."""
+"""A box for each row, which need not be centred at the row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RowMatrix:
 
     @property
     def is_shared(self) -> bool:
-        """Whether M is one row for all."""
+        """Whether M is one row that all share."""
         return not sparse.issparse(self.matrix) and self.matrix.shape[0] == 1
 
     def dot(self, v: Array) -> Array:
@@ -136,7 +136,7 @@ class RowBoxes(RowPoints):
 
     @classmethod
     def of(cls, form: IntervalForm) -> RowBoxes:
-        """Return the boxes of a form that differs by row; what is dense anyway takes in what is common."""
+        """Return the boxes of a form that differs by row; common half-widths are kept beside sparse ones only."""
         own = form.own
         if own is None:
             assert form.centre is not None
@@ -160,7 +160,7 @@ class RowBoxes(RowPoints):
         return [*self.halves(np.sign(w)), *self.centres(np.abs(np.sign(w)))]
 
     def support(self, w: Array) -> Array:
-        # 0 is in every box, whatever rounding makes of s - s
+        # 0 is in every box, so a negative sum is rounding
         return np.maximum(self.directional(w, w), 0.0)
 
     def supports_at(self, W: Array) -> Array:
@@ -182,16 +182,16 @@ class RowBoxes(RowPoints):
         return own if self.common is None else self.common + own
 
     def _pooled(self, budgets: Array) -> tuple[Array, Array]:
-        """Return half-widths and centre of the sum of the boxes, each as large as its budget says."""
+        """Return half-widths and centre of the sum of the boxes, each multiplied by its budget."""
         one = np.ones(self.half.shape[1])
         parts = [matrix.transpose_dot(budgets) for matrix in self.halves(one)]
         half = sum(parts[1:], parts[0])
-        # what deviations of -s leave of s is rounding
+        # where deviations of -s cancel s, the rest is rounding
         half = np.where(half > MISSED * parts[0], half, 0.0)
         return half, sum((matrix.transpose_dot(budgets) for matrix in self.centres(one)), np.zeros(len(half)))
 
     def _dense(self) -> tuple[Array, Array]:
-        """Return half-widths and centres as arrays, for all rows or one for all."""
+        """Return half-widths and centres as arrays, one row for each box or one that all share."""
         one = np.ones(self.half.shape[1])
         half = sum(matrix.of(slice(None)) for matrix in self.halves(one))
         centre = sum((matrix.of(slice(None)) for matrix in self.centres(one)), np.zeros((1, len(one))))
@@ -232,7 +232,7 @@ class RowBoxes(RowPoints):
         )
 
     def _with(self, change: Callable[[Any], Any], signs: Array) -> RowBoxes:
-        """Return boxes with all matrices changed."""
+        """Return the boxes after a change of all matrices."""
         centre, common = (None if part is None else change(part) for part in (self.centre, self.common))
         fixed = None if self.fixed is None else self.fixed.each(change)
         return RowBoxes(change(self.half), centre, signs, common, fixed)
@@ -255,7 +255,7 @@ class RowBoxes(RowPoints):
         return (sparse.csr_array(moved) if is_sparse else moved), around
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
-        # a box without width that has 0 in it is around 0
+        # a box without width contains nothing but 0
         return np.asarray(self.widest == 0)
 
     def image(self, map: Any) -> RowBoxes | None:

@@ -17,7 +17,7 @@ from holdfast._core.row_forms import Array, RowHessians
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid, EllipsoidSets, coordinates_in, norm_program, points_of_ball
 
 MANY_AXES = 64
-"""Columns of factors from which on their Frobenius norm stands for the largest singular value."""
+"""Columns of factors beyond which the Frobenius norm bounds the largest singular value, to save decompositions."""
 
 
 class RowEllipsoids(EllipsoidSets):
@@ -52,7 +52,7 @@ class DiagonalEllipsoids(RowEllipsoids):
 
     @classmethod
     def of(cls, stds: Any) -> DiagonalEllipsoids:
-        """Return the clouds of these standard deviations, an array or a CSR array of shape (n_samples, n_features)."""
+        """Return the ellipsoids of these standard deviations, an array or a CSR array of shape (n_samples, n_features)."""
         largest = np.ravel(dense(stds.max(axis=0)))
         units = np.where(largest > 0, np.maximum(np.ldexp(0.5, np.frexp(largest)[1]), np.finfo(float).tiny), 0.0)
         shares = rescaled(stds, np.ones(stds.shape[0]), ratio(1.0, units))
@@ -60,7 +60,7 @@ class DiagonalEllipsoids(RowEllipsoids):
 
     @remembered
     def _levels(self, w: Array) -> tuple[float, Array, Array]:
-        """Return a unit for scores, and in it the weights w_j * units_j and the supports."""
+        """Return a unit for scores, and in that unit the weights w_j * units_j and the supports."""
         weights = self.units * w
         unit = float(np.abs(weights).max(initial=0.0)) or 1.0
         weights = weights / unit

@@ -1,4 +1,4 @@
-"""One set in a size of its own for each row."""
+"""One common shape, in a size of its own for each row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RowScaledSets(RowSets):
     r"""The sets :math:`f_i U` with supports :math:`t_i(w) = f_i\, t_U(w)`, U common to all rows and :math:`f_i \ge 0`.
 
     Together they are one set: :math:`\sum_i \beta_i f_i U = (\sum_i \beta_i f_i)\, U`. Smoothed, U is smoothed by
-    :math:`\delta / \max f` and what a row lacks of :math:`\delta` at w = 0 is added as a constant, `slack`.
+    :math:`\delta / \max f` and a constant, `slack`, raises each row to :math:`\delta` at w = 0.
     """
 
     def __init__(self, base: RowSets, factors: Array, slack: Array | float = 0.0):
@@ -26,7 +26,7 @@ class RowScaledSets(RowSets):
         self.slack = np.broadcast_to(np.asarray(slack, dtype=np.float64), factors.shape)
         self.is_isotropic, self.is_smooth = base.is_isotropic, base.is_smooth
         self.is_symmetric, self.is_sublinear = base.is_symmetric, base.is_sublinear
-        # a row without a set of its own adds no kinks to a sum
+        # a row of size 0 adds nothing to a sum, so no kinks either
         self.is_full = base.is_full
 
     @property

@@ -1,4 +1,4 @@
-"""What sets with a radius have in common."""
+"""The common base of sets with a radius."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.uncertainty.checks import one_number
 
 
 class SizedSet(UncertaintySet):
-    """A set whose `radius` multiplies its size, however else that is stated; None takes such a size as it is."""
+    """A set whose `radius` multiplies the size that is stated elsewhere; None takes that size as it is."""
 
     radius: Any
     size_parameters: ClassVar[tuple[str, ...]] = ("radius",)

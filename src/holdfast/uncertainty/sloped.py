@@ -1,4 +1,4 @@
-"""Noise of features that follow forms of noisy inputs, kept as slopes and forms: factors of it would be large."""
+"""Noise of features that are functions of linear forms of noisy inputs, stored as slopes and forms to save memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast._core.row_forms import Array
 from holdfast.uncertainty.row_ellipsoids import FactorEllipsoids
 
 BLOCK = 1 << 22
-"""Entries of factors that are formed at a time."""
+"""Entries of factors that are in memory at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class SlopedFactor:
 
     @classmethod
     def stacked(cls, parts: Sequence[SlopedFactor]) -> SlopedFactor:
-        """Return those of several lots of rows, with the same forms."""
+        """Return the factors of several groups of rows that have the same forms."""
         names = ("slopes", "std", "factor", "rest")
         stacked: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in parts]) for name in names}
         return replace(parts[0], **stacked)
@@ -62,7 +62,7 @@ class SlopedFactor:
 
     @property
     def n_followed(self) -> int:
-        """How many causes the features follow, those of the inputs."""
+        """The number of causes that features share, those of the inputs."""
         return int(self.factor.shape[2] + len(self.own))
 
     @cached_property
@@ -91,7 +91,7 @@ class SlopedFactor:
         return self.slopes[rows, :, None] * np.concatenate([dense(V) @ inner for V in self.forms], axis=1)
 
     def pulled(self, w: Array) -> Array:
-        """Return V'(g_i w), what the score with weights w follows of the inputs, (n_samples, n_in)."""
+        """Return V'(g_i w), the slopes of the score in the inputs, (n_samples, n_in)."""
         weighted, ends = self.slopes * w, np.cumsum([0, *(V.shape[0] for V in self.forms)])
         parts = (weighted[:, start:end] @ V for V, start, end in zip(self.forms, ends, ends[1:], strict=False))
         return np.asarray(sum(parts))
@@ -112,7 +112,7 @@ class SlopedFactor:
 
 
 class SlopedEllipsoids(FactorEllipsoids):
-    """An ellipsoid for each row, with factors that are kept in parts."""
+    """An ellipsoid for each row, with factors stored in parts."""
 
     def __init__(self, parts: SlopedFactor):
         self.parts = parts
@@ -146,7 +146,7 @@ class SlopedEllipsoids(FactorEllipsoids):
         return out
 
     def _of_columns(self, weights: Array) -> Array:
-        """Return what independent errors of the inputs make of features that follow few of them each."""
+        """Return the covariance from independent errors of the inputs where each feature depends on few of them."""
         V = sparse.csc_array(sparse.vstack(self.parts.forms))
         out = np.zeros((V.shape[0], V.shape[0]))
         for j in range(V.shape[1]):

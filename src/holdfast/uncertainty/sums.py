@@ -19,7 +19,7 @@ from holdfast.uncertainty.minkowski import sum_of
 
 
 class SetSum(UncertaintySet):
-    """The sum of two sets, ``first + second``: an error of either kind, at the same time. Their supports add up.
+    """The sum of two sets, ``first + second``: errors of both kinds at once. Their supports add up.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class SetSum(UncertaintySet):
 
     @property
     def metadata(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Names that one of the summands takes."""
+        """The names that the summands take."""
         return tuple(dict.fromkeys((*self.first.open_metadata, *self.second.open_metadata)))
 
     @property
@@ -98,18 +98,18 @@ class SetSum(UncertaintySet):
             )
         return (sum_of(worst) if worst else None), next(iter(clouds), None)
 
-    def learned(self, X: Any) -> SetSum:
-        return SetSum(self.first.learned(X), self.second.learned(X))
+    def learned_from(self, X: Any) -> SetSum:
+        return SetSum(self.first.learned_from(X), self.second.learned_from(X))
 
     def at_prediction(self) -> UncertaintySet:
         return SetSum(self.first.at_prediction(), self.second.at_prediction())
 
-    def middle(self, X: Any) -> Any:
+    def mean_rows(self, X: Any) -> Any:
         if self.is_of_training and self.first.is_of_rows and self.second.is_of_rows:
             raise ValueError(
                 f"{self!r}: one summand moves the rows, and the other one depends on where they are. State one."
             )
-        return self.second.middle(self.first.middle(X))
+        return self.second.mean_rows(self.first.mean_rows(X))
 
     def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
         parts = (summand.draws(X, own, rng, n_draws) for summand, own in self._summands(metadata))
@@ -151,7 +151,7 @@ class SetSum(UncertaintySet):
         metadata: Mapping[str, Any],
         change: Callable[[UncertaintySet, dict[str, Any]], tuple[UncertaintySet, dict[str, Any]]],
     ) -> tuple[UncertaintySet, dict[str, Any]]:
-        """Return the sum of changed summands, each with the metadata that it takes."""
+        """Return the sum of the summands after a change, each with the metadata that it takes."""
         found = [
             change(part, {name: value for name, value in metadata.items() if name in part.open_metadata})
             for part in (self.first, self.second)

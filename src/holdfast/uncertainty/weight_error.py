@@ -22,11 +22,11 @@ COMPONENTWISE = "componentwise"
 
 
 class Faced(NamedTuple):
-    """What rows face once weights are in error as well."""
+    """A problem that accounts for errors of the weights: sets, and the margin to ask for."""
 
     sets: RowSets
     target: Array | float
-    """The margin asked for, one number or one a row."""
+    """The margin asked for, one number or one for each row."""
 
 
 class WeightError(Parameters):
@@ -100,7 +100,7 @@ class WeightError(Parameters):
         return np.broadcast_to(delta * (np.sum(np.abs(w), axis=-1, keepdims=True) if self.relative else 1.0), w.shape)
 
     def faced(self, X: Any, signs: Array, bound: RowSets) -> Faced:
-        """Return what rows X with labels y = `signs` and sets `bound`, against_labels these labels, face in addition."""
+        """Return sets and margins for rows X with labels y = `signs`; `bound` are their sets, seen from the wrong side."""
         delta = self.checked()
         if delta == 0:
             return Faced(bound, 1.0)
@@ -119,7 +119,7 @@ class WeightError(Parameters):
         return (_scaled if self.relative else _shifted)(delta, middle, signs, half, centre)
 
     def _apart(self, delta: float, values: Any, bound: RowSets, farthest: Array) -> Faced:
-        """Return the bound by what either error does alone, and both at their largest."""
+        """Return the bound that adds what each error does alone, and the product of both at their largest."""
         (n, d), sizes = values.shape, row_sums(abs(values)) + farthest
         if not self.relative:
             return Faced(bound, np.asarray(1.0 + delta * sizes))
