@@ -343,7 +343,7 @@ def test_draws_differ_by_seed_even_where_features_do_not(told):
 @pytest.mark.parametrize(
     ("settings", "noise", "said"),
     [
-        ({"levels": (0,)}, {}, r"NoiseAwareClassifier(levels=(0,)): a model for exact rows alone"),
+        ({"levels": (0,)}, {}, r"NoiseAwareClassifier(levels=(0,)): exact rows alone"),
         (
             {"features": "fourier", "method": "moments"},
             {},

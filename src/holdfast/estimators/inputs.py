@@ -164,6 +164,14 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
+def refuse_exact_alone(levels: Sequence[float], name: str) -> None:
+    """Raise where no level of the errors is above 0."""
+    if not np.any(np.asarray(levels) > 0):
+        raise ValueError(
+            f"{name}(levels={levels!r}): exact rows alone have no use for errors. Add a level above 0, such as levels=(0, 1)."
+        )
+
+
 def shape_of(uncertainty: Any, default: Any) -> Any:
     """Return an uncertainty for those who size it themselves: of size 1 where none is stated, the default for None."""
     if uncertainty is None:

@@ -26,7 +26,7 @@ from holdfast._core.version import __version__
 from holdfast._core.whole_fits import WholeFits
 from holdfast._proofs.certificate import certificate
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
-from holdfast.estimators.inputs import class_codes, row_weights, seed_of
+from holdfast.estimators.inputs import labelled_rows, refuse_exact_alone, seed_of
 from holdfast.estimators.linear import ROUTING, predicted_codes, shares_of_classes
 from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.estimators.scores import in_deviations
@@ -272,20 +272,12 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
                 f"{name}(features='fourier', method='moments'): moments are those of splines. Use features='splines', or "
                 "method='consistent'."
             )
-        if not np.any(np.asarray(self.levels) > 0):
-            raise ValueError(
-                f"{name}(levels={self.levels!r}): a model for exact rows alone has no use for noise. Add a level above 0, such "
-                "as levels=(0, 1)."
-            )
-        check_columns(X, {"sample_weight": sample_weight, **metadata})
-        given = X
-        X, y = checked_rows(self, X, y, call=f"{name}.fit", ensure_min_samples=2)
-        self.classes_, codes = class_codes(y, name)
-        weights = row_weights(sample_weight, self.class_weight, X, codes, self.classes_, name)
-        noise = RowNoise.stated(X, metadata) if metadata else None
-        warn_of_units(given, metadata, f"{name}.fit")
-        self.row_noise_ = noise is not None
-        return Rows(X, codes, weights, noise)
+        refuse_exact_alone(self.levels, name)
+        found = labelled_rows(self, X, y, sample_weight, metadata, check=checked_rows)
+        noise = RowNoise.stated(found.X, metadata) if metadata else None
+        warn_of_units(X, metadata, f"{name}.fit")
+        self.classes_, self.row_noise_ = found.classes, noise is not None
+        return Rows(found.X, found.codes, found.weights, noise)
 
     def _learn_features(self, rows: Rows, gamma: float | str, seed: int) -> None:
         """Set the features of rows, and what rows are like."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from holdfast._core.allowed import SEED, Choice, Count, Number
 from holdfast._core.labels import check_columns
+from holdfast._core.metadata import NoiseByRow, takes_metadata
 from holdfast._core.row_forms import Array
 from holdfast._core.whole_fits import WholeFits
 from holdfast.features.averaged import Averaged, Features, Ramp, Wave
@@ -148,13 +149,14 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
             self.phases_ = rng.uniform(0, 2 * np.pi, size=shape[0])
         return self
 
-    def transform(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    @takes_metadata
+    def transform(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
         """Return the means of the features under each row's noise, those of the row itself where none is stated.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-        X_std, X_cov, X_factor : array-like (X_std may be sparse), default=None
+        **metadata
             Deviation of each entry, (n_samples, n_features); covariance of each row, (n_samples, n_features, n_features); a
             factor of it, (n_samples, n_features, r).
 
@@ -163,26 +165,17 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         ndarray of shape (n_samples, n_features_out)
         """
         check_is_fitted(self)
-        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
         check_columns(X, metadata, self)
         X = checked_rows(self, X, call=f"{NAME}.transform", reset=False)
         effect = self.uncertainty_effect(X.shape[1])
-        if all(value is None for value in metadata.values()):
+        if not metadata:
             return effect.transform(X)
         return effect.means([X], RowNoise.stated(X, metadata))[0]
 
-    def fit_transform(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-    ) -> Array:
+    @takes_metadata
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None, **metadata: Unpack[NoiseByRow]) -> Array:
         """Fit to the rows, and return what `transform` does."""
-        return self.fit(X, y, sample_weight).transform(X, X_std=X_std, X_cov=X_cov, X_factor=X_factor)
+        return self.fit(X, y, sample_weight).transform(X, **metadata)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return names such as "radius from 1.2 to 3.4" of ramps, and "wave0" of waves."""

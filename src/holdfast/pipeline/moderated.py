@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core.labels import check_columns
 from holdfast._core.loss import Array
+from holdfast._core.metadata import NoiseByRow, takes_metadata
 from holdfast._core.row_sets import RowSets
 from holdfast._core.whole_fits import WholeFits
 from holdfast.estimators.scores import against_the_rest, among_all, coefficients_of
@@ -128,28 +129,29 @@ class ModeratedClassifier(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return _scores_and_coefficients(self.estimator_, X)[0]
 
-    def predict_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    @takes_metadata
+    def predict_proba(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
         """Return class probabilities averaged over the noise of each row, shape (n_samples, n_classes).
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        X_std, X_cov, X_factor : array-like (X_std may be sparse), default=None
+        **metadata
             Deviation of each entry, (n_samples, n_features); covariance of each row, (n_samples, n_features, n_features); a
             factor of it, (n_samples, n_features, r). Without any, the estimator's own probabilities.
         """
         check_is_fitted(self)
-        metadata = {"X_std": X_std, "X_cov": X_cov, "X_factor": X_factor}
-        if all(value is None for value in metadata.values()):
+        if not metadata:
             return self.estimator_.predict_proba(X)
         check_columns(X, metadata, self)
         scores, coef = _scores_and_coefficients(self.estimator_, X)
         noise = GaussianNoise().at(np.broadcast_to(0.0, (len(scores), coef.shape[1])), metadata)
         return LINKS[self.link_](scores, coef, noise, _expected_sigmoid)
 
-    def predict_log_proba(self, X: Any, *, X_std: Any = None, X_cov: Any = None, X_factor: Any = None) -> Array:
+    @takes_metadata
+    def predict_log_proba(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
         """Return the logarithm of `predict_proba`."""
-        return np.log(self.predict_proba(X, X_std=X_std, X_cov=X_cov, X_factor=X_factor))
+        return np.log(self.predict_proba(X, **metadata))
 
 
 def _scores_and_coefficients(model: Any, X: Any) -> tuple[Array, Array]:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self, cast
+from typing import Any, Self, Unpack, cast
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.metrics import accuracy_score
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter, validate_data
 
 from holdfast._core.allowed import NOTHING, SEED, VERBOSE, Count, Number, Several
 from holdfast._core.caller import warn_caller
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
-from holdfast._core.metadata import METADATA
+from holdfast._core.metadata import METADATA, SetsByRow, takes_metadata
 from holdfast._core.offers import offered_if
 from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._core.whole_fits import WholeFits
-from holdfast.estimators.inputs import class_codes, row_weights
+from holdfast.estimators.inputs import class_codes, refuse_exact_alone, row_weights, seed_of
 from holdfast.estimators.units import warn_of_units
 from holdfast.pipeline.inner_fit import CLASSIFIER, InnerFit
 from holdfast.pipeline.stated_sets import meaning
@@ -226,12 +226,8 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         classes, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, None, X, codes, classes, NAME)
         stated = {name: value for name, value in metadata.items() if value is not None}
-        self.draw_seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        if not np.any(np.asarray(self.levels) > 0):
-            raise ValueError(
-                f"{NAME}(levels={self.levels!r}): rows as they are alone have no use for errors. Add a level above 0, such as "
-                "levels=(0, 1)."
-            )
+        self.draw_seed_ = seed_of(self.random_state)
+        refuse_exact_alone(self.levels, NAME)
         is_weighted = has_fit_parameter(self.estimator, "sample_weight")
         counts = [1 if level == 0 and is_weighted else int(self.n_copies) for level in self.levels]
         copies = self._copies(X, stated, counts)
@@ -391,101 +387,49 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
                 UserWarning,
             )
 
-    def predict(
-        self,
-        X: Any,
-        *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-        X_lower: Any = None,
-        X_upper: Any = None,
-        X_radius: Any = None,
-    ) -> Any:
+    @takes_metadata
+    def predict(self, X: Any, **metadata: Unpack[SetsByRow]) -> Any:
         """Return the predicted class of each row, shape (n_samples,).
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        X_std, X_cov, X_factor, X_lower, X_upper, X_radius : array-like, default=None
+        **metadata
             The errors of these rows as in `fit`, only with `average_draws`. They are taken as stated, never multiplied by
             `levels` or by a number in `uncertainty`: a model trained with ``uncertainty=GaussianNoise(4.0)`` and ``X_std=S`` is
             asked about that noise by ``X_std=4 * S``. Without them rows are exact.
         """
-        given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
-        return self._asked("predict", X, dict(zip(METADATA, given, strict=True)))
+        return self._asked("predict", X, metadata)
 
     @offered_if(_has("predict_proba"))
-    def predict_proba(
-        self,
-        X: Any,
-        *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-        X_lower: Any = None,
-        X_upper: Any = None,
-        X_radius: Any = None,
-    ) -> Array:
+    @takes_metadata
+    def predict_proba(self, X: Any, **metadata: Unpack[SetsByRow]) -> Array:
         """Return class probabilities, averaged over draws where errors are given, shape (n_samples, n_classes).
 
         Takes errors as `predict` does.
         """
-        given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
-        return self._asked("predict_proba", X, dict(zip(METADATA, given, strict=True)))
+        return self._asked("predict_proba", X, metadata)
 
     @offered_if(_has("predict_log_proba"))
-    def predict_log_proba(
-        self,
-        X: Any,
-        *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-        X_lower: Any = None,
-        X_upper: Any = None,
-        X_radius: Any = None,
-    ) -> Array:
+    @takes_metadata
+    def predict_log_proba(self, X: Any, **metadata: Unpack[SetsByRow]) -> Array:
         """Return the logarithm of `predict_proba`."""
-        given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
-        return self._asked("predict_log_proba", X, dict(zip(METADATA, given, strict=True)))
+        return self._asked("predict_log_proba", X, metadata)
 
     @offered_if(_has("decision_function"))
-    def decision_function(
-        self,
-        X: Any,
-        *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-        X_lower: Any = None,
-        X_upper: Any = None,
-        X_radius: Any = None,
-    ) -> Array:
+    @takes_metadata
+    def decision_function(self, X: Any, **metadata: Unpack[SetsByRow]) -> Array:
         """Return the estimator's scores, averaged over draws where errors are given, (n_samples,) or (n_samples, n_classes).
 
         Takes errors as `predict` does, which goes by averaged probabilities where there are any: the class with the largest
         averaged score may be another.
         """
-        given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
-        return self._asked("decision_function", X, dict(zip(METADATA, given, strict=True)))
+        return self._asked("decision_function", X, metadata)
 
-    def score(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-        X_lower: Any = None,
-        X_upper: Any = None,
-        X_radius: Any = None,
-    ) -> float:
+    @takes_metadata
+    def score(self, X: Any, y: Any, sample_weight: Any = None, **metadata: Unpack[SetsByRow]) -> float:
         """Return the share of rows, weighted by `sample_weight`, whose predicted class is y. Takes errors as `predict` does."""
-        given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
-        predicted = self.predict(X, **dict(zip(METADATA, given, strict=True)))
+        predicted = self.predict(X, **metadata)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
 
