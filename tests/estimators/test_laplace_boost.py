@@ -334,7 +334,7 @@ def test_advice_is_for_the_true_cause(data, monkeypatch):
         found, proof = train_laplace(*args, **options)
         return replace(found, status=Status.STALLED), proof
 
-    monkeypatch.setattr("holdfast.estimators.laplace_boost.train_laplace", stalled)
+    monkeypatch.setattr("holdfast._training.laplace_votes.train_laplace", stalled)
     X, y = data
     X[:, 0] += np.sign(X[:, 0])
     for labels, solver, text in (

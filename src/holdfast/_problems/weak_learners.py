@@ -49,6 +49,19 @@ class Learners(ABC):
     def outputs(self, X: Any, X_std: Array | None) -> Outputs:
         """Return what they say of rows, on average over the noise of each entry."""
 
+    def importances(self, means: Array, scales: Array) -> tuple[Array, Array]:
+        """Return each owner's sum of absolute means, as a share of the total, and the deviation of its weights' sum.
+
+        Means and scales of the laws have the shape (n_problems, n_learners); the constant learner does not count.
+        """
+        own = self.owners >= 0
+        n = int(self.owners.max(initial=-1)) + 1
+        sizes = np.bincount(self.owners[own], np.abs(means[:, own]).mean(axis=0), n)
+        # a Laplace variable of scale s has the variance 2 s^2
+        spreads = np.sqrt(np.bincount(self.owners[own], 2 * np.square(scales[:, own]).mean(axis=0), n))
+        total = sizes.sum() or 1.0
+        return sizes / total, spreads / total
+
     def _owned(self, counts: Sequence[int]) -> NDArray[np.intp]:
         owners = np.repeat(np.arange(len(counts)), counts)
         return np.append(owners, -1) if self.has_constant else owners

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Self
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,24 +24,20 @@ from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
 from holdfast._core.parameters import resolve
 from holdfast._core.progress import reporter
-from holdfast._core.solution import Solution, Status
+from holdfast._core.solution import Status
 from holdfast._core.solver import Report
 from holdfast._core.version import __version__
 from holdfast._core.whole_fits import WholeFits
 from holdfast._data.outputs import Outputs
-from holdfast._problems.laplace import LaplaceProblem
-from holdfast._problems.laplace_tail import TailRows
 from holdfast._problems.weak_learners import learn
-from holdfast._proofs.laplace import LaplaceProof
-from holdfast._training.laplace import train_laplace
-from holdfast._training.laplace_tail import train_tail
+from holdfast._training.laplace_votes import Laws, Posterior, VoteTraining
 from holdfast.estimators.callbacks import CallbackSupportMixin, announced, with_callbacks
 from holdfast.estimators.inputs import blas_threads_for, class_codes, row_weights
 from holdfast.estimators.linear import ROUTING, shares_of_classes
 from holdfast.estimators.units import warn_of_units
 from holdfast.features.expected_features import checked_rows
 from holdfast.features.row_noise import RowNoise
-from holdfast.losses.laplace_law import LaplaceSum, laplace_kl
+from holdfast.losses.laplace_law import laplace_kl
 from holdfast.losses.votes import ExpVote, LogVote, VoteLoss
 from holdfast.uncertainty.checks import per_feature
 
@@ -51,27 +48,6 @@ LARGEST = 2e8
 """Entries of a table of what learners say of the training rows."""
 AT_ONCE = 1 << 22
 """The same at prediction."""
-
-
-class _Prior(NamedTuple):
-    """Laplace laws of the weights before any row is seen."""
-
-    means: Array
-    scales: Array
-
-
-class _Fit(NamedTuple):
-    """The posterior of one class against the rest, and what is proved of it."""
-
-    means: Array
-    scales: Array
-    solution: Solution
-    proof: LaplaceProof
-    floor: float
-    trace: list[float]
-    is_apart: bool = False
-    """Whether the means tell all rows of the classes apart."""
-    n_sigma_solves: int = 0
 
 
 class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
@@ -306,11 +282,7 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
             used = np.flatnonzero(weights)
             if len(used) < len(weights):
                 outputs, codes, weights = outputs.take(used), codes[used], weights[used]
-            self._set_model(self._fits(outputs, codes, weights, report))
-        prior = self._prior()
-        self.divergence_ = float(
-            np.sum(laplace_kl(self.mu_, self.sigma_, prior_mean=prior.means, prior_scale=prior.scales))
-        )
+            self._set_model(self._posteriors(outputs, codes, weights, report))
         finished()
         return self
 
@@ -341,27 +313,24 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
                 "smaller n_knots, or base='stumps' without X_std."
             )
 
-    def _fits(self, outputs: Outputs, codes: NDArray[np.intp], weights: Array, report: Report) -> list[_Fit]:
-        """Return the posterior of each class against the rest."""
+    def _posteriors(self, outputs: Outputs, codes: NDArray[np.intp], weights: Array, report: Report) -> list[Posterior]:
+        """Return the laws of each class against the rest."""
         self.c_ = 1.0 if self.c is None else float(self.c)
-        prior, classes = self._prior(), self.classes_
-        before = self._before_fit("mu_"), self._before_fit("sigma_")
-        positives = [1] if len(classes) == 2 else range(len(classes))
-        is_warm = self.warm_start and np.shape(before[0]) == (len(positives), outputs.n_learners)
-        train = self._tail_fit if self.loss == "tail" else self._vote_fit
+        training = VoteTraining(self._prior(), self._fixed(), self.solver, float(self.tol), int(self.max_iter), report)
+        train = training.by_tail
+        if self.loss != "tail":
+            self._check_scale(training, outputs)
+            train = partial(training.by_loss, resolve(self.loss, LOSSES, f"{NAME}(loss=%s)"))
+        positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
+        means, scales = self._before_fit("mu_"), self._before_fit("sigma_")
+        is_warm = self.warm_start and np.shape(means) == (len(positives), outputs.n_learners)
+        before = [Laws(*laws) for laws in zip(means, scales, strict=True)] if is_warm else [None] * len(positives)
         return [
-            train(
-                outputs,
-                np.where(codes == k, 1.0, -1.0),
-                self.c_ * weights,
-                prior,
-                (before[0][row], before[1][row]) if is_warm else None,
-                report,
-            )
-            for row, k in enumerate(positives)
+            train(outputs, np.where(codes == k, 1.0, -1.0), self.c_ * weights, laws)
+            for k, laws in zip(positives, before, strict=True)
         ]
 
-    def _prior(self) -> _Prior:
+    def _prior(self) -> Laws:
         n_given = self.learners_.n_learners - int(self.fit_intercept)
         parts = []
         for name, own in (("prior_mean", 0.0), ("prior_scale", float(self.intercept_scale))):
@@ -373,7 +342,7 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
             raise ValueError(
                 f"{NAME}(loss='tail', prior_mean={short(self.prior_mean):.60}): only 0 is known to go with it."
             )
-        return _Prior(*parts)
+        return Laws(*parts)
 
     def _fixed(self) -> float | None:
         """Return the scale in units of the prior's, None where it is learned."""
@@ -381,59 +350,22 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
             return None if self.scale == "joint" else float(1 / np.sqrt(self.learners_.n_learners + 1))
         return float(self.scale)
 
-    def _vote_fit(
-        self, outputs: Outputs, signs: Array, weights: Array, prior: _Prior, before: Any, report: Report
-    ) -> _Fit:
-        """Return the means and scales that are best for a loss of ln E exp(-margin)."""
-        loss = resolve(self.loss, LOSSES, f"{NAME}(loss=%s)")
-        fixed = self._fixed()
-        scales = None if fixed is None else fixed * prior.scales
-        if scales is not None and np.any(reached := scales * outputs.largest >= 1):
+    def _check_scale(self, training: VoteTraining, outputs: Outputs) -> None:
+        """Raise if a fixed scale is so large that E exp(-margin) is infinite."""
+        scales = training.prior.scales * (training.fixed or 0.0)
+        if np.any(reached := scales * outputs.largest >= 1):
             k = int(np.argmax(reached))
             raise ValueError(
                 f"{NAME}(scale={self.scale!r}): learner {k} says up to {outputs.largest[k]:g}, and times its scale "
                 f"{scales[k]:g} that must stay below 1. Use a smaller scale, or scale='joint'."
             )
-        problem = LaplaceProblem(outputs, signs, weights, loss, prior.scales, signs * outputs.dot(prior.means), scales)
-        start = None if before is None else problem.start(before[0] - prior.means, before[1])
-        found, proof = train_laplace(
-            problem, self.solver, tol=float(self.tol), max_iter=int(self.max_iter), start=start, report=report
-        )
-        delta, s = problem.split(found.parameters)
-        means = prior.means + delta
-        is_apart = bool(np.all(signs * outputs.dot(means) > 0))
-        return _Fit(means, s, found, proof, problem.floor, problem.trace, is_apart)
 
-    def _tail_fit(
-        self, outputs: Outputs, signs: Array, weights: Array, prior: _Prior, before: Any, report: Report
-    ) -> _Fit:
-        """Return the means and the common scale that are best for the share of voters that err."""
-        rows = TailRows(signs[:, None] * outputs.dense(slice(None)) * prior.scales, weights)
-        start = None if before is None else before[0] / before[1]
-        found = train_tail(
-            rows,
-            self._fixed(),
-            self.solver,
-            tol=float(self.tol),
-            max_iter=int(self.max_iter),
-            start=start,
-            report=report,
-        )
-        scales = found.sigma * prior.scales
-        floor = found.proof.objective if found.proof.objective > 0 else 1.0
-        return _Fit(
-            found.means * scales,
-            scales,
-            found.solution,
-            found.proof,
-            floor,
-            found.trace,
-            n_sigma_solves=found.n_sigma_solves,
-        )
-
-    def _set_model(self, fits: list[_Fit]) -> None:
-        """Set the fitted attributes, and say what is not certified."""
-        self.mu_, self.sigma_ = np.array([fit.means for fit in fits]), np.array([fit.scales for fit in fits])
+    def _set_model(self, fits: list[Posterior]) -> None:
+        """Set the fitted attributes, and warn of what is not certified."""
+        self.mu_, self.sigma_ = (np.array(parts) for parts in zip(*(fit.laws for fit in fits), strict=True))
+        prior = self._prior()
+        divergences = laplace_kl(self.mu_, self.sigma_, prior_mean=prior.means, prior_scale=prior.scales)
+        self.divergence_ = float(np.sum(divergences))
         self.objective_ = float(sum(fit.proof.objective for fit in fits))
         self.lower_bound_ = float(sum(fit.proof.lower_bound for fit in fits))
         floor = min(sum(fit.floor for fit in fits), 1.0)
@@ -441,38 +373,14 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         self.objective_path_ = [np.array(fit.trace) for fit in fits]
         if self.loss == "tail":
             self.n_sigma_solves_ = sum(fit.n_sigma_solves for fit in fits)
-        worst = min((fit.solution for fit in fits), key=lambda found: found.status is Status.SOLVED)
+        worst = min(fits, key=lambda fit: fit.solution.status is Status.SOLVED)
         self.n_iter_ = max(1, *(fit.solution.n_iter for fit in fits))
-        self.solution_ = worst.summary() | {"objective": self.objective_, "lower_bound": self.lower_bound_}
+        self.solution_ = worst.solution.summary() | {"objective": self.objective_, "lower_bound": self.lower_bound_}
         self.holdfast_version_ = __version__
-        self._set_importances()
-        if worst.status is not Status.SOLVED:
-            self.solution_["advice"] = self._advice(worst, any(fit.is_apart for fit in fits))
-            text = f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {self.solution_['advice']}"
-            warn_caller(text, ConvergenceWarning)
-
-    def _advice(self, found: Solution, is_apart: bool) -> str:
-        """Return why a fit is not certified, and what to do."""
-        if found.status is Status.ITERATION_LIMIT:
-            return found.advice
-        if self.loss == "tail":
-            return "No better bound is known for all scales. A smaller c has one."
-        if is_apart:
-            return (
-                "Classes are told apart without error, and scales may have come to the end of their range, where |x| sigma is "
-                "1 to the last digit. Use a smaller c or prior_scale, or scale='fixed'; or raise tol."
-            )
-        other = "newton" if found.solver == "quasi_newton" else "quasi_newton"
-        return f"Use solver={other!r}, or put columns on similar scales (StandardScaler); or raise tol."
-
-    def _set_importances(self) -> None:
-        owners = self.learners_.owners
-        own = owners >= 0
-        n = int(owners.max(initial=-1)) + 1
-        sizes = np.bincount(owners[own], np.abs(self.mu_[:, own]).mean(axis=0), n)
-        spreads = np.sqrt(np.bincount(owners[own], 2 * np.square(self.sigma_[:, own]).mean(axis=0), n))
-        total = sizes.sum() or 1.0
-        self.feature_importances_, self.importance_scales_ = sizes / total, spreads / total
+        self.feature_importances_, self.importance_scales_ = self.learners_.importances(self.mu_, self.sigma_)
+        if worst.advice:
+            self.solution_["advice"] = worst.advice
+            warn_caller(f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {worst.advice}", ConvergenceWarning)
 
     def _outputs(self, X: Any, X_std: Any, method: str) -> Iterable[Outputs]:
         """Return what learners say of checked rows, part by part."""
@@ -554,14 +462,9 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         return np.column_stack([1 - shares, shares]) if shares.shape[1] == 1 else shares_of_classes(shares)
 
     def _votes(self, parts: Iterable[Outputs]) -> Array:
-        """Return the share of the voters that are for each class, against the rest, (n_samples, 1 or n_classes)."""
-        found = [np.column_stack([self._for_positive(part, k) for k in range(len(self.mu_))]) for part in parts]
-        return np.concatenate(found)
-
-    def _for_positive(self, outputs: Outputs, k: int) -> Array:
-        """Return the share of the voters of one problem that say a positive number; half of them where all say 0."""
-        shares = LaplaceSum(outputs.reaches(self.sigma_[k])).tail(-outputs.dot(self.mu_[k]))
-        return np.where(outputs.reaches_any(), shares, 0.5)
+        """Return the share of the voters that are for each class against the rest, (n_samples, 1 or n_classes)."""
+        laws = list(zip(self.mu_, self.sigma_, strict=True))
+        return np.concatenate([np.column_stack([part.shares_for(*law) for law in laws]) for part in parts])
 
     def gibbs_errors(self, X: Any, y: Any, *, X_std: Any = None) -> Array:
         """Return the share of the voters that err on each row, shape (n_samples,), exactly.
@@ -581,12 +484,10 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
             raise ValueError(
                 f"{NAME}.gibbs_errors: y contains {unknown.tolist()!r:.80}; the classes are {self.classes_.tolist()!r}."
             )
-        signs, start, found = np.where(y == self.classes_[1], 1.0, -1.0), 0, []
-        for part in parts:
-            own = signs[start : start + part.n_samples]
-            found.append(LaplaceSum(part.reaches(self.sigma_[0])).tail(own * part.dot(self.mu_[0])))
-            start += part.n_samples
-        return np.concatenate(found)
+        ends = np.cumsum([part.n_samples for part in parts])
+        signs = np.split(np.where(y == self.classes_[1], 1.0, -1.0), ends[:-1])
+        laws = self.mu_[0], self.sigma_[0]
+        return np.concatenate([part.shares_wrong(*laws, own) for part, own in zip(parts, signs, strict=True)])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, X_std: Any = None) -> float:
         """Return the accuracy of `predict`; takes noise as `decision_function` does."""

@@ -1,0 +1,108 @@
+"""Posterior laws of a vote's weights, and what can be said where they are not proved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from holdfast._core.loss import Array
+from holdfast._core.solution import Solution, Status
+from holdfast._core.solver import Report, Solver
+from holdfast._data.outputs import Outputs
+from holdfast._problems.laplace import LaplaceProblem
+from holdfast._problems.laplace_tail import TailRows
+from holdfast._proofs.laplace import LaplaceProof
+from holdfast._training.laplace import train_laplace
+from holdfast._training.laplace_tail import train_tail
+from holdfast.losses.votes import VoteLoss
+
+APART = """\
+Classes are told apart without error, and scales may have come to the end of their range, where |x| sigma is 1 to the last \
+digit. Use a smaller c or prior_scale, or scale='fixed'; or raise tol."""
+OTHERWISE = "Use solver={!r}, or put columns on similar scales (StandardScaler); or raise tol."
+
+
+class Laws(NamedTuple):
+    """Laplace laws, one for each weight."""
+
+    means: Array
+    scales: Array
+
+
+class Posterior(NamedTuple):
+    """The laws of one class against the rest, and what is proved of them."""
+
+    laws: Laws
+    solution: Solution
+    proof: LaplaceProof
+    floor: float
+    """The objective below which a gap is measured against this number."""
+    trace: list[float]
+    advice: str
+    """Why the fit is not certified, and what to do; empty where it is."""
+    n_sigma_solves: int = 0
+
+
+@dataclass
+class VoteTraining:
+    """How the laws of a vote are found.
+
+    Parameters
+    ----------
+    prior : Laws
+    fixed : float or None
+        The scales in units of the prior's; None where they are learned.
+    solver : Solver or str or None
+    tol : float
+    max_iter : int
+    report : Report
+    """
+
+    prior: Laws
+    fixed: float | None
+    solver: Solver | str | None
+    tol: float
+    max_iter: int
+    report: Report
+
+    def by_loss(self, loss: VoteLoss, outputs: Outputs, signs: Array, weights: Array, before: Laws | None) -> Posterior:
+        """Return the laws that are best for a loss of ln E exp(-margin), starting from those before."""
+        prior = self.prior
+        scales = None if self.fixed is None else self.fixed * prior.scales
+        problem = LaplaceProblem(outputs, signs, weights, loss, prior.scales, signs * outputs.dot(prior.means), scales)
+        start = None if before is None else problem.start(before.means - prior.means, before.scales)
+        found, proof = train_laplace(
+            problem, self.solver, tol=self.tol, max_iter=self.max_iter, start=start, report=self.report
+        )
+        delta, s = problem.split(found.parameters)
+        laws = Laws(prior.means + delta, s)
+        is_apart = np.all(signs * outputs.dot(laws.means) > 0)
+        advice = APART if is_apart else OTHERWISE.format("newton" if found.solver == "quasi_newton" else "quasi_newton")
+        return Posterior(laws, found, proof, problem.floor, problem.trace, _advice(found, advice))
+
+    def by_tail(self, outputs: Outputs, signs: Array, weights: Array, before: Laws | None) -> Posterior:
+        """Return the laws with one common scale that are best for the share of voters that err."""
+        rows = TailRows(signs[:, None] * outputs.dense(slice(None)) * self.prior.scales, weights)
+        found = train_tail(
+            rows,
+            self.fixed,
+            self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            start=None if before is None else before.means / before.scales,
+            report=self.report,
+        )
+        scales = found.sigma * self.prior.scales
+        floor = found.proof.objective if found.proof.objective > 0 else 1.0
+        advice = _advice(found.solution, "No better bound is known for all scales. A smaller c has one.")
+        laws = Laws(found.means * scales, scales)
+        return Posterior(laws, found.solution, found.proof, floor, found.trace, advice, found.n_sigma_solves)
+
+
+def _advice(found: Solution, unless_cut: str) -> str:
+    """Return why a fit is not certified and what to do, nothing where it is."""
+    if found.status is Status.SOLVED:
+        return ""
+    return found.advice if found.status is Status.ITERATION_LIMIT else unless_cut
