@@ -138,7 +138,7 @@ def test_several_classes_are_fitted_one_against_the_rest(several_classes):
     assert len(model.objective_path_) == 3
     assert_array_equal(model.predict(X), model.classes_[np.argmax(model.predict_proba(X), axis=1)])
     assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
-    with pytest.raises(ValueError, match="errors of voters are of two"):
+    with pytest.raises(ValueError, match="3 classes; use it with two"):
         model.gibbs_errors(X, y)
 
 
@@ -150,7 +150,7 @@ def test_rows_that_are_sure_of_their_noise_are_those_without_any(data):
         exact = clone(model).fit(X, y, X_std=np.zeros_like(X))
         assert_allclose(exact.predict_proba(X, X_std=np.zeros_like(X)), plain.predict_proba(X), atol=1e-4)
         noisy = clone(model).fit(X, y, X_std=np.full(X.shape, 0.5))
-        with pytest.warns(UserWarning, match="is given none here"):
+        with pytest.warns(UserWarning, match="gets none here"):
             noisy.predict(X)
         lead = np.abs(noisy.mean_scores(X, X_std=np.full(X.shape, 0.1))).mean()
         assert np.abs(noisy.mean_scores(X, X_std=np.full(X.shape, 50.0))).mean() < lead
@@ -290,10 +290,10 @@ NONSENSE = [
     ({"base": np.ones(2)}, r"base=array.*each of which is a fitted classifier"),
     ({"feature_range": (1, 1)}, r"feature_range=\(1, 1\)\): give \(low, high\)"),
     ({"feature_range": np.zeros((2, 2))}, r"in an array of shape \(3, 2\)"),
-    ({"scale": 2.0}, "times its scale 2 that must stay below 1"),
+    ({"scale": 2.0}, "its scale is 2; their product must be below 1"),
     ({"prior_scale": 0}, r"prior_scale=0\): must be > 0"),
     ({"prior_scale": [1.0, 2.0]}, r"prior_scale has shape \(2,\)"),
-    ({"prior_mean": 1.0, "loss": "tail"}, "only 0 is known to go with it"),
+    ({"prior_mean": 1.0, "loss": "tail"}, "prior_mean must be 0 with this loss"),
     ({"solver": "highs"}, "needs the view LinearProgram"),
 ]
 
@@ -314,7 +314,7 @@ def test_rows_that_cannot_be_used_are_refused(data):
         LaplaceBoostClassifier().fit(X, np.zeros(120))
     with pytest.raises(ValueError, match="zero for every row of class"):
         LaplaceBoostClassifier().fit(X, y, y == "yes")
-    with pytest.raises(ValueError, match="a column is its own average"):
+    with pytest.raises(ValueError, match="noise does not change the average of a column"):
         LaplaceBoostClassifier().fit(X, y, X_std=np.ones_like(X))
     with pytest.raises(ValueError, match="X_std"):
         LaplaceBoostClassifier(base="stumps").fit(X, y, X_std=-np.ones_like(X))
@@ -340,7 +340,7 @@ def test_advice_is_for_the_true_cause(data, monkeypatch):
     for labels, solver, text in (
         (y, None, "Use solver='quasi_newton'.*StandardScaler"),
         (y, "quasi_newton", "Use solver='newton'"),
-        (X[:, 0] > 0, None, "told apart without error.*smaller c"),
+        (X[:, 0] > 0, None, "separate the classes without error.*smaller c"),
     ):
         with pytest.warns(ConvergenceWarning, match=text):
             LaplaceBoostClassifier(solver=solver).fit(X, labels)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.rows import Array
-from holdfast.losses.laplace_law import LaplaceSum
 
 BLOCK = 1 << 17
 """Entries of a block of outputs."""
@@ -80,14 +79,6 @@ class Outputs(ABC):
     def reaches_any(self) -> NDArray[np.bool_]:
         """Return for each row whether some output is not 0."""
         return np.any(self.dense(slice(None)) != 0, axis=1)
-
-    def shares_wrong(self, means: Array, scales: Array, signs: Any) -> Array:
-        """Return the share of voters with these Laplace laws whose score has not the row's sign; a score of 0 is wrong."""
-        return LaplaceSum(self.reaches(scales)).tail(signs * self.dot(means))
-
-    def shares_for(self, means: Array, scales: Array) -> Array:
-        """Return the share of voters with these laws whose score is positive; half of them where all learners say 0."""
-        return np.where(self.reaches_any(), self.shares_wrong(means, scales, -1.0), 0.5)
 
     @abstractmethod
     def column(self, k: int) -> Array:

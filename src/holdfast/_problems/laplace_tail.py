@@ -11,7 +11,18 @@ from holdfast._core.loss import Array
 from holdfast._core.problem import Evaluation, Problem
 from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR
 from holdfast._problems.laplace import WIDEST, conjugate
+from holdfast._data.outputs import Outputs
 from holdfast.losses.laplace_law import LaplaceSum
+
+
+def voters_wrong(outputs: Outputs, means: Array, scales: Array, signs: Any) -> Array:
+    """Return the share of voters whose score does not have the row's sign; a score of 0 counts as wrong."""
+    return LaplaceSum(outputs.reaches(scales)).tail(signs * outputs.dot(means))
+
+
+def voters_for(outputs: Outputs, means: Array, scales: Array) -> Array:
+    """Return the share of voters whose score is positive, and 1/2 for rows on which all learners are 0."""
+    return np.where(outputs.reaches_any(), voters_wrong(outputs, means, scales, -1.0), 0.5)
 
 
 class TailRows:

@@ -1,4 +1,4 @@
-"""Posterior laws of a vote's weights, and what can be said where they are not proved."""
+"""Training of a vote: posterior distributions of its weights, and advice where they are not proved to be the best."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from holdfast._training.laplace_tail import train_tail
 from holdfast.losses.votes import VoteLoss
 
 APART = """\
-Classes are told apart without error, and scales may have come to the end of their range, where |x| sigma is 1 to the last \
-digit. Use a smaller c or prior_scale, or scale='fixed'; or raise tol."""
+The means separate the classes without error, and scales may have reached the end of their range, where |x| sigma is 1 to the \
+last digit. Use a smaller c or prior_scale, or scale='fixed'; or raise tol."""
 OTHERWISE = "Use solver={!r}, or put columns on similar scales (StandardScaler); or raise tol."
 
 
 class Laws(NamedTuple):
-    """Laplace laws, one for each weight."""
+    """Laplace distributions, one for each weight."""
 
     means: Array
     scales: Array
 
 
 class Posterior(NamedTuple):
-    """The laws of one class against the rest, and what is proved of them."""
+    """The distributions for one class against the rest, and what is proved about them."""
 
     laws: Laws
     solution: Solution
@@ -41,19 +41,20 @@ class Posterior(NamedTuple):
     """The objective below which a gap is measured against this number."""
     trace: list[float]
     advice: str
-    """Why the fit is not certified, and what to do; empty where it is."""
+    """Why the fit is not certified and what to do; empty if it is certified."""
     n_sigma_solves: int = 0
 
 
 @dataclass
 class VoteTraining:
-    """How the laws of a vote are found.
+    """Settings of the training, and the training itself.
 
     Parameters
     ----------
     prior : Laws
+        Distributions of the weights before any row is seen.
     fixed : float or None
-        The scales in units of the prior's; None where they are learned.
+        The scales in units of the prior's; None if they are learned.
     solver : Solver or str or None
     tol : float
     max_iter : int
@@ -68,7 +69,7 @@ class VoteTraining:
     report: Report
 
     def by_loss(self, loss: VoteLoss, outputs: Outputs, signs: Array, weights: Array, before: Laws | None) -> Posterior:
-        """Return the laws that are best for a loss of ln E exp(-margin), starting from those before."""
+        """Return the best distributions for a loss of ln E exp(-margin), starting from `before`."""
         prior = self.prior
         scales = None if self.fixed is None else self.fixed * prior.scales
         problem = LaplaceProblem(outputs, signs, weights, loss, prior.scales, signs * outputs.dot(prior.means), scales)
@@ -83,7 +84,7 @@ class VoteTraining:
         return Posterior(laws, found, proof, problem.floor, problem.trace, _advice(found, advice))
 
     def by_tail(self, outputs: Outputs, signs: Array, weights: Array, before: Laws | None) -> Posterior:
-        """Return the laws with one common scale that are best for the share of voters that err."""
+        """Return the best distributions with one common scale for the share of voters that err."""
         rows = TailRows(signs[:, None] * outputs.dense(slice(None)) * self.prior.scales, weights)
         found = train_tail(
             rows,
@@ -96,13 +97,13 @@ class VoteTraining:
         )
         scales = found.sigma * self.prior.scales
         floor = found.proof.objective if found.proof.objective > 0 else 1.0
-        advice = _advice(found.solution, "No better bound is known for all scales. A smaller c has one.")
+        advice = _advice(found.solution, "The bound over all scales could not be raised further. Use a smaller c.")
         laws = Laws(found.means * scales, scales)
         return Posterior(laws, found.solution, found.proof, floor, found.trace, advice, found.n_sigma_solves)
 
 
 def _advice(found: Solution, unless_cut: str) -> str:
-    """Return why a fit is not certified and what to do, nothing where it is."""
+    """Return why a fit is not certified and what to do; empty if it is certified."""
     if found.status is Status.SOLVED:
         return ""
     return found.advice if found.status is Status.ITERATION_LIMIT else unless_cut

@@ -1,4 +1,4 @@
-"""Boosting by PAC-Bayes: a vote of weak learners whose weights have Laplace laws."""
+"""Boosting by PAC-Bayes: a vote of weak learners whose weights have Laplace distributions."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from holdfast._core.solver import Report
 from holdfast._core.version import __version__
 from holdfast._core.whole_fits import WholeFits
 from holdfast._data.outputs import Outputs
+from holdfast._problems.laplace_tail import voters_for, voters_wrong
 from holdfast._problems.weak_learners import learn
 from holdfast._training.laplace_votes import Laws, Posterior, VoteTraining
 from holdfast.estimators.callbacks import CallbackSupportMixin, announced, with_callbacks
@@ -43,119 +44,120 @@ from holdfast.uncertainty.checks import per_feature
 
 NAME = "LaplaceBoostClassifier"
 LOSSES: dict[str, type[VoteLoss]] = {"log": LogVote, "exp": ExpVote}
-BASES = ("linear", "stumps", "splines")
 LARGEST = 2e8
-"""Entries of a table of what learners say of the training rows."""
+"""Entries of the table of the learners' outputs on the training rows, at most."""
 AT_ONCE = 1 << 22
-"""The same at prediction."""
+"""Entries of the tables that prediction works through one by one."""
 
 
 class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
-    r"""Vote of weak learners whose weights are drawn from Laplace laws, trained for a PAC-Bayes bound on its errors.
+    r"""Vote of weak learners with random weights, trained for a PAC-Bayes bound on its errors.
 
-    Weak learners say :math:`x_k`, columns of X, stumps or ramps. A voter :math:`w \sim Q` says the sign of
-    :math:`\sum_k w_k x_k`; under Q the weights are independent, :math:`w_k` with mean :math:`\mu_k` and density
-    :math:`e^{-|w_k - \mu_k| / \sigma_k} / 2 \sigma_k`. The prior P has the means 0 and the scales :math:`\tau`. Minimised is
+    The outputs :math:`x_k` of the weak learners are columns of X, stumps or ramps. A voter :math:`w \sim Q` predicts the sign
+    of :math:`\sum_k w_k x_k`. Under Q the weights are independent; :math:`w_k` has a Laplace distribution with mean
+    :math:`\mu_k` and density :math:`e^{-|w_k - \mu_k| / \sigma_k} / 2 \sigma_k`. The prior P has means 0 and scales
+    :math:`\tau`. The fit minimises
 
     .. math:: \mathrm{KL}(Q \| P) + c \sum_i s_i\, \ell_i(\mu, \sigma),
 
-    with sample weights s and a loss that is nowhere below the share of voters that err on the row: with
-    :math:`v_i = \ln \mathbb E_Q\, e^{-y_i w^\top x_i} = -y_i \mu^\top x_i - \sum_k \ln(1 - \sigma_k^2 x_{ik}^2)`
+    where s are the sample weights. The loss of a row is never below the share of voters that misclassify it. With
+    :math:`v_i = \ln \mathbb E_Q\, e^{-y_i w^\top x_i} = -y_i \mu^\top x_i - \sum_k \ln(1 - \sigma_k^2 x_{ik}^2)` it is
 
     ================  ===================================================================  =================================
     ``loss="log"``    :math:`\log_2(1 + e^{v_i})`                                          BaLaBoost
     ``loss="exp"``    :math:`e^{v_i}`                                                      Huber-Reg AdaBoost
-    ``loss="tail"``   that share itself where it is below 1/2, its tangent above           RobuCoP
+    ``loss="tail"``   that share where it is below 1/2, its tangent at 1/2 above           RobuCoP
     ================  ===================================================================  =================================
 
-    The first two are convex in means and scales together, and `gap_` is proved by a dual problem. "tail" has one scale for
-    all weights, :math:`\sigma_k = \sigma \tau_k`; it is convex for each scale, and `gap_` is proved for all scales together.
-    Each row counts in units of its own length there, so that far ones do no harm; columns are taken as they are, so scale them
-    to like units (``StandardScaler``, or divide by a known range), or else the column of the largest unit decides alone.
+    "log" and "exp" are jointly convex in means and scales, and a dual problem proves `gap_`. "tail" has one common scale,
+    :math:`\sigma_k = \sigma \tau_k`. It is convex for each scale, and `gap_` is proved over all scales.
+    "tail" measures each row in units of its length, so that rows far out do no harm. It takes columns as they are: bring them
+    to similar scales first (``StandardScaler``, or divide by a known range), or the column with the largest unit dominates.
 
-    As boosting, a weak learner is a coordinate: ``solver=CoordinateDescent("greedy")`` adds one a round.
+    For boosting, treat each weak learner as a coordinate: ``solver=CoordinateDescent("greedy")`` adds one learner per round.
 
     Parameters
     ----------
     loss : {"log", "exp", "tail"} or VoteLoss, default="log"
     c : float, default=None
-        Weight of the losses, > 0: the smaller, the nearer to the prior. None is 1. Tune it, on rows like those to come.
+        Weight of the losses, > 0; a small c keeps the fit near the prior. None means 1. Tune it on rows like those you expect.
     base : {"linear", "stumps", "splines"} or list, default="linear"
-        The weak learners: columns; 1 above and -1 below each of `n_knots` thresholds of a column; ramps from -1 to 1 between
-        each two of its knots; or a list of functions or fitted classifiers that say a number from -1 to 1 of each row.
+        The weak learners. "linear": columns. "stumps": 1 above and -1 below each of `n_knots` thresholds of a column.
+        "splines": ramps from -1 to 1 between neighbouring knots of a column. A list: functions or fitted classifiers whose
+        outputs lie between -1 and 1.
     feature_range : array-like of shape (2,) or (n_features, 2), default=None
-        Lowest and highest value of the features, known before the data. Thresholds and knots divide it evenly; columns are
-        divided by its largest absolute value ("linear"). None: quantiles and largest values of the training rows (columns are
-        taken as they are with ``loss="tail"``); then no PAC-Bayes bound holds, and :func:`pac_bayes_bound` says so.
+        Lowest and highest value of each feature, known before the data. Thresholds and knots divide the range evenly; columns
+        ("linear") are divided by its largest absolute value. None: quantiles and largest values come from the training rows,
+        and :func:`pac_bayes_bound` refuses the model. With ``loss="tail"``, None leaves columns as they are.
     n_knots : int, default=10
-        Stumps, or ramps, of each column at most.
+        Largest number of stumps or ramps for each column.
     scale : {"joint", "fixed"} or float, default="joint"
-        Whether scales are learned. A number s fixes them to s tau; "fixed" is s = 1 / sqrt(number of learners + 1). With
-        "log" and "exp" :math:`|x_{ik}| \sigma_k < 1` has to hold.
+        "joint" learns the scales. A number s fixes them at s tau; "fixed" means s = 1 / sqrt(number of learners + 1). The
+        losses "log" and "exp" need :math:`|x_{ik}| \sigma_k < 1`.
     prior_mean : float or array-like of shape (n_learners,), default=0.0
-        In units of the learners' weights; 0 with ``loss="tail"``.
+        Means of the weights under the prior; must be 0 with ``loss="tail"``.
     prior_scale : float or array-like of shape (n_learners,), default=1.0
-        :math:`\tau > 0`.
+        Scales of the weights under the prior, :math:`\tau > 0`.
     fit_intercept : bool, default=True
-        Adds a learner that always says 1, the last one, with prior mean 0.
+        Adds a last learner whose output is always 1, with prior mean 0.
     intercept_scale : float, default=1.0
-        Its prior scale.
+        Prior scale of the intercept.
     class_weight : dict or "balanced", default=None
-        Factors on the weights of the classes. More than two classes are fitted one against the rest.
+        Factors on the sample weights of each class. More than two classes are fitted one against the rest.
     solver : str or Solver, default=None
-        "newton", "quasi_newton" or "coordinate_descent", with ``CoordinateDescent("greedy")`` and the like from
-        :mod:`holdfast.solvers`; None picks one.
+        "newton", "quasi_newton", "coordinate_descent" or a solver from :mod:`holdfast.solvers`, such as
+        ``CoordinateDescent("greedy")``. None picks one.
     tol : float, default=1e-6
         Largest certified relative gap to accept.
     max_iter : int, default=1000
     warm_start : bool, default=False
-        Start from the previous fit's laws where they are as many.
+        Start from the previous fit if it has as many weights.
     verbose : int, default=0
         1 logs progress to the logger "holdfast".
 
     Attributes
     ----------
     mu_, sigma_ : ndarray of shape (1, n_learners) or (n_classes, n_learners)
-        Means and scales of the weights, that of the intercept last.
+        Means and scales of the weights, with the intercept last.
     classes_ : ndarray of shape (n_classes,)
         Sorted; with two classes a positive score means ``classes_[1]``.
     learners_ : object
-        The weak learners; ``learners_.owners`` has the feature of each.
+        The weak learners; ``learners_.owners`` is the index of each one's feature.
     objective_ : float
-        Divergence plus weighted losses, summed over the classes where there are more than two.
+        Divergence plus weighted losses, summed over the classes if there are more than two.
     lower_bound_ : float
-        A number that no means and scales can go below.
+        No means and scales have a smaller objective.
     divergence_ : float
-        KL of the posterior from the prior, summed likewise.
+        KL(Q || P), summed over the classes if there are more than two.
     gap_ : float
         (objective_ - lower_bound_) / objective_, recomputed from the learners' outputs.
     n_sigma_solves_ : int
-        With ``loss="tail"``: convex problems that were solved, each of one scale.
+        With ``loss="tail"``: number of convex problems solved, one for each scale tried.
     objective_path_ : list of ndarray
-        The objective from step to step, falling, for each class against the rest (one for two classes).
+        Falling values of the objective during the fit, for each class against the rest (one array for two classes).
     c_ : float
-        c as used.
+        The value of c that was used.
     feature_importances_ : ndarray of shape (n_features,)
-        Sums of the absolute means of each feature's weights, of sum 1; of each learner where `base` is a list.
+        Sum of the absolute means of each feature's weights, scaled to sum to 1; one for each learner if `base` is a list.
     importance_scales_ : ndarray of shape (n_features,)
-        Standard deviations of these sums of weights under the posterior, in the same units.
+        Posterior standard deviation of the sum of each feature's weights, in the same units.
     row_noise_ : bool
-        Whether `fit` was told of noise; predictions without any then warn.
+        Whether `fit` got `X_std`; predictions without it then warn.
     n_iter_ : int
     solution_ : dict
-        How the solver ended: status, advice, solver, n_iter, objective, lower_bound.
+        Status, advice, solver, n_iter, objective and lower_bound.
     holdfast_version_ : str
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
 
     See Also
     --------
-    pac_bayes_bound : What the error on new rows can be.
+    pac_bayes_bound : Bounds the error on new rows.
 
     Notes
     -----
-    Rows with stated noise (``X_std``) get what stumps or ramps say on average over it, in `fit` and at prediction. Columns are
-    their own averages, so that noise changes nothing for ``base="linear"``, which refuses it.
+    For rows with stated noise (``X_std``), the output of a stump or a ramp is its average over the noise, in `fit` and at
+    prediction. The average of a column over noise is the column itself, so ``base="linear"`` refuses `X_std`.
 
     References
     ----------
@@ -187,7 +189,7 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
     parameter_table = {
         "loss": Choice(*LOSSES, "tail") | Instance(VoteLoss, "a VoteLoss object"),
         "c": Number(strictly=True) | NOTHING,
-        "base": Choice(*BASES)
+        "base": Choice("linear", "stumps", "splines")
         | Several(Having(("predict",), "is a fitted classifier") | Having(("__call__",), "a function")),
         "n_knots": Count(),
         "scale": Choice("joint", "fixed") | Number(strictly=True),
@@ -243,7 +245,7 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, X_std: Any = None) -> Self:
-        """Fit the laws of the weights.
+        """Fit the distributions of the weights.
 
         Parameters
         ----------
@@ -252,9 +254,9 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         y : array-like of shape (n_samples,)
             Two classes or more.
         sample_weight : array-like of shape (n_samples,), default=None
-            2 is as good as stating a row twice.
+            A row of weight 2 counts as two equal rows.
         X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Standard deviation of each entry's error, for stumps and splines.
+            Standard deviation of the error of each entry, for stumps and splines.
         """
         check_columns(X, {"sample_weight": sample_weight, "X_std": X_std})
         check_features(X, {"feature_range": self.feature_range})
@@ -291,30 +293,27 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         if X_std is None:
             return None
         deviations = RowNoise.stated(X.toarray() if sparse.issparse(X) else X, {"X_std": X_std}).deviations
-        takes = isinstance(self.base, str) and self.base != "linear"
-        if not takes and not np.any(deviations):
-            return None
-        if not takes:
+        if not (isinstance(self.base, str) and self.base != "linear"):
+            if not np.any(deviations):
+                return None
             raise ValueError(
-                f"{NAME}(base={short(self.base):.60}).{method}(..., X_std=...): a column is its own average over its noise, "
-                "which would change nothing, and given learners have no known average. Use base='stumps' or 'splines', or "
-                "leave X_std out."
+                f"{NAME}(base={short(self.base):.60}).{method}(..., X_std=...): noise does not change the average of a column, "
+                "and the average of a learner from a list is not known. Use base='stumps' or 'splines', or leave X_std out."
             )
         return deviations
 
     def _check_size(self, X: Any) -> None:
-        """Raise if what learners say of the rows would not fit."""
+        """Raise if the table of the learners' outputs is too large."""
         d = self.learners_.n_learners
-        is_small = sparse.issparse(X) and self.base == "linear" and self.loss != "tail"
-        is_small |= self.base == "stumps" and not self.row_noise_ and self.loss != "tail"
-        if not is_small and X.shape[0] * d > LARGEST:
+        is_small = sparse.issparse(X) if self.base == "linear" else self.base == "stumps" and not self.row_noise_
+        if not (is_small and self.loss != "tail") and X.shape[0] * d > LARGEST:
             raise ValueError(
                 f"{NAME}.fit: {X.shape[0]} rows and {d} learners would take {8 * X.shape[0] * d:.2g} bytes. Use fewer rows, a "
                 "smaller n_knots, or base='stumps' without X_std."
             )
 
     def _posteriors(self, outputs: Outputs, codes: NDArray[np.intp], weights: Array, report: Report) -> list[Posterior]:
-        """Return the laws of each class against the rest."""
+        """Return the distributions of the weights for each class against the rest."""
         self.c_ = 1.0 if self.c is None else float(self.c)
         training = VoteTraining(self._prior(), self._fixed(), self.solver, float(self.tol), int(self.max_iter), report)
         train = training.by_tail
@@ -340,12 +339,12 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
             raise ValueError(f"{NAME}(prior_scale={short(self.prior_scale):.60}): must be > 0.")
         if self.loss == "tail" and np.any(parts[0]):
             raise ValueError(
-                f"{NAME}(loss='tail', prior_mean={short(self.prior_mean):.60}): only 0 is known to go with it."
+                f"{NAME}(loss='tail', prior_mean={short(self.prior_mean):.60}): prior_mean must be 0 with this loss."
             )
         return Laws(*parts)
 
     def _fixed(self) -> float | None:
-        """Return the scale in units of the prior's, None where it is learned."""
+        """Return the fixed scale in units of the prior's, or None if scales are learned."""
         if isinstance(self.scale, str):
             return None if self.scale == "joint" else float(1 / np.sqrt(self.learners_.n_learners + 1))
         return float(self.scale)
@@ -356,12 +355,12 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         if np.any(reached := scales * outputs.largest >= 1):
             k = int(np.argmax(reached))
             raise ValueError(
-                f"{NAME}(scale={self.scale!r}): learner {k} says up to {outputs.largest[k]:g}, and times its scale "
-                f"{scales[k]:g} that must stay below 1. Use a smaller scale, or scale='joint'."
+                f"{NAME}(scale={self.scale!r}): learner {k} has outputs up to {outputs.largest[k]:g}, and its scale is "
+                f"{scales[k]:g}; their product must be below 1. Use a smaller scale, or scale='joint'."
             )
 
     def _set_model(self, fits: list[Posterior]) -> None:
-        """Set the fitted attributes, and warn of what is not certified."""
+        """Set the fitted attributes, and warn if the fit is not certified."""
         self.mu_, self.sigma_ = (np.array(parts) for parts in zip(*(fit.laws for fit in fits), strict=True))
         prior = self._prior()
         divergences = laplace_kl(self.mu_, self.sigma_, prior_mean=prior.means, prior_scale=prior.scales)
@@ -383,43 +382,43 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
             warn_caller(f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {worst.advice}", ConvergenceWarning)
 
     def _outputs(self, X: Any, X_std: Any, method: str) -> Iterable[Outputs]:
-        """Return what learners say of checked rows, part by part."""
+        """Check the rows and return the learners' outputs, part by part."""
         check_is_fitted(self)
         check_columns(X, {"X_std": X_std}, self)
         X = checked_rows(self, X, call=f"{NAME}.{method}", reset=False, accept_sparse="csr")
         noise = self._noise(X, X_std, method)
         if noise is None and self.row_noise_:
             warn_caller(
-                f"{NAME}.{method}: this model was fitted with the noise of each row and is given none here, so rows count as "
-                f"exact. Pass X_std (zeros for exact rows). {ROUTING}",
+                f"{NAME}.{method}: this model was fitted with X_std but gets none here, so rows count as exact. Pass X_std "
+                f"(zeros for exact rows). {ROUTING}",
                 UserWarning,
             )
         parts = gen_batches(X.shape[0], max(1, AT_ONCE // self.learners_.n_learners))
         return (self.learners_.outputs(X[part], None if noise is None else noise[part]) for part in parts)
 
     def decision_function(self, X: Any, *, X_std: Any = None) -> Array:
-        """Return the lead of the voters for a class: their share less that of the others, from -1 to 1.
+        """Return the share of voters for a class minus the share against it, from -1 to 1.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            The noise of each entry, as in `fit`. Without any, rows count as exact; a model that was fitted with noise then
+            The noise of each entry, as in `fit`. Without it rows count as exact, and a model that was fitted with noise
             warns.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Two classes: positive means ``classes_[1]``. More: of each class against the rest, the highest being predicted.
+            Two classes: positive means ``classes_[1]``. More classes: one column for each class against the rest.
         """
         leads = 2 * self._votes(self._outputs(X, X_std, "decision_function")) - 1
-        return leads.ravel() if leads.shape[1] == 1 else leads
+        return leads[:, 0] if leads.shape[1] == 1 else leads
 
     def predict(self, X: Any, *, X_std: Any = None) -> Any:
-        """Return the class that the majority of the voters is for, shape (n_samples,); takes noise as `decision_function` does.
+        """Return the class with the majority of the voters, shape (n_samples,); takes noise as `decision_function` does.
 
-        Of two classes that is told by the sign of the mean score, as laws are symmetric. More than two: the class that has the
-        largest share of voters for it, against the rest.
+        With two classes the sign of the mean score decides, as the distributions are symmetric. With more, it is the class
+        with the largest share of voters against the rest.
         """
         return self._predicted(X, X_std, "predict")
 
@@ -435,20 +434,21 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         return np.concatenate([np.column_stack([part.dot(mu) for mu in self.mu_]) for part in parts])
 
     def predict_gibbs(self, X: Any, *, X_std: Any = None, random_state: Any = None) -> Any:
-        """Return for each row the class that a voter drawn at random is for: the Gibbs classifier, which the bounds are about.
+        """Draw a voter for each row and return its class: the Gibbs classifier, which the bounds are about.
 
-        Takes noise as `decision_function` does. More than two classes: drawn by the shares of `predict_proba`.
+        Takes noise as `decision_function` does. With more than two classes, classes are drawn with the shares of
+        `predict_proba`.
         """
         shares = self._shares(self._outputs(X, X_std, "predict_gibbs"))
         draws = check_random_state(random_state).uniform(size=(len(shares), 1))
         return self.classes_[np.minimum((draws >= np.cumsum(shares, axis=1)).sum(axis=1), len(self.classes_) - 1)]
 
     def predict_proba(self, X: Any, *, X_std: Any = None) -> Array:
-        """Return the share of the voters that are for each class, shape (n_samples, n_classes).
+        """Return the share of the voters for each class, shape (n_samples, n_classes).
 
-        These are the exact probabilities of the Gibbs classifier, not of the majority vote, which is sure of itself. They are
-        not calibrated: voters agree the more, the more rows they were trained on, also where classes overlap. Takes noise
-        as `decision_function` does. More than two classes: shares of each against the rest, made to sum to 1.
+        These are the exact probabilities of the Gibbs classifier. They are not calibrated: with more training rows voters agree
+        more, also where classes overlap. Takes noise as `decision_function` does. With more than two classes, the shares of
+        each class against the rest are scaled to sum to 1.
         """
         return self._shares(self._outputs(X, X_std, "predict_proba"))
 
@@ -462,21 +462,18 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         return np.column_stack([1 - shares, shares]) if shares.shape[1] == 1 else shares_of_classes(shares)
 
     def _votes(self, parts: Iterable[Outputs]) -> Array:
-        """Return the share of the voters that are for each class against the rest, (n_samples, 1 or n_classes)."""
+        """Return the share of the voters for each class against the rest, (n_samples, 1 or n_classes)."""
         laws = list(zip(self.mu_, self.sigma_, strict=True))
-        return np.concatenate([np.column_stack([part.shares_for(*law) for law in laws]) for part in parts])
+        return np.concatenate([np.column_stack([voters_for(part, *law) for law in laws]) for part in parts])
 
     def gibbs_errors(self, X: Any, y: Any, *, X_std: Any = None) -> Array:
-        """Return the share of the voters that err on each row, shape (n_samples,), exactly.
+        """Return the exact share of the voters that misclassify each row, shape (n_samples,).
 
-        A row of which all learners say 0 counts as wrong, and so does a draw. Two classes only; takes noise as
-        `decision_function` does.
+        A score of 0 counts as wrong. Two classes only; takes noise as `decision_function` does.
         """
         check_is_fitted(self)
         if len(self.classes_) != 2:
-            raise ValueError(
-                f"{NAME}.gibbs_errors: the model has {len(self.classes_)} classes; errors of voters are of two."
-            )
+            raise ValueError(f"{NAME}.gibbs_errors: the model has {len(self.classes_)} classes; use it with two.")
         parts = list(self._outputs(X, X_std, "gibbs_errors"))
         y = column_or_1d(y)
         check_consistent_length(X, y)
@@ -487,19 +484,17 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         ends = np.cumsum([part.n_samples for part in parts])
         signs = np.split(np.where(y == self.classes_[1], 1.0, -1.0), ends[:-1])
         laws = self.mu_[0], self.sigma_[0]
-        return np.concatenate([part.shares_wrong(*laws, own) for part, own in zip(parts, signs, strict=True)])
+        return np.concatenate([voters_wrong(part, *laws, own) for part, own in zip(parts, signs, strict=True)])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, X_std: Any = None) -> float:
         """Return the accuracy of `predict`; takes noise as `decision_function` does."""
         return float(accuracy_score(y, self._predicted(X, X_std, "score"), sample_weight=sample_weight))
 
     def certificate_model(self) -> Model:
-        """Return what certificates see of the fitted classifier: a linear one, with ``base="linear"`` and two classes."""
+        """Return the linear classifier that certificates work on; needs ``base="linear"`` and two classes."""
         check_is_fitted(self)
         limits = self.learners_.limits
         if limits is None or len(self.mu_) > 1:
-            raise NoCertificateError(
-                f"{self!r:.80}: of votes only those of two classes with base='linear' are certified."
-            )
+            raise NoCertificateError(f"{self!r:.80}: only votes with base='linear' and two classes are certified.")
         mu, d = self.mu_[0], len(limits)
         return linear_model(mu[:d] / limits, mu[d:].sum())
