@@ -10,8 +10,8 @@ import numpy as np
 from holdfast._core.loss import Array
 from holdfast._core.problem import Evaluation, Problem
 from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR
-from holdfast._problems.laplace import WIDEST, conjugate
 from holdfast._data.outputs import Outputs
+from holdfast._problems.laplace import WIDEST, conjugate
 from holdfast.losses.laplace_law import LaplaceSum
 
 
