@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONWARNDEFAULTENCODING =
 
-.PHONY: demo test check lint test-slow mutants certify-check bench format clean
+.PHONY: demo test check lint test-slow mutants certify-check bench bench-full format clean
 
 demo: .venv/demo
 	$(BIN)/python examples/plot_do_error_bars_help.py build/demo
@@ -32,9 +32,15 @@ mutants: .venv/test
 certify-check: .venv/test
 	$(BIN)/python tests/certify_check.py 1000000
 
+bench bench-full: export OMP_NUM_THREADS = 1
+
 bench: .venv/test
-	for name in gaussian_dense gaussian_sparse gaussian_multiclass gaussian_path gaussian_sgd robust_sets label_flips minimax_probability feature_deletion missing_features certify kernel_speed; do \
-		$(BIN)/python benchmarks/$$name.py || exit 1; done
+	$(BIN)/python -c "import holdfast; holdfast.compile()"
+	$(BIN)/python benchmarks/run.py --quick
+
+bench-full: .venv/test
+	$(BIN)/python -c "import holdfast; holdfast.compile()"
+	$(BIN)/python benchmarks/run.py
 
 format: .venv/dev
 	$(BIN)/ruff format .

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from gaussian_dense import environment, timed
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from holdfast import Ball, robust_accuracy
+from tables import environment, table, timed, write
 
 HEAD = (
     "| set | rows | ours | robust accuracy | ART, 20 steps | robust accuracy | ratio "
@@ -35,34 +35,33 @@ def by_art(model, X, y, norm, radius, settings):
     return lambda: float(np.mean(model.predict(attack.generate(X, y)) == y))
 
 
+def compared(model, X, y):
+    """Yield a line for each ball: the median of our times, then those of ART."""
+    for norm, radius in ((2, 0.5), (2, 1.0), (np.inf, 0.05), (np.inf, 0.1)):
+        ours = [timed(lambda: robust_accuracy(model, X, y, Ball(radius, norm=norm)).accuracy) for _ in range(5)]  # noqa: B023
+        seconds = float(np.median([each[0] for each in ours]))
+        cells = [f"Ball({radius}, norm={norm})", f"{len(X)}", f"{seconds:.4f}", f"{ours[0][1]:.4f}"]
+        for settings in SETTINGS:
+            try:
+                rounds = 1 if "num_random_init" in settings else 3
+                found = [timed(by_art(model, X, y, norm, radius, settings)) for _ in range(rounds)]
+            except ImportError:
+                cells += ["not installed", "", ""]
+                continue
+            peer = float(np.median([each[0] for each in found]))
+            cells += [f"{peer:.2f}", f"{found[0][1]:.4f}", f"{peer / seconds:.0f}"]
+        yield f"| {' | '.join(cells)} |"
+
+
 def main():
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=20_000)
     X = rng.normal(size=(20_000, 50)) + 0.25 * np.where(y, 1, -1)[:, None]
-    model = LogisticRegression().fit(X, y)
-    lines = [HEAD, "|" + " --- |" * (HEAD.count("|") - 1)]
-    print(environment(), *lines, sep="\n", flush=True)
     with threadpool_limits(1):
-        for norm, radius in ((2, 0.5), (2, 1.0), (np.inf, 0.05), (np.inf, 0.1)):
-            ours = [timed(lambda: robust_accuracy(model, X, y, Ball(radius, norm=norm)).accuracy) for _ in range(5)]  # noqa: B023
-            seconds = float(np.median([each[0] for each in ours]))
-            cells = [f"Ball({radius}, norm={norm})", f"{len(X)}", f"{seconds:.4f}", f"{ours[0][1]:.4f}"]
-            for settings in SETTINGS:
-                try:
-                    rounds = 1 if "num_random_init" in settings else 3
-                    found = [timed(by_art(model, X, y, norm, radius, settings)) for _ in range(rounds)]
-                except ImportError:
-                    cells += ["not installed", "", ""]
-                    continue
-                peer = float(np.median([each[0] for each in found]))
-                cells += [f"{peer:.2f}", f"{found[0][1]:.4f}", f"{peer / seconds:.0f}"]
-            lines.append(f"| {' | '.join(cells)} |")
-            print(lines[-1], flush=True)
-    text = __doc__.strip().split("\n", 1)
-    table = "\n".join(lines)
+        lines = table(HEAD, compared(LogisticRegression().fit(X, y), X, y))
+    title, about = __doc__.strip().split("\n", 1)
     if "--print" not in sys.argv:
-        page = f"# {text[0]}\n{text[1]}\n\n{environment()}\n\n{table}\n"
-        Path(__file__).with_suffix(".md").write_text(page, encoding="utf-8")
+        write(Path(__file__).with_suffix(".md"), f"# {title}\n{about}\n\n{environment()}\n\n{lines}\n")
 
 
 if __name__ == "__main__":

@@ -32,13 +32,13 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from gaussian_dense import environment
 from sklearn.datasets import load_breast_cancer, make_moons
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from holdfast import Ball, Box, RobustFourierFeatures, RobustKernelClassifier, RobustNystroem
+from tables import environment, write
 
 HERE = Path(__file__).parent
 ROWS, SEEDS, STARTS, STEPS = 12, 4, 20, 25
@@ -311,8 +311,7 @@ def main():
         about = about.replace(name, str(globals()[name]))
     head = "# How loose are bounds of features of kernels?"
     text = f"{head}\n{about}\n{environment()}\n\n**violations: {broken}**\n\n" + "\n\n".join(parts) + "\n"
-    out.with_suffix(".tmp").write_text(text)
-    out.with_suffix(".tmp").replace(out)
+    write(out, text)
     print(f"{broken} violations; written to {out.name}")
     return int(broken > 0)
 

@@ -2,8 +2,8 @@
 
 Run it with `python benchmarks/laplace_boost.py`, for about half an hour; HOLDFAST_DATA names the folder of spambase,
 USPS and MNIST, which are left out without it. It writes the table beside this file and a picture to docs/images. Finished
-cells are kept in build/laplace_boost.json, and a run that was cut off goes on from there. `--speed` prints timings instead,
-`--quick` one small cell; `--jobs` is the number of processes.
+cells are kept in build/laplace_boost.json, and a run that was cut off goes on from there. `--quick`
+prints one small cell; `--jobs` is the number of processes.
 
 A set has 300 training rows (wine 100). A tenth of them get Gaussian noise added to every feature, `sd` times the feature's
 deviation over all rows; test rows, 1000 at most, are clean. Columns are standardised by the (noisy) training rows for every
@@ -39,7 +39,6 @@ from sklearn.svm import LinearSVC
 
 from holdfast import LaplaceBoostClassifier, __version__
 from holdfast.datasets import load_from_folder
-from holdfast.solvers import CoordinateDescent
 
 HERE = Path(__file__).parent
 PICTURE = HERE.parent / "docs" / "images" / "laplace_boost.png"
@@ -228,53 +227,12 @@ def draw(cell, levels):
     figure.savefig(PICTURE, dpi=110)
 
 
-def timed(fit, repeats=3):
-    """Return the least CPU seconds of a few fits."""
-    seconds = []
-    for _ in range(repeats):
-        start = time.process_time()
-        fit()
-        seconds.append(time.process_time() - start)
-    return min(seconds)
-
-
-def speed():
-    """Yield lines of Markdown with CPU seconds, contestants run by turns."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, size=(20_000, 50))
-    y = np.where(X @ rng.standard_normal(50) > rng.logistic(size=20_000), 1, -1)
-    log, plain = LaplaceBoostClassifier(feature_range=(-1, 1)), LogisticRegression()
-    tight = LogisticRegression(tol=1e-7)
-    rows = [
-        (timed(lambda: log.fit(X, y), 1), timed(lambda: plain.fit(X, y), 1), timed(lambda: tight.fit(X, y), 1))
-        for _ in range(5)
-    ]
-    a, b, c = np.min(rows, axis=0)
-    yield f"- BaLaBoost, 20 000 x 50, gap {log.gap_:.0e}: {a:.3f} s; LogisticRegression {b:.3f} s, {c:.3f} s with tol=1e-7"
-    X = rng.standard_normal((100_000, 50))
-    y = np.where(np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.standard_normal(100_000) > 0, 1, -1)
-    rounds = 20
-    stumps = LaplaceBoostClassifier(
-        base="stumps", feature_range=(-4, 4), solver=CoordinateDescent("greedy"), max_iter=rounds, tol=1e-12
-    )
-    ada = AdaBoostClassifier(n_estimators=rounds, random_state=0)
-    joint = LaplaceBoostClassifier(base="stumps", feature_range=(-4, 4))
-    a, b = timed(lambda: stumps.fit(X, y), 1), timed(lambda: ada.fit(X, y), 1)
-    yield f"- {rounds} rounds of stumps, 100 000 x 50: {a:.1f} s; AdaBoostClassifier {b:.1f} s"
-    a = timed(lambda: joint.fit(X, y), 1)
-    yield f"- the optimum over all {joint.mu_.shape[1]} stumps, gap {joint.gap_:.0e}: {a:.1f} s"
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--speed", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    if options.speed:
-        print("\n".join(speed()))
-        return
     if options.quick:
         print("\n".join(table(run(["synthetic"], (0, 10), 2, options.jobs), (0, 10))))
         return

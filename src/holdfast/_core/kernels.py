@@ -45,6 +45,8 @@ class Kernel:
     def is_cached(self) -> bool:
         """Return whether numba finds it on disk, for this machine and this source, in every signature."""
         cache, context = self.function._cache, self.function.targetctx
+        if not cache._cache_file._load_index():
+            return False  # without setting up the compiler, which takes 0.2 s
         return all(cache.load_overload(signature, context) is not None for signature in self.signatures)
 
     @cached_property

@@ -1,0 +1,1 @@
+"""Cases that are timed, and what times them; `python benchmarks/run.py` runs them."""
