@@ -261,8 +261,8 @@ JOBS = Count(-maxsize) | NOTHING
 def refuse_wrong(owner: Any, table: Mapping[str, Allowed], call: str) -> None:
     """Raise if an attribute of `owner` is not what the table allows."""
     for name, allowed in table.items():
-        if hasattr(owner, name):
-            allowed.checked(getattr(owner, name), f"{call}({name}")
+        if hasattr(owner, name) and (value := getattr(owner, name)) not in allowed:
+            allowed.checked(value, f"{call}({name}")
 
 
 def _plain(signature: inspect.Signature) -> inspect.Signature:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,17 +26,20 @@ class ExpectedRisk:
     alpha: float
     fit_intercept: bool
 
-    def noise_of(self, X: Any, metadata: Mapping[str, Any], call: str) -> RowSets:
-        """Return the noise of rows; `call`, such as ``"GaussianRobustClassifier(noise=0.0)"``, is quoted in errors."""
+    def noise_of(self, X: Any, metadata: Mapping[str, Any], quoted: Callable[..., str]) -> RowSets:
+        """Return the noise of rows.
+
+        `quoted` returns the call of the estimator with the parameters that are named, for errors.
+        """
         for name in metadata:
             if name not in self.noise.metadata:
-                raise ValueError(f"{call}.fit(..., {name}=...): this noise does not take {name}.")
+                raise ValueError(f"{quoted('noise')}.fit(..., {name}=...): this noise does not take {name}.")
         noise = self.noise.at(X, metadata)
         if self.loss.is_homogeneous and np.all(noise.exact_features(X.shape[1])):
             raise ValueError(
-                f"{call}: without noise this loss is the plain hinge. State it for all rows, noise=0.3 in the units of the "
-                "features say, or pass that of each row, X_std, X_cov or X_factor. (Without noise use loss='logistic', which "
-                "is then logistic regression, or sklearn.svm.LinearSVC.)"
+                f"{quoted('noise', 'loss')}: without noise this loss is the plain hinge. State it for all rows, noise=0.3 in "
+                "the units of the features say, or pass that of each row, X_std, X_cov or X_factor. (Without noise use "
+                "loss='logistic', which is then logistic regression, or sklearn.svm.LinearSVC.)"
             )
         return noise
 

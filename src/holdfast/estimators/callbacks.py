@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import wraps
 from typing import Any
 
 from holdfast._core.solver import Report
@@ -16,13 +15,8 @@ except ImportError:  # scikit-learn < 1.9 has none
         """Nothing: this version of scikit-learn has no callbacks."""
 
     def with_callbacks(method: Any) -> Any:
-        """Return the method, one call deeper as with callbacks: warnings name the line that called it."""
-
-        @wraps(method)
-        def called(*args: Any, **options: Any) -> Any:
-            return method(*args, **options)
-
-        return called
+        """Return the method."""
+        return method
 
 
 def announced(estimator: Any, report: Report, X: Any, y: Any) -> tuple[Report, Any]:

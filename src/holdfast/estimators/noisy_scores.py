@@ -1,0 +1,184 @@
+"""Linear scores of rows with Gaussian noise: how far it spreads them, which predictions it changes, what is likely under it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from holdfast._core.allowed import SEED, Choice, Count, arguments
+from holdfast._core.caller import warn_caller
+from holdfast._core.labels import check_columns
+from holdfast._core.loss import Array, Loss
+from holdfast._core.metadata import NoiseByRow, takes_metadata
+from holdfast._core.offers import offered_if
+from holdfast._core.row_sets import RowSets
+from holdfast._core.uncertainty import UncertaintySet
+from holdfast._training.moderated_link import moderation
+from holdfast.estimators.flips import flip_probabilities
+from holdfast.estimators.kernel_scores import KernelScores
+from holdfast.estimators.linear import ROUTING
+from holdfast.estimators.scores import against_the_rest, score_deviations
+
+NEEDS_NOISE = f"Pass X_std, X_cov or X_factor (zeros for exact rows). {ROUTING}"
+
+
+def _is_proper(estimator: NoisyScores) -> bool:
+    loss = estimator._loss()
+    if not loss.is_proper:
+        raise AttributeError(
+            f"{type(estimator).__name__} has no predict_proba with loss={estimator.loss!r}, which models no probability. Use "
+            "loss='logistic'; flip_probability says how likely the noise is to change a prediction."
+        )
+    return True
+
+
+def _has_known_noise(estimator: NoisyScores) -> bool:
+    if not estimator._has_kernel:
+        return True
+    raise AttributeError(
+        f"{type(estimator).__name__}(kernel={estimator.kernel!r:.40}) has no flip_probability and no score_std: its noise is "
+        "that of the kernel's features, not of the inputs. holdfast.flip_probability(model, X, noise) asks about the inputs."
+    )
+
+
+class NoisyScores(KernelScores):
+    """A classifier that was trained for Gaussian noise, of each row where `row_noise_` says so."""
+
+    loss: Any
+    link: str | None
+    row_noise_: bool
+
+    def _loss(self) -> Loss:
+        """Return the loss that it was trained for."""
+        raise NotImplementedError
+
+    def _noise(self) -> UncertaintySet:
+        """Return the noise that its constructor states."""
+        raise NotImplementedError
+
+    @offered_if(_has_known_noise)
+    @takes_metadata
+    @arguments(method=Choice("auto", "bound"), n_draws=Count(), random_state=SEED)
+    def flip_probability(
+        self,
+        X: Any,
+        *,
+        method: str = "auto",
+        n_draws: int = 1000,
+        random_state: Any = 0,
+        **metadata: Unpack[NoiseByRow],
+    ) -> Array:
+        r"""Return the probability that the noise changes each prediction.
+
+        Two classes: exact, :math:`\Phi(-|w^\top x + b| / t)`. Three: exact, by the normal law of two leads. More: an estimate
+        from draws of the scores, off by a standard error of at most the bound below over :math:`2\sqrt{n_\text{draws}}`, so
+        small where changes are rare; :func:`flip_probability` tells it. ``method="bound"``: the *upper bound*
+        :math:`\sum_{l \ne k} \Phi(-(f_k - f_l) / t_{kl})`, at most 1, where k is predicted, f are the scores and
+        :math:`t_{kl}` is the deviation that the noise gives to their difference; it can be twice the probability or more.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        **metadata
+            The noise of each row as in `fit`, taken as stated, never multiplied by `noise`: a model trained with ``noise=4``
+            and ``X_std=S`` is asked about that noise by ``X_std=4 * S``. Without them the noise of the constructor is
+            meant; a model fitted with them asks for them, and so does one of which no noise is known (``noise=None``).
+        method : {"auto", "bound"}, default="auto"
+        n_draws : int, default=1000
+            Draws of the scores of each row, with more than three classes.
+        random_state : int, RandomState instance or None, default=0
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            With two classes between 0 and 0.5; 0 where there is no noise. With `unknown` of the noise, the largest
+            probability that any covariance gives, or of several classes the bound with the largest deviations.
+        """
+        check_columns(X, metadata, self)
+        scores = self.decision_function(X)
+        noise = self._noise_of_scores(len(scores), metadata)
+        seed = int(check_random_state(random_state).randint(1 << 31))
+        return flip_probabilities(scores, self.coef_, noise, method=method, n_draws=int(n_draws), seed=seed)
+
+    @offered_if(_has_known_noise)
+    @takes_metadata
+    def score_std(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
+        r"""Return the standard deviation :math:`t = \sqrt{w^\top C w}` that the noise gives to each row's score.
+
+        Takes noise as `flip_probability` does; with `unknown` it is the largest that any covariance gives. A
+        prediction with |score| > 2 * score_std is certain at two sigma.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            More than two classes: the deviation of the predicted class's lead over each class, 0 for itself.
+        """
+        check_columns(X, metadata, self)
+        scores = self.decision_function(X)
+        return score_deviations(scores, self.coef_, self._noise_of_scores(len(scores), metadata))
+
+    @offered_if(_is_proper)
+    @takes_metadata
+    def predict_proba(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
+        r"""Return class probabilities :math:`\mathbb E\,\mathrm{sigmoid}(w^\top x + b + tZ)`, moderated by each row's noise.
+
+        With ``link="moderated"`` they are those that it was trained for, sigmoid(r (w'x + b)), which differ by up to 0.02.
+        Only with ``loss="logistic"``. Takes noise as `flip_probability` does; a model fitted with the noise of each row and
+        given none here returns plain, unmoderated probabilities, and warns. More than two classes: those of each class against
+        the rest, made to sum to 1, with the root mean square of the classes' deviations for t, so that the likeliest is
+        predicted.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        scores = self.decision_function(X)
+        self._refuse_errors_of_inputs(metadata, "predict_proba")
+        check_columns(X, metadata, self)
+        # in the span of a score's own direction noise of the kernel's features is the same as in all of it
+        coef = self.rkhs_norm_[:, None] if hasattr(self, "dual_coef_") else self.coef_
+        noise = None
+        if self.row_noise_ and not metadata:
+            warn_caller(
+                f"{type(self).__name__}.predict_proba: this model was fitted with the noise of each row and is given none "
+                f"here, so these are plain probabilities, which are too sure of noisy rows. {NEEDS_NOISE}",
+                UserWarning,
+            )
+        else:
+            stated = self._noise().as_stated(metadata) if metadata else self._noise().at_prediction()
+            noise = stated.at(np.broadcast_to(0.0, (len(scores), coef.shape[1])), metadata)
+        loss = self._loss()
+
+        def probability(score: Array, t: Array) -> Array:
+            if self.link is None:
+                return loss.evaluate(1.0 + score, t)[1]
+            return loss.evaluate(1.0 + moderation(t) * score, 0.0 * t)[1]
+
+        return against_the_rest(scores, coef, noise, probability)
+
+    @offered_if(_is_proper)
+    @takes_metadata
+    def predict_log_proba(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
+        """Return the logarithm of `predict_proba`."""
+        return np.log(self.predict_proba(X, **metadata))
+
+    def _refuse_errors_of_inputs(self, metadata: Mapping[str, Any], method: str) -> None:
+        """Raise where there is a kernel and the errors of each row are stated."""
+        if self._has_kernel and metadata:
+            raise ValueError(
+                f"{self._quoted('kernel')}.{method}(..., {next(iter(metadata))}=...): errors of the inputs are not "
+                "noise of the kernel's features. Use NoiseAwareClassifier, which takes them, or kernel='linear'."
+            )
+
+    def _noise_of_scores(self, n_samples: int, metadata: Mapping[str, Any]) -> RowSets:
+        """Return the noise of rows that are asked about, which must be known."""
+        if self.row_noise_ and not metadata:
+            raise ValueError(
+                f"{type(self).__name__}: this model was fitted with the noise of each row, so it needs theirs here too. "
+                f"{NEEDS_NOISE}"
+            )
+        stated = self._noise().as_stated(metadata)
+        return stated.at(np.broadcast_to(0.0, (n_samples, self.coef_.shape[1])), metadata)
