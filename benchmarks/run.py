@@ -40,11 +40,12 @@ def main(arguments=None):
     if options.list:
         for key, section in SECTIONS.items():
             print(*(f"{key}: {case.name}{' (quick)' * case.is_quick}" for case in section.cases), sep="\n")
-        return
+        return None
     rounds = options.rounds or (3 if options.quick else 5)
     choice = {"words": options.only, "is_quick": options.quick, "rounds": rounds, "note": options.note}
-    known = runner.run(SECTIONS, options.out / "speed.json", **choice)
+    known, failed = runner.run(SECTIONS, options.out / "speed.json", **choice)
     write(options.out / "speed.md", runner.page(SECTIONS, known, ABOUT))
+    return "\n".join(["These cases failed:", *failed]) if failed else None
 
 
 if __name__ == "__main__":

@@ -66,6 +66,17 @@ def test_ways_take_turns_and_the_median_is_of_all_rounds_but_the_first():
     assert runner.lines_of("two", found)[1].startswith("|  | theirs | 4.00 | 4.00 - 4.00 | 2.00 |")
 
 
+def test_a_case_that_fails_is_named_and_loses_no_other(tmp_path, capsys):
+    def case(name, run):
+        data = parts.Data(np.zeros((2, 2)), np.zeros(2))
+        return parts.Case(name, lambda is_smoke: data, lambda data: [parts.Way("ours", run)])
+
+    section = parts.Section("All", "", [case("bad", lambda: 1 / 0), case("good", lambda: 1)])
+    known, failed = runner.run({"all": section}, tmp_path / "speed.json", rounds=1)
+    assert failed == ["all: bad"]
+    assert list(known) == ["all: good"]
+
+
 def test_a_fit_that_is_not_certified_is_no_timing():
     class Loose:
         gap_ = 0.1

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import time
+import traceback
 import warnings
 from pathlib import Path
 from textwrap import fill
@@ -82,21 +83,29 @@ def _memory(name):
 
 
 def run(sections, store, *, words=(), is_quick=False, rounds=5, note=""):
-    """Run the cases whose section or name has one of the words, all without any; keep what is found in a file of JSON."""
+    """Run the cases whose section or name has one of the words, all without any; keep what is found in a file of JSON.
+
+    Return what is known of all cases, and the names of those that failed, whose old figures stay.
+    """
     known = json.loads(store.read_text(encoding="utf-8")) if store.exists() else {}
-    begun = time.process_time()
+    begun, failed = time.process_time(), []
     for key, section in sections.items():
         for case in section.cases:
             label = f"{key}: {case.name}"
             if (is_quick and not case.is_quick) or (words and not any(word in label for word in words)):
                 continue
             print(f"\n{label}", flush=True)
-            found = measured(case, rounds=rounds, is_quick=is_quick)
+            try:
+                found = measured(case, rounds=rounds, is_quick=is_quick)
+            except Exception:
+                traceback.print_exc()
+                failed.append(label)
+                continue
             known[label] = {"ways": found, "environment": environment(), "note": note and f". {note}"}
             print(*lines_of(case.name, found), sep="\n")
             print(f"so far {time.process_time() - begun:.0f} s of CPU", flush=True)
             write(store, json.dumps(known, indent=1) + "\n")
-    return known
+    return known, failed
 
 
 def lines_of(name, found):
