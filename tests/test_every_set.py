@@ -164,7 +164,7 @@ def test_smooth_sets_alone_have_a_continuous_maximizer(smooth_bounds, rng):
         assert (max(jumps) < 1e-6) == smooth_bound.is_smooth
 
 
-def test_eased_support_is_above_by_no_more_than_the_easing(bounds, directions):
+def test_smoothed_support_is_above_by_no_more_than_the_easing(bounds, directions):
     for bound in bounds:
         for delta in (1e-6, 0.3, 50.0):
             smoothed = bound.smoothed(delta)
@@ -184,7 +184,7 @@ def test_gradients_of_the_eased_support_are_points_of_the_set(bounds, directions
                 assert np.all(bound.contains(_by_row(bound.smoothed(delta).maximizer(w))))
 
 
-def test_weights_drawn_in_keep_the_gradient_of_a_set_with_kinks(bounds, rng):
+def test_weights_snapped_to_kinks_keep_the_gradient_of_a_set_with_kinks(bounds, rng):
     for bound in bounds:
         delta = 1e-3
         traces = delta * rng.normal(size=3)
@@ -247,7 +247,7 @@ def test_curvature_product_is_the_curvature_times_a_vector(smooth_bounds, rng):
         assert_allclose(found, change / (2 * STEP), rtol=1e-8, atol=1e-7)
 
 
-def test_eased_set_bends_at_zero_weights_too(bounds, rng):
+def test_smoothed_set_bends_at_zero_weights_too(bounds, rng):
     for bound in bounds:
         smoothed, v, first = bound.smoothed(0.6), rng.normal(size=3), rng.uniform(0.1, 2, size=5)
         change = smoothed.adjoint(1e-6 * v, first) - smoothed.adjoint(-1e-6 * v, first)
@@ -284,51 +284,51 @@ def test_minimum_of_the_support_program_is_the_support(bounds, directions):
             assert_allclose(found, _supports(bound, w.value), rtol=1e-6, atol=1e-6)
 
 
-def test_eased_sets_have_no_support_program(bounds):
+def test_smoothed_sets_have_no_support_program(bounds):
     for bound in bounds:
         assert bound.smoothed(0.1).support_program(3) is None
 
 
-def test_demand_is_enough_for_a_split_of_the_target(bounds, rng):
+def test_share_is_enough_for_a_split_of_the_target(bounds, rng):
     for bound in bounds:
         for _ in range(3):
             w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
             target = bound.adjoint(rng.normal(size=3), rng.uniform(size=5))
-            demand = np.asarray(bound.required_share(target, budgets, bound.support(w)))
-            assert np.all(np.isfinite(demand))
-            shares = np.broadcast_to(demand / 5, 5) if bound.is_common else demand
+            share = np.asarray(bound.required_share(target, budgets, bound.support(w)))
+            assert np.all(np.isfinite(share))
+            shares = np.broadcast_to(share / 5, 5) if bound.is_common else share
             assert _best_split(bound, target, shares * (1 + 1e-7)) <= 1e-6
 
 
-def test_common_sets_demand_no_more_than_needed(bounds, rng):
+def test_common_sets_ask_for_no_more_than_needed(bounds, rng):
     for bound in bounds:
         w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
         target = bound.adjoint(rng.normal(size=3), rng.uniform(size=5))
-        demand = bound.required_share(target, budgets, bound.support(w))
+        share = bound.required_share(target, budgets, bound.support(w))
         if bound.is_common:
-            assert np.shape(demand) == ()
-            assert _best_split(bound, target, np.full(5, 0.99 * float(demand) / 5)) > 1e-4
+            assert np.shape(share) == ()
+            assert _best_split(bound, target, np.full(5, 0.99 * float(share) / 5)) > 1e-4
         else:
-            assert np.shape(demand) == (5,)
+            assert np.shape(share) == (5,)
 
 
-def test_demand_for_the_sum_of_maximizers_is_the_budgets(bounds, rng):
+def test_share_for_the_sum_of_maximizers_is_the_budgets(bounds, rng):
     for bound in bounds:
         w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
-        demand = bound.required_share(bound.adjoint(w, budgets), budgets, bound.support(w))
-        assert_allclose(demand, budgets.sum() if bound.is_common else budgets, rtol=1e-9)
+        share = bound.required_share(bound.adjoint(w, budgets), budgets, bound.support(w))
+        assert_allclose(share, budgets.sum() if bound.is_common else budgets, rtol=1e-9)
 
 
-def test_target_that_no_multiple_reaches_has_an_infinite_demand(bounds, rng):
+def test_target_that_no_multiple_reaches_has_an_infinite_share(bounds, rng):
     for bound in bounds:
         target = rng.normal(size=3)
         together = np.concatenate([_by_row(bound.maximizer(w)) for w in rng.normal(size=(10, 3))])
         reachable = np.linalg.matrix_rank(together) == 3
-        demand = bound.required_share(target, np.ones(5), np.ones(5))
-        assert np.all(np.isfinite(demand)) == reachable
+        share = bound.required_share(target, np.ones(5), np.ones(5))
+        assert np.all(np.isfinite(share)) == reachable
 
 
-def test_remainder_bounds_the_distance_and_vanishes_at_the_sum_of_maximizers(bounds, rng):
+def test_residual_bounds_the_distance_and_vanishes_at_the_sum_of_maximizers(bounds, rng):
     for bound in bounds:
         for _ in range(3):
             w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
@@ -357,7 +357,7 @@ def test_scaling_a_set_scales_its_support(smooth_bounds, rng):
         assert_allclose(smooth_bound.scaled(2.5).support(w), 2.5 * smooth_bound.support(w), rtol=1e-13)
 
 
-def test_sets_facing_the_wrong_side_have_the_supports_of_signed_weights(smooth_bounds, rng):
+def test_sets_against_labels_have_the_supports_of_signed_weights(smooth_bounds, rng):
     for smooth_bound in smooth_bounds:
         w, y = rng.normal(size=3), np.array([1.0, -1, -1, 1, -1])
         against_labels = smooth_bound.against_labels(y)

@@ -52,7 +52,7 @@ def test_no_shares_beat_the_loss_and_its_own_attain_it(loss, tables, rng):
         assert np.all(np.sum(a * tables, axis=1) + loss.dual_value(a) <= value + 1e-12)
 
 
-def test_eased_maximum_lies_above_by_no_more_than_it_says(tables):
+def test_smoothed_maximum_lies_above_by_no_more_than_it_says(tables):
     for delta in (1e-9, 0.1, 3.0):
         excess = MaxHinge().smoothed(delta).evaluate(tables)[0] - tables.max(axis=1)
         assert np.all(excess >= -1e-15 * np.abs(tables).max())

@@ -192,7 +192,7 @@ def test_dual_scale_is_affine(worst_case):
 
 
 @pytest.mark.parametrize("delta", [1.0, 1e-3, 1e-9])
-def test_eased_loss_lies_above_by_half_of_the_easing_at_most(worst_case, delta, rng):
+def test_smoothed_loss_lies_above_by_half_of_the_easing_at_most(worst_case, delta, rng):
     smoothed = worst_case.smoothed(delta)
     assert smoothed.is_smooth
     u = np.concatenate([3 * rng.normal(size=300), delta * rng.normal(size=300), [0.0]])

@@ -124,7 +124,7 @@ def test_a_ridge_is_the_worst_covariance_error_of_that_frobenius_norm(rng, rows)
 
 
 @pytest.mark.parametrize("options", [{"kappa": 0.3}, {"kappa": 0.3, "pooling": "sum"}], ids=str)
-def test_eased_spreads_of_every_set_have_these_derivatives(rng, rows, uncertainty, options):
+def test_smoothed_spreads_of_every_set_have_these_derivatives(rng, rows, uncertainty, options):
     X, weights = rows
     chosen, metadata = uncertainty
     worst, cloud = chosen.split(np.zeros((5, 3)), metadata)

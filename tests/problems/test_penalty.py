@@ -40,7 +40,7 @@ def test_slopes_and_bends_of_eased_penalties_are_finite_differences(penalty, del
             assert_allclose(np.eye(len(w))[j] * smoothed.bends(w), bend, rtol=1e-5, atol=1e-7)
 
 
-def test_eased_lasso_lies_above_by_the_easing_at_most_with_slopes_that_are_its_own(rng):
+def test_smoothed_lasso_lies_above_by_the_easing_at_most_with_slopes_that_are_its_own(rng):
     lasso = Lasso(0.7)
     for delta in (1.0, 1e-2, 1e-6):
         for w in rng.normal(size=(50, 4)) * 10 ** rng.uniform(-8, 1, size=(50, 1)):
@@ -48,7 +48,7 @@ def test_eased_lasso_lies_above_by_the_easing_at_most_with_slopes_that_are_its_o
             assert np.all(np.abs(lasso.smoothed(delta).slopes(w)) <= 0.7)
 
 
-def test_eased_limits_vanish_with_the_easing_and_bar_the_edge(inside):
+def test_smoothed_limits_vanish_with_the_easing_and_bar_the_edge(inside):
     limits = Limits(0.8)
     for delta in (1.0, 1e-3, 1e-9):
         for w in inside:

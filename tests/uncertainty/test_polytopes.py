@@ -78,7 +78,7 @@ def test_weights_drawn_in_entirely_meet_the_kinks():
 
 
 @pytest.mark.parametrize("bound", [CommonBox(0.7), CommonBox(np.array([0.5, 0.0, 2.0])), CommonDiamond(0.7)])
-def test_eased_polytopes_are_silent_and_finite_whatever_the_scales(bound):
+def test_smoothed_polytopes_are_silent_and_finite_whatever_the_scales(bound):
     for scale in (1e-200, 1.0, 1e12, 1e150):
         w = scale * np.array([1.0, -2.0, 2.0])
         for delta in (1e-10, 1.0):

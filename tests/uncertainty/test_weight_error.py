@@ -191,7 +191,7 @@ def shifted(request, rng):
     return OffsetBoxes(half, kinks, 0.3 * rng.normal(size=(N, D)) if request.param == "with a centre" else None)
 
 
-def test_eased_functions_have_the_derivatives_that_they_claim(shifted, rng):
+def test_smoothed_functions_have_the_derivatives_that_they_claim(shifted, rng):
     smoothed, w, step = shifted.smoothed(0.5), rng.normal(size=D), 1e-6
     first, second = rng.uniform(size=N), rng.normal(size=N)
     units = step * np.eye(D)

@@ -58,17 +58,41 @@ class CommonSet(RowSets):
         return self
 
 
-class CommonPolytope(CommonSet):
+class ExplicitSet(CommonSet):
+    """A common set whose `support`, `point` and `hessian_parts` take several directions too, features along the last axis."""
+
+    def hessian_parts(self, w: Array) -> tuple[Array, Array]:
+        """Return (b, f): the Hessian of the support is diag(b) - f p p', p being the `point`. 0 where faces are flat."""
+        return np.zeros(w.shape), np.zeros(w.shape[:-1])
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        point, (diagonal, fall), total = self.point(w), self.hessian_parts(w), float(np.sum(first))
+        out = (float(np.sum(second)) - total * fall) * np.outer(point, point)
+        out[np.diag_indices_from(out)] += total * diagonal
+        return out
+
+    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        point, (diagonal, fall) = self.point(w), self.hessian_parts(w)
+        return float(np.sum(first)) * (diagonal * v - fall * float(point @ v) * point)
+
+    def supports_at(self, W: Array) -> Array:
+        return self.support(W)
+
+    def maximizers_at(self, W: Array) -> Array:
+        return self.point(W)
+
+    def hessians_at(self, W: Array) -> RowHessians:
+        diagonal, fall = self.hessian_parts(W)
+        return RowHessians.diagonal(diagonal).plus(RowHessians([], [(-fall, self.point(W))]))
+
+
+class CommonPolytope(ExplicitSet):
     """A set with corners and flat faces alone."""
 
     is_smooth = False
 
-    def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        point = self.point(w)
-        return float(np.sum(second)) * np.outer(point, point)
-
-    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        return np.zeros(len(w))
+    def hessians_at(self, W: Array) -> RowHessians:
+        return RowHessians()
 
 
 class SmoothedCommonSet(CommonSet, SmoothedSet):

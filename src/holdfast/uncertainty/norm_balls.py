@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.arithmetic import MISSED, box_stretch, norm, ratio, spectral_norm
-from holdfast._core.common_sets import CommonSet, SmoothedCommonSet
-from holdfast._core.row_forms import Array, RowHessians
+from holdfast._core.common_sets import ExplicitSet, SmoothedCommonSet
+from holdfast._core.memory import remembered
+from holdfast._core.row_forms import Array
 from holdfast._core.row_sets import RowSets
 from holdfast.uncertainty.polytopes import uniform_in_ball
 
@@ -17,7 +18,7 @@ HALVINGS = 60
 """Bisections that exhaust the digits of float64."""
 
 
-class CommonNormBall(CommonSet):
+class CommonNormBall(ExplicitSet):
     r"""The ball :math:`\|\delta\|_p \le r` with support :math:`r \|w\|_q`, q = p / (p - 1), 1 < p < inf.
 
     For q < 2 the gradient changes infinitely fast where some :math:`w_j = 0`, so it does not count as smooth.
@@ -28,32 +29,24 @@ class CommonNormBall(CommonSet):
         self.is_smooth = self.q >= 2
         self.is_full = self.radius > 0
 
+    @remembered
+    def _found(self, w: Array) -> _Derivatives:
+        return _derivatives(w, self.radius, self.q)
+
     def support(self, w: Array) -> Array:
-        return np.asarray(_derivatives(w, self.radius, self.q).value)
+        return np.asarray(self._found(w).value)
 
     def point(self, w: Array) -> Array:
-        return _derivatives(w, self.radius, self.q).gradient
+        return self._found(w).gradient
 
-    def supports_at(self, W: Array) -> Array:
-        return _derivatives(W, self.radius, self.q).value
-
-    def maximizers_at(self, W: Array) -> Array:
-        return _derivatives(W, self.radius, self.q).gradient
-
-    def hessians_at(self, W: Array) -> RowHessians:
-        return _derivatives(W, self.radius, self.q).by_row()
+    def hessian_parts(self, w: Array) -> tuple[Array, Array]:
+        return self._found(w).bends, self._found(w).fall
 
     def stretch(self, A: Array) -> Array:
         longest = max(1.0, A.shape[1] ** (0.5 - 1 / self.p))
         return np.asarray(
             self.radius * min(longest * spectral_norm(A), float(box_stretch(A, np.ones((1, A.shape[1])))[0]))
         )
-
-    def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        return _derivatives(w, self.radius, self.q).curvature(first, second)
-
-    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        return _derivatives(w, self.radius, self.q).curvature_product(first, v)
 
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
         if self.radius == 0:
@@ -102,7 +95,7 @@ class CommonNormBall(CommonSet):
         return self.radius * uniform_in_ball(rng, shape, self.p)
 
 
-class SmoothedNormBall(SmoothedCommonSet):
+class SmoothedNormBall(ExplicitSet, SmoothedCommonSet):
     r"""A ball with support :math:`T = \left(\sum_j (r^2 w_j^2 + e^2)^{q/2}\right)^{1/q}`, :math:`e = \delta\, d^{-1/q}`, d the
     number of features.
 
@@ -112,30 +105,19 @@ class SmoothedNormBall(SmoothedCommonSet):
 
     base: CommonNormBall
 
-    def _derivatives(self, w: Array) -> _Derivatives:
+    @remembered
+    def _found(self, w: Array) -> _Derivatives:
         smoothing = self.delta * w.shape[-1] ** (-1 / self.base.q)
         return _derivatives(w, self.base.radius, self.base.q, smoothing)
 
     def support(self, w: Array) -> Array:
-        return np.asarray(self._derivatives(w).value)
-
-    def supports_at(self, W: Array) -> Array:
-        return self._derivatives(W).value
-
-    def maximizers_at(self, W: Array) -> Array:
-        return self._derivatives(W).gradient
-
-    def hessians_at(self, W: Array) -> RowHessians:
-        return self._derivatives(W).by_row()
+        return np.asarray(self._found(w).value)
 
     def point(self, w: Array) -> Array:
-        return self._derivatives(w).gradient
+        return self._found(w).gradient
 
-    def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        return self._derivatives(w).curvature(first, second)
-
-    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        return self._derivatives(w).curvature_product(first, v)
+    def hessian_parts(self, w: Array) -> tuple[Array, Array]:
+        return self._found(w).bends, self._found(w).fall
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         return self.residual_along(target, budgets, scale, direction)
@@ -148,19 +130,6 @@ class _Derivatives(NamedTuple):
     gradient: Array
     bends: Array
     fall: Array
-
-    def curvature(self, first: Array, second: Array) -> Array:
-        total = float(np.sum(first))
-        out = (float(np.sum(second)) - total * self.fall) * np.outer(self.gradient, self.gradient)
-        out[np.diag_indices_from(out)] += total * self.bends
-        return out
-
-    def curvature_product(self, first: Array, v: Array) -> Array:
-        return float(np.sum(first)) * (self.bends * v - self.fall * float(self.gradient @ v) * self.gradient)
-
-    def by_row(self) -> RowHessians:
-        """Return the Hessians of all rows."""
-        return RowHessians.diagonal(self.bends).plus(RowHessians([], [(-self.fall, self.gradient)]))
 
 
 def _derivatives(w: Array, radius: float, q: float, smoothing: float = 0.0) -> _Derivatives:

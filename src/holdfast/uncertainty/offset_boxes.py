@@ -212,10 +212,5 @@ class SmoothedOffsetBoxes(RowPoints, SmoothedSet):
         _, e, roots = self._rooted(w)
         return self.base.pulled(np.square(e / roots) / roots)
 
-    def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        out = super().curvature(w, first, second)
-        out[np.diag_indices_from(out)] += self._bends(w).transpose_dot(first)
-        return out
-
-    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        return self._bends(w).transpose_dot(first) * v
+    def _diagonal(self, w: Array, first: Array) -> Array:
+        return self._bends(w).transpose_dot(first)

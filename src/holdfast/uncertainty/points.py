@@ -25,10 +25,10 @@ class CommonPoint(CommonPolytope):
         self.move = move
 
     def support(self, w: Array) -> Array:
-        return np.asarray(self.move @ w)
+        return np.asarray(w @ self.move)
 
     def point(self, w: Array) -> Array:
-        return self.move
+        return np.broadcast_to(self.move, w.shape)
 
     def shares_are_least(self, *, shrunk: bool = False) -> bool:
         return False

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.arithmetic import MISSED, box_stretch, norm, ratio
-from holdfast._core.common_sets import CommonPolytope, SmoothedCommonSet
+from holdfast._core.common_sets import CommonPolytope, ExplicitSet, SmoothedCommonSet
 from holdfast._core.problem import SupportProgram
-from holdfast._core.row_forms import Array, IntervalForm, RowHessians
+from holdfast._core.row_forms import Array, IntervalForm
 from holdfast._core.row_sets import RowSets
 
 FAINT = 30.0
@@ -28,16 +28,10 @@ class CommonBox(CommonPolytope):
         self.widths = np.asarray(widths, dtype=np.float64)
 
     def support(self, w: Array) -> Array:
-        return np.asarray(np.sum(self.widths * np.abs(w)))
+        return np.asarray(np.sum(self.widths * np.abs(w), axis=-1))
 
     def point(self, w: Array) -> Array:
         return self.widths * np.sign(w)
-
-    def supports_at(self, W: Array) -> Array:
-        return np.sum(self.widths * np.abs(W), axis=1)
-
-    def maximizers_at(self, W: Array) -> Array:
-        return self.widths * np.sign(W)
 
     def stretch(self, A: Array) -> Array:
         return box_stretch(A, np.broadcast_to(self.widths, (1, A.shape[1])))[0]
@@ -93,21 +87,12 @@ class CommonDiamond(CommonPolytope):
         self.radius = float(radius)
 
     def support(self, w: Array) -> Array:
-        return np.asarray(self.radius * np.max(np.abs(w), initial=0.0))
+        return np.asarray(self.radius * np.max(np.abs(w), axis=-1, initial=0.0))
 
     def point(self, w: Array) -> Array:
-        point = np.zeros(len(w))
-        worst = int(np.argmax(np.abs(w)))
-        point[worst] = self.radius * np.sign(w[worst])
-        return point
-
-    def supports_at(self, W: Array) -> Array:
-        return self.radius * np.max(np.abs(W), axis=1, initial=0.0)
-
-    def maximizers_at(self, W: Array) -> Array:
-        points, each, worst = np.zeros(W.shape), np.arange(len(W)), np.abs(W).argmax(axis=1)
-        points[each, worst] = self.radius * np.sign(W[each, worst])
-        return points
+        # one of several largest entries, so that the point is a corner
+        is_worst = np.arange(w.shape[-1]) == np.argmax(np.abs(w), axis=-1)[..., None]
+        return np.where(is_worst, self.radius * np.sign(w), 0.0)
 
     def stretch(self, A: Array) -> Array:
         # a convex function is largest at a corner
@@ -177,7 +162,7 @@ def uniform_in_ball(rng: np.random.Generator, shape: tuple[int, int], p: float) 
     return rng.choice([-1.0, 1.0], size=shape) * (powers / lengths[:, None]) ** (1 / p)
 
 
-class SmoothedBox(SmoothedCommonSet):
+class SmoothedBox(ExplicitSet, SmoothedCommonSet):
     r"""A box with support :math:`T = \sum_j \sqrt{s_j^2 w_j^2 + (\delta/d)^2}`, d the number of features."""
 
     base: CommonBox
@@ -185,87 +170,44 @@ class SmoothedBox(SmoothedCommonSet):
     def _roots(self, w: Array) -> tuple[Array, Array]:
         """Return s w and the roots that add up to T."""
         reach = self.base.widths * w
-        return reach, np.hypot(reach, self.delta / len(w))
+        return reach, np.hypot(reach, self.delta / w.shape[-1])
 
     def support(self, w: Array) -> Array:
-        return np.asarray(np.sum(self._roots(w)[1]))
+        return np.asarray(np.sum(self._roots(w)[1], axis=-1))
 
     def point(self, w: Array) -> Array:
         reach, roots = self._roots(w)
         return self.base.widths * (reach / roots)
 
-    def supports_at(self, W: Array) -> Array:
-        return np.hypot(self.base.widths * W, self.delta / W.shape[1]).sum(axis=1)
-
-    def maximizers_at(self, W: Array) -> Array:
-        reach = self.base.widths * W
-        return self.base.widths * (reach / np.hypot(reach, self.delta / W.shape[1]))
-
-    def hessians_at(self, W: Array) -> RowHessians:
-        roots = np.hypot(self.base.widths * W, self.delta / W.shape[1])
-        return RowHessians.diagonal(np.square(self.base.widths * (self.delta / W.shape[1]) / roots) / roots)
-
-    def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        point = self.point(w)
-        out = float(np.sum(second)) * np.outer(point, point)
-        out[np.diag_indices_from(out)] += float(np.sum(first)) * self._bends(w)
-        return out
-
-    def _bends(self, w: Array) -> Array:
+    def hessian_parts(self, w: Array) -> tuple[Array, Array]:
         roots = self._roots(w)[1]
-        return np.square(self.base.widths * (self.delta / len(w)) / roots) / roots
-
-    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        return float(np.sum(first)) * self._bends(w) * v
+        return np.square(self.base.widths * (self.delta / w.shape[-1]) / roots) / roots, np.zeros(w.shape[:-1])
 
 
-class SmoothedDiamond(SmoothedCommonSet):
+class SmoothedDiamond(ExplicitSet, SmoothedCommonSet):
     r"""A diamond with support :math:`T = \epsilon \log \sum_j 2\cosh(\sigma w_j/\epsilon)`,
     :math:`\epsilon = \delta / \log 2d`, d the number of features.
     """
 
     base: CommonDiamond
 
-    def _parts(self, w: Array) -> tuple[Array, Array]:
-        values, shares = self._parts_at(w[None])
-        return self._width(w) * values[0], shares[0]
-
-    def _width(self, w: Array) -> float:
-        return self.delta / float(np.log(2 * len(w)))
+    def _softened(self, w: Array) -> tuple[float, Array, Array]:
+        """Return the width, the support in units of it, and the shares of the features."""
+        width = self.delta / float(np.log(2 * w.shape[-1]))
+        z = np.abs(w) * (self.base.radius / width)
+        top = z.max(axis=-1, keepdims=True)
+        terms = np.exp(z - top) * (1 + np.exp(-2 * z))
+        total = terms.sum(axis=-1, keepdims=True)
+        return width, (top + np.log(total))[..., 0], terms / total
 
     def support(self, w: Array) -> Array:
-        return self._parts(w)[0]
+        width, value, _ = self._softened(w)
+        return np.asarray(width * value)
 
     def point(self, w: Array) -> Array:
-        return self.base.radius * self._parts(w)[1] * np.tanh(w * (self.base.radius / self._width(w)))
+        width, _, shares = self._softened(w)
+        return self.base.radius * shares * np.tanh(w * (self.base.radius / width))
 
-    def supports_at(self, W: Array) -> Array:
-        return self._width(W[0]) * self._parts_at(W)[0]
-
-    def maximizers_at(self, W: Array) -> Array:
-        return self.base.radius * self._parts_at(W)[1] * np.tanh(W * (self.base.radius / self._width(W[0])))
-
-    def hessians_at(self, W: Array) -> RowHessians:
-        width = self._width(W[0])
-        own = RowHessians.diagonal(self.base.radius**2 / width * self._parts_at(W)[1])
-        return own.plus(RowHessians([], [(np.full(len(W), -1 / width), self.maximizers_at(W))]))
-
-    def _parts_at(self, W: Array) -> tuple[Array, Array]:
-        """Return for each row the support in units of the width, and the shares of the features."""
-        z = np.abs(W) * (self.base.radius / self._width(W[0]))
-        top = z.max(axis=1, keepdims=True)
-        terms = np.exp(z - top) * (1 + np.exp(-2 * z))
-        total = terms.sum(axis=1, keepdims=True)
-        return (top + np.log(total))[:, 0], terms / total
-
-    def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        point = self.point(w)
-        bend = float(np.sum(first)) / self._width(w)
-        out = (float(np.sum(second)) - bend) * np.outer(point, point)
-        out[np.diag_indices_from(out)] += bend * self.base.radius**2 * self._parts(w)[1]
-        return out
-
-    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        point = self.point(w)
-        bend = float(np.sum(first)) / self._width(w)
-        return bend * (self.base.radius**2 * self._parts(w)[1] * v - point * float(point @ v))
+    def hessian_parts(self, w: Array) -> tuple[Array, Array]:
+        width, _, shares = self._softened(w)
+        return self.base.radius**2 / width * shares, np.full(w.shape[:-1], 1 / width)

@@ -95,9 +95,15 @@ class RowPoints(RowSets):
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         terms = self._terms(w)
-        return np.asarray(sum(one.product(other, second) for one in terms for other in terms))
+        out = np.asarray(sum(one.product(other, second) for one in terms for other in terms))
+        out[np.diag_indices_from(out)] += self._diagonal(w, first)
+        return out
 
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
+        return self._diagonal(w, first) * v
+
+    def _diagonal(self, w: Array, first: Array) -> Array:
+        """Return the sum of first_i times the Hessian of t_i where that is diagonal, as a vector; 0 for flat faces."""
         return np.zeros(len(w))
 
 
@@ -337,15 +343,7 @@ class SmoothedRowBoxes(RowPoints, SmoothedSet):
     def take(self, rows: Any) -> SmoothedRowBoxes:
         return SmoothedRowBoxes(self.base.take(rows), self.delta, self.widths)
 
-    def _bends(self, w: Array, first: Array) -> Array:
+    def _diagonal(self, w: Array, first: Array) -> Array:
         roots = np.hypot(w, self.widths)
         halves = self.base.halves(np.square(self.widths / roots) / roots)
         return np.asarray(sum(matrix.transpose_dot(first) for matrix in halves))
-
-    def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        out = super().curvature(w, first, second)
-        out[np.diag_indices_from(out)] += self._bends(w, first)
-        return out
-
-    def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        return self._bends(w, first) * v
