@@ -1,4 +1,4 @@
-"""What weak learners say of the rows, as numbers: passes that a vote with Laplace laws needs."""
+"""Outputs of weak learners on the rows, and the passes over them that a vote needs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from scipy import sparse
 from holdfast._core.rows import Array
 
 BLOCK = 1 << 17
-"""Entries of a block of outputs."""
+"""Size of a block of outputs."""
 FACTORS = 16
-"""Factors 1 - x^2 s^2 that are multiplied before a logarithm: their product does not underflow."""
+"""So many factors 1 - x^2 s^2 are multiplied before a logarithm is taken; their product cannot underflow."""
 
 
 class Spread(ABC):
@@ -70,14 +70,14 @@ class Outputs(ABC):
 
     @abstractmethod
     def reach(self, s: Array) -> float:
-        """Return the largest sum of a row, sum_k s_k |x_ik|, for s >= 0."""
+        """Return the largest sum over a row, sum_k s_k |x_ik|, for s >= 0."""
 
     def reaches(self, s: Array) -> Array:
-        """Return s_k |x_ik| for s >= 0, (n_samples, n_learners), or one row where it is common to all."""
+        """Return s_k |x_ik| for s >= 0, shape (n_samples, n_learners), or a single row if all rows are equal."""
         return np.abs(self.dense(slice(None))) * s
 
     def reaches_any(self) -> NDArray[np.bool_]:
-        """Return for each row whether some output is not 0."""
+        """Return for each row whether any output is not 0."""
         return np.any(self.dense(slice(None)) != 0, axis=1)
 
     @abstractmethod
@@ -104,11 +104,11 @@ class Outputs(ABC):
             yield rows, self.dense(rows)
 
     def stated_log_means(self, s: Array) -> Array:
-        """Return ln D by its formula, for proofs."""
+        """Return ln D by its defining formula, for proofs."""
         return np.concatenate([-np.log1p(-np.square(block * s)).sum(axis=1) for _, block in self.blocks()])
 
     def stated_slopes(self, q: Array, s: Array) -> tuple[Array, Array]:
-        """Return the derivatives of sum_i q_i ln D_i in s, and the second ones, by their formulas, for proofs."""
+        """Return the first and second derivatives of sum_i q_i ln D_i in s, by their formulas, for proofs."""
         first, second = np.zeros_like(s), np.zeros_like(s)
         for rows, block in self.blocks():
             parts = np.square(block)
@@ -127,7 +127,7 @@ class Outputs(ABC):
 
     @cached_property
     def gram_work(self) -> float:
-        """How many multiplications `Spread.grams` takes."""
+        """Number of multiplications in `Spread.grams`, roughly."""
         return float(self.n_samples) * self.n_learners**2
 
 
@@ -135,7 +135,9 @@ class DenseOutputs(Outputs):
     """Outputs in an array."""
 
     def __init__(self, X: Array):
-        self.X = np.asfortranarray(X, dtype=np.float64)  # products over learners then run along rows
+        self.X = np.asfortranarray(
+            X, dtype=np.float64
+        )  # so that operations on one learner, for all rows, are contiguous
         self.n_samples, self.n_learners = self.X.shape
 
     @cached_property
@@ -200,7 +202,7 @@ class _DenseSpread(Spread):
 
 
 class SparseOutputs(Outputs):
-    """Outputs in a CSR array, most of which are 0."""
+    """Outputs in a CSR array."""
 
     def __init__(self, X: Any):
         self.X = sparse.csr_array(X, dtype=np.float64)
@@ -217,7 +219,7 @@ class SparseOutputs(Outputs):
 
     @cached_property
     def by_column(self) -> Any:
-        """The same by columns."""
+        """The outputs in column order."""
         return sparse.csc_array(self.X)
 
     def dot(self, w: Array) -> Array:
@@ -281,7 +283,7 @@ class _SparseSpread(Spread):
 
 
 def _minus_logs(left: Array) -> Array:
-    """Return minus the sums of the logarithms of each row."""
+    """Return minus the sum of the logarithms over each row."""
     total = np.zeros(len(left))
     for start in range(0, left.shape[1], FACTORS):
         total -= np.log(np.multiply.reduce(left[:, start : start + FACTORS], axis=1))

@@ -1,4 +1,4 @@
-"""What decision stumps say of the rows: +-1, kept as the bin of each feature and read through histograms."""
+"""Outputs +-1 of decision stumps, stored as bins of the features and summed through histograms."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from holdfast._core.rows import Array
 from holdfast._data.outputs import Outputs, Spread
 
 STUMP, PRODUCT, HISTOGRAM, COUNT = 2.0, 0.03, 1e4, 2.0
-"""Nanoseconds, roughly: an output of a stump, a product of two, a histogram of no rows, and each row in it."""
+"""Nanoseconds, roughly, for an output of a stump, a product of two, an empty histogram, and each row of a histogram."""
 
 
 class StumpOutputs(Outputs):
-    r"""Stumps :math:`x_{ik} = \pm 1`: 1 where feature j of row i is above threshold t, k = (j, t); the last may be 1.
+    r"""Stumps :math:`x_{ik} = \pm 1`: 1 if feature j of row i is above threshold t, with k = (j, t), else -1.
 
-    All squares are 1, so that ln D is common to all rows, and the scales' part of the Hessian has rank one. Sums over
+    All squares are 1, so ln D is the same for all rows, and the scales' part of the Hessian has rank one. Sums over
     stumps come from histograms of one feature. Sums over pairs of stumps come from histograms of two features, O(n_samples)
     for each pair however many thresholds they have, or from the product of the outputs where that is less work.
 
     Parameters
     ----------
     codes : ndarray of int of shape (n_features, n_samples)
-        How many thresholds of its feature a row is above.
+        For each row, the number of thresholds that lie below its feature.
     counts : sequence of int
         The number of thresholds of each feature.
     has_constant : bool
-        Whether the last learner is 1 for all rows.
+        Whether a last learner is 1 for all rows.
     """
 
     def __init__(self, codes: NDArray[np.intp], counts: Sequence[int], has_constant: bool):
@@ -123,7 +123,8 @@ class StumpOutputs(Outputs):
     def has_cheap_products(self) -> bool:
         """Whether products of stumps take less time than histograms of their features.
 
-        Few stumps on each feature, or few rows: a histogram costs the same for any number of bins, and some Python calls.
+        They do with few rows, or few stumps for each feature: a histogram takes the same time for any number of bins, and
+        some Python calls.
         """
         pairs = 0.5 * len(self.codes) ** 2
         products = self.n_samples * self.n_learners * (STUMP + PRODUCT * self.n_learners)
@@ -157,5 +158,5 @@ class _StumpSpread(Spread):
 
 
 def _above(histogram: Any) -> Array:
-    """Return what lies above each threshold, from what lies in each bin, along the first axis."""
+    """Return the sums above each threshold from the sums in each bin, along the first axis."""
     return np.cumsum(histogram[:0:-1], axis=0)[::-1]

@@ -1,4 +1,4 @@
-"""A vote of linear classifiers with Laplace laws: the problem in the means and scales of the laws."""
+"""The means and scales of a vote whose weights have Laplace distributions: objective, derivatives and dual bounds."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from holdfast._problems.laplace_coordinates import LaplaceCoordinates
 from holdfast.losses.votes import VoteLoss
 
 WIDEST = 2000
-"""Learners up to which a Hessian of means and scales is formed."""
+"""Largest number of learners for which the Hessian of means and scales is formed."""
 INSIDE = 0.95
-"""Share of the way to the end of a scale's range that a step may go."""
+"""A step may take a scale this share of the way to the end of its range."""
 FEW = 20
-"""Learners up to which a Hessian of all rows takes no longer than about two evaluations."""
+"""With up to so many learners a Hessian of all rows takes about as long as two evaluations, or less."""
 THINNED, ENOUGH, EACH = 10, 500, 30
-"""Every tenth row stands for all rows in a first guess and in a metric, where that leaves 500 rows, and 30 for each learner."""
+"""The first guess and the metric use every tenth row, if these are at least 500, and 30 for each learner."""
 
 
 class _Seen(NamedTuple):
-    """What is known of the problem at some parameters."""
+    """The problem evaluated at some parameters."""
 
     parameters: Array
     means: Array
@@ -43,17 +43,17 @@ class _Seen(NamedTuple):
 
 @dataclass(eq=False)
 class LaplaceProblem(Problem):
-    r"""The least divergence from the prior plus the loss of the vote.
+    r"""The divergence from the prior plus the loss of the vote, to be minimised.
 
-    With the posterior means :math:`\mu = \mu_P + \delta` and scales :math:`\sigma`, the prior's scales :math:`\tau` and outputs
-    x of the learners, it is
+    The posterior has means :math:`\mu = \mu_P + \delta` and scales :math:`\sigma`, the prior has scales :math:`\tau`. With the
+    outputs x of the learners, the objective is
 
     .. math:: F(\delta, \sigma) = \mathrm{KL}(\delta, \sigma)
               + \sum_i c_i\, \ell\bigl(\ln D_i - o_i - y_i x_i^\top \delta\bigr), \qquad
               D_i = \prod_k \frac{1}{1 - x_{ik}^2 \sigma_k^2},
 
-    :math:`|x_{ik}| \sigma_k < 1`. That is jointly convex in both: KL is a perspective function, ln D is convex, and the loss
-    convex and increasing. Parameters are delta, then sigma where `scales` are not fixed.
+    where :math:`|x_{ik}| \sigma_k < 1`. It is jointly convex in both: KL is a perspective function, ln D is convex, and the
+    loss is convex and increasing. The parameters are delta, followed by sigma unless `scales` are fixed.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class LaplaceProblem(Problem):
     offsets : ndarray of shape (n_samples,)
         o, the margins of the prior's means.
     scales : ndarray of shape (n_learners,), default=None
-        sigma, where they are fixed.
+        sigma, if they are fixed.
     """
 
     outputs: Outputs
@@ -79,7 +79,7 @@ class LaplaceProblem(Problem):
     offsets: Array
     scales: Array | None = None
     trace: list[float] = field(default_factory=list)
-    """F at the points that a solver went through, each lower than all before it."""
+    """Values of F at the points where a solver found a new lowest value."""
     _seen: _Seen | None = field(default=None, repr=False)
 
     metric_age = 20
@@ -91,27 +91,27 @@ class LaplaceProblem(Problem):
 
     @property
     def n_parameters(self) -> int:
-        """How many means and scales there are."""
+        """Number of means and scales to be found."""
         return self.n_learners * (1 if self.scales is not None else 2)
 
     @property
     def enough(self) -> float:
-        """The objective at which a solver may stop: no smaller one would matter."""
+        """The objective at which a solver may stop, because a smaller one would not matter."""
         return self.floor
 
     @property
     def floor(self) -> float:
-        """The objective below which a gap is measured against this number."""
+        """Gaps are measured relative to the objective, or to this number if it is larger."""
         return GAP_FLOOR * (self.n_learners + float(self.weights.sum()))
 
     @property
     def limits(self) -> Array:
-        """What scales have to stay below."""
+        """Upper ends of the scales' ranges."""
         with np.errstate(divide="ignore"):
             return 1.0 / self.outputs.largest
 
     def start(self, means: Array | None = None, scales: Array | None = None) -> Array:
-        """Return parameters to begin with: those given where they are possible, else the best for an idle vote, nearly."""
+        """Return a start: the given parameters if they are in the domain, else about the best scales for means of 0."""
         d = self.n_learners
         delta = np.zeros(d) if means is None else means
         if self.scales is not None:
@@ -125,7 +125,7 @@ class LaplaceProblem(Problem):
         return start if np.isfinite(self.value_and_gradient(start)[0]) else self._smaller(start)
 
     def _smaller(self, start: Array) -> Array:
-        """Return parameters with scales so small that the objective is finite, and no means."""
+        """Return parameters with means of 0 and scales small enough for a finite objective."""
         start[: self.n_learners] = 0.0
         while not np.isfinite(self.value_and_gradient(start)[0]):
             start[self.n_learners :] *= 0.5
@@ -135,21 +135,21 @@ class LaplaceProblem(Problem):
 
     @property
     def is_long(self) -> bool:
-        """Whether some of the rows say nearly where the optimum is, and nearly how the objective bends."""
+        """Whether there are so many rows that a sample of them tells nearly where the optimum is, and the Hessian there."""
         return self.outputs.n_samples / THINNED >= max(ENOUGH, EACH * self.n_learners)
 
     @property
     def is_factorisable(self) -> bool:
-        """Whether a Hessian can be formed and factorised."""
+        """Whether the Hessian is small enough to be formed and factorised."""
         return self.n_learners <= WIDEST and self.outputs.gram_work <= AFFORDABLE
 
     @cached_property
     def sample(self) -> LaplaceProblem:
-        """The problem of every tenth row, each standing for ten."""
+        """The same problem on every tenth row, each with ten times its weight."""
         return self.thinned(THINNED)
 
     def thinned(self, stride: int) -> LaplaceProblem:
-        """Return the problem of the rows at a stride, each standing for as many."""
+        """Return the same problem on every n-th row, n being the stride, with the same total weight."""
         rows = np.arange(0, self.outputs.n_samples, stride)
         return replace(
             self,
@@ -172,13 +172,13 @@ class LaplaceProblem(Problem):
         return float(np.sum(ratio * (t + np.expm1(-t)) + (ratio - 1 - np.log(ratio))))
 
     def _at(self, parameters: Array) -> _Seen | None:
-        """Return what is known there, None outside of the domain."""
+        """Return the evaluation there, or None outside the domain."""
         if self._seen is not None and np.array_equal(self._seen.parameters, parameters):
             return self._seen
         delta, s = self.split(parameters)
         if not np.all((s > 0) & (s < self.limits)) or not np.all(np.isfinite(parameters)):
             return None
-        self._seen = None  # its arrays are as large as the outputs; the new ones take their place
+        self._seen = None  # frees arrays as large as the outputs before new ones are made: no fresh memory is touched
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             spread = self.outputs.at(s)
             logs = spread.log_means - self.offsets - self.signs * self.outputs.dot(delta)
@@ -199,7 +199,7 @@ class LaplaceProblem(Problem):
         return seen.logs.copy()
 
     def coordinates(self, parameters: Array) -> LaplaceCoordinates:
-        """Return the point, to be moved by coordinate steps."""
+        """Return the point in a form that coordinate steps can move."""
         return LaplaceCoordinates(self, parameters)
 
     def evaluate(self, parameters: Array) -> Evaluation:
@@ -207,7 +207,7 @@ class LaplaceProblem(Problem):
         return Evaluation(parameters, *self.value_and_gradient(parameters))
 
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
-        """Return F and its gradient; inf outside of the domain."""
+        """Return F and its gradient; F is inf outside the domain."""
         seen = self._at(parameters)
         if seen is None:
             return np.inf, np.full(len(parameters), np.nan)
@@ -233,12 +233,12 @@ class LaplaceProblem(Problem):
         return np.block([[own, mixed], [mixed.T, spreads]])
 
     def typical_curvature(self) -> Array:
-        """Return the prior's curvature, below which nothing bends."""
+        """Return the curvature of the prior's divergence."""
         flat = 1 / np.square(self.prior_scales)
         return flat if self.scales is not None else np.concatenate([flat, flat])
 
     def metric(self, parameters: Array) -> Array:
-        """Return the Hessian of some of many rows, else the diagonal of the Hessian, nearly."""
+        """Return the Hessian of the sample if there are many rows, else about the diagonal of the Hessian."""
         if self.is_long and np.isfinite(self.sample.value_and_gradient(parameters)[0]):
             return self.sample.hessian(parameters)
         seen = self._at(parameters)
@@ -250,7 +250,7 @@ class LaplaceProblem(Problem):
         return np.concatenate([own, seen.scales**-2.0 + seen.spread.bends(seen.slopes)])
 
     def suboptimality(self, here: Evaluation) -> float:
-        """Return the certified gap, from what an evaluation knows."""
+        """Return the certified gap at an evaluation."""
         seen = self._at(here.parameters)
         assert seen is not None
         q = self.loss.slope(seen.logs)
@@ -262,7 +262,7 @@ class LaplaceProblem(Problem):
         return (here.value - bound) / max(here.value, self.floor)
 
     def longest_step(self, parameters: Array, step: Array) -> float:
-        """Return the largest factor of the step that keeps scales well inside of their range."""
+        """Return the largest multiple of the step that keeps the scales well inside their range."""
         if self.scales is not None:
             return np.inf
         s, move = parameters[self.n_learners :], step[self.n_learners :]
@@ -271,21 +271,21 @@ class LaplaceProblem(Problem):
         return float(INSIDE * np.min(room, initial=np.inf))
 
     def work(self) -> dict[str, Any]:
-        """Return the sizes by which solvers judge whether they suit."""
+        """Return the sizes from which solvers judge whether they suit."""
         n, d = self.outputs.n_samples, self.n_learners
-        # a Hessian of many rows costs more than the steps that it saves beside that of a sample
+        # with many rows, the sample's Hessian needs a few more steps, which cost less than Hessians of all rows
         is_cheap = self.is_factorisable and not (self.is_long and d > FEW)
         return {"n_samples": n, "n_features": self.n_parameters, "n_entries": n * d, "is_cheap_to_factorise": is_cheap}
 
     def worth(self, q: Array, slopes: Array, log_means: Array) -> float:
-        """Return what rows add to a dual bound: slopes q of the loss, times the weights, at scales with these ln D."""
+        """Return the rows' part of a dual bound: `slopes` are q times the weights, `log_means` ln D at the scales."""
         return float(self.weights @ self.loss.dual_value(q)) + float(slopes @ (log_means - self.offsets))
 
     def least(self, s: Array, steep: Array, rise: Array) -> float:
-        r"""Return what the divergences add to a dual bound at scales s, at least, whatever the best scales are.
+        r"""Return a lower bound, over all scales, of the divergences' part of a dual bound, computed at scales s.
 
-        Each :math:`\psi(s) = s \eta / \tau - \ln s + \ldots` is :math:`-\ln s` plus something convex. With its slope p in the
-        logarithm of s it is therefore nowhere below :math:`\psi(s) - p + \ln(1 + p)`; fixed scales lose nothing.
+        Each :math:`\psi(s) = s \eta / \tau - \ln s + \ldots` is :math:`-\ln s` plus a convex function. If p is its derivative
+        with respect to ln s, it is therefore nowhere below :math:`\psi(s) - p + \ln(1 + p)`. Fixed scales need no such step.
         """
         ratio = s / self.prior_scales
         here = float(np.sum(ratio * conjugate(steep) - np.log(ratio) - 1))

@@ -1,4 +1,4 @@
-"""Coordinate steps of a vote with Laplace laws: the best step of each mean below a majoriser, and of each scale."""
+"""Coordinate steps of a vote: each mean moves to the minimum of a majoriser, and each scale to its best value."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ if TYPE_CHECKING:
     from holdfast._problems.laplace import LaplaceProblem
 
 HALVINGS = 200
-"""Steps of a safeguarded Newton iteration, more than it ever takes."""
+"""Largest number of steps of a safeguarded Newton iteration."""
 SETTLED = 1e-13
-"""Relative length of a step that ends it."""
+"""It ends with a step of this relative length."""
 
 
 def best_steps(u: Array, plus: Array, minus: Array, reach: float = 1.0) -> Array:
     r"""Return the t that minimise :math:`|u + t| + e^{-|u + t|} + (\gamma_+ e^{-S t} + \gamma_- e^{S t}) / S`, S = `reach`.
 
-    For S = 1 in closed form. With the branch that :math:`u + t` has the sign of :math:`\gamma_+ e^{2u} - \gamma_-`, for plus
-    :math:`t = \ln \frac{2B}{1 + \sqrt{1 + 4 \gamma_- B}}`, :math:`B = e^{-u} + \gamma_+`; the other one is its mirror image.
+    For S = 1 they have a closed form, in which :math:`u + t` has the sign of :math:`\gamma_+ e^{2u} - \gamma_-`. If that is
+    positive, :math:`t = \ln \frac{2B}{1 + \sqrt{1 + 4 \gamma_- B}}` with :math:`B = e^{-u} + \gamma_+`; if not, t is its mirror
+    image.
     """
     with np.errstate(divide="ignore"):
         side = np.where(np.log(plus) + 2 * u >= np.log(minus), 1.0, -1.0)
@@ -33,7 +34,7 @@ def best_steps(u: Array, plus: Array, minus: Array, reach: float = 1.0) -> Array
 
 
 def _stretched(u: Array, plus: Array, minus: Array, far: Array, S: float) -> Array:
-    """Return the best steps for S > 1, which lie between 0 and those for S = 1, or as far as that on the other side."""
+    """Return the best steps for S > 1, which lie between 0 and those for S = 1."""
 
     def slope(t: Array) -> tuple[Array, Array]:
         rest = np.abs(u + t)
@@ -56,7 +57,7 @@ def _stretched(u: Array, plus: Array, minus: Array, far: Array, S: float) -> Arr
 
 
 class LaplaceCoordinates:
-    """Means and scales of a vote, moved in place; ln D - margin of each row is kept up to date."""
+    """Means and scales of a vote, moved in place, with ln D - margin of each row kept up to date."""
 
     def __init__(self, problem: LaplaceProblem, parameters: Array):
         self.problem, self.n_blocks = problem, problem.n_learners
@@ -66,7 +67,7 @@ class LaplaceCoordinates:
 
     @property
     def parameters(self) -> Array:
-        """Means, and scales where these are not fixed."""
+        """The means, followed by the scales unless these are fixed."""
         return self.means.copy() if self.problem.scales is not None else np.concatenate([self.means, self.scales])
 
     @property
@@ -76,13 +77,13 @@ class LaplaceCoordinates:
         return self.problem.divergence(self.means, self.scales) + float(losses)
 
     def gap(self) -> float:
-        """Return the certified gap, computed anew."""
+        """Return the certified gap, computed afresh so that rounding does not build up."""
         theta = self.parameters
         self.logs = self.problem.logs(theta)
         return self.problem.suboptimality(self.problem.evaluate(theta))
 
     def gains(self) -> Array:
-        """Return what the best step of each mean is sure to bring."""
+        """Return by how much the best step of each mean lowers the objective, at least."""
         plus, minus = self._pulls()
         u = self.means / self.scales
         t = best_steps(u, plus, minus)
@@ -103,7 +104,7 @@ class LaplaceCoordinates:
         self._move_scale(block, x)
 
     def move_all(self) -> None:
-        """Take the best step of all means at once, as long as the rows' sums of s |x| allow."""
+        """Move all means at once, with steps made shorter by the largest sum of s |x| over a row."""
         plus, minus = self._pulls()
         reach = max(1.0, self.problem.outputs.reach(self.scales))
         step = self.scales * best_steps(self.means / self.scales, plus, minus, reach)
@@ -111,13 +112,13 @@ class LaplaceCoordinates:
         self.logs = self.logs - self.problem.signs * self.problem.outputs.dot(step)
 
     def settle(self) -> None:
-        """Take the best step of every scale, one after the other."""
+        """Move each scale to its best value, one after the other."""
         if self.problem.scales is None:
             for block in range(self.n_blocks):
                 self._move_scale(block, self.problem.outputs.column(block))
 
     def _pulls(self) -> tuple[Array, Array]:
-        """Return tau times the slopes that pull each mean up, and down, by rows."""
+        """Return tau times the sums of the slopes that pull each mean up, and of those that pull it down."""
         problem = self.problem
         slopes = problem.weights * problem.loss.slope(self.logs)
         both, net = problem.outputs.sizes_dot(slopes), problem.outputs.transpose_dot(problem.signs * slopes)
@@ -126,7 +127,7 @@ class LaplaceCoordinates:
         )
 
     def _move_scale(self, block: int, x: Array) -> None:
-        """Set a scale to the best one."""
+        """Move a scale to its best value."""
         problem = self.problem
         if problem.scales is not None:
             return

@@ -1,4 +1,4 @@
-"""A vote with Laplace laws of one common scale, by the share of voters that err: convex for each scale."""
+"""The share of voters that err, and the problem of minimising it over the means for one common scale."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def voters_for(outputs: Outputs, means: Array, scales: Array) -> Array:
 
 
 class TailRows:
-    """Signed rows with the law of the vote on each; rows of zeros, which are always wrong, only cost."""
+    """Rows times their labels, with the distribution of the score on each; rows of zeros are always wrong and set apart."""
 
     def __init__(self, signed: Array, weights: Array):
         used = np.any(signed != 0, axis=1)
@@ -41,9 +41,9 @@ class TailRows:
         return self.A.shape[1]
 
     def losses(self, z: Array) -> tuple[Array, Array, Array]:
-        """Return the loss of margins z, minus its slope, and its second derivative.
+        """Return the loss of margins z, minus its derivative, and its second derivative.
 
-        The tail for z >= 0, which is convex there, and its tangent at 0 below.
+        The loss is the tail for z >= 0, where it is convex, and its tangent at 0 for z < 0.
         """
         tail, density, slope = self.law.derivatives(np.maximum(z, 0.0))
         return np.where(z >= 0, tail, 0.5 - self.peaks * z), density, np.where(z > 0, -slope, 0.0)

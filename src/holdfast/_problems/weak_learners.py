@@ -1,4 +1,4 @@
-"""Weak learners that vote: the columns of X, stumps, ramps, or functions that are given."""
+"""Weak learners: the columns of X, stumps, ramps, or given functions."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ from holdfast.features.averaged import Ramp
 from holdfast.features.expected_features import quantile_knots
 
 ROUNDED = 1e-12
-"""Deviation of a column, as a share of its values, that is put down to rounding."""
+"""A column counts as constant if its deviation is no larger than this share of its values."""
 
 
 class Learners(ABC):
-    """Fitted weak learners, with a constant one last where there is an intercept."""
+    """Fitted weak learners, followed by a constant one if there is an intercept."""
 
     takes_noise = True
-    """Whether their means over the noise of an entry differ from their values."""
+    """Whether their averages over the noise of an entry differ from their values, and are known."""
     owners: NDArray[np.intp]
-    """The number of the feature, or of the given function, that each learner belongs to; -1 for the constant."""
+    """Index of the feature, or of the given function, of each learner; -1 for the constant."""
     limits: Array | None = None
-    """What columns are divided by, where learners are columns."""
+    """Divisors of the columns, if the learners are columns."""
 
     def __init__(self, has_constant: bool, reason: str):
         self.has_constant = has_constant
         self.reason = reason
-        """Why learners depend on the training rows, empty where they do not."""
+        """Why the learners depend on the training rows; empty if they do not."""
 
     @property
     def n_learners(self) -> int:
-        """How many there are."""
+        """Number of learners, the constant included."""
         return len(self.owners)
 
     @abstractmethod
     def outputs(self, X: Any, X_std: Array | None) -> Outputs:
-        """Return what they say of rows, on average over the noise of each entry."""
+        """Return their outputs on rows, averaged over the noise of each entry."""
 
     def importances(self, means: Array, scales: Array) -> tuple[Array, Array]:
         """Return each owner's sum of absolute means, as a share of the total, and the deviation of its weights' sum.
 
-        Means and scales of the laws have the shape (n_problems, n_learners); the constant learner does not count.
+        Means and scales of the weights have the shape (n_problems, n_learners). The constant learner is left out.
         """
         own = self.owners >= 0
         n = int(self.owners.max(initial=-1)) + 1
@@ -117,7 +117,7 @@ class Stumps(Learners):
 
 
 class Ramps(Learners):
-    """-1 below a knot, 1 above the next one and linear in between; on average in closed form."""
+    """-1 below a knot, 1 above the next one and linear in between, with averages in closed form."""
 
     def __init__(self, knots: Sequence[Array], has_constant: bool, reason: str):
         super().__init__(has_constant, reason)
@@ -129,7 +129,7 @@ class Ramps(Learners):
         for j, own in enumerate(self.knots):
             widths = np.diff(own)
             curve = Ramp(widths, is_last=np.arange(len(widths)) == len(widths) - 1)
-            # beyond the outer knots all ramps are level
+            # ramps are constant beyond the outer knots, so that clipped values give the same
             apart = np.clip(X[:, [j]], own[0], own[-1]) - own[:-1] if X_std is None else X[:, [j]] - own[:-1]
             if X_std is None:
                 means = curve.value(apart)
@@ -158,8 +158,8 @@ class Given(Learners):
                 values = np.zeros(0)
             if values.shape != (X.shape[0],) or not np.all(np.abs(values) <= 1):
                 raise ValueError(
-                    f"{self.call}: learner {number} ({short(learner):.80}) says {short(said):.80}. Give functions, or fitted "
-                    "classifiers of the classes -1 and 1, that return a number from -1 to 1 for each row."
+                    f"{self.call}: learner {number} ({short(learner):.80}) returned {short(said):.80}. Give functions, or "
+                    "fitted classifiers of the classes -1 and 1, that return a number from -1 to 1 for each row."
                 )
             columns.append(values)
         return self._with_constant(np.column_stack(columns))
@@ -176,7 +176,7 @@ def learn(
     needs_limits: bool,
     call: str,
 ) -> Learners:
-    """Return the weak learners of a base, made of declared ranges or of the rows that have a weight."""
+    """Return the weak learners of a base, from declared ranges or else from the rows with a positive weight."""
     if not isinstance(base, str):
         return Given(base, has_constant, f"{call}(base=[...])")
     declared = None if feature_range is None else checked_range(feature_range, X.shape[1], call)
@@ -200,7 +200,7 @@ def learn(
 
 
 def checked_range(feature_range: Any, n_features: int, call: str) -> tuple[Array, Array]:
-    """Return the declared lower and upper ends of each feature."""
+    """Return the declared lowest and highest value of each feature."""
     try:
         ends = np.asarray(feature_range, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -219,7 +219,7 @@ def checked_range(feature_range: Any, n_features: int, call: str) -> tuple[Array
 
 
 def min_max(X: Any, weights: Array) -> tuple[Array, Array]:
-    """Return the smallest and the largest entry of each column in rows that have a weight."""
+    """Return the smallest and the largest entry of each column over the rows with a positive weight."""
     rows = X[np.flatnonzero(weights)]
     if sparse.issparse(rows):
         low, high = min_max_axis(rows, axis=0)
@@ -228,7 +228,7 @@ def min_max(X: Any, weights: Array) -> tuple[Array, Array]:
 
 
 def _spread(x: Array, weights: Array) -> float:
-    """Return the deviation of a column, 1 where it is constant but for rounding."""
+    """Return the deviation of a column, or 1 if it is constant up to rounding."""
     mean = np.average(x, weights=weights)
     deviation = np.sqrt(np.average(np.square(x - mean), weights=weights))
     return float(deviation) if deviation > ROUNDED * np.abs(x).max() else 1.0

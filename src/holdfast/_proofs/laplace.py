@@ -1,4 +1,4 @@
-"""The proof of how near a vote with Laplace laws is to the best one."""
+"""Proof of how close the means and scales of a vote are to the best ones."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from holdfast._problems.laplace import LaplaceProblem, conjugate
 from holdfast._proofs.consistency import agreed, consistent
 
 REFINEMENTS = 60
-"""Steps in which the scales of a dual bound are sought."""
+"""Largest number of steps in the search for the scales of a dual bound."""
 POLISHINGS = 6
-"""Steps towards the best means for the scales of a bound."""
+"""Largest number of Newton steps towards the best means for given scales."""
 EXACT = 1e-8
-"""Error of a pull, beside the largest that the prior admits, that costs the bound no more than rounding does."""
+"""These steps end when the pulls, relative to their limits, are exact to this number."""
 SETTLED = 1e-10
-"""Share of a dual bound that may be lost because scales are not the best for it."""
+"""The search ends when the scales cost the dual bound no more than this share."""
 
 
 class LaplaceProof(NamedTuple):
-    """What is proved about means and scales."""
+    """Objective of means and scales, and what is proved about it."""
 
     objective: float
     lower_bound: float
-    """A number that no means and scales can go below."""
+    """No means and scales have a smaller objective."""
     gap: float
     """(objective - lower_bound) / objective."""
 
 
 def laplace_certificate(problem: LaplaceProblem, parameters: Array) -> LaplaceProof:
-    r"""Return what is proved at these parameters, recomputed from the outputs by the formulas that define it.
+    r"""Return a proof for these parameters, recomputed from the outputs by the defining formulas.
 
     With :math:`\ell(v) \ge \ell_*(q) + q v` for slopes q >= 0 of the loss, and g = A'(c q) with :math:`|g_k| \tau_k \le 1`,
 
     .. math:: F \ge \sum_i c_i \ell_*(q_i) - q_i c_i o_i + \sum_k \min_s \Bigl[ \frac{s}{\tau_k} \eta(\tau_k g_k)
               - \ln \frac{s}{\tau_k} - 1 - \sum_i c_i q_i \ln(1 - x_{ik}^2 s^2) \Bigr], \quad \eta(a) = (1-|a|)(1 - \ln(1-|a|)).
 
-    The q are the loss's slopes near the parameters, made smaller where g is too large.
+    The q are slopes of the loss near the parameters, made smaller if g is too large.
     """
     delta, s = problem.split(parameters)
     log_means = problem.outputs.stated_log_means(s)
@@ -60,11 +60,11 @@ def laplace_certificate(problem: LaplaceProblem, parameters: Array) -> LaplacePr
 
 
 def polished_slopes(problem: LaplaceProblem, delta: Array, s: Array, logs: Array) -> Array:
-    r"""Return slopes of the loss at means that are nearer to the best ones for these scales.
+    r"""Return slopes of the loss at means that are closer to the best ones for these scales.
 
-    At a solver's last point the pulls g of large means exceed their limits by as much as its gradient is off, and to shrink
-    all q until they fit costs the bound that much. After Newton steps in the means it costs the square: a pull that is exact
-    has :math:`|g_k| \tau_k = 1 - e^{-|\delta_k| / s_k}`.
+    At the solver's last point the pulls g of large means exceed their limits by the error of the gradient. Shrinking all q to
+    meet the limits would cost the bound just as much. After Newton steps in the means it costs the square of that, as an exact
+    pull has :math:`|g_k| \tau_k = 1 - e^{-|\delta_k| / s_k}`.
     """
     best, least, solve, tau = problem.loss.slope(logs), np.inf, None, problem.prior_scales
     q = best
@@ -87,7 +87,7 @@ def polished_slopes(problem: LaplaceProblem, delta: Array, s: Array, logs: Array
 
 
 def dual_bound(problem: LaplaceProblem, q: Array, s: Array, log_means: Array | None = None) -> float:
-    """Return a number that F never goes below, made of slopes q of the loss; s are scales to begin with, and their ln D."""
+    """Return a lower bound of F from slopes q of the loss; the search for scales starts at s, with `log_means` its ln D."""
     slopes = problem.weights * q
     pulls = problem.outputs.transpose_dot(problem.signs * slopes)
     steep = problem.prior_scales * np.abs(pulls)

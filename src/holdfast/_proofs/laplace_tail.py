@@ -1,4 +1,4 @@
-"""What is proved of votes with Laplace laws of one common scale, whatever that is."""
+"""Proofs for the loss "tail": bounds for all means, and for all scales."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from holdfast._proofs.pulls import Columns, drawn_to
 from holdfast.losses.laplace_law import LaplaceSum
 
 INVERSIONS = 40
-"""Newton steps to the margins at which losses have given slopes."""
+"""Largest number of Newton steps to the margins at which the losses have given slopes."""
 FAR = 40.0
-"""Deviations at which a row's slope counts as 0."""
+"""Margins stay below so many deviations, where slopes count as 0."""
 BALANCED = 1e-10
-"""Pull, as a share of what adds up to it, that is put down to rounding."""
+"""A pull counts as 0 if it is no larger than this share of its summands' absolute values."""
 
 
 def ground(rows: TailRows, u: Array) -> float:
-    """Return a number that the losses of no means go below, from slopes near those at u that pull in no direction.
+    """Return a lower bound of the losses alone, over all means.
 
-    To rounding: slopes that pull nowhere at all are within rounding of those that are used. 0 where there are none nearby.
+    It is made of slopes near those at u whose pulls cancel in every direction, to rounding. If there are none nearby, it is 0.
     """
     z = np.maximum(rows.A @ u, 0.0)
     budgets, reach = rows.weights * rows.peaks, FAR * rows.law.deviations
@@ -42,7 +42,7 @@ def ground(rows: TailRows, u: Array) -> float:
 
 
 def tail_objective(rows: TailRows, u: Array, sigma: float) -> float:
-    """Return divergence plus loss by the formulas that define them."""
+    """Return divergence plus loss by their defining formulas."""
     z = rows.A @ u
     law = LaplaceSum(np.abs(rows.A))
     losses = np.where(z >= 0, law.tail(z), 0.5 - law.density(np.zeros(len(z))) * z)
@@ -51,7 +51,7 @@ def tail_objective(rows: TailRows, u: Array, sigma: float) -> float:
 
 
 def tail_proof(rows: TailRows, u: Array, sigma: float, seen: float, bound: float) -> LaplaceProof:
-    """Return what a lower bound proves of means and a scale at which the solver saw the objective `seen`."""
+    """Return the proof that a lower bound gives for means and a scale; `seen` is the solver's objective there."""
     objective = tail_objective(rows, u, sigma)
 
     def rounding() -> float:

@@ -1,4 +1,4 @@
-"""Training of a vote with Laplace laws: start on some of the rows, solve, prove, and go on where the proof falls short."""
+"""Training of means and scales: start on a sample of the rows, solve, prove, and go on where the proof falls short."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from holdfast.solvers.newton import Newton
 from holdfast.solvers.selection import pick
 
 FINE = 0.2
-"""Share of the tolerance at which solvers stop."""
+"""Solvers stop at this share of the tolerance."""
 FINER = 0.01
-"""Share of that to which they go on where what they stopped at is not proved."""
+"""If the proof does not reach the tolerance there, they go on to this share of it."""
 ROUGH = 1e-2
-"""Gain that is worth a step on some of the rows, as a share of the objective."""
+"""On a sample, steps end when one gains less than this share of the objective."""
 COARSER, NEARING = 4, 50
-"""Every fourth of these rows is used before, and so many steps at most."""
+"""Before the sample, every fourth of its rows is used. Each takes at most so many steps."""
 GUIDED = ("newton", "quasi_newton")
-"""Solvers that start there; coordinate steps are rounds of boosting, which start at the prior."""
+"""Solvers that start from the sample. Coordinate steps do not: they are rounds of boosting, which start at the prior."""
 PATIENCE = 40
-"""Steps in the metric of some rows after which Hessians of all rows are formed."""
+"""Steps with the sample's Hessian after which Hessians of all rows are formed."""
 
 
 def train_laplace(
@@ -38,7 +38,7 @@ def train_laplace(
     start: Array | None = None,
     report: Report = silent,
 ) -> tuple[Solution, LaplaceProof]:
-    """Return the best means and scales, how they were found, and what is proved of them."""
+    """Return the best means and scales, how they were found, and the proof."""
     chosen = pick(problem, solver)
     if start is None:
         start = _near(problem) if problem.is_long and chosen.name in GUIDED else problem.start()
@@ -58,7 +58,7 @@ def train_laplace(
 
 
 def _near(problem: LaplaceProblem) -> Array:
-    """Return parameters that are about the best for some of the rows, found from those for some of these."""
+    """Return about the best parameters for the sample, found from the best for a part of it."""
     start = None
     for sample in (problem.sample.thinned(COARSER), problem.sample):
         start = Newton().minimise(sample, _valid(sample, start), tol=ROUGH, max_iter=NEARING, rough=True).parameters
@@ -66,17 +66,17 @@ def _near(problem: LaplaceProblem) -> Array:
 
 
 def _valid(problem: LaplaceProblem, start: Array | None) -> Array:
-    """Return the start where it can be used: rows that were not sampled may be larger, and the scales too large for these."""
+    """Return the start if it is in the domain: larger rows may be missing from the sample, which limit the scales more."""
     return start if start is not None and np.isfinite(problem.value_and_gradient(start)[0]) else problem.start()
 
 
 def _proved(
     problem: LaplaceProblem, solver: Solver, start: Array, tol: float, max_iter: int, report: Report
 ) -> tuple[Solution, LaplaceProof]:
-    """Return where the solver ends and its proof; it goes on, more finely, while it is content too early and that helps."""
+    """Return the solver's last point and its proof; while the proof falls short, go on with a finer tolerance if it helps."""
     fine, n_iter, best = FINE * tol, 0, None
     while True:
-        # in a good metric the next step says how much is left, and no gap need be computed on the way
+        # with a good metric the next step tells how much is left, so that no gap need be computed on the way
         found = solver.minimise(
             problem, start, tol=fine, max_iter=max_iter - n_iter, rough=problem.is_long, report=report
         )

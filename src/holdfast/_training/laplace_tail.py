@@ -1,4 +1,4 @@
-"""Training of a vote with Laplace laws of one common scale: solved for some scales, bounded from below for all others."""
+"""Training with the loss "tail": solved for some scales, bounded from below for all others."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from holdfast._proofs.laplace_tail import ground, tail_proof
 from holdfast.solvers.selection import pick
 
 FINE = 1e-3
-"""Share of the tolerance to which each convex problem is solved."""
+"""Each convex problem is solved to this share of the tolerance, as their gaps add to that of the whole."""
 ALTERNATIONS, SOLVES = 30, 80
-"""Convex problems that are solved to find a good scale, and all in all."""
+"""Largest numbers of convex problems: to find a good scale, and in total."""
 SETTLED = 1e-9
-"""Relative change of the scale that ends the alternation."""
+"""The alternation ends when the scale changes by no more than this share."""
 NARROW = 1e-3
-"""Share of a cell that a new scale keeps from its ends."""
+"""A new scale keeps this share of a cell's length from its ends, so that no cell is split in vain."""
 
 
 class TailFit(NamedTuple):
-    """A vote of one common scale."""
+    """The means and the common scale that were found."""
 
     means: Array
     """In units of the scales."""
@@ -48,18 +48,17 @@ def train_tail(
     start: Array | None = None,
     report: Report = silent,
 ) -> TailFit:
-    """Return the best means for a scale, or the best means and scale where it is None, with a proof for all scales."""
+    """Return the best means for a scale, or the best means and scale if it is None, with a proof over all scales."""
     search = _Search(rows, solver, tol, max_iter, report)
     search.solved(1.0 if sigma is None else sigma, np.zeros(rows.n_learners) if start is None else start)
-    bound = search.lower_bound() if sigma is None else search.bounds[sigma]
-    if sigma is None:
-        search.alternate()
-        bound = search.close()
-    return search.fit(bound)
+    if sigma is not None:
+        return search.fit(search.bounds[sigma])
+    search.alternate()
+    return search.fit(search.close())
 
 
 class _Search:
-    """Certified values of G, and the best means and scale among them."""
+    """Certified values of G at some scales, and the best means and scale so far."""
 
     def __init__(self, rows: TailRows, solver: Solver | str | None, tol: float, max_iter: int, report: Report):
         self.rows, self.tol, self.max_iter, self.report = rows, tol, max_iter, report
@@ -70,10 +69,11 @@ class _Search:
         self.best, self.sigma, self.n_iter = np.inf, 1.0, 0
         self.trace: list[float] = []
         self.is_cut = False
-        """Whether max_iter ended the solver somewhere."""
+        """Whether some problem was cut short by max_iter."""
         self.ground = rows.lost
         """A lower bound of G at 0."""
         self.grounded: set[float] = set()
+        """Scales whose means were tried for that bound."""
 
     def solved(self, sigma: float, start: Array) -> None:
         """Solve the problem of a scale."""
@@ -89,7 +89,7 @@ class _Search:
         self.report(f"scale {sigma:.6g}, number {len(self.bounds)}: objective {value:.10g}, best {self.best:.10g}")
 
     def alternate(self) -> None:
-        """Take the best scale for the means and the best means for the scale by turns."""
+        """Alternate between the best scale for the means, in closed form, and the best means for the scale."""
         for _ in range(ALTERNATIONS):
             u = self.means[self.sigma]
             sigma = float(len(u) / np.sum(np.abs(u) + np.exp(-np.abs(u))))
@@ -101,7 +101,7 @@ class _Search:
                 break
 
     def close(self) -> float:
-        """Solve where the bound is worst until it is good, and return it."""
+        """Solve at the scale where the bound is lowest until it is close enough, and return the bound."""
         while True:
             bound, sigma = self._worst()
             smallest = min(self.bounds)
@@ -118,15 +118,11 @@ class _Search:
             near = min(self.means, key=lambda other: abs(np.log(other / sigma)))
             self.solved(sigma, self.means[near])
 
-    def lower_bound(self) -> float:
-        """Return a bound for all scales."""
-        return self._worst()[0]
-
     def _worst(self) -> tuple[float, float]:
-        """Return the bound of all scales, and the scale to solve next.
+        """Return the bound over all scales, and the scale to solve next.
 
-        G is concave, so it lies above the chords between certified values, the losses of no scale at all among them;
-        divergence plus loss above these minus d ln(sigma) + d. The best scale is 1 at most.
+        G is concave, so it lies above the chords between certified values, of which that at scale 0 is a bound of the losses
+        alone. Divergence plus loss lies above the chords minus d ln(sigma) + d. The best scale is at most 1.
         """
         d = self.rows.n_learners
         points = [(0.0, self.ground)]

@@ -1,4 +1,4 @@
-"""What the error of a vote on new rows can be, when the error on the training rows is known."""
+"""Bounds on the error of a vote on new rows, from its error on the training rows."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ NAME = "pac_bayes_bound"
 
 @dataclass(frozen=True)
 class PacBayesBound(Summary):
-    """Bounds on the share of voters that err on a new row, on average: the error of the Gibbs classifier.
+    """Bounds on the average share of voters that err on a new row, which is the error of the Gibbs classifier.
 
     Attributes
     ----------
     empirical : float
-        The same on the rows given, exactly.
+        The exact average share on the given rows.
     divergence : float
         KL of the posterior from the prior, in nats.
     bound : float
-        With probability 1 - delta over the rows no more is wrong, for the best of the values of c.
+        Upper bound with probability 1 - delta over the rows, for the best of the values of c.
     kl_bound : float
-        The same by another theorem, which needs no c. Each holds with probability 1 - delta by itself: settle on one of them
-        before looking, or halve delta and take the smaller one.
+        Upper bound by another theorem, which needs no c. Each bound holds with probability 1 - delta by itself: choose one of
+        them in advance, or halve delta and take the smaller one.
     majority_bound : float
-        Twice `bound`, 1 at most: what the majority vote, which `predict` returns, gets wrong.
+        Twice `bound`, at most 1: an upper bound for the error of the majority vote, which `predict` returns.
     n_samples : int
     delta : float
     """
@@ -63,34 +63,36 @@ class PacBayesBound(Summary):
 def pac_bayes_bound(
     model: Any, X: Any, y: Any, delta: float = 0.05, *, c: Any = 1.0, X_std: Any = None
 ) -> PacBayesBound:
-    r"""Bound the error of a vote with Laplace laws on new rows, by its training rows.
+    r"""Bound the error of a fitted `LaplaceBoostClassifier` on new rows from its training rows.
 
-    With S the sum over the m rows of the share of voters that err, which is computed exactly, and the divergence from the prior
-    P, with probability :math:`1 - \delta` over the rows, for all laws Q at once,
+    Let S be the sum over the m rows of the share of voters that err, which is computed exactly. With probability
+    :math:`1 - \delta` over the rows, for all posteriors Q at once,
 
     .. math:: \mathbb E_Q\,\Pr(\text{error}) \le
               \frac{1 - \exp\bigl(-\bigl(c S + \mathrm{KL}(Q \| P) + \ln(G/\delta)\bigr)/m\bigr)}{1 - e^{-c}}
 
-    for each of G values of c that are stated before; and :math:`\sup\{p : \mathrm{kl}(S/m, p) \le (\mathrm{KL} +
-    \ln(2 \sqrt m / \delta))/m\}`. The laws may be found in any way: with sample weights, any c of training, a rough fit.
+    for each of G values of c stated in advance. With the same probability it is at most
+    :math:`\sup\{p : \mathrm{kl}(S/m, p) \le (\mathrm{KL} + \ln(2 \sqrt m / \delta))/m\}`. The posterior may be found in any
+    way: with sample weights, with any c in training, by a rough fit.
 
-    **Stated before the data are seen** are the learners, the prior and the c of the bound. A model whose thresholds or scaling
-    come from the rows is refused: declare `feature_range`. What cannot be seen is yours to keep: features that were scaled or
-    selected by these rows (in a pipeline), a prior, ranges or given learners that were chosen by them. Rows are independent and
-    count alike; they may be those of training. Of m rows bounds mean little unless m is many times the number of learners.
+    **State before you see the data** the learners, the prior and the c of the bound. A model whose thresholds or scaling come
+    from the rows is refused: declare `feature_range`. Other conditions cannot be checked and are up to you: do not use these
+    rows to scale or select features (in a pipeline), or to choose a prior, ranges or given learners. The rows must be
+    independent, and each counts once; they may be the training rows. Bounds mean little unless there are many times more rows
+    than learners.
 
     Parameters
     ----------
     model : LaplaceBoostClassifier
-        Fitted, of two classes.
+        A model fitted to two classes.
     X, y
         Rows and labels.
     delta : float, default=0.05
-        With this probability, over the draw of the rows, a bound is wrong.
+        Probability, over the draw of the rows, that a bound is wrong.
     c : float or list of float, default=1.0
-        Of the bound; the smaller the error and the larger the divergence, the larger the best c.
+        The c of the bound. The best c is large if the error is small and the divergence large.
     X_std : array-like of shape (n_samples, n_features), default=None
-        The noise of the rows, for a model that was fitted with it.
+        The noise of the rows, for a model that was fitted with noise.
 
     Returns
     -------
@@ -109,7 +111,7 @@ def pac_bayes_bound(
     (0.09, 0.11)
     """
     if not isinstance(model, LaplaceBoostClassifier):
-        hint = " Of a Pipeline that is the last step, model[-1], with rows as the steps before it make them." * hasattr(
+        hint = " In a Pipeline it is the last step, model[-1]; transform the rows by the other steps first." * hasattr(
             model, "steps"
         )
         raise ValueError(f"{NAME}(model={short(model):.80}, ...): give a fitted LaplaceBoostClassifier.{hint}")
@@ -117,10 +119,10 @@ def pac_bayes_bound(
     if not (isinstance(delta, Real) and 0 < delta < 1) or isinstance(delta, bool):
         raise ValueError(f"{NAME}(..., delta={delta!r}): must be a number between 0 and 1.")
     if len(model.classes_) != 2:
-        raise ValueError(f"{NAME}(model, ...): the model has {len(model.classes_)} classes; the bound is for two.")
+        raise ValueError(f"{NAME}(model, ...): the model has {len(model.classes_)} classes; use it with two.")
     if model.learners_.reason:
         raise ValueError(
-            f"{NAME}(model, ...): {model.learners_.reason}, and no bound is known for learners that were chosen by the rows. "
+            f"{NAME}(model, ...): {model.learners_.reason}, and no bound is known for learners that depend on the rows. "
             "State feature_range=(low, high), known before the data, and fit again."
         )
     errors = model.gibbs_errors(X, y, X_std=X_std)

@@ -1,4 +1,4 @@
-"""Sums of Laplace variables: their tails and densities to all digits, and the divergence of one Laplace law from another."""
+"""Tails and densities of sums of Laplace variables, and the divergence between Laplace distributions."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from holdfast._core.allowed import as_numbers, short
 from holdfast._core.loss import Array
 
 CROSSING, WIDTH, BEND = 0.7, 1.2, np.pi / 8
-"""Where the contour crosses the real axis, its size and its angle to the right, in units of 1 / deviation of the sum.
+"""Where the contour crosses the real axis, its width, and its angle to the right, in units of 1 / deviation of the sum.
 
-Poles are at +-1 / scale, sqrt(2) of these units from 0 at least, and at 0: the contour goes between.
-Its angle is half of pi / 4, at which the generating function of a normal law, which many scales come near to, ceases to fall.
+The poles are at 0 and at +-1 / scale, at least sqrt(2) units from 0, and the contour passes between them. With many scales the
+sum is nearly normal. The generating function of a normal distribution stops falling at the angle pi / 4; half of that is safe.
 """
 STEP = 0.075
-"""Distance of the nodes: the trapezoid rule is off by about exp(-2 pi BEND / STEP) = 5e-15."""
+"""Distance of the nodes: the error of the trapezoid rule is about exp(-2 pi BEND / STEP) = 5e-15."""
 CHUNK, FARTHEST = 40, 12
-"""Nodes that are added at a time, and how often; after that exp(-36) is left at most, of a law with one scale."""
+"""Nodes are added so many at a time and at most so often. What is then left out, at most exp(-36), is largest for one scale."""
 FAINT = 1e-15
-"""Size of a node's share in tail and density from which on the rest is left out."""
+"""Nodes are added until their share in tail and density falls below this size."""
 FACTORS = 8
-"""Factors that are multiplied before a division: their product does not overflow."""
+"""So many factors are multiplied before a division; their product cannot overflow."""
 FAR = 1e4
-"""Deviations from which on nothing is left of a tail."""
+"""Tails are 0 in float64 beyond so many deviations."""
 ENTRIES = 1 << 20
-"""Complex numbers that are formed at a time."""
+"""Size of the complex tables that are formed at a time."""
 
 
 class _Nodes(NamedTuple):
-    """Some nodes of the contour, and what they weigh in the law of some rows."""
+    """Some nodes of the contour, and their weights in the distributions of some rows."""
 
     rows: NDArray[np.intp]
     places: NDArray[np.complex128]
@@ -41,20 +41,21 @@ class _Nodes(NamedTuple):
 
 
 class LaplaceSum:
-    r"""The laws of :math:`Z_i = \sum_k s_{ik} L_k`, one for each row of scales, L independent with density :math:`e^{-|t|}/2`.
+    r"""The distributions of :math:`Z_i = \sum_k s_{ik} L_k`, one for each row of scales.
 
-    With the moment generating function :math:`M(\theta) = \prod_k (1 - s_k^2 \theta^2)^{-1}`,
+    The :math:`L_k` are independent with density :math:`e^{-|t|}/2`. With the moment generating function
+    :math:`M(\theta) = \prod_k (1 - s_k^2 \theta^2)^{-1}`,
 
     .. math:: \Pr(Z \ge z) = \frac{1}{2 \pi i} \int M(\theta)\, e^{-\theta z}\, \frac{d\theta}{\theta}, \qquad z \ge 0,
 
     along a contour that crosses the real axis between 0 and the first pole and bends to the right (Talbot's method, with the
-    hyperbola of Weideman and Trefethen). All singularities are real, so that the trapezoid rule converges geometrically,
-    whatever the scales: equal ones, one that dominates, thousands of them. Errors are absolute, about 1e-14.
+    hyperbola of Weideman and Trefethen). All singularities are real, so the trapezoid rule converges geometrically for any
+    scales: equal ones, a dominant one, or thousands. The absolute error is about 1e-14.
 
     Parameters
     ----------
     scales : ndarray of shape (n_laws, d)
-        s >= 0. Where all of a row are 0, Z is 0.
+        s >= 0. If all scales of a row are 0, Z is 0.
     """
 
     def __init__(self, scales: Array):
@@ -70,7 +71,7 @@ class LaplaceSum:
         ]
 
     def tail(self, z: Array) -> Array:
-        """Return Pr(Z >= z), for one z a law, or for any number of z of a single law."""
+        """Return Pr(Z >= z) for one z for each distribution, or for any number of z if there is only one."""
         [upper] = self._sums(np.abs(z), 1)
         upper = np.clip(upper, 0.0, 0.5)
         tail = np.where(z >= 0, upper, 1.0 - upper)
@@ -78,12 +79,12 @@ class LaplaceSum:
         return np.where(self.is_spread, tail, np.where(z <= 0, 1.0, 0.0))
 
     def density(self, z: Array) -> Array:
-        """Return the density of Z; where Z is 0 it is inf at 0 and 0 elsewhere."""
+        """Return the density of Z. If Z is always 0, the density is inf at 0 and 0 elsewhere."""
         found = np.maximum(self._sums(np.abs(z), 2)[1], 0.0)
         return np.where(self.is_spread, found, np.where(z == 0, np.inf, 0.0))
 
     def derivatives(self, z: Array) -> tuple[Array, Array, Array]:
-        """Return tail, density and, nearly, the slope of the density at z >= 0, of laws that are spread."""
+        """Return tail, density and slope of the density at z >= 0, for distributions with some positive scale."""
         tail, density, slope = self._sums(z, 3)
         return np.clip(tail, 0.0, 0.5), np.maximum(density, 0.0), np.maximum(slope, 0.0) * -1.0
 
@@ -112,7 +113,7 @@ def _blocks(rows: NDArray[np.intp], width: int) -> list[NDArray[np.intp]]:
 
 
 def _nodes(squares: Array, rows: NDArray[np.intp]) -> list[_Nodes]:
-    """Return nodes until those that follow would add nothing, for rows of squared scales in units of the deviation."""
+    """Return enough nodes for each row of squared scales, which are in units of the deviation."""
     found = []
     for number in range(FARTHEST):
         u = (np.arange(number * CHUNK, (number + 1) * CHUNK) + 0.5) * STEP
@@ -133,17 +134,16 @@ def _nodes(squares: Array, rows: NDArray[np.intp]) -> list[_Nodes]:
 def laplace_tail(z: Any, scales: Any) -> Any:
     r"""Return :math:`\Pr(Z \ge z)` for the sum :math:`Z = \sum_k s_k L_k` of independent Laplace variables.
 
-    :math:`L_k` has the density :math:`e^{-|t|}/2`. It is the probability that a linear score errs whose weights are drawn from
-    Laplace laws: with means mu and scales sigma, :math:`\Pr(y\, x^\top w \le 0)` is the tail at :math:`z = y\, x^\top \mu` with
-    :math:`s_k = \sigma_k |x_k|`. The error is about 1e-14 (2e-14 for 3000 equal scales), absolute,
-    for any scales, ties and zeros included; where all scales are 0 the
-    result is 1 for z <= 0, else 0.
+    :math:`L_k` has the density :math:`e^{-|t|}/2`. If the weights w of a linear score have Laplace distributions with means mu
+    and scales sigma, the score errs with the probability :math:`\Pr(y\, x^\top w \le 0)`, which is the tail at
+    :math:`z = y\, x^\top \mu` with :math:`s_k = \sigma_k |x_k|`. The absolute error is about 1e-14 (2e-14 for 3000 equal
+    scales) for any scales, also equal ones and zeros. If all scales are 0, the result is 1 for z <= 0, else 0.
 
     Parameters
     ----------
     z : array-like
     scales : array-like of shape (d,) or z.shape + (d,)
-        s >= 0, the same for all z or others for each.
+        s >= 0, the same for all z or different for each.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def laplace_tail(z: Any, scales: Any) -> Any:
 def laplace_density(z: Any, scales: Any) -> Any:
     """Return the density at z of the sum of independent Laplace variables with these scales, see `laplace_tail`.
 
-    The error is about 1e-14 / s with the largest of the scales s. Where all are 0, it is inf at 0 and 0 elsewhere.
+    The error is about 1e-14 / s, where s is the largest scale. If all scales are 0, the density is inf at 0 and 0 elsewhere.
 
     Parameters
     ----------
@@ -182,19 +182,19 @@ def laplace_density(z: Any, scales: Any) -> Any:
 
 
 def laplace_kl(mean: Any, scale: Any, *, prior_mean: Any = 0.0, prior_scale: Any = 1.0) -> Any:
-    r"""Return the Kullback-Leibler divergence of a product of Laplace laws from another one, the prior.
+    r"""Return the Kullback-Leibler divergence of a product of Laplace distributions Q from a prior P of the same kind.
 
     .. math:: \mathrm{KL}(Q \| P) = \sum_k \frac{|D_k| + \sigma_k e^{-|D_k|/\sigma_k}}{\tau_k}
               + \ln \frac{\tau_k}{\sigma_k} - 1, \qquad D = \mu_Q - \mu_P,
 
-    with scales sigma of Q and tau of P, in nats.
+    with scales sigma of Q and tau of P. The unit is the nat.
 
     Parameters
     ----------
     mean, scale : array-like of shape (..., d)
-        Of Q, which are broadcast together with those of P.
+        Parameters of Q, broadcast together with those of P.
     prior_mean, prior_scale : array-like, default=0 and 1
-        Of P.
+        Parameters of P.
 
     Returns
     -------

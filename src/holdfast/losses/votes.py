@@ -1,4 +1,4 @@
-"""What the vote of a random linear classifier costs a row: losses of the logarithm of a mean."""
+"""Losses of a row under a vote with random weights: functions of v, the logarithm of a mean over the voters."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LN2 = np.log(2)
 class VoteLoss(Parameters, ABC):
     r"""A convex, increasing function of :math:`v = \ln \mathbb E_Q\, e^{-y\, w^\top x}` with :math:`\ell(v) \ge [v \ge 0]`.
 
-    :math:`\ell(\ln a)` must be concave in a. Then by Jensen's inequality :math:`\ell(v)` is at least the mean loss of the
-    voters, and so at least the share of them that err; and the exponential steps of coordinate descent lie above it.
+    :math:`\ell(\ln a)` must be concave in a. Then, by Jensen's inequality, :math:`\ell(v)` is at least the mean loss of the
+    voters, and so at least the share of them that err. The exponentials that coordinate descent minimises then lie above it.
     """
 
     largest_slope: float = np.inf
@@ -48,7 +48,7 @@ class VoteLoss(Parameters, ABC):
 
 
 class LogVote(VoteLoss):
-    r"""The loss :math:`\log_2(1 + e^v)` of BaLaBoost: linear where most voters err, so that no row counts without limit.
+    r"""The loss :math:`\log_2(1 + e^v)` of BaLaBoost: linear where most voters err, so that no label can pull without limit.
 
     Examples
     --------
@@ -59,6 +59,7 @@ class LogVote(VoteLoss):
     largest_slope = 1.0 / LN2
 
     def value(self, v: Array) -> Array:
+        # as np.logaddexp(0, v), of which NumPy has no vector instructions
         return (np.maximum(v, 0.0) + np.log1p(np.exp(-np.abs(v)))) / LN2
 
     def slope(self, v: Array) -> Array:
