@@ -285,6 +285,7 @@ class IntervalPoint(PrimalDual):
             return False
         self.slacks, self.multipliers = self._moved(primal, dual)
         self.b += primal * self.taken.b
+        del self.curves, self.system, self.taken  # as large as the rows together, and of no use at the next point
         return True
 
     def tidied(self, allowed: float) -> tuple[Array, float, float]:
