@@ -25,7 +25,7 @@ from holdfast import (
     RobustLinearClassifierCV,
     WeightError,
 )
-from holdfast._core.problem import ProximalSum
+from holdfast._core.programs import ProximalSum
 from holdfast.datasets import load_breast_cancer_errors
 from holdfast.estimators import prune, pruning_path, worst_weight_loss
 from holdfast.exceptions import CollapseWarning

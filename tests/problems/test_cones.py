@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from holdfast import Ball, Box, Ellipsoid, IntervalBox, RobustLinearClassifier
-from holdfast._core.problem import ConeProgram, LinearProgram
+from holdfast._core.programs import ConeProgram, LinearProgram
 from holdfast._core.solution import Status
 from holdfast._problems.penalty import Lasso, Limits
 from holdfast._training.training import train

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
-from holdfast._core.problem import ConeProgram
+from holdfast._core.programs import ConeProgram
 from holdfast.losses import GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
 from holdfast.solvers.selection import solve
 

@@ -6,7 +6,8 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
 from holdfast import Ball, Box, Ellipsoid, IntervalBox
-from holdfast._core.problem import Composite, ConeProgram, Curved, Smooth
+from holdfast._core.problem import Composite, Curved, Smooth
+from holdfast._core.programs import ConeProgram
 from holdfast._core.solution import DualGuess
 from holdfast._data import rows_of
 from holdfast._problems.max_of_pairs import MaxOfPairsProblem

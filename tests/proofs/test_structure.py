@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 from scipy.special import entr
 
 from holdfast import Ball, Box, RobustLinearClassifier
-from holdfast._core.problem import LinearProgram
+from holdfast._core.programs import LinearProgram
 from holdfast._data import SparseRows
 from holdfast._problems.penalty import Lasso
 from holdfast._training.training import train

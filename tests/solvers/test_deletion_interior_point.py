@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from holdfast._core.problem import DeletionProgram, Offer, Problem
+from holdfast._core.problem import Offer, Problem
+from holdfast._core.programs import DeletionProgram
 from holdfast._core.solution import Status
 from holdfast._data import rows_of
 from holdfast.solvers import DeletionInteriorPoint

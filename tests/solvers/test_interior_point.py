@@ -8,7 +8,8 @@ import pytest
 from scipy import sparse
 from scipy.special import entr
 
-from holdfast._core.problem import IntervalProgram, Offer, Problem
+from holdfast._core.problem import Offer, Problem
+from holdfast._core.programs import IntervalProgram
 from holdfast._core.solution import Status
 from holdfast._core.unit_cholesky import UnitCholesky
 from holdfast._data import rows_of

@@ -10,7 +10,8 @@ from scipy.optimize import minimize
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast._core import compiled
-from holdfast._core.problem import FiniteSum, Offer, Problem
+from holdfast._core.problem import Offer, Problem
+from holdfast._core.programs import FiniteSum
 from holdfast._core.rows import RowArrays
 from holdfast._core.solution import Status
 from holdfast._proofs.certificate import certificate

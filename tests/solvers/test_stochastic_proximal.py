@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 
 from holdfast import Ball, Box, Ellipsoid, GaussianNoise, RobustLinearClassifier
-from holdfast._core.problem import ProximalSum
+from holdfast._core.programs import ProximalSum
 from holdfast._core.solution import Status
 from holdfast._data import rows_of
 from holdfast._problems.noise_and_set import NoiseAndSetProblem

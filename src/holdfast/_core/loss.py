@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.parameters import Parameters
-from holdfast._core.problem import Epigraph
+from holdfast._core.programs import Epigraph
 
 if TYPE_CHECKING:
     from holdfast._core.joint_loss import JointLoss

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.arithmetic import dense, ratio
-from holdfast._core.problem import SupportProgram
+from holdfast._core.programs import SupportProgram
 
 Array = NDArray[np.float64]
 

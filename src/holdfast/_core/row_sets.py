@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast._core.arithmetic import norm
 from holdfast._core.dual_norm import least_share
 from holdfast._core.memory import remembered
-from holdfast._core.problem import SupportProgram
+from holdfast._core.programs import SupportProgram
 from holdfast._core.row_forms import Array, DeletionForm, IntervalForm, RowHessians
 
 BELIEVED = 1e-12

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from holdfast._core.arithmetic import ratio
 from holdfast._core.loss import Array
-from holdfast._core.problem import ConeProgram, LinearProgram
+from holdfast._core.programs import ConeProgram, LinearProgram
 from holdfast._core.row_forms import above_absolute
 from holdfast._core.solution import DualGuess
 from holdfast._problems.margin_scale import MarginScaleProblem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from holdfast._core.problem import DeletionProgram
+from holdfast._core.programs import DeletionProgram
 from holdfast._problems.margin_scale import MarginScaleProblem
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.arithmetic import ratio
-from holdfast._core.problem import ConeProgram, DeletionProgram, LinearProgram, Problem
+from holdfast._core.problem import Problem
+from holdfast._core.programs import ConeProgram, DeletionProgram, LinearProgram
 from holdfast._core.row_forms import Array
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess

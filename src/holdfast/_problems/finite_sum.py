@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast._core.problem import FiniteSum
+from holdfast._core.programs import FiniteSum
 from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import RowArrays
 from holdfast._problems.certified_gap import certified_gap

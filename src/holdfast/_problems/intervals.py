@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from holdfast._core.arithmetic import rescaled
-from holdfast._core.problem import IntervalProgram
+from holdfast._core.programs import IntervalProgram
 from holdfast._data import rows_of
 from holdfast._problems.margin_scale import MarginScaleProblem
 

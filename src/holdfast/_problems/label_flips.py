@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array, Coupling, Loss
-from holdfast._core.problem import WITHHELD, FiniteSum, ProximalSum
+from holdfast._core.problem import WITHHELD
+from holdfast._core.programs import FiniteSum, ProximalSum
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._problems.margin_scale import MarginScaleProblem

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from holdfast._core.arithmetic import ratio
 from holdfast._core.joint_loss import JointLoss
 from holdfast._core.loss import Array
-from holdfast._core.problem import WITHHELD, Composite, FiniteSum
+from holdfast._core.problem import WITHHELD, Composite
+from holdfast._core.programs import FiniteSum
 from holdfast._core.tolerances import AFFORDABLE
 from holdfast._problems.pairwise import PairBends, PairwiseProblem
 

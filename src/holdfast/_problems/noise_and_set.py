@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import WITHHELD, Composite, Evaluation, FiniteSum, Problem
+from holdfast._core.problem import WITHHELD, Composite, Evaluation, Problem
+from holdfast._core.programs import FiniteSum
 from holdfast._core.row_sets import RowSets
 from holdfast._core.solution import DualGuess
 from holdfast._problems.margin_scale import MarginScaleProblem

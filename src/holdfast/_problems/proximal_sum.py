@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import ProximalSum
+from holdfast._core.programs import ProximalSum
 from holdfast._problems.certified_gap import certified_gap
 from holdfast._problems.margin_scale import MarginScaleProblem
 

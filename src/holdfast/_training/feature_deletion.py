@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.arithmetic import ratio
-from holdfast._core.problem import ConeProgram, LinearProgram, Offer, Problem
+from holdfast._core.problem import Offer, Problem
+from holdfast._core.programs import ConeProgram, LinearProgram
 from holdfast._core.row_forms import Array
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver, silent

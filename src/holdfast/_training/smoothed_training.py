@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import ConeProgram, Curved, DeletionProgram, IntervalProgram, LinearProgram
+from holdfast._core.problem import Curved
+from holdfast._core.programs import ConeProgram, DeletionProgram, IntervalProgram, LinearProgram
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver
 from holdfast._core.tolerances import ROUNDING, SMALL_WORK

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import FiniteSum, ProximalSum
+from holdfast._core.programs import FiniteSum, ProximalSum
 from holdfast._data import rows_of
 from holdfast._problems.linear import LinearProblem
 from holdfast._problems.margin_scale import MarginScaleProblem

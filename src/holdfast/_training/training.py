@@ -10,7 +10,8 @@ import numpy as np
 
 from holdfast._core.arithmetic import norm
 from holdfast._core.loss import Array
-from holdfast._core.problem import ConeProgram, Curved, FiniteSum, ProximalSum
+from holdfast._core.problem import Curved
+from holdfast._core.programs import ConeProgram, FiniteSum, ProximalSum
 from holdfast._core.rows import Rows, Span
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, Solver, silent

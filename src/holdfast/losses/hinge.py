@@ -6,7 +6,7 @@ import numpy as np
 
 from holdfast._core.joint_loss import JointLoss
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import Epigraph
+from holdfast._core.programs import Epigraph
 from holdfast.losses.gaussian_hinge import GaussianHinge
 from holdfast.losses.hyperbolic_hinge import HyperbolicHinge
 from holdfast.losses.joint import MaxHinge

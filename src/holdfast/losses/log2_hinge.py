@@ -10,7 +10,7 @@ from scipy.special import expit, xlogy
 
 from holdfast._core import compiled
 from holdfast._core.loss import Array
-from holdfast._core.problem import Epigraph
+from holdfast._core.programs import Epigraph
 from holdfast.losses.perspective import PerspectiveLoss, safe_ratio
 
 LN2 = np.log(2.0)

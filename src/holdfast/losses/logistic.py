@@ -7,7 +7,7 @@ from scipy.special import entr, expit
 
 from holdfast._core.joint_loss import JointLoss
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import Epigraph
+from holdfast._core.programs import Epigraph
 from holdfast.losses.expected_logistic import ExpectedLogistic
 from holdfast.losses.joint import CrossEntropy
 from holdfast.losses.worst_case import WorstCaseLoss

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import Epigraph
+from holdfast._core.programs import Epigraph
 from holdfast.losses.hinge import Hinge
 from holdfast.losses.logistic import Logistic
 

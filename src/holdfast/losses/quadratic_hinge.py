@@ -8,7 +8,7 @@ import numpy as np
 
 from holdfast._core import compiled
 from holdfast._core.loss import Array
-from holdfast._core.problem import Epigraph
+from holdfast._core.programs import Epigraph
 from holdfast.losses.perspective import PerspectiveLoss, safe_ratio
 
 

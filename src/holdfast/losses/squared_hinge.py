@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from holdfast._core.loss import Array, Loss
-from holdfast._core.problem import Epigraph
+from holdfast._core.programs import Epigraph
 from holdfast.losses.expected_squared_hinge import ExpectedSquaredHinge
 from holdfast.losses.worst_case import WorstCaseLoss
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast._core.problem import ConeProgram, Problem
+from holdfast._core.problem import Problem
+from holdfast._core.programs import ConeProgram
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 

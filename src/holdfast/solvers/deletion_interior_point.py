@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from holdfast._core.problem import DeletionProgram, Problem
+from holdfast._core.problem import Problem
+from holdfast._core.programs import DeletionProgram
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast._core.unit_cholesky import UnitCholesky

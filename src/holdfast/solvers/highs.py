@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from holdfast._core.problem import LinearProgram, Problem
+from holdfast._core.problem import Problem
+from holdfast._core.programs import LinearProgram
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 

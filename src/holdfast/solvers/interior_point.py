@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from holdfast._core.problem import IntervalProgram, Problem
+from holdfast._core.problem import Problem
+from holdfast._core.programs import IntervalProgram
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess, Solution
 from holdfast._core.solver import Array, Report, Solver, silent

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from holdfast._core import compiled, descent
 from holdfast._core.allowed import ANY_SEED, NOTHING, Count, Number, Switch
-from holdfast._core.problem import FiniteSum, Problem
+from holdfast._core.problem import Problem
+from holdfast._core.programs import FiniteSum
 from holdfast._core.rows import Elementwise
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent

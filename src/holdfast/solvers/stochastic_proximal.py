@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.allowed import ANY_SEED, NOTHING, Count, Number, Switch
-from holdfast._core.problem import Problem, ProximalSum
+from holdfast._core.problem import Problem
+from holdfast._core.programs import ProximalSum
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast.solvers.stochastic import generator

@@ -12,7 +12,7 @@ from scipy import sparse
 from holdfast._core.arithmetic import MISSED, norm, ratio, rescaled
 from holdfast._core.dual_norm import approaches
 from holdfast._core.memory import remembered
-from holdfast._core.problem import SupportProgram
+from holdfast._core.programs import SupportProgram
 from holdfast._core.row_forms import Array, DeletionForm, RowHessians
 from holdfast._core.row_sets import RowSets, SmoothedSet
 from holdfast._core.tolerances import AFFORDABLE, ROUNDING

@@ -22,7 +22,7 @@ from holdfast._core.arithmetic import (
 )
 from holdfast._core.common_sets import CommonSet
 from holdfast._core.memory import remembered
-from holdfast._core.problem import SupportProgram
+from holdfast._core.programs import SupportProgram
 from holdfast._core.row_forms import Array, IntervalForm, RowHessians
 from holdfast._core.row_sets import RowSets
 

@@ -14,7 +14,7 @@ from scipy import linalg, sparse
 from holdfast._core.allowed import short
 from holdfast._core.arithmetic import FLAT, MISSED, dense, norm, orthogonal_to, ratio
 from holdfast._core.dual_norm import approaches
-from holdfast._core.problem import SupportProgram
+from holdfast._core.programs import SupportProgram
 from holdfast._core.row_forms import Array, RowHessians
 from holdfast._core.row_sets import RowSets
 from holdfast._core.tolerances import ROUNDING

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from holdfast._core.arithmetic import norm, ratio
 from holdfast._core.dual_norm import approaches
-from holdfast._core.problem import SupportProgram
+from holdfast._core.programs import SupportProgram
 from holdfast._core.row_forms import Array, IntervalForm, RowHessians
 from holdfast._core.row_sets import RowSets
 from holdfast._core.tolerances import ROUNDING

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from holdfast._core.arithmetic import MISSED, box_stretch, norm, ratio
 from holdfast._core.common_sets import CommonPolytope, ExplicitSet, SmoothedCommonSet
-from holdfast._core.problem import SupportProgram
+from holdfast._core.programs import SupportProgram
 from holdfast._core.row_forms import Array, IntervalForm
 from holdfast._core.row_sets import RowSets
 

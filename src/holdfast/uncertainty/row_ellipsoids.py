@@ -12,7 +12,7 @@ from scipy import sparse
 
 from holdfast._core.arithmetic import MISSED, ROUNDED, dense, norm, orthogonal_to, ratio, rescaled, spectral_norm
 from holdfast._core.memory import remembered
-from holdfast._core.problem import SupportProgram
+from holdfast._core.programs import SupportProgram
 from holdfast._core.row_forms import Array, RowHessians
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid, EllipsoidSets, coordinates_in, norm_program, points_of_ball
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.arithmetic import ratio
-from holdfast._core.problem import SupportProgram
+from holdfast._core.programs import SupportProgram
 from holdfast._core.row_forms import Array, IntervalForm, RowHessians
 from holdfast._core.row_sets import RowSets
 
