@@ -221,7 +221,7 @@ def test_scorers_are_cloned_and_print_as_they_are_called():
             HistGradientBoostingClassifier(),
             r"no certificate is known.* Supported are",
         ),
-        (robust_accuracy_scorer(Box(0.1)), SVC(kernel="linear"), "known for linear scores of which the largest wins"),
+        (robust_accuracy_scorer(Box(0.1)), SVC(kernel="linear"), "for linear scores of which the largest wins"),
         (robust_accuracy_scorer(GaussianNoise(0.1)), LogisticRegression(), "Gaussian noise has no bounds"),
         (robust_accuracy_scorer(0.1), LogisticRegression(), r"robust_accuracy_scorer\(.*0.1\): give a set"),
         (flip_rate_scorer(Box(0.1)), LogisticRegression(), "what may happen, not how likely"),

@@ -14,9 +14,10 @@ from holdfast._core.labels import check_columns, check_features
 from holdfast._core.rounding import Array
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.display.style import axes_for, looks, needs_matplotlib
-from holdfast.evaluate.attacks import lead_of, worst_case
+from holdfast.evaluate.attacks import worst_case
 from holdfast.evaluate.fitted import classes_of
 from holdfast.evaluate.noise import flip_probability
+from holdfast.evaluate.searches import lead_of
 from holdfast.features.rows import as_given
 
 WIDTH = 80

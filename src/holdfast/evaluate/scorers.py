@@ -18,7 +18,7 @@ from holdfast._core.loss import Array
 from holdfast._core.metadata import METADATA
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.estimators.linear import ROUTING
-from holdfast.evaluate.attacks import certified_rows
+from holdfast.evaluate.attack_questions import question_of
 from holdfast.evaluate.noise import flip_probability
 from holdfast.uncertainty import GaussianNoise
 
@@ -117,7 +117,9 @@ class robust_accuracy_scorer(RowScorer):
         """Return 1.0 for rows that stay right, else 0.0."""
         is_known = np.isin(y, estimator.classes_)
         labels = np.where(is_known, y, estimator.classes_[0])
-        sure = certified_rows(estimator, X, labels, self.uncertainty, metadata, "robust_accuracy_scorer")
+        call = "robust_accuracy_scorer"
+        question = question_of(estimator, X, labels, self.uncertainty, metadata, "closed_form", call)
+        sure = question.right_rows()[1]
         return np.where(is_known & sure, 1.0, 0.0)
 
 
