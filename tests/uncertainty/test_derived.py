@@ -70,6 +70,27 @@ class BareBox(ProjectableSet, BareSet):
         return np.clip(points, -self.known.widths, self.known.widths)
 
 
+class OneSidedBox(ProjectableSet):
+    """0 <= d_j <= s_j, in which nothing is symmetric."""
+
+    is_symmetric = False
+
+    def __init__(self, widths):
+        self.widths = widths
+
+    def support(self, w):
+        return self.widths @ np.maximum(w, 0.0)
+
+    def point(self, w):
+        return self.widths * (w > 0)
+
+    def nearest(self, points):
+        return np.clip(points, 0.0, self.widths)
+
+    def scaled(self, factor):
+        return OneSidedBox(factor * self.widths)
+
+
 def _made(uncertainty, **metadata):
     return uncertainty.at(np.zeros((N, D)), metadata)
 
@@ -201,6 +222,24 @@ def test_reach_is_never_understated(bare, rng):
     assert np.array_equal(bare.exact_features(D), bare.known.exact_features(D))
 
 
+def test_common_set_that_is_not_symmetric_is_turned_by_labels(rng):
+    widths, signs = np.array([0.3, 1.0, 0.2]), np.array([1.0, -1.0, -1.0, 1.0, -1.0])
+    turned, known = OneSidedBox(widths).against_labels(signs), _made(IntervalBox(0.0, widths)).against_labels(signs)
+    for sets, same in ((turned, known), (turned.against_labels(signs), known.against_labels(signs))):
+        w, v, r, delta = rng.normal(size=D), rng.normal(size=D), rng.normal(size=N), 0.3
+        assert_allclose(sets.support(w), same.support(w), rtol=1e-13)
+        assert_allclose(sets.maximizer(w), same.maximizer(w), rtol=1e-13)
+        assert_allclose(sets.maximizer(w, slice(1, 3)), same.maximizer(w, slice(1, 3)), rtol=1e-13)
+        assert_allclose(sets.adjoint(w, r), same.adjoint(w, r), rtol=1e-13, atol=1e-14)
+        assert_allclose(sets.directional(w, v), same.directional(w, v), rtol=1e-13)
+        assert_allclose(sets.take([4, 1]).scaled(2.0).support(w), same.take([4, 1]).scaled(2.0).support(w), rtol=1e-13)
+        smoothed, moves = sets.smoothed(delta), STEP * np.eye(D)
+        assert np.all(sets.support(w) <= smoothed.support(w))
+        assert np.all(smoothed.support(w) <= sets.support(w) + delta)
+        bend = np.array([smoothed.adjoint(w + e, r) - smoothed.adjoint(w - e, r) for e in moves]) / (2 * STEP)
+        assert_allclose(smoothed.curvature(w, r, np.zeros(N)), bend, rtol=0, atol=1e-8)
+
+
 class Stated(UncertaintySet):
     """A set that is bound already."""
 
@@ -225,13 +264,14 @@ class Stated(UncertaintySet):
         (BareSet(CommonNormBall(0.3, 1.8)), Ball(0.3, 1.8)),
         (BareBox(CommonBox(np.array([0.3, 0.1, 0.5]))), Box(half_widths=[0.3, 0.1, 0.5])),
         (RowScaledSets(BareBox(CommonBox(np.full(D, 0.3))), np.ones(60)), Box(0.3)),
+        (OneSidedBox(np.array([0.3, 0.1, 0.5])), IntervalBox(0.0, [0.3, 0.1, 0.5])),
         (BareSet(CommonEllipsoid(np.array(0.4))), Ball(0.4)),
         (
             sum_of([BareBox(CommonBox(np.full(D, 0.2))), BareSet(CommonEllipsoid(np.array(0.2)))]),
             Box(0.2) + Ball(0.2),
         ),
     ],
-    ids=["ball", "box", "box by row", "l2 ball", "sum"],
+    ids=["ball", "box", "box by row", "one-sided box", "l2 ball", "sum"],
 )
 def test_a_core_is_enough_for_a_certified_fit(core, known, loss, two_classes):
     X, y = two_classes(60, D)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -56,6 +57,56 @@ class CommonSet(RowSets):
 
     def take(self, rows: Any) -> Self:
         return self
+
+    def against_labels(self, signs: Array) -> RowSets:
+        return self if self.is_symmetric else SignedSets(self, -signs)
+
+
+class SignedSets(RowSets):
+    """A common set that is not symmetric, turned round the origin in the rows whose sign is -1."""
+
+    is_symmetric = False
+
+    def __init__(self, base: RowSets, signs: Array):
+        self.base, self.signs = base, signs
+        self.is_smooth, self.is_full, self.has_origin = base.is_smooth, base.is_full, base.has_origin
+        self.is_sublinear = base.is_sublinear
+
+    def _sides(self, w: Array, *weights: Array) -> Iterator[tuple[Any, ...]]:
+        """Yield (sign, sign * w, weights of the rows of that sign)."""
+        for sign in (-1.0, 1.0):
+            yield sign, sign * w, *(np.where(self.signs == sign, each, 0.0) for each in weights)
+
+    def support(self, w: Array) -> Array:
+        return np.where(self.signs > 0, self.base.support(w), self.base.support(-w))
+
+    def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
+        return np.where(self.signs[rows, None] > 0, self.base.maximizer(w), -self.base.maximizer(-w))
+
+    def adjoint(self, w: Array, r: Array) -> Array:
+        return np.asarray(sum(sign * self.base.adjoint(turned, own) for sign, turned, own in self._sides(w, r)))
+
+    def directional(self, w: Array, v: Array) -> Array:
+        return np.where(self.signs > 0, self.base.directional(w, v), self.base.directional(-w, -v))
+
+    def curvature(self, w: Array, first: Array, second: Array) -> Array:
+        return np.asarray(sum(self.base.curvature(turned, *own) for _, turned, *own in self._sides(w, first, second)))
+
+    def take(self, rows: Any) -> RowSets:
+        return SignedSets(self.base, self.signs[rows])
+
+    def scaled(self, factor: float) -> RowSets:
+        return SignedSets(self.base.scaled(factor), self.signs)
+
+    def against_labels(self, signs: Array) -> RowSets:
+        return SignedSets(self.base, -signs * self.signs)
+
+    def smoothed(self, delta: float) -> RowSets:
+        return SignedSets(self.base.smoothed(delta), self.signs)
+
+    def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
+        # kinks of either side in turn; where the second move undoes the first, the proof says what that costs
+        return -self.base.snapped_to_kinks(-self.base.snapped_to_kinks(w, delta, factor), delta, factor)
 
 
 class ExplicitSet(CommonSet):

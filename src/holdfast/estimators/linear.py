@@ -84,11 +84,12 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
     """Whatever a class adds, parameters of these names mean the same in all of them."""
     classes_: NDArray[Any]
     coef_: Array
-    tol: Any
-    max_iter: Any
-    solver: Any
-    verbose: Any
-    random_state: Any
+    # what holds for classes whose constructor does not take these
+    tol: Any = 1e-6
+    max_iter: Any = 1000
+    solver: Any = None
+    verbose: Any = 0
+    random_state: Any = None
     warm_start: Any = False
 
     if not TYPE_CHECKING:  # else every name would pass for an attribute
