@@ -261,7 +261,7 @@ def test_senseless_settings_are_refused(options, message, rng):
 
 def test_data_too_large_are_refused_with_a_cure(rng, monkeypatch):
     X, y = draw(rng)
-    monkeypatch.setattr("holdfast.estimators.feature_deletion.LARGEST", 60)
+    monkeypatch.setattr("holdfast.estimators.feature_deletion.LARGEST_MATRIX", 60)
     with pytest.raises(ValueError, match=r"Use n_chunks=3 or more"):
         FeatureDeletionClassifier(1).fit(X, y)
 

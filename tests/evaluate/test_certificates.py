@@ -676,7 +676,7 @@ def test_a_model_that_says_something_else_than_it_predicts_is_refused(rows):
 
 
 def test_faults_of_intervals_are_named_by_their_place_in_all_rows(monkeypatch, rng):
-    monkeypatch.setattr("holdfast._certificates.views.BLOCK", 12)
+    monkeypatch.setattr("holdfast._certificates.views.BLOCK_ENTRIES", 12)
     X = rng.normal(size=(40, 3))
     model = LogisticRegression().fit(X, X[:, 0] > 0)
     ends = {"X_lower": X - 0.1, "X_upper": X + 0.1}

@@ -110,7 +110,7 @@ def test_rows_are_taken_in_blocks(rows, rng, monkeypatch):
     noise = noises(60, 5, rng, known.scale)["both"]
     [whole], unknown = known.posterior([rows], noise)
     followed = known.followed(noise)
-    monkeypatch.setattr(prior, "BLOCK", 7 * 7 * 11)
+    monkeypatch.setattr(prior, "BLOCK_ENTRIES", 7 * 7 * 11)
     [parts], again = known.posterior([rows], noise)
     assert_allclose(parts, whole, rtol=1e-12)
     assert_allclose(again.std, unknown.std, rtol=1e-12)

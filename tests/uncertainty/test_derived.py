@@ -132,7 +132,7 @@ def test_sums_over_rows_are_those_of_formulas(bare, rng):
 def test_sums_are_the_same_in_blocks(bare, rng, monkeypatch):
     w, r = rng.normal(size=D), rng.normal(size=N)
     whole = bare.adjoint(w, r), bare.directional(w, w), bare.curvature(w, r, r)
-    monkeypatch.setattr("holdfast._core.row_sets.BLOCK", 2)
+    monkeypatch.setattr("holdfast._core.row_sets.BLOCK_ROWS", 2)
     for part, found in zip(whole, (bare.adjoint(w, r), bare.directional(w, w), bare.curvature(w, r, r)), strict=True):
         assert_allclose(found, part, rtol=1e-12, atol=1e-9)
 

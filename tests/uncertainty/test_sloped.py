@@ -12,7 +12,7 @@ from holdfast._data import rows_of
 from holdfast.estimators.units import units_looked_at
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.row_ellipsoids import FactorEllipsoids
-from holdfast.uncertainty.sloped import BLOCK, SlopedEllipsoids, SlopedFactor
+from holdfast.uncertainty.sloped import BLOCK_ENTRIES, SlopedEllipsoids, SlopedFactor
 
 N, D_IN, D_OUT = 7, 4, 9
 
@@ -135,9 +135,9 @@ def test_derivatives_are_those_of_the_support(parts, rng):
 def test_covariances_are_summed_in_blocks(rng, monkeypatch):
     parts, weights = parts_of("both", rng), rng.uniform(size=N)
     whole = SlopedEllipsoids(parts).covariance(weights)
-    monkeypatch.setattr("holdfast.uncertainty.sloped.BLOCK", 2 * D_OUT * parts.n_followed)
+    monkeypatch.setattr("holdfast.uncertainty.sloped.BLOCK_ENTRIES", 2 * D_OUT * parts.n_followed)
     assert_allclose(SlopedEllipsoids(parts).covariance(weights), whole, rtol=1e-12)
-    assert BLOCK > 1
+    assert BLOCK_ENTRIES > 1
 
 
 def test_a_fit_with_the_parts_is_the_fit_with_the_factors(rng, two_classes):

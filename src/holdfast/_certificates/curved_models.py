@@ -23,14 +23,14 @@ BALLS: dict[float, RowSets] = {
     np.inf: CommonBox(np.ones(())),
 }
 """The balls of radius 1."""
-FACTORS = (1 + 1e-9, 1.25, 1.6, 2.0, 3.0, 8.0, 64.0, 1e4, 1e8, 1e16, 1e80, 1e160, np.inf)
+RADIUS_FACTORS = (1 + 1e-9, 1.25, 1.6, 2.0, 3.0, 8.0, 64.0, 1e4, 1e8, 1e16, 1e80, 1e160, np.inf)
 """By what a first radius is multiplied, one after the other, until it is too large."""
-SEARCHES, CLOSE = 12, 1e-6
+SEARCHES, RADIUS_ACCURACY = 12, 1e-6
 """Steps of a search between two radii, and the share by which they may differ in the end."""
-LARGEST = float(np.finfo(np.float64).max)
+LARGEST_FLOAT = float(np.finfo(np.float64).max)
 OUTWARD = 1 + 1e-9
 """What lengths are multiplied by, more than roundings of norms of matrices."""
-FAINTEST = 1e-300
+LEAST_LEAD = 1e-300
 """Share of a lead that a logarithm is taken of."""
 
 
@@ -98,12 +98,12 @@ class _Search:
         self.low, self.high = radii.copy(), np.full(len(radii), np.inf)
         self.low_log, self.high_log = np.full(len(radii), -1.0), np.zeros(len(radii))
         rows = np.flatnonzero(np.isfinite(radii))
-        for factor in FACTORS:
-            rows = rows[self._tried(rows, np.minimum(radii[rows] * factor, LARGEST))]
+        for factor in RADIUS_FACTORS:
+            rows = rows[self._tried(rows, np.minimum(radii[rows] * factor, LARGEST_FLOAT))]
         self.low[rows] = np.inf
         rows = np.flatnonzero(np.isfinite(self.high) & (self.low > radii))
         for step in range(SEARCHES):
-            rows = rows[self.high[rows] > self.low[rows] * (1 + CLOSE)]
+            rows = rows[self.high[rows] > self.low[rows] * (1 + RADIUS_ACCURACY)]
             if not len(rows):
                 break
             low, high = self.low_log[rows], self.high_log[rows]
@@ -118,7 +118,7 @@ class _Search:
         falls = self.around.take(rows).falls(self.number, self.signs[rows], radii)
         # a rival that is none has an infinite lead
         shares = np.max(np.where(np.isinf(leads), 0.0, falls / leads), axis=1, initial=0.0)
-        logs = np.log(np.clip(np.where(np.isnan(shares), np.inf, shares), FAINTEST, 1 / FAINTEST))
+        logs = np.log(np.clip(np.where(np.isnan(shares), np.inf, shares), LEAST_LEAD, 1 / LEAST_LEAD))
         holds = logs < 0
         self.low[rows[holds]], self.low_log[rows[holds]] = radii[holds], logs[holds]
         self.high[rows[~holds]], self.high_log[rows[~holds]] = radii[~holds], logs[~holds]

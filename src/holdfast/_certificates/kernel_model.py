@@ -25,8 +25,8 @@ from holdfast.uncertainty.minkowski import BoundSum
 from holdfast.uncertainty.polytopes import CommonBox
 from holdfast.uncertainty.row_boxes import RowBoxes
 
-FINE = np.longdouble
-ROUGH = 1.01
+EXTENDED = np.longdouble
+SUM_ROUNDING = 1.01
 """How much larger than it is a norm may be taken for the rounding of its sum."""
 
 
@@ -182,8 +182,11 @@ class KernelModel(CurvedModel):
     @cached_property
     def _fine_gram(self) -> Any:
         """The same with more digits, where the platform has any: large weights of Nystroem features cancel."""
-        centres, squares = self.centres.astype(FINE), lambda part: np.sum(np.square(part[:, None] - centres), axis=2)
-        return self._products(lambda part: np.exp(-FINE(self.width) * squares(part.astype(FINE))), FINE)
+        centres, squares = (
+            self.centres.astype(EXTENDED),
+            lambda part: np.sum(np.square(part[:, None] - centres), axis=2),
+        )
+        return self._products(lambda part: np.exp(-EXTENDED(self.width) * squares(part.astype(EXTENDED))), EXTENDED)
 
     def _products(self, kernel: Callable[[Array], Any], dtype: Any) -> Any:
         a, size = self.output.coef.astype(dtype), max(1, int(1e7 / self.centres.size))
@@ -194,8 +197,8 @@ class KernelModel(CurvedModel):
         """Return upper bounds on the norms of combinations C f of scores in the kernel's space, shape (n_combinations,)."""
         largest = np.abs(C) @ self.output.sizes.sum(axis=1)
         found = self._norms(C, largest, self._gram, np.float64)
-        if np.any(found > ROUGH * self._norms(C, 0 * largest, self._gram, np.float64)):
-            found = np.minimum(found, self._norms(C, largest, self._fine_gram, FINE))
+        if np.any(found > SUM_ROUNDING * self._norms(C, 0 * largest, self._gram, np.float64)):
+            found = np.minimum(found, self._norms(C, largest, self._fine_gram, EXTENDED))
         # squares underflow
         return np.where(largest < np.sqrt(TINY) / gamma(2), largest, found + self.output.gamma(np.float64) * largest)
 

@@ -22,7 +22,7 @@ from holdfast.features.carrying import carry, refuse_inexact, together, transfor
 from holdfast.features.effects import Corners, Effect
 from holdfast.features.rows import beside, others_than_numbers
 
-BLOCK = 1 << 18
+BLOCK_ENTRIES = 1 << 18
 """Entries that are looked at at a time: what is made of them stays in cache."""
 BOTH_ENDS = 2
 """Errors of a score that a lead is made smaller by: one of the score here, one of the model's own wherever the row goes."""
@@ -164,13 +164,13 @@ class View:
 
     def parts(self) -> Iterator[slice]:
         """Yield parts of the rows that stay in cache with what is made of them."""
-        keep_freed(8 * BLOCK)
+        keep_freed(8 * BLOCK_ENTRIES)
         for start in range(0, self.rows.shape[0], self._block_size):
             yield slice(start, start + self._block_size)
 
     @property
     def _block_size(self) -> int:
-        return max(1, BLOCK // max(self.model.n_entries(self.rows), 1))
+        return max(1, BLOCK_ENTRIES // max(self.model.n_entries(self.rows), 1))
 
     def lead_blocks(self, errors: int = BOTH_ENDS) -> Iterator[tuple[slice, Any, Leads]]:
         """Yield parts of the rows, which they are, and their leads less so many errors; what is no number is no lead.

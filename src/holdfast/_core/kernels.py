@@ -26,7 +26,7 @@ from holdfast._core import descent
 VECTOR = types.Array(types.float64, 1, "C")
 INPUT = types.Array(types.float64, 1, "C", readonly=True)
 LOSS = types.void(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR)
-BLOCK = 64
+BLOCK_ROWS = 64
 LN2 = math.log(2)
 EXACT_SUMS = {"contract", "nsz", "arcp"}
 """Liberties of the compiler, of which reordering sums is none."""
@@ -226,16 +226,16 @@ def margin_sweep(X, signs, weights, w, b, t, target, loss, scale_slopes):  # typ
     n, d = X.shape
     pull, balance, value, total = np.zeros(d), 0.0, 0.0, 0.0
     u, level, loss_u, slope_u, slope_t = (
-        np.empty(BLOCK),
-        np.empty(BLOCK),
-        np.empty(BLOCK),
-        np.empty(BLOCK),
-        np.empty(BLOCK),
+        np.empty(BLOCK_ROWS),
+        np.empty(BLOCK_ROWS),
+        np.empty(BLOCK_ROWS),
+        np.empty(BLOCK_ROWS),
+        np.empty(BLOCK_ROWS),
     )
-    r = np.empty(BLOCK)
+    r = np.empty(BLOCK_ROWS)
     level[:] = t[0]
-    for start in range(0, n, BLOCK):
-        size = min(BLOCK, n - start)
+    for start in range(0, n, BLOCK_ROWS):
+        size = min(BLOCK_ROWS, n - start)
         for i in range(size):
             score = 0.0
             for j in range(d):

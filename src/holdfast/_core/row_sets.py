@@ -15,9 +15,9 @@ from holdfast._core.memory import remembered
 from holdfast._core.programs import SupportProgram
 from holdfast._core.row_forms import Array, DeletionForm, IntervalForm, RowHessians
 
-BELIEVED = 1e-12
+MEMBERSHIP_SLACK = 1e-12
 """Share by which a point may lie outside of a set and still count, after it is moved towards 0 by as much."""
-BLOCK = 1024
+BLOCK_ROWS = 1024
 """Rows whose maximizers are formed at a time."""
 DIFFERENCE = 1e-5
 """Step of central differences, as a share of the largest weight: their error is then about its square."""
@@ -91,8 +91,8 @@ class RowSets(ABC):
         """Yield (maximizers, their weights) block by block, so that few points are in memory at a time."""
         n_sets = self.support(w).size
         each = [np.full(1, np.sum(r)) if self.is_common else np.broadcast_to(r, n_sets) for r in weights]
-        for start in range(0, n_sets, BLOCK):
-            rows = slice(start, start + BLOCK)
+        for start in range(0, n_sets, BLOCK_ROWS):
+            rows = slice(start, start + BLOCK_ROWS)
             yield self.maximizer(w, rows), *(r[rows] for r in each)
 
     def adjoint(self, w: Array, r: Array) -> Array:
@@ -115,8 +115,8 @@ class RowSets(ABC):
         """Return sum_i r_i maximizer_i(w) p_i', p_i being the maximizers of another set of the same rows, (n, n)."""
         if self.is_common:
             return np.outer(self.maximizer(w)[0], other.adjoint(w, r))
-        starts = range(0, len(r), BLOCK)
-        parts = [slice(start, start + BLOCK) for start in starts]
+        starts = range(0, len(r), BLOCK_ROWS)
+        parts = [slice(start, start + BLOCK_ROWS) for start in starts]
         return np.asarray(sum(self.maximizer(w, part).T @ (r[part, None] * other.maximizer(w, part)) for part in parts))
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
@@ -322,8 +322,8 @@ class RowSets(ABC):
         `points` are of shape (n_samples, n_features), or (1, n_features) where the set is common; for sums a list, one for each
         part; for images points of the original sets.
         """
-        inside = self.contains(points / size, slack=BELIEVED)
-        kept = np.where(inside[:, None], points, 0.0) / (1 + BELIEVED)
+        inside = self.contains(points / size, slack=MEMBERSHIP_SLACK)
+        kept = np.where(inside[:, None], points, 0.0) / (1 + MEMBERSHIP_SLACK)
         return np.asarray(kept.T @ (np.sum(budgets, keepdims=True) if self.is_common else budgets))
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:

@@ -13,9 +13,9 @@ from scipy import sparse
 
 from holdfast._core.rows import Array
 
-BLOCK = 1 << 17
+BLOCK_ENTRIES = 1 << 17
 """Size of a block of outputs."""
-FACTORS = 16
+FACTORS_AT_A_TIME = 16
 """So many factors 1 - x^2 s^2 are multiplied before a logarithm is taken; their product cannot underflow."""
 
 
@@ -98,7 +98,7 @@ class Outputs(ABC):
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
         """Yield (which rows, their outputs) from first to last."""
-        size = max(16, BLOCK // max(1, self.n_learners))
+        size = max(16, BLOCK_ENTRIES // max(1, self.n_learners))
         for start in range(0, self.n_samples, size):
             rows = slice(start, min(start + size, self.n_samples))
             yield rows, self.dense(rows)
@@ -285,6 +285,6 @@ class _SparseSpread(Spread):
 def _minus_logs(left: Array) -> Array:
     """Return minus the sum of the logarithms over each row."""
     total = np.zeros(len(left))
-    for start in range(0, left.shape[1], FACTORS):
-        total -= np.log(np.multiply.reduce(left[:, start : start + FACTORS], axis=1))
+    for start in range(0, left.shape[1], FACTORS_AT_A_TIME):
+        total -= np.log(np.multiply.reduce(left[:, start : start + FACTORS_AT_A_TIME], axis=1))
     return total

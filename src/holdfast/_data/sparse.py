@@ -14,7 +14,7 @@ from holdfast._core import compiled
 from holdfast._core.rows import Array, RowArrays, Span
 from holdfast._data.block_rows import BlockRows
 
-LARGEST_SPAN = 500
+MOST_ROWS_FACTORISED = 500
 """Rows up to which their products with each other are factorised."""
 
 CROWDED = 0.1
@@ -46,7 +46,7 @@ class SparseRows(BlockRows):
 
     @cached_property
     def span(self) -> Span | None:
-        if self.n_samples > LARGEST_SPAN:
+        if self.n_samples > MOST_ROWS_FACTORISED:
             return None
         X = self.X.astype(np.float64)
         values, vectors = linalg.eigh((X @ X.T).toarray())

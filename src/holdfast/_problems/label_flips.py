@@ -19,7 +19,7 @@ from holdfast.uncertainty.knapsacks import hyperbola
 
 ROOT_STEPS = 100
 """Steps to the price of a flip, far more than it takes."""
-EXACT = 1e-13
+BUDGET_ACCURACY = 1e-13
 """Share of the budget up to which it is met."""
 
 
@@ -179,7 +179,7 @@ def eased_price(worth: Array, counts: Array, budget: float, smoothing: float) ->
     for _ in range(ROOT_STEPS):
         over, bend = excess(price)
         low, high = (price, high) if over > 0 else (low, price)
-        if abs(over) <= EXACT * budget:
+        if abs(over) <= BUDGET_ACCURACY * budget:
             break
         new = price + over / bend if bend > 0 else high
         if not low < new < high:

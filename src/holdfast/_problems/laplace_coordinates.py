@@ -11,7 +11,7 @@ from holdfast._core.loss import Array
 if TYPE_CHECKING:
     from holdfast._problems.laplace import LaplaceProblem
 
-HALVINGS = 200
+MOST_STEPS = 200
 """Largest number of steps of a safeguarded Newton iteration."""
 SETTLED = 1e-13
 """It ends with a step of this relative length."""
@@ -44,7 +44,7 @@ def _stretched(u: Array, plus: Array, minus: Array, far: Array, S: float) -> Arr
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         low, high = np.minimum(far, 0.0), np.maximum(far, 0.0)
         t = 0.5 * (low + high)
-        for _ in range(HALVINGS):
+        for _ in range(MOST_STEPS):
             g, h = slope(t)
             low, high = np.where(g < 0, t, low), np.where(g >= 0, t, high)
             new = t - g / h
@@ -134,7 +134,7 @@ class LaplaceCoordinates:
         squares, tau, size = np.square(x), problem.prior_scales[block], abs(self.means[block])
         others = self.logs + np.log1p(-squares * self.scales[block] ** 2)
         low, high, s = 0.0, float(problem.limits[block]), float(self.scales[block])
-        for _ in range(HALVINGS):
+        for _ in range(MOST_STEPS):
             left = 1 - squares * s * s
             steep = 2 * squares * s / left
             v = others - np.log(left)

@@ -11,7 +11,7 @@ from holdfast.uncertainty.polytopes import CommonBox
 
 EDGE = 0.995
 """Share of the way to a bound that a step may take."""
-CLOSE = 30.0
+KINK_WIDTHS = 30.0
 """A weight is kept from a bound by the smoothing alone if its distance is up to so many times the smoothing's share of it."""
 
 
@@ -168,7 +168,7 @@ class Limits(Penalty):
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         inside = self.limit - np.abs(w)
-        near = inside <= CLOSE * self.limit * delta / len(w)
+        near = inside <= KINK_WIDTHS * self.limit * delta / len(w)
         return np.where(near, np.copysign(self.limit - factor * inside, w), w)
 
     def norm_bound(self, objective: float, n_features: int) -> float:

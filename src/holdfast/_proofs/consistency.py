@@ -12,7 +12,7 @@ from holdfast._core.row_sets import RowSets
 
 SUMS = 1e-9
 """Share of an objective that long sums may be off by."""
-SOME = 50
+CHECKED_ROWS = 50
 """Rows whose supports are checked against their worst points."""
 
 
@@ -37,7 +37,7 @@ def attained(sets: RowSets, w: Array, n_samples: int) -> None:
     if not sets.is_sublinear:
         return
     if not sets.is_common:
-        sets = sets.take(np.arange(0, n_samples, max(1, n_samples // SOME)))
+        sets = sets.take(np.arange(0, n_samples, max(1, n_samples // CHECKED_ROWS)))
     support, points = sets.support(w), sets.maximizer(w)
     off = np.abs(points @ w - support)
     # beside the whole extent: the side of an interval that is short has the rounding of the long one

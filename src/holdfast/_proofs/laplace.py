@@ -12,11 +12,11 @@ from holdfast._core.tolerances import ROUNDING
 from holdfast._problems.laplace import LaplaceProblem, conjugate
 from holdfast._proofs.consistency import agreed, consistent
 
-REFINEMENTS = 60
+SEARCH_STEPS = 60
 """Largest number of steps in the search for the scales of a dual bound."""
 POLISHINGS = 6
 """Largest number of Newton steps towards the best means for given scales."""
-EXACT = 1e-8
+PULL_ACCURACY = 1e-8
 """These steps end when the pulls, relative to their limits, are exact to this number."""
 SETTLED = 1e-10
 """The search ends when the scales cost the dual bound no more than this share."""
@@ -75,7 +75,7 @@ def polished_slopes(problem: LaplaceProblem, delta: Array, s: Array, logs: Array
         if not worst < least:
             break
         best, least = q, worst
-        if worst <= EXACT or not problem.is_factorisable:
+        if worst <= PULL_ACCURACY or not problem.is_factorisable:
             break
         if solve is None:
             gram = problem.outputs.gram(problem.weights * problem.loss.bend(logs))
@@ -95,7 +95,7 @@ def dual_bound(problem: LaplaceProblem, q: Array, s: Array, log_means: Array | N
     slopes, steep = share * slopes, np.minimum(share * steep, 1.0)
     best, low, high = -np.inf, np.zeros_like(s), problem.limits
     log_means = problem.outputs.stated_log_means(s) if log_means is None else log_means
-    for _ in range(REFINEMENTS):
+    for _ in range(SEARCH_STEPS):
         pull, bends = problem.outputs.stated_slopes(slopes, s)
         rise = s * (conjugate(steep) / problem.prior_scales + pull) - 1
         worth = problem.worth(share * q, slopes, log_means)

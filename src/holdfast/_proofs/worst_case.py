@@ -28,7 +28,7 @@ from holdfast._proofs.pulls import (
     without_exact_pull,
 )
 
-FAINT = 0.01
+SMALL_SUPPORT = 0.01
 """Support, in units of the margin, up to which w = 0 may be what is to be proved."""
 CHEAP = 1.0
 """Price of what the sets leave, as a share of what is missing anyway, up to which no better split of it is sought."""
@@ -169,7 +169,7 @@ def _bound_of_lines(
 
     best, share, left = best_of(lefts)
     whole = value(1.0)
-    is_near = problem.push is None and bound.has_origin and np.max(bound.support(guess.direction)) <= FAINT
+    is_near = problem.push is None and bound.has_origin and np.max(bound.support(guess.direction)) <= SMALL_SUPPORT
     if is_near and whole - best > CHEAP * max(objective - whole, 0.0):
         # near w = 0 directions say little, and how much of the sets it takes tells more
         beyond = beyond_penalty(problem, V)

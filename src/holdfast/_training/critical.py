@@ -26,7 +26,7 @@ ACCURACY = 1e-6
 """Relative distance of what is proved from below and from above that will do."""
 PROOF = 1e-9
 """Gap of the fits that decide: the objective falls in proportion to the distance from the critical size."""
-NOTHING = 1e-12
+ROUNDED_PULL = 1e-12
 """A pull of so small a share of its summands is rounding."""
 NEVER = 1e9
 """Multiple of the features' own size up to which a collapse is looked for where none is proved in advance."""
@@ -156,7 +156,7 @@ def _settled_size(problem: MarginScaleProblem) -> Enclosure:
         sizes_of_sums(problem, problem.weights * slopes),
     )
     target = beyond_penalty(problem, V)
-    if np.all(np.abs(target) <= NOTHING * sizes):
+    if np.all(np.abs(target) <= ROUNDED_PULL * sizes):
         return Enclosure(0.0, 0.0)
     if not np.any(budgets > 0):
         return Enclosure(np.inf, np.inf)

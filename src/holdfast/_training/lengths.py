@@ -22,7 +22,7 @@ from holdfast.uncertainty.row_ellipsoids import FactorEllipsoids
 
 SMOOTHING = 1e-6
 """Noise on the score by which supports are smooth at w = 0."""
-ACCURATE, STEPS = 1e-11, 200
+ACCURATE, TRAINING_STEPS = 1e-11, 200
 """The gain that the last Newton step of a training may still promise (it squares the error), and steps at most."""
 ROUNDINGS = (1.0, 0.2, 0.06)
 """By how much the hinge is rounded, from stage to stage; it bends as much as a softplus of half that softness."""
@@ -76,7 +76,9 @@ class ValidatedLengths:
         value, gradient = 0.0, np.zeros(len(squares))
         for k, (own, judged) in enumerate(zip(self.trained, self.judged, strict=True)):
             problem = own.having(loss=loss, sets=bound)
-            theta = self._last[k] = Newton().minimise(problem, self._last[k], tol=ACCURATE, max_iter=STEPS).parameters
+            theta = self._last[k] = (
+                Newton().minimise(problem, self._last[k], tol=ACCURATE, max_iter=TRAINING_STEPS).parameters
+            )
             own_value, slope = judged.having(loss=loss).value_and_gradient(theta)
             move = _solved(problem, theta, slope)
             value, gradient = value + own_value, gradient - self.pull(problem, theta, move, squares)

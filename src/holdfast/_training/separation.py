@@ -13,7 +13,7 @@ from holdfast._training.critical import ACCURACY, MAX_ITER, NEVER, PROOF, Enclos
 from holdfast._training.training import train
 from holdfast.losses import Hinge, Mixture
 
-VIOLATED = 2.0
+INSEPARABLE = 2.0
 """Where some row's margin is short its dual weight is 1, and so is the sum over the other class: the objective is 2 or more."""
 FAINTEST = 1e-9
 """Sets of so small a share of the features' own size that fail to be separated count as none."""
@@ -45,7 +45,7 @@ def separable_size(problem: MarginScaleProblem) -> Enclosure:
     while high > low * (1 + ACCURACY):
         here = problem.having(loss=Mixture(Hinge(), k / (k + mu)), sets=problem.sets.scaled(k + mu))
         found, proof = train(here, tol=PROOF, max_iter=MAX_ITER)
-        if proof.objective >= VIOLATED * (1 - 1e-6):
+        if proof.objective >= INSEPARABLE * (1 - 1e-6):
             mu *= 1e-2
             if mu < FAINTEST * (k + typical / rows.n_samples):
                 return Enclosure(low, low if k == 0 else high)
@@ -56,7 +56,7 @@ def separable_size(problem: MarginScaleProblem) -> Enclosure:
             return Enclosure(np.inf, np.inf)
         if proof.dual is not None:
             high = max(low, min(high, _provable(problem, proof.dual, w)))
-        if proof.objective < 1e-2 * VIOLATED:
+        if proof.objective < 1e-2 * INSEPARABLE:
             # too faint a price for the sets to be weighed to all digits
             mu /= max(proof.objective, 1e-6)
             continue
@@ -67,7 +67,7 @@ def separable_size(problem: MarginScaleProblem) -> Enclosure:
     while high > low * (1 + ACCURACY):
         before, middle = (low, high), 0.5 * (low + high)
         found, proof = train(problem.sized(middle), tol=PROOF, max_iter=MAX_ITER)
-        if proof.lower_bound > 0.5 * VIOLATED:
+        if proof.lower_bound > 0.5 * INSEPARABLE:
             high = middle
         else:
             low = max(low, _reach(problem, problem.split(found.parameters)[0], NEVER * typical))

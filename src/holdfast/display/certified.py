@@ -18,7 +18,7 @@ from holdfast.uncertainty.checks import nonnegative, numbers
 
 WIDTH = 60
 """Characters in a line of the legend."""
-SHOWN = 0.99
+SHOWN_SHARE = 0.99
 """Share of the finite radii that the axis reaches to."""
 
 
@@ -145,4 +145,4 @@ def _radii(radii: Any, call: str) -> Array:
 def _grid(sizes: Array) -> Array:
     """Return radii from 0 to what nearly all rows stay below."""
     finite = sizes[np.isfinite(sizes) & (sizes > 0)]
-    return np.linspace(0.0, float(np.quantile(finite, SHOWN)) if len(finite) else 1.0, 200)
+    return np.linspace(0.0, float(np.quantile(finite, SHOWN_SHARE)) if len(finite) else 1.0, 200)

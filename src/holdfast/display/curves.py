@@ -11,7 +11,7 @@ from holdfast._core.allowed import NOTHING, TEXT, Instance, Switch, arguments
 from holdfast.display.style import axes_for, looks, needs_matplotlib, percent_axis
 from holdfast.evaluate.curves import RobustnessCurve, robustness_curve
 
-CERTIFIED = "certified: a proved lower bound, in the same colour"
+CERTIFIED_LABEL = "certified: a proved lower bound, in the same colour"
 
 
 class RobustnessCurveDisplay:
@@ -118,6 +118,6 @@ class RobustnessCurveDisplay:
                 self.certified_lines_ += ax.plot(levels, certified, label=f"_{name}, certified", **dashes)
         percent_axis(ax, "accuracy")
         ax.set_xlabel(curve.unit)
-        key = Line2D([], [], color="0.4", linestyle="--", linewidth=1.2, label=CERTIFIED)
+        key = Line2D([], [], color="0.4", linestyle="--", linewidth=1.2, label=CERTIFIED_LABEL)
         ax.legend(handles=[*self.lines_, *([key] if self.certified_lines_ else [])], fontsize="small")
         return self

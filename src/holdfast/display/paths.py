@@ -15,7 +15,7 @@ from holdfast.display.style import axes_for, looks, needs_matplotlib, percent_ax
 from holdfast.estimators.linear import predicted_codes
 
 KINDS = ("weights", "accuracy")
-SHARES = ("accuracy", "certified", "score")
+SHARE_SCORES = ("accuracy", "certified", "score")
 """How the names of scores end that are shares of rows."""
 LABELLED = 7
 """Features that are told apart by colour; the others are grey."""
@@ -194,7 +194,7 @@ class NoisePathDisplay:
         lines = [ax.errorbar(self.sizes, self.accuracy, self.error, capsize=2, markersize=4, **look)]
         if self.chosen is not None:
             lines.append(ax.axvline(self.chosen, color="0.3", linestyle=":", label=f"chosen: {self.chosen:.3g}"))
-        if self.score_name.endswith(SHARES):
+        if self.score_name.endswith(SHARE_SCORES):
             percent_axis(ax, self.score_name)
         else:
             ax.set_ylabel(self.score_name)

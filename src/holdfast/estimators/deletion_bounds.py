@@ -21,7 +21,7 @@ from holdfast.uncertainty.deletion_loss import DeletionLoss
 
 NAME = "generalization_bound"
 VARIANTS = ("tight", "published")
-ENTRIES = 1 << 20
+BLOCK_ENTRIES = 1 << 20
 """Matrix entries that are sorted at a time."""
 
 
@@ -242,7 +242,7 @@ def _boxes(loss: DeletionLoss, w: Array, b: float, s: Array, C: float, C_b: floa
 
 def _gamma_loss(loss: DeletionLoss, w: Array, b: float, X: Any, signs: Array) -> float:
     """Return the share of rows with a deficit of 0 or more, what rounding may have hidden included."""
-    count, step = 0, max(ENTRIES // len(w), 1)
+    count, step = 0, max(BLOCK_ENTRIES // len(w), 1)
     for start in range(0, len(signs), step):
         rows = slice(start, start + step)
         margins = signs[rows, None] * dense(X[rows]) * w

@@ -26,7 +26,7 @@ from holdfast._training.feature_deletion import generate_rows, train_deletion
 from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import blas_threads_for, class_codes, row_weights
 from holdfast.estimators.missing import MissingFeatures, entry_ranges, without_missing
-from holdfast.solvers.deletion_interior_point import LARGEST, WIDEST
+from holdfast.solvers.deletion_interior_point import LARGEST_MATRIX, WIDEST
 from holdfast.uncertainty.deletion_loss import DeletionLoss
 from holdfast.uncertainty.deletions import deletions_survived
 
@@ -228,10 +228,10 @@ class FeatureDeletionClassifier(MissingFeatures):
                 f"step. Use {WIDEST} features at most (sklearn.feature_selection)."
             )
         n_entries = (X.nnz if sparse.issparse(X) else X.size) / self.n_chunks
-        if n_entries > LARGEST:
+        if n_entries > LARGEST_MATRIX:
             raise ValueError(
                 f"{NAME}(n_chunks={self.n_chunks}).fit: {n_entries:.2g} entries at once need some {n_entries * 136e-9:.0f} GB. "
-                f"Use n_chunks={int(np.ceil(self.n_chunks * n_entries / LARGEST))} or more."
+                f"Use n_chunks={int(np.ceil(self.n_chunks * n_entries / LARGEST_MATRIX))} or more."
             )
 
     def _trained_one(

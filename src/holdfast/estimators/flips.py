@@ -17,7 +17,7 @@ EXACT_RIVALS = 2
 """Rivals up to which there is a formula."""
 SURE = 1e-9
 """Share of the sum over the rivals up to which all but the likeliest of them are left out of account."""
-BLOCK = 1 << 22
+BLOCK_ENTRIES = 1 << 22
 """Numbers that are held at a time."""
 
 Deviation = Callable[[int, int], Array]
@@ -94,7 +94,7 @@ def loses_to_any(
     covariances = _covariances(squares, between, open_rows)
     rng = np.random.default_rng(seed)
     shared = rng.random(n_draws), rng.random(n_draws), rng.standard_normal((n_draws, n_rivals))
-    size = max(1, BLOCK // (n_draws * n_rivals))
+    size = max(1, BLOCK_ENTRIES // (n_draws * n_rivals))
     for start in range(0, len(open_rows), size):
         part = slice(start, start + size)
         rows = open_rows[part]

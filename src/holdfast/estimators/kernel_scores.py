@@ -20,7 +20,7 @@ from holdfast._problems.labelled_rows import LabelledRows
 from holdfast._proofs.certificate import Certificate
 from holdfast._training.training import proved_in
 from holdfast.estimators.linear import LinearClassifier, Task
-from holdfast.features.gram import CHUNK, Kernel, KernelSpace, bandwidth
+from holdfast.features.gram import BLOCK_ENTRIES, Kernel, KernelSpace, bandwidth
 from holdfast.solvers.stochastic import generator
 
 LARGEST_GRAM = 10_000
@@ -128,7 +128,7 @@ class KernelScores(LinearClassifier):
     def _scores(self, X: Any) -> Array:
         if not hasattr(self, "dual_coef_"):
             return super()._scores(X)
-        parts = gen_batches(X.shape[0], max(1, CHUNK // len(self.support_)))
+        parts = gen_batches(X.shape[0], max(1, BLOCK_ENTRIES // len(self.support_)))
         scores = np.concatenate([self._products(X[part]) @ self.dual_coef_.T for part in parts]) + self.intercept_
         return scores.ravel() if len(self.dual_coef_) == 1 else scores
 

@@ -44,7 +44,7 @@ from holdfast.uncertainty.checks import per_feature
 
 NAME = "LaplaceBoostClassifier"
 LOSSES: dict[str, type[VoteLoss]] = {"log": LogVote, "exp": ExpVote}
-LARGEST = 2e8
+LARGEST_TABLE = 2e8
 """Entries of the table of the learners' outputs on the training rows, at most."""
 AT_ONCE = 1 << 22
 """Entries of the tables that prediction works through one by one."""
@@ -306,7 +306,7 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         """Raise if the table of the learners' outputs is too large."""
         d = self.learners_.n_learners
         is_small = sparse.issparse(X) if self.base == "linear" else self.base == "stumps" and not self.row_noise_
-        if not (is_small and self.loss != "tail") and X.shape[0] * d > LARGEST:
+        if not (is_small and self.loss != "tail") and X.shape[0] * d > LARGEST_TABLE:
             raise ValueError(
                 f"{NAME}.fit: {X.shape[0]} rows and {d} learners would take {8 * X.shape[0] * d:.2g} bytes. Use fewer rows, a "
                 "smaller n_knots, or base='stumps' without X_std."

@@ -14,7 +14,7 @@ from holdfast._certificates.pipelines import model_before
 from holdfast._core.loss import Array
 from holdfast.estimators.linear import LinearClassifier
 from holdfast.features.expected_features import checked_rows
-from holdfast.features.gram import CHUNK
+from holdfast.features.gram import BLOCK_ENTRIES
 from holdfast.features.robust_features import RobustFeatures
 
 
@@ -37,7 +37,7 @@ class MappedScores(LinearClassifier):
         return self.feature_map_._features(X) if hasattr(self, "feature_map_") else X
 
     def _scores(self, X: Array) -> Array:
-        parts = gen_batches(len(X), max(1, CHUNK // self.coef_.shape[1]))
+        parts = gen_batches(len(X), max(1, BLOCK_ENTRIES // self.coef_.shape[1]))
         scores = np.concatenate([self._mapped(X[part]) @ self.coef_.T for part in parts]) + self.intercept_
         return scores.ravel() if len(self.coef_) == 1 else scores
 

@@ -44,7 +44,7 @@ SLOPES = (1e-5, 1e-6, 1e-7)
 
 N_SCORES = 1024
 """Draws of the scores of several classes."""
-BLOCK = 1 << 22
+BLOCK_ENTRIES = 1 << 22
 """Entries of factors by row that are formed at a time."""
 
 
@@ -472,7 +472,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
             )
         X, noise = self._rows_and_noise(X, metadata, "flip_probability")
         assert noise is not None
-        effect, size = self.features_.uncertainty_effect(X.shape[1]), max(1, BLOCK // X.shape[1] ** 2)
+        effect, size = self.features_.uncertainty_effect(X.shape[1]), max(1, BLOCK_ENTRIES // X.shape[1] ** 2)
         parts = [np.arange(start, min(start + size, len(X))) for start in range(0, len(X), size)]
         return np.concatenate([self._flips(effect, X[part], noise.take(part)) for part in parts])
 

@@ -20,7 +20,7 @@ from holdfast._training.training import train
 
 SPAN = 1e-3
 """Smallest size of an automatic grid, as a share of the largest."""
-WIDEST = 3.0
+LARGEST_SIZE = 3.0
 """Largest size of an automatic grid, in root mean square distances of the rows from their centre."""
 DEFAULT_SIZES = 30
 
@@ -134,11 +134,11 @@ def grid(values: Any, top: Callable[[], float], call: str, one: str, many: str) 
 
 
 def wide(problem: Any) -> float:
-    """Return the factor at which the uncertainty is as large as WIDEST spreads of the rows."""
+    """Return the factor at which the uncertainty is as large as LARGEST_SIZE spreads of the rows."""
     rows, weights = problem.rows, problem.weights
     centre = rows.transpose_dot(weights / weights.sum())
     spread = np.sqrt(max(float(np.sum(rows.square_sums(weights / weights.sum())) - centre @ centre), 0.0))
     n = rows.n_features
     typical = float(np.mean([np.mean(problem.sets.support(unit)) for unit in np.eye(min(n, 100), n)]))
     # noise of the same size in every direction has sqrt(n) times this length
-    return float(WIDEST * spread / (typical * np.sqrt(n))) if typical > 0 else 1.0
+    return float(LARGEST_SIZE * spread / (typical * np.sqrt(n))) if typical > 0 else 1.0

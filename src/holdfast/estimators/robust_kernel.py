@@ -30,7 +30,7 @@ from holdfast.features.robust_nystroem import LARGEST_GRAM, RobustNystroem
 from holdfast.uncertainty.binding import bound_sets, refuse_of_training
 
 NAME = "RobustKernelClassifier"
-TRIAL_ROWS, ROUGH = 500, 1e-2
+TRIAL_ROWS, TRIAL_GAP = 500, 1e-2
 """Rows on which bounds are compared, about, and the gap of these fits."""
 MAPS: dict[str, Any] = {"fourier": RobustFourierFeatures, "nystroem": RobustNystroem, "exact": RobustNystroem}
 
@@ -314,7 +314,7 @@ class RobustKernelClassifier(MappedScores, WorstCaseClassifier):
         for name in bounds:
             problems = self._problems_for(some, task.loss, name)
             with one_blas_thread:
-                proofs = [train(problem, tol=ROUGH, max_iter=int(self.max_iter))[1] for problem in problems]
+                proofs = [train(problem, tol=TRIAL_GAP, max_iter=int(self.max_iter))[1] for problem in problems]
             found[name] = float(sum(proof.objective for proof in proofs))
             report(f"bound {name!r}: objective {found[name]:.4g} on {len(some.inputs)} rows")
         return {"bound_": min(bounds, key=lambda name: found[name]), "bound_objectives_": found}

@@ -48,10 +48,10 @@ LEAST_ROWS = 4
 """Validation rows that the test needs."""
 LARGEST_SLOPES = 5e7
 """Entries of the derivatives of features, 400 MB."""
-ELSEWHERE = 5.0
+SHIFTED = 5.0
 """Standard deviations by which the middle of validation rows is off from that of the others, in half of the columns, where the
 one was scaled and the other not."""
-LEAST, LARGEST = 0.01, 1.0
+SHORTEST, LONGEST = 0.01, 1.0
 """Bounds of the lengths by default, in standard deviations of the columns."""
 
 
@@ -308,7 +308,10 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
         """Return the least and the largest lengths."""
         least, largest = (
             default * spreads if value is None else stated_lengths(value, f"{NAME}({name}", len(spreads))
-            for name, value, default in (("sigma_min", self.sigma_min, LEAST), ("sigma_max", self.sigma_max, LARGEST))
+            for name, value, default in (
+                ("sigma_min", self.sigma_min, SHORTEST),
+                ("sigma_max", self.sigma_max, LONGEST),
+            )
         )
         call = f"{NAME}(sigma_min={short(self.sigma_min):.80}, sigma_max={short(self.sigma_max):.80})"
         if np.any(least > largest):
@@ -364,10 +367,10 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
     def _warn_of_place(rows: Rows, inputs: Array, call: str) -> None:
         """Warn where validation rows are so far from the others that one of them was scaled and the other not."""
         away = np.abs(np.median(inputs, axis=0) - np.median(rows.inputs, axis=0))
-        far = away > ELSEWHERE * rows.spreads
+        far = away > SHIFTED * rows.spreads
         if 2 * np.sum(far & (rows.spreads > 0)) > np.sum(rows.spreads > 0):
             warn_caller(
-                f"{call}: in {np.sum(far)} of {len(far)} columns the validation rows lie more than {ELSEWHERE:g} standard "
+                f"{call}: in {np.sum(far)} of {len(far)} columns the validation rows lie more than {SHIFTED:g} standard "
                 "deviations from the others. Was X scaled and X_val not? A Pipeline transforms both with "
                 "transform_input=['X_val'].",
                 UnitsWarning,

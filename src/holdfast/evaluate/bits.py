@@ -8,7 +8,7 @@ import numpy as np
 
 from holdfast._core.allowed import Switch, arguments
 from holdfast._core.rounding import gamma
-from holdfast.evaluate.certificates import SAME
+from holdfast.evaluate.certificates import AS_COMPUTED
 from holdfast.evaluate.fitted import asked, linear_only, settled, straight_only
 from holdfast.evaluate.results import SafeBits
 
@@ -69,5 +69,5 @@ def safe_bits(model: Any, X: Any, *, intercept: bool = False) -> SafeBits:
         predicted=settled(model, view, classes, codes, np.isfinite(bits)),
         bits=bits,
         method="linear: half a step of each weight against the lead",
-        assumption=f"no weights within half a step give a row another class, {SAME}",
+        assumption=f"no weights within half a step give a row another class, {AS_COMPUTED}",
     )

@@ -33,7 +33,7 @@ from holdfast.evaluate.fitted import (
     stated_of,
     told,
 )
-from holdfast.evaluate.noise import NOISE, flip_probability, linear_or_none, predicted_at, score_deviations
+from holdfast.evaluate.noise import NOISE_ARGUMENT, flip_probability, linear_or_none, predicted_at, score_deviations
 from holdfast.features.rows import numbers_of
 from holdfast.uncertainty import GaussianNoise
 
@@ -41,7 +41,7 @@ GRID = 2.0 ** np.arange(-10, 10.01, 0.25)
 """Multiples of the noise among which the first one is looked for at which accuracy is below the target."""
 HALVINGS, COARSE = 40, 10
 """Bisections of an interval of 19 % where expectations are exact, and where they are drawn."""
-FEW, MANY = 0.05, 0.15
+LOW_RATE, HIGH_RATE = 0.05, 0.15
 """Expected flip rates that tell little to gain from some, and some from much."""
 VERDICTS = (
     ("Little", "Training with the errors will hardly pay.", "less than 5 %", (-2.0, 1.0)),
@@ -66,7 +66,7 @@ MEASURED = (
 )
 COMPARED, FOLDS, RIDGES = 2000, 3, (0.1, 1.0)
 """Rows that a linear model and splines are compared on at most, the folds, and the inverse ridges they may choose from."""
-TINY = 1e-15
+LEAST_PROBABILITY = 1e-15
 """Probabilities below count as this."""
 CLEARLY = 2.0
 """Standard errors that count as clear."""
@@ -147,7 +147,7 @@ class Gain(Summary):
         return [self.verdict]
 
 
-@arguments(noise=NOISE, n_draws=Count(), random_state=Count(0))
+@arguments(noise=NOISE_ARGUMENT, n_draws=Count(), random_state=Count(0))
 def noise_budget(
     model: Any,
     X: Any,
@@ -313,7 +313,7 @@ def what_is_to_gain(
     )
     rate = float(np.mean(flips.probability))
     error = float(np.sqrt(np.sum(np.square(flips.standard_error))) / len(flips))
-    much, advice, share, points = VERDICTS[int(rate >= FEW) + int(rate > MANY)]
+    much, advice, share, points = VERDICTS[int(rate >= LOW_RATE) + int(rate > HIGH_RATE)]
     measured = MEASURED.format(share=share, low=points[0], high=points[1])
     verdict = f"{much} to gain: noise as stated changes {100 * rate:.1f} % of the predictions. {advice} {measured}"
     found = Gain(flip_rate=rate, standard_error=error, points=points, verdict=verdict)
@@ -359,7 +359,7 @@ def _log_losses(step: Any, rows: Array, labels: Any, folds: Any) -> Array:
         for C in RIDGES:
             model = make_pipeline(fill, step, LogisticRegression(C=C, max_iter=300))
             chances = cross_val_predict(model, rows, labels, cv=folds, method="predict_proba")
-            found.append(-np.log(np.maximum(chances[np.arange(len(codes)), codes], TINY)))
+            found.append(-np.log(np.maximum(chances[np.arange(len(codes)), codes], LEAST_PROBABILITY)))
     return min(found, key=np.mean)
 
 

@@ -20,7 +20,7 @@ from holdfast.uncertainty import IntervalBox
 from holdfast.uncertainty.checks import feature_costs
 from holdfast.uncertainty.deletions import DELETION_ROUNDINGS, lead_survives
 
-SAME = "of the model as computed, on rows of the same type as X; all rounding is accounted for"
+AS_COMPUTED = "of the model as computed, on rows of the same type as X; all rounding is accounted for"
 INSTEAD = (
     "Ask for what can be carried through it: certified_interval(model, X, X_lower=..., X_upper=...), or certify of an "
     "UncertainPipeline; or smooth the model, certified_radius(..., method='smoothing')."
@@ -146,7 +146,7 @@ def certified_radius(
         radius=radius,
         columns=columns,
         method=seen.method,
-        assumption=f"{moved}, {SAME}",
+        assumption=f"{moved}, {AS_COMPUTED}",
     )
 
 
@@ -205,7 +205,7 @@ def certified_interval(model: Any, X: Any, *, X_lower: Any, X_upper: Any) -> Cer
         certified=margin > 0,
         margin=margin,
         method=view.model.method,
-        assumption=f"no row within X_lower and X_upper has another class, {CARRIED if view.is_curved else SAME}",
+        assumption=f"no row within X_lower and X_upper has another class, {CARRIED if view.is_curved else AS_COMPUTED}",
     )
 
 
@@ -264,5 +264,5 @@ def certified_deletions(model: Any, X: Any, *, values: Any = None) -> CertifiedD
         columns=tuple(np.array(_names(view), dtype=object)[np.isfinite(costs[: view.n_features])]),
         assumption="no deletion, setting to 0, of features in `columns` worth up to `survived` changes the class"
         + (", missing entries staying missing" if view.has_missing else "")
-        + f", {SAME}",
+        + f", {AS_COMPUTED}",
     )

@@ -24,7 +24,7 @@ from holdfast.evaluate.completions import Law, Together, covered, law_of_step, l
 from holdfast.evaluate.fitted import classes_of, linear_only
 from holdfast.features.rows import n_columns, numbers_of, others_than_numbers
 
-BLOCK = 1 << 22
+BLOCK_ENTRIES = 1 << 22
 """Entries of completed rows that a model is asked about at a time."""
 IN_A_BIN = 100
 """Draws that are taken together as those of one value."""
@@ -322,7 +322,7 @@ def _by_draws(
     rng: np.random.Generator,
 ) -> None:
     """Fill in the probabilities of rows by draws of their missing entries."""
-    size = max(1, BLOCK // (n_draws * missing.shape[1]))
+    size = max(1, BLOCK_ENTRIES // (n_draws * missing.shape[1]))
     for start in range(0, len(rows), size):
         own = rows[start : start + size]
         some, gone = _safe_indexing(X, own), missing[own]

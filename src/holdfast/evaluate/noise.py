@@ -33,12 +33,12 @@ from holdfast.features.rows import as_given, n_columns
 from holdfast.uncertainty import GaussianNoise
 
 METHODS = ("auto", "bound", "draws")
-NOISE = Number() | Instance(GaussianNoise, "GaussianNoise(...)") | NOTHING
-BLOCK = 1 << 20
+NOISE_ARGUMENT = Number() | Instance(GaussianNoise, "GaussianNoise(...)") | NOTHING
+BLOCK_ENTRIES = 1 << 20
 """Entries of noisy rows that are predicted at a time."""
 
 
-@arguments(method=Choice(*METHODS), n_draws=Count(), random_state=SEED, noise=NOISE)
+@arguments(method=Choice(*METHODS), n_draws=Count(), random_state=SEED, noise=NOISE_ARGUMENT)
 def flip_probability(
     model: Any,
     X: Any,
@@ -205,7 +205,7 @@ def predicted_at(model: Any, X: Any, noisy: Iterable[Array], call: str, known: M
 
     `known` is what it is told of the errors of X.
     """
-    copies, size = iter(noisy), max(1, BLOCK // max(_num_samples(X) * n_columns(X), 1))
+    copies, size = iter(noisy), max(1, BLOCK_ENTRIES // max(_num_samples(X) * n_columns(X), 1))
     found: list[NDArray[Any]] = []
     while some := list(islice(copies, size)):
         which = np.tile(np.arange(len(some[0])), len(some))

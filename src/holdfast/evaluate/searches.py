@@ -18,19 +18,19 @@ from holdfast.evaluate.attack_questions import Question
 from holdfast.features.carrying import extents
 from holdfast.features.rows import as_given
 
-STEPS = 0.5 ** np.arange(8)
+STEP_LENGTHS = 0.5 ** np.arange(8)
 """Step lengths that are tried: at most 1, so that a step never leaves a convex set."""
 SETTLED = 1e-4
 """A row whose lead falls by less than this share of itself is done: no later step of Frank and Wolfe would gain much."""
 HALVINGS = 30
 """Bisections on the way to a boundary between classes."""
-ROUNDS = 3
+BOUNDARY_POINTS = 3
 """Points of the boundary of its class that are tried for each row."""
 PROBES = 1 << 21
 """Entries of the rows that a model is asked about at once, 16 MB: probes along all features of all rows would fill memory."""
 PROBE_LENGTH = 0.05
 """How far from a boundary point its normal is probed, in units of the set: near enough for the boundary to be flat."""
-SMALLEST = 1e-300
+LEAST_PROBABILITY = 1e-300
 """Probabilities count as no smaller, so that their logarithms are finite."""
 FARTHEST = 2.0 ** np.arange(1, 8)
 """How many times as far as the set reaches another class is looked for, for a row that is right everywhere it was tried."""
@@ -122,7 +122,7 @@ def lead_of(model: Any, X: Any, classes: NDArray[Any]) -> Callable[..., Array]:
         return _leads(np.asarray(model.decision_function(as_given(X, Z, which))), codes)
 
     def odds(Z: Array, codes: NDArray[np.intp], which: Any = None) -> Array:
-        return _leads(np.log(np.maximum(model.predict_proba(as_given(X, Z, which)), SMALLEST)), codes)
+        return _leads(np.log(np.maximum(model.predict_proba(as_given(X, Z, which)), LEAST_PROBABILITY)), codes)
 
     if hasattr(model, "decision_function"):
         shape = np.shape(model.decision_function(_safe_indexing(X, [0])))
@@ -217,10 +217,10 @@ def _descended(
     for _ in range(max_iter):
         own = which[active]
         steps = _maximizers(owns, own, -model_asked.slope(rows[own] + moves[active], own, target)) - moves[active]
-        trials = (rows[own] + moves[active] + STEPS[:, None, None] * steps).reshape(-1, rows.shape[1])
-        found = model_asked.lead(trials, np.tile(own, len(STEPS)), target).reshape(len(STEPS), -1)
+        trials = (rows[own] + moves[active] + STEP_LENGTHS[:, None, None] * steps).reshape(-1, rows.shape[1])
+        found = model_asked.lead(trials, np.tile(own, len(STEP_LENGTHS)), target).reshape(len(STEP_LENGTHS), -1)
         best = np.minimum(found.min(axis=0), leads[active])
-        moves[active] += np.where(best < leads[active], STEPS[found.argmin(axis=0)], 0.0)[:, None] * steps
+        moves[active] += np.where(best < leads[active], STEP_LENGTHS[found.argmin(axis=0)], 0.0)[:, None] * steps
         is_settled = best >= leads[active] - SETTLED * np.abs(leads[active])
         leads[active] = best
         active = active[~is_settled]
@@ -243,7 +243,7 @@ def _cross_boundaries(
         others = np.flatnonzero(predicted != question.labels[i])
         if len(others):
             beyond[i] = rows[others[np.argmin(np.square(scaled[others] - scaled[i]).sum(axis=1))]]
-    for _ in range(ROUNDS):
+    for _ in range(BOUNDARY_POINTS):
         left = np.flatnonzero(~best.is_wrong & ~np.isnan(beyond[:, 0]))
         if not len(left):
             return

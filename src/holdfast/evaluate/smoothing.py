@@ -17,7 +17,7 @@ from holdfast.evaluate.fitted import classes_of, rows_for, scale_of
 from holdfast.evaluate.results import SmoothedRadius
 from holdfast.features.rows import as_given
 
-BLOCK = 1 << 22
+BLOCK_ENTRIES = 1 << 22
 """Entries of noisy rows that are predicted at a time."""
 LAST_BITS = 1e-12
 """Share by which a bound is made smaller, more than the roundings of its functions."""
@@ -117,8 +117,8 @@ def _counts(
     """Return how often each class is predicted under noise, shape (n_samples, n_classes)."""
     n_samples, n_features = rows.shape
     counts = np.zeros((n_samples, len(classes)), dtype=np.intp)
-    at_once = max(1, min(n_draws, BLOCK // n_features))
-    size = max(1, BLOCK // (at_once * n_features))
+    at_once = max(1, min(n_draws, BLOCK_ENTRIES // n_features))
+    size = max(1, BLOCK_ENTRIES // (at_once * n_features))
     for start in range(0, n_samples, size):
         block = rows[start : start + size]
         block = block.toarray() if sparse.issparse(block) else np.asarray(block)

@@ -17,7 +17,7 @@ from holdfast.uncertainty.points import CommonPoint
 
 FINER = 0.1
 """Gap to which a round is solved, as a share of the one at which rounds have settled."""
-STEPS = 1000
+ROUND_STEPS = 1000
 """Steps of a round."""
 
 
@@ -66,7 +66,7 @@ def alternate(
     while True:
         there = displaced(problem, parameters, side)
         start = parameters if objectives else None
-        found, proof = train(there, tol=FINER * tol, max_iter=STEPS, start=start, report=report)
+        found, proof = train(there, tol=FINER * tol, max_iter=ROUND_STEPS, start=start, report=report)
         if proof.lower_bound > highest:
             highest = proof.lower_bound
             best = replace(best, dual=found.dual)

@@ -22,9 +22,9 @@ from holdfast.uncertainty.sloped import SlopedFactor
 
 FAR = 40.0
 """Deviations beyond which a normal density is 0."""
-NEAR = 1e-14
+NO_DEVIATION = 1e-14
 """Deviations that are taken for none, to divide by."""
-WIDEST = 1e7
+FARTHEST = 1e7
 """Deviations, in distances to the farthest kink, beyond which means of ramps no longer change but for rounding."""
 
 
@@ -90,7 +90,7 @@ class Ramp(Curve):
         return np.where((a > 0) & (a < self.widths), 1.0, 0.0)
 
     def mean(self, a: Array, t: Array) -> Array:
-        t = np.minimum(t, WIDEST * (np.abs(a) + self.widths).max(axis=1, keepdims=True, initial=0.0))
+        t = np.minimum(t, FARTHEST * (np.abs(a) + self.widths).max(axis=1, keepdims=True, initial=0.0))
         return self.value(a) + t * self._differences(_above_kink, a, t)
 
     def averages(self, a: Array, t: Array, b: Array | None) -> Average:
@@ -282,7 +282,7 @@ def _rests(first: Array, second: Array, apart: Array | None) -> Array:
     if apart is None:
         product = (p * q + 1) * ndtr(q) + p * _density(q)
         return np.asarray(product - means[0] * means[1] - ndtr(p) * ndtr(q))
-    apart = np.maximum(apart, NEAR**2)
+    apart = np.maximum(apart, NO_DEVIATION**2)
     share, across = 1 - apart, np.sqrt(apart * (2 - apart))
     corner = np.exp(-0.5 * np.square((p - q) / across) - p * q / (2 - apart)) * across / (2 * np.pi)
     product = (p * q + share) * _both_positive(p, q, apart, across) + corner
@@ -293,6 +293,6 @@ def _rests(first: Array, second: Array, apart: Array | None) -> Array:
 
 def _both_positive(p: Array, q: Array, apart: Array, across: Array) -> Array:
     """Return the probability that p + A and q + B are positive, A and B standard normal with correlation 1 - `apart`."""
-    p, q = (np.where(np.abs(one) < NEAR, NEAR, one) for one in (p, q))
+    p, q = (np.where(np.abs(one) < NO_DEVIATION, NO_DEVIATION, one) for one in (p, q))
     turned = owens_t(p, ((q - p) / p + apart) / across) + owens_t(q, ((p - q) / q + apart) / across)
     return np.asarray(0.5 * (ndtr(p) + ndtr(q)) - turned - 0.5 * (p * q < 0))

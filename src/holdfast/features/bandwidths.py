@@ -27,7 +27,7 @@ from holdfast.uncertainty.images import image_of
 
 INWARD = 1 - 1e-9
 """What a gamma is multiplied by, so that rounding does not take an angle beyond what is stated."""
-FLAT = 1e-6
+SHORTEST_AXIS = 1e-6
 """Axes of a set, as a share of the longest, below which they are taken for that long."""
 
 
@@ -186,7 +186,7 @@ def _ellipsoids(sets: RowSets, shape: tuple[int, ...]) -> Iterator[Array]:
         yield _holding(sets, AffineMap.diagonal(inverse), len(widths)) * squares[moves]
     bend = sets.square_curvature(len(widths), np.ones(shape[0]))
     squares, axes = np.linalg.eigh(0.5 * (bend + bend.T))
-    squares = np.maximum(squares, FLAT**2 * squares[-1])
+    squares = np.maximum(squares, SHORTEST_AXIS**2 * squares[-1])
     if squares[-1] > 0:
         yield _holding(sets, AffineMap((axes / np.sqrt(squares)).T), len(widths)) * squares
 

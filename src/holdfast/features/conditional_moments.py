@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from holdfast._core.row_forms import Array
 
-BLOCK = 1 << 22
+BLOCK_ENTRIES = 1 << 22
 """Entries of matrices by row that are formed at a time."""
 LEAST = 1e-6
 """Variance of its own that a column has at least in a factor model, of that of the column."""
@@ -66,7 +66,7 @@ class GaussianMoments:
             patterns, inverse = np.unique(missing[rows], axis=0, return_inverse=True)
             columns = np.nonzero(patterns)[1].reshape(len(patterns), count)
             owners = inverse.ravel()
-            size = max(1, BLOCK // int(count) ** 2)
+            size = max(1, BLOCK_ENTRIES // int(count) ** 2)
             for start in range(0, len(patterns), size):
                 chosen = columns[start : start + size]
                 found: Array = np.asarray(
@@ -115,7 +115,7 @@ class GaussianMoments:
         """Return how far entries that are filled in move, at most, when known ones move by up to `halves`; 0 elsewhere."""
         known, out = np.where(missing, 0.0, halves), np.zeros_like(halves)
         for rows, columns, covariance in self.lacking(missing):
-            size = max(1, BLOCK // (columns.shape[1] * missing.shape[1]))
+            size = max(1, BLOCK_ENTRIES // (columns.shape[1] * missing.shape[1]))
             for start in range(0, len(rows), size):
                 part = slice(start, start + size)
                 weights = np.abs(covariance[part] @ self.precision[columns[part]])

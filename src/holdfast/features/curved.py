@@ -19,13 +19,13 @@ from holdfast.uncertainty.affine_map import AffineMap
 
 FAR = 4.5
 """How many standard deviations off noise is followed."""
-NODES, SHARES = np.polynomial.legendre.leggauss(24)
+NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(24)
 """Where, on the way from the lowest to the highest value that noise leaves in the domain of a step, the step is asked."""
 EDGES = 12
 """How often an interval that holds the end of a domain is halved."""
 HALVINGS = 60
 """How often an error is halved until a step is finite on both sides."""
-NEAR = 2.0**-8
+DERIVATIVE_STEP = 2.0**-8
 """How far off a derivative is taken, as a share of the error that stays in the domain."""
 
 
@@ -83,7 +83,7 @@ class Monotone(Effect):
         is_inside = np.all([np.isfinite(self._found(values + sign * reach, X)) for sign in (1.0, -1.0)], axis=0)
         low, high = (sign * self._farthest(values, sign * reach, X) for sign in (-1.0, 1.0))
         square, along, weight = (np.zeros(values.shape) for _ in range(3))
-        for node, share in zip(NODES, SHARES, strict=True):
+        for node, share in zip(NODES, NODE_WEIGHTS, strict=True):
             z = 0.5 * (low + high + node * (high - low))
             density = share * np.exp(-0.5 * z**2)
             rise = self._found(values + z * reach, X) - here
@@ -110,9 +110,10 @@ class Monotone(Effect):
                 break
             reach = np.where(is_known, reach, reach / 2)
         above, below = (
-            self._at(values + sign * NEAR * reach, X, "close to it", "Leave such rows out.") for sign in (1.0, -1.0)
+            self._at(values + sign * DERIVATIVE_STEP * reach, X, "close to it", "Leave such rows out.")
+            for sign in (1.0, -1.0)
         )
-        return _quotient(above - below, 2 * NEAR * reach)
+        return _quotient(above - below, 2 * DERIVATIVE_STEP * reach)
 
 
 class Products(Effect):

@@ -17,7 +17,7 @@ from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.images import Images
 from holdfast.uncertainty.minkowski import BoundSum
 
-CHUNK = 1 << 20
+BLOCK_ENTRIES = 1 << 20
 """Numbers that are held at a time."""
 FAINT = 1e-16
 """Weights of rows in a sum, as a share of the largest, that add nothing but rounding."""
@@ -135,7 +135,7 @@ class FeatureSets(RowSets):
     def _axes_gram(self, weights: Array, axes: Array) -> Array:
         """Return sum_ij weights_ij (J_i a_j)(J_i a_j)', shape (n_features, n_features), for the vectors a = `axes`."""
         found = np.zeros((self.n_features, self.n_features))
-        for rows in gen_batches(len(weights), max(1, CHUNK // max(len(axes) * self.n_features, 1))):
+        for rows in gen_batches(len(weights), max(1, BLOCK_ENTRIES // max(len(axes) * self.n_features, 1))):
             found += _gram(self._along(axes, rows).reshape(-1, self.n_features), weights[rows].ravel())
         return found
 

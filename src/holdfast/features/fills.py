@@ -23,9 +23,9 @@ from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
 
-BELIEVED = 1e-9
+SUM_SLACK = 1e-9
 """What one-hot columns may sum to besides 1."""
-FAINT = 1e-3
+POSSIBLE = 1e-3
 """Probability that a category has at least that may be the missing one."""
 
 
@@ -55,7 +55,7 @@ def one_hot_groups(X: Array) -> list[NDArray[np.intp]]:
 
 def likely(found: Array, open_: NDArray[np.bool_]) -> Array:
     """Return probabilities of the categories that are open, from what a linear prediction gives them, by row."""
-    p = np.where(open_, np.maximum(found, FAINT), 0.0)
+    p = np.where(open_, np.maximum(found, POSSIBLE), 0.0)
     total = p.sum(axis=1, keepdims=True)
     return np.divide(p, total, out=np.zeros_like(p), where=total > 0)
 

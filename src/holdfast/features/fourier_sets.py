@@ -14,7 +14,7 @@ from holdfast._core.row_forms import Array
 from holdfast._core.row_sets import RowSets
 from holdfast.features.feature_sets import FeatureSets
 
-STRAIGHT = 1.5
+TANGENT_LIMIT = 1.5
 """The largest change of an angle up to which the tangent is the better start for an arc."""
 ROUNDED = 4 * float(np.finfo(np.float64).eps)
 """Roundings of a term of an angle, of the row and of the moved row."""
@@ -129,7 +129,7 @@ class ArcSets(FeatureSets):
         sines: Array,
         frequencies: Array,
         reach: Array,
-        straight: float = STRAIGHT,
+        straight: float = TANGENT_LIMIT,
         smoothing: float = 0.0,
     ):
         super().__init__(inputs, signs, radii, smoothing)

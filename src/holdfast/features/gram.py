@@ -22,12 +22,12 @@ DEPENDENT, INDEFINITE = 1e-12, 1e-8
 ASYMMETRIC = 1e-10
 """Difference of k(x, z) and k(z, x), as a share of the largest entry, that is no rounding any more."""
 
-CONSTANT = 1e-15
+ROUNDED_VARIANCE = 1e-15
 """Variance, as a share of the square of the mean, that is rounding: all entries are the same."""
 
 CANDIDATES = 3
 """Rows a landmark among which these are chosen."""
-CHUNK = 1 << 22
+BLOCK_ENTRIES = 1 << 22
 """Values of a kernel that are held at a time."""
 
 
@@ -103,7 +103,7 @@ def bandwidth(gamma: float | str, X: Any, weights: Array) -> float:
         variance = float(np.mean(X.multiply(X).T @ shares)) - mean**2
     else:
         variance = float(np.mean(np.square(X - mean).T @ shares))
-    return 1.0 / (d * variance) if variance > CONSTANT * mean**2 else 1.0 / d
+    return 1.0 / (d * variance) if variance > ROUNDED_VARIANCE * mean**2 else 1.0 / d
 
 
 @dataclass(frozen=True)
@@ -213,6 +213,6 @@ class KernelSpace:
         support, r = some[part.pivots], len(part.pivots)
         factor = PivotedCholesky(part.triangle, np.arange(r), np.zeros(r))
         coordinates = np.empty((X.shape[0], r))
-        for rows in gen_batches(X.shape[0], max(1, CHUNK // max(r, 1))):
+        for rows in gen_batches(X.shape[0], max(1, BLOCK_ENTRIES // max(r, 1))):
             coordinates[rows] = factor.coordinates(kernel(X[rows], X[support]))
         return cls(coordinates, factor, support, None)

@@ -14,7 +14,7 @@ from holdfast.features.carrying import extents
 from holdfast.features.feature_sets import FeatureSets
 from holdfast.features.gram import rbf_values
 
-STRAIGHT = 0.5
+TANGENT_LIMIT = 0.5
 """The largest :math:`2 \\gamma g^2` up to which tangents are better than the ball."""
 EPS = float(np.finfo(np.float64).eps)
 
@@ -178,7 +178,7 @@ class TangentBalls(FeatureSets):
     def around(cls, landmarks: Landmarks, rows: Array, values: Array, inputs: RowSets, reach: Array) -> Self:
         """Return the sets of rows whose features have these kernel `values`, `reach` being g."""
         gamma = landmarks.gamma
-        follows = (2 * gamma * np.square(reach) <= STRAIGHT).astype(np.float64)
+        follows = (2 * gamma * np.square(reach) <= TANGENT_LIMIT).astype(np.float64)
         radii = np.where(follows > 0, beyond_tangent(reach, gamma), ball_radius(reach, gamma)) * landmarks.gain()
         radii = np.where(reach > 0, radii + landmarks.rounding(rows), 0.0)
         # differences of landmarks and rows keep their digits where both are around 0

@@ -15,7 +15,7 @@ RANK = 20
 """Directions in which a prior knows how columns go together, at most."""
 LEAST = 1e-6
 """Variance of its own that a column has at least, of that of the column."""
-BLOCK = 1 << 22
+BLOCK_ENTRIES = 1 << 22
 """Entries of matrices by row that are formed at a time."""
 
 
@@ -111,7 +111,7 @@ class GaussianPrior:
     def _solved(self, noise: RowNoise) -> Iterator[tuple[slice, _Solved]]:
         n_samples, n_features, n_causes = noise.factor.shape
         n_causes += self.loadings.shape[1]
-        size = max(1, BLOCK // (n_causes * max(n_features, n_causes) or 1))
+        size = max(1, BLOCK_ENTRIES // (n_causes * max(n_features, n_causes) or 1))
         for start in range(0, n_samples, size):
             rows = slice(start, start + size)
             factor = noise.factor[rows] / self.scale[:, None]

@@ -16,7 +16,7 @@ from holdfast._core.row_sets import RowSets
 from holdfast.features.composed import InSequence
 from holdfast.features.curved import Waves
 from holdfast.features.effects import Affine, Effect
-from holdfast.features.fourier_sets import RADII, STRAIGHT, ArcSets, angles, rounding
+from holdfast.features.fourier_sets import RADII, TANGENT_LIMIT, ArcSets, angles, rounding
 from holdfast.features.gram import bandwidth
 from holdfast.features.robust_features import RobustFeatures
 from holdfast.uncertainty.affine_map import AffineMap
@@ -157,7 +157,7 @@ class RobustFourierFeatures(RobustFeatures):
             radius = self._radius(X, inputs, bound, 2)
             return CommonEllipsoid(radius) if inputs.is_common else RowScaledSets(CommonEllipsoid(np.ones(())), radius)
         at, reach = X @ self.frequencies_.T, angles(inputs, self.frequencies_)
-        straight = STRAIGHT if bound == "tangent" else 0.0
+        straight = TANGENT_LIMIT if bound == "tangent" else 0.0
         radii = rounding(X, self.frequencies_, reach)
         arcs = ArcSets(inputs, np.ones(len(X)), radii, np.cos(at), np.sin(at), self.frequencies_, reach, straight)
         return Images(arcs, self._of_pairs()) if self.phases else arcs

@@ -19,11 +19,11 @@ WIDE = 2.0
 """Scale from which it is the Gaussian, not the logistic function, that is smooth between nodes."""
 SPACINGS = ((0.5, 0.625), (0.8, 0.5), (WIDE, 0.25))
 """Spacing of the nodes of the noise up to a scale: the nearest poles of the logistic function lie at z = i pi / t."""
-CHUNK = 500_000
+BLOCK_ENTRIES = 500_000
 """Row-node pairs evaluated at once."""
-MANY = 5_000
+MANY_ROWS = 5_000
 """Rows with one scale from which on a proof makes a spline of the loss."""
-STEP = 64
+TABLE_GROWTH = 64
 """Tables grow by so many nodes on either side."""
 PER_UNIT = 48
 """Nodes of the interpolation table per unit of the narrower of the two scales."""
@@ -84,7 +84,7 @@ def plain_moments(x: Array, t: Array, n: int) -> Array:
     good to about 1e-12, and no code of `evaluate`. Many rows with one t are read off a spline.
     """
     x, t = np.asarray(x, dtype=float), np.asarray(t, dtype=float)
-    if t.ndim == 0 and x.size > MANY:
+    if t.ndim == 0 and x.size > MANY_ROWS:
         reach = float(min(np.abs(x).max(), 40.0 + 9.5 * t))
         curve = _curve(float(t), 8.0 * np.ceil(reach / 8.0 + 0.1), n)
         inside = np.clip(x, curve.x[0], curve.x[-1])
@@ -94,7 +94,7 @@ def plain_moments(x: Array, t: Array, n: int) -> Array:
     flat, scales = x.ravel(), np.broadcast_to(t, x.shape).ravel()
     out = np.empty((n, flat.size))
     for rows, rule in ((np.flatnonzero(scales <= 1), _over_noise), (np.flatnonzero(scales > 1), _over_logistic)):
-        for part in np.array_split(rows, 1 + rows.size * 150 // CHUNK) if rows.size else ():
+        for part in np.array_split(rows, 1 + rows.size * 150 // BLOCK_ENTRIES) if rows.size else ():
             out[:, part] = rule(flat[part, None], scales[part, None], n)
     return out.reshape((n, *x.shape))
 
@@ -150,7 +150,7 @@ def _direct(x: Array, t: Array, order: int) -> Array:
     below = -np.inf
     for reach, rule in [*rules, (np.inf, _wide)]:
         index = np.flatnonzero((t > below) & (t <= reach))
-        for part in np.array_split(index, 1 + index.size * 150 // CHUNK) if index.size else ():
+        for part in np.array_split(index, 1 + index.size * 150 // BLOCK_ENTRIES) if index.size else ():
             out[:, part] = rule(x[part], t[part], order)
         below = reach
     return out
@@ -159,7 +159,7 @@ def _direct(x: Array, t: Array, order: int) -> Array:
 def _interpolated(x: Array, t: float, order: int, unit: float, reach: float) -> list[Array]:
     """Return G_0 ... G_order by Taylor expansion around the nearest node of a table made for this t."""
     # rounded up, so that calls for one t share a table although their rows move a little
-    half = STEP * int(np.ceil((reach / unit + 1) / STEP))
+    half = TABLE_GROWTH * int(np.ceil((reach / unit + 1) / TABLE_GROWTH))
     nodes, by_node = _table(t, unit, half)
     out = np.empty((order + 1, x.size))
     for start in range(0, x.size, STRETCH):

@@ -8,7 +8,7 @@ from scipy.special import entr, logsumexp
 from holdfast._core.joint_loss import JointLoss
 from holdfast._core.loss import Array
 
-STEPS = 60
+MOST_STEPS = 60
 """Newton steps for the level of a smoothed maximum, far more than it takes."""
 
 
@@ -78,7 +78,7 @@ class EasedMaxHinge(MaxHinge):
         top = z.max(axis=1)
         below = (top[:, None] - z) / (0.5 * self.scale)
         level = np.ones(len(z))
-        for _ in range(STEPS):
+        for _ in range(MOST_STEPS):
             # (sum of inverse squares)^(-1/2) is concave in the level and all but linear: steps never pass its root
             inverse = 1 / (level[:, None] + below)
             squares, cubes = np.sum(inverse**2, axis=1), np.sum(inverse**3, axis=1)

@@ -18,15 +18,15 @@ sum is nearly normal. The generating function of a normal distribution stops fal
 """
 STEP = 0.075
 """Distance of the nodes: the error of the trapezoid rule is about exp(-2 pi BEND / STEP) = 5e-15."""
-CHUNK, FARTHEST = 40, 12
+NODE_BATCH, FARTHEST = 40, 12
 """Nodes are added so many at a time and at most so often. What is then left out, at most exp(-36), is largest for one scale."""
-FAINT = 1e-15
+FAINT_NODES = 1e-15
 """Nodes are added until their share in tail and density falls below this size."""
-FACTORS = 8
+FACTORS_AT_A_TIME = 8
 """So many factors are multiplied before a division; their product cannot overflow."""
 FAR = 1e4
 """Tails are 0 in float64 beyond so many deviations."""
-ENTRIES = 1 << 20
+BLOCK_ENTRIES = 1 << 20
 """Size of the complex tables that are formed at a time."""
 
 
@@ -67,7 +67,9 @@ class LaplaceSum:
         self.is_spread = self.deviations > 0
         squares = np.square(np.divide(shares, lengths[:, None], out=shares, where=lengths[:, None] > 0))
         self.nodes = [
-            part for rows in _blocks(np.flatnonzero(self.is_spread), FACTORS * CHUNK) for part in _nodes(squares, rows)
+            part
+            for rows in _blocks(np.flatnonzero(self.is_spread), FACTORS_AT_A_TIME * NODE_BATCH)
+            for part in _nodes(squares, rows)
         ]
 
     def tail(self, z: Array) -> Array:
@@ -108,7 +110,7 @@ class LaplaceSum:
 
 
 def _blocks(rows: NDArray[np.intp], width: int) -> list[NDArray[np.intp]]:
-    size = max(1, ENTRIES // width)
+    size = max(1, BLOCK_ENTRIES // width)
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
@@ -116,16 +118,16 @@ def _nodes(squares: Array, rows: NDArray[np.intp]) -> list[_Nodes]:
     """Return enough nodes for each row of squared scales, which are in units of the deviation."""
     found = []
     for number in range(FARTHEST):
-        u = (np.arange(number * CHUNK, (number + 1) * CHUNK) + 0.5) * STEP
+        u = (np.arange(number * NODE_BATCH, (number + 1) * NODE_BATCH) + 0.5) * STEP
         places = CROSSING + WIDTH * (np.sin(BEND) * (np.cosh(u) - 1) + 1j * np.cos(BEND) * np.sinh(u))
         steps = WIDTH * (np.sin(BEND) * np.sinh(u) + 1j * np.cos(BEND) * np.cosh(u))
-        weights = np.broadcast_to(STEP / np.pi * steps / places, (len(rows), CHUNK)).copy()
+        weights = np.broadcast_to(STEP / np.pi * steps / places, (len(rows), NODE_BATCH)).copy()
         with np.errstate(under="ignore"):
-            for start in range(0, squares.shape[1], FACTORS):
-                own = squares[rows, start : start + FACTORS]
+            for start in range(0, squares.shape[1], FACTORS_AT_A_TIME):
+                own = squares[rows, start : start + FACTORS_AT_A_TIME]
                 weights /= np.prod(1 - own[:, :, None] * np.square(places), axis=1)
         found.append(_Nodes(rows, places, weights))
-        rows = rows[np.abs(weights[:, -1] * places[-1]) > FAINT]
+        rows = rows[np.abs(weights[:, -1] * places[-1]) > FAINT_NODES]
         if not len(rows):
             break
     return found

@@ -24,7 +24,7 @@ from holdfast.uncertainty import GaussianNoise
 NAME = "ModeratedClassifier"
 Link = Callable[[Array, Array, RowSets | None, Callable[[Array, Array], Array]], Array]
 LINKS: dict[str, Link] = {"one_vs_rest": against_the_rest, "softmax": among_all}
-CLOSE = 1e-4
+LINK_ACCURACY = 1e-4
 """How near probabilities must be to those of a link."""
 
 
@@ -193,7 +193,7 @@ def _link_of(model: Any, X: Any) -> str:
     exact = {"X_std": np.zeros((len(scores), coef.shape[1]))} if getattr(model, "row_noise_", False) else {}
     given = model.predict_proba(X, **exact)
     for name in ("one_vs_rest",) if scores.ndim == 1 else LINKS:
-        if np.abs(LINKS[name](scores, coef, None, _expected_sigmoid) - given).max(initial=0.0) <= CLOSE:
+        if np.abs(LINKS[name](scores, coef, None, _expected_sigmoid) - given).max(initial=0.0) <= LINK_ACCURACY:
             return name
     raise ValueError(
         f"{NAME}({model!r:.80}): its probabilities are neither the sigmoid nor the softmax of its scores, so what noise does "

@@ -20,11 +20,11 @@ from holdfast.solvers.mehrotra import CONTENT, Best, PrimalDual
 
 GROUP_ENTRIES, GROUP_ROWS = 1 << 17, 64
 """Entries of a group of rows, whose arrays are to stay in cache, and the fewest rows of one: products of blocks repay."""
-NEAR = 10.0
+BOUNDED_FROM = 10.0
 """The gap of the steps, as a multiple of the tolerated one, from which on bounds are computed."""
-SHORT = 0.95
+BOUNDARY_SHARE = 0.95
 """Share of the way to the boundary that a step goes."""
-LARGEST, WIDEST = 1.5e8, 20_000
+LARGEST_MATRIX, WIDEST = 1.5e8, 20_000
 """Entries, in some 17 arrays of as many numbers (20 GB), and features, in a matrix to factorise, up to which to prefer it."""
 JITTERS = np.append(0.0, 10.0 ** np.arange(-15, -3))
 """Added to the unit diagonal of a matrix, the first with which its factorisation does not fail."""
@@ -51,7 +51,7 @@ class DeletionInteriorPoint(Solver):
     takes = "It is for features that may be deleted. "
 
     def preference(self, work: dict[str, Any]) -> float:
-        is_small = work["n_entries"] <= LARGEST and work["n_features"] <= WIDEST
+        is_small = work["n_entries"] <= LARGEST_MATRIX and work["n_features"] <= WIDEST
         return 5.0 if is_small else 0.2
 
     def minimise(
@@ -173,7 +173,7 @@ class DeletionPoint(PrimalDual):
 
     def look(self, goal: float) -> None:
         scaled, n = self.scaled, len(self.scaled.order)
-        if self.n_pairs * self.mu > NEAR * goal * self._scale():
+        if self.n_pairs * self.mu > BOUNDED_FROM * goal * self._scale():
             return
         z = scaled.clipped(self.z)
         w = z[:n]
@@ -220,7 +220,7 @@ class DeletionPoint(PrimalDual):
         return min(primal for primal, _ in fits), min(dual for _, dual in fits)
 
     def share(self, mu: float) -> float:
-        return SHORT
+        return BOUNDARY_SHARE
 
     def product(self, primal: float, dual: float) -> float:
         return sum(part.product(primal, dual) for part in self.parts) / self.n_pairs

@@ -13,7 +13,7 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 
 METHODS = ("highs", "highs-ds", "highs-ipm")
-ACCURACY = 1e-10
+FEASIBILITY = 1e-10
 """Feasibility that is asked for, the best that HiGHS knows."""
 
 
@@ -63,8 +63,8 @@ class Highs(Solver):
             method=self.method,
             options={
                 "maxiter": min(max_iter * len(b), np.iinfo(np.int32).max),
-                "primal_feasibility_tolerance": ACCURACY,
-                "dual_feasibility_tolerance": ACCURACY,
+                "primal_feasibility_tolerance": FEASIBILITY,
+                "dual_feasibility_tolerance": FEASIBILITY,
             },
         )
         report(f"highs: {found.message} {found.nit} iterations")

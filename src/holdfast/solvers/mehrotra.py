@@ -16,7 +16,7 @@ SPARE = 0.3
 """Share of the tolerated gap at which to stop: the certificate must not fail for a trifle."""
 CONTENT = 1e-9
 """Relative gap that counts as solved where all that floating point allows is asked for."""
-TINY = 1e-2
+NO_STEP = 1e-2
 """A step, as a share of the whole, that counts for none."""
 
 
@@ -149,7 +149,7 @@ class PrimalDual(ABC):
             if self.best.gap <= goal or self.best.value - self.best.bound <= self.best.rounding:
                 return Status.SOLVED, n_iter
             length = 0.0 if self.best.age >= self.patience else self.step()
-            idle = 0 if length > TINY else idle + 1
+            idle = 0 if length > NO_STEP else idle + 1
             if length == 0 or idle >= self.patience:
                 status = Status.STALLED
                 break

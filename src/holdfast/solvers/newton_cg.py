@@ -22,9 +22,9 @@ SPARE = 0.3
 """Share of the tolerated gap at which conjugate gradients stop: the search over the plane does the rest."""
 SETTLED = 5e-3
 """Relative improvement below which the preconditioner is kept."""
-BELIEVED = 0.5
+TRUSTED = 0.5
 """Share of what can be gained at all up to which a quadratic model is believed."""
-MANY = 12
+MANY_PRODUCTS = 12
 """Products with the Hessian in a step above which it is not."""
 
 
@@ -66,7 +66,7 @@ class NewtonCG(Solver):
             if is_stale or precondition is None:
                 precondition = here.preconditioner()
             loose = min(LOOSE, np.sqrt(promise))
-            most = BELIEVED * (here.value - view.enough)
+            most = TRUSTED * (here.value - view.enough)
             step, n_products = self._step(here, precondition, loose, 0.0 if rough else SPARE * tol, most)
             scale = max(abs(here.value), abs(view.enough))
             promise = -0.5 * float(here.gradient @ step) / scale
@@ -82,7 +82,7 @@ class NewtonCG(Solver):
             if not gain > 0:
                 status = Status.SOLVED if promise <= 1e-9 else Status.STALLED
                 break
-            is_stale = gain > SETTLED or n_products > MANY
+            is_stale = gain > SETTLED or n_products > MANY_PRODUCTS
             here = found
         return Solution(here.parameters, status, here.value, n_iter, self.name)
 

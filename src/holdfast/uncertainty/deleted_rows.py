@@ -17,7 +17,7 @@ from holdfast._core.row_forms import Array, DeletionForm, RowHessians
 from holdfast._core.row_sets import RowSets, SmoothedSet
 from holdfast._core.tolerances import AFFORDABLE, ROUNDING
 from holdfast.uncertainty.knapsacks import Filled, Knapsacks, SmoothlyFilled
-from holdfast.uncertainty.polytopes import FAINT
+from holdfast.uncertainty.polytopes import KINK_WIDTHS
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
 
 NEARLY, HOPELESS = 0.1, 0.01
@@ -226,7 +226,7 @@ class Deletions(RowPoints):
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         width = delta / np.max(self.smoothing, initial=1.0)
-        near = (self._widest > 0) & (self._widest * np.abs(w) <= FAINT * width)
+        near = (self._widest > 0) & (self._widest * np.abs(w) <= KINK_WIDTHS * width)
         return np.where(near, factor * w, w)
 
     def support_program(self, n_features: int) -> SupportProgram:

@@ -15,7 +15,7 @@ from holdfast.uncertainty.checks import feature_costs, numbers, stated_number
 from holdfast.uncertainty.deletion_loss import ADVERSARIES
 from holdfast.uncertainty.knapsacks import Knapsacks, cost_to_gain
 
-BLOCK = 5e7
+BLOCK_ENTRIES = 5e7
 """Entries of rows that are in memory at a time."""
 DELETION_ROUNDINGS = 4
 """Rounding errors of a score that are deducted from a lead: here, in the model before and after, and in the sum of gains."""
@@ -72,7 +72,7 @@ def worst_deletions(gains: Any, budget: Any, values: Any = None, *, adversary: s
     if not exact.is_whole:
         units = Knapsacks(entries.indptr, exact.prices[entries.indices], exact.capacity)
         return _like(given, entries, units.filled(entries.data).shares > 0)
-    size = max(1, int(BLOCK / given.shape[1]))
+    size = max(1, int(BLOCK_ENTRIES / given.shape[1]))
     blocks = (entries[start : start + size].toarray() for start in range(0, given.shape[0], size))
     chosen = [exact.best(block) > 0 for block in blocks]
     return (

@@ -18,7 +18,7 @@ from holdfast.uncertainty.checks import feature_costs, numbers, per_feature, sta
 from holdfast.uncertainty.deleted_rows import Deletions
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 
-MISSING = "missing"
+MISSING_VALUE = "missing"
 
 
 class FeatureDeletion(UncertaintySet):
@@ -121,8 +121,8 @@ class FeatureDeletion(UncertaintySet):
         """Return what deleted features are set to, one number or one for each feature."""
         call = f"{type(self).__name__}(filler={short(self.filler)})"
         if isinstance(self.filler, str):
-            if self.filler != MISSING:
-                raise ValueError(f"{call}: give numbers, or {MISSING!r}.")
+            if self.filler != MISSING_VALUE:
+                raise ValueError(f"{call}: give numbers, or {MISSING_VALUE!r}.")
             return np.zeros(())
         return per_feature(self.filler, n_features, call, "filler")
 
@@ -148,7 +148,7 @@ class FeatureDeletion(UncertaintySet):
         there = map(np.broadcast_to(filler, (1, n_features)))[0]
         is_same = self.values is None and np.array_equal(kept, values)
         prices, zero = None if is_same else kept, there if np.any(there) else 0.0
-        zero = MISSING if isinstance(self.filler, str) else zero
+        zero = MISSING_VALUE if isinstance(self.filler, str) else zero
         made = FeatureDeletion(self.budget, prices, share=self.share, exactly=self.exactly, filler=zero)
         return made, {}
 

@@ -12,7 +12,7 @@ from holdfast._core.row_sets import RowSets
 from holdfast.uncertainty.minkowski import sum_of
 from holdfast.uncertainty.row_boxes import RowBoxes
 
-BLOCK = 4096
+BLOCK_ROWS = 4096
 """Rows that are filtered at a time."""
 FEW = 0.1
 """Share of entries up to which they are kept as a sparse matrix."""
@@ -24,7 +24,7 @@ def filtered(X: Any, form: IntervalForm, threshold: float) -> tuple[sparse.csr_a
     The boxes of `form` reach from their rows to either side by :math:`s_{ij}` at least: their half-widths less the distance of
     their centres.
     """
-    blocks = (slice(start, start + BLOCK) for start in range(0, X.shape[0], BLOCK))
+    blocks = (slice(start, start + BLOCK_ROWS) for start in range(0, X.shape[0], BLOCK_ROWS))
     kept, gone = zip(*(_filtered_rows(X, form, threshold, rows) for rows in blocks), strict=True)
     return sparse.vstack(kept, format="csr"), sparse.vstack(gone, format="csr")
 

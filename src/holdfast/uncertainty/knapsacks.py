@@ -19,11 +19,11 @@ EVERYWHERE = slice(None)
 
 ROOT_STEPS = 100
 """Newton steps to the prices, far more than are needed."""
-EXACT = 1e-13
+BUDGET_ACCURACY = 1e-13
 """Relative accuracy with which the budget is used up."""
 DECISIONS = 5e7
 """Decisions of a dynamic program that are in memory at a time."""
-SHORT = 1e-3
+LAST_STEP = 1e-3
 """Share of the width below which a last Newton step is certain to improve the price."""
 FEW_ITEMS = 8
 """The best items of a row that are added up first: often they gain all that is wanted."""
@@ -219,8 +219,8 @@ class Knapsacks:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 step = over / bend
             new = np.where((low < move + step) & (move + step < high), move + step, 0.5 * (low + high))
-            is_open = (np.abs(over) > EXACT * self.budget) & (new != move)
-            moves[rows] = np.where(np.abs(step) <= SHORT * c, move + step, move)
+            is_open = (np.abs(over) > BUDGET_ACCURACY * self.budget) & (new != move)
+            moves[rows] = np.where(np.abs(step) <= LAST_STEP * c, move + step, move)
             if not np.any(is_open):
                 break
             move = np.where(is_open, new, move)

@@ -12,7 +12,7 @@ from scipy import sparse
 from holdfast._core.memory import remembered
 from holdfast._core.row_forms import Array
 from holdfast._core.row_sets import SmoothedSet
-from holdfast.uncertainty.polytopes import FAINT
+from holdfast.uncertainty.polytopes import KINK_WIDTHS
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
 
 
@@ -153,7 +153,7 @@ class OffsetBoxes(RowPoints):
             if len(kinks):
                 after = int(np.clip(np.searchsorted(kinks, w[j]), 1, max(len(kinks) - 1, 1)))
                 near = min(kinks[after - 1 : after + 1], key=lambda kink: abs(w[j] - kink))
-                if half.max() * abs(w[j] - near) <= FAINT * delta / len(w):
+                if half.max() * abs(w[j] - near) <= KINK_WIDTHS * delta / len(w):
                     out[j] = near + factor * (w[j] - near)
         return out
 

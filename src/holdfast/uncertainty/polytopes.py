@@ -14,7 +14,7 @@ from holdfast._core.programs import SupportProgram
 from holdfast._core.row_forms import Array, IntervalForm
 from holdfast._core.row_sets import RowSets
 
-FAINT = 30.0
+KINK_WIDTHS = 30.0
 """A distance from a kink of up to so many widths of the smoothing is put down to the smoothing."""
 
 
@@ -69,7 +69,7 @@ class CommonBox(CommonPolytope):
         return SmoothedBox(self, delta)
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
-        near = (self.widths > 0) & (self.widths * np.abs(w) <= FAINT * delta / len(w))
+        near = (self.widths > 0) & (self.widths * np.abs(w) <= KINK_WIDTHS * delta / len(w))
         return np.where(near, factor * w, w)
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
@@ -140,7 +140,7 @@ class CommonDiamond(CommonPolytope):
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         top = np.max(np.abs(w), initial=0.0)
         below = top - np.abs(w)
-        near = self.radius * below <= FAINT * delta / np.log(2 * len(w))
+        near = self.radius * below <= KINK_WIDTHS * delta / np.log(2 * len(w))
         return np.where(near, np.copysign(top - factor * below, w), w)
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:

@@ -15,7 +15,7 @@ from scipy import sparse
 from holdfast._core.arithmetic import MISSED, box_stretch, dense, norm, ratio, rescaled
 from holdfast._core.row_forms import Array, IntervalForm, RowHessians
 from holdfast._core.row_sets import RowSets, SmoothedSet
-from holdfast.uncertainty.polytopes import FAINT
+from holdfast.uncertainty.polytopes import KINK_WIDTHS
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ class RowBoxes(RowPoints):
         return SmoothedRowBoxes(self, delta)
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
-        near = (self.widest > 0) & (self.widest * np.abs(w) <= FAINT * delta / len(w))
+        near = (self.widest > 0) & (self.widest * np.abs(w) <= KINK_WIDTHS * delta / len(w))
         return np.where(near, factor * w, w)
 
     def take(self, rows: Any) -> RowBoxes:

@@ -16,7 +16,7 @@ from holdfast._core.memory import remembered
 from holdfast._core.row_forms import Array
 from holdfast.uncertainty.row_ellipsoids import FactorEllipsoids
 
-BLOCK = 1 << 22
+BLOCK_ENTRIES = 1 << 22
 """Entries of factors that are in memory at a time."""
 
 
@@ -138,7 +138,7 @@ class SlopedEllipsoids(FactorEllipsoids):
         if parts.factor.shape[2] == 0 and all(sparse.issparse(V) for V in parts.forms):
             return out + self._of_columns(weights)
         n_samples, n_out, _ = parts.shape
-        size = max(1, BLOCK // (n_out * parts.n_followed or 1))
+        size = max(1, BLOCK_ENTRIES // (n_out * parts.n_followed or 1))
         for start in range(0, n_samples, size):
             rows = slice(start, start + size)
             scaled = parts.followed(rows) * np.sqrt(weights[rows])[:, None, None]
