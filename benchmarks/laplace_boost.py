@@ -43,7 +43,7 @@ from holdfast.datasets import load_from_folder
 HERE = Path(__file__).parent
 PICTURE = HERE.parent / "docs" / "images" / "laplace_boost.png"
 DONE = HERE.parent / "build" / "laplace_boost.json"
-SHARE, LEVELS, REPEATS, N_TRAIN, N_TEST = 0.1, (0, 1, 3, 10), 10, 300, 1000
+SHARE, LEVELS, REPEATS, N_TRAIN, N_TEST = 0.1, (0, 1, 3, 10), 20, 300, 1000
 CS, LINEAR_CS, TREES = (0.1, 0.3, 1.0, 3.0, 10.0), (0.01, 0.1, 1.0, 10.0), (30, 100)
 
 

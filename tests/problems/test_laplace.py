@@ -9,7 +9,7 @@ from holdfast._core.exceptions import ProofError
 from holdfast._core.solution import Status
 from holdfast._data.outputs import DenseOutputs
 from holdfast._data.stump_outputs import StumpOutputs
-from holdfast._problems.laplace import LaplaceProblem
+from holdfast._problems.laplace import LaplaceProblem, conjugate
 from holdfast._problems.laplace_coordinates import best_steps
 from holdfast._problems.laplace_tail import TailProblem, TailRows
 from holdfast._proofs.laplace import dual_bound, laplace_certificate
@@ -248,6 +248,40 @@ def test_no_dual_bound_is_above_the_optimum(loss, fixed, make, rng):
             assert bound <= proof.objective * (1 + 1e-9)
             if spread == 0.0:
                 assert bound >= proof.objective * (1 - 1e-7)
+
+
+@every_loss
+def test_slack_is_no_less_than_what_a_scale_gains_up_to_the_end_of_its_range(loss, make, rng):
+    problem = make(loss, n=30, d=3)
+    grid = np.concatenate([np.geomspace(1e-6, 0.5, 400), 1 - np.geomspace(0.5, 1e-14, 400)])[:, None] * problem.ends
+    for size in (1e-14, 1e-4, 1.0):
+        slopes, steep = size * rng.uniform(size=30), rng.uniform(size=3)
+
+        def worth(s):
+            left = 1 - np.square(problem.outputs.X * s)
+            return s * conjugate(steep) / problem.prior_scales - np.log(s) - slopes @ np.log(left)
+
+        lowest = np.min([worth(s) for s in grid], axis=0)
+        for share in (0.01, 0.5, 1 - 1e-9):
+            s = share * problem.ends
+            pull, _ = problem.outputs.stated_slopes(slopes, s)
+            slack = problem.slack(s, s * (conjugate(steep) / problem.prior_scales + pull) - 1)
+            assert np.all(worth(s) - slack <= lowest + 1e-12 * np.abs(lowest))
+            if size < 1e-10 and share > 0.9:
+                assert np.all(slack <= 2e-9)
+
+
+@pytest.mark.parametrize(("loss", "n"), [(LogVote(), 300), (ExpVote(), 300), (LogVote(), 6000)])
+def test_rows_far_out_that_push_scales_to_the_end_of_their_range_leave_no_gap(loss, n):
+    rng = np.random.default_rng(26)
+    X = rng.normal(size=(n, 8))
+    signs = np.where(X @ rng.normal(size=8) + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
+    X *= np.exp(2 * rng.normal(size=n))[:, None]
+    ones = np.ones(8)
+    problem = LaplaceProblem(DenseOutputs(X / np.abs(X).max(axis=0)), signs, np.full(n, 10.0), loss, ones, np.zeros(n))
+    found, proof = train_laplace(problem, tol=1e-6, max_iter=500)
+    assert np.max(found.parameters[8:]) > 1 - 1e-8
+    assert proof.gap <= 1e-6
 
 
 def test_gap_is_of_second_order(make, rng):

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast._core.loss import Array
 from holdfast._core.problem import Evaluation, Problem
@@ -19,6 +20,8 @@ WIDEST = 2000
 """Largest number of learners for which the Hessian of means and scales is formed."""
 INSIDE = 0.95
 """A step may take a scale this share of the way to the end of its range."""
+HAIR = 1e-12
+"""Scales end this share before the end of their range, where D overflows. It costs the objective no more; see `slack`."""
 FEW = 20
 """With up to so many learners a Hessian of all rows takes about as long as two evaluations, or less."""
 THINNED, ENOUGH, EACH = 10, 500, 30
@@ -104,11 +107,16 @@ class LaplaceProblem(Problem):
         """Gaps are measured relative to the objective, or to this number if it is larger."""
         return GAP_FLOOR * (self.n_learners + float(self.weights.sum()))
 
-    @property
-    def limits(self) -> Array:
-        """Upper ends of the scales' ranges."""
+    @cached_property
+    def ends(self) -> Array:
+        """Upper ends of the scales' ranges, where some D is infinite."""
         with np.errstate(divide="ignore"):
             return 1.0 / self.outputs.largest
+
+    @property
+    def limits(self) -> Array:
+        """The scales that solvers stay below: where a row is far out and well classified, the best one is next to the end."""
+        return (1 - HAIR) * self.ends
 
     def start(self, means: Array | None = None, scales: Array | None = None) -> Array:
         """Return a start: the given parameters if they are in the domain, else about the best scales for means of 0."""
@@ -211,12 +219,20 @@ class LaplaceProblem(Problem):
         seen = self._at(parameters)
         if seen is None:
             return np.inf, np.full(len(parameters), np.nan)
-        t = np.abs(seen.means) / seen.scales
-        along = -np.sign(seen.means) * np.expm1(-t) / self.prior_scales - seen.pulls
+        along = -np.sign(seen.means) * np.expm1(-np.abs(seen.means) / seen.scales) / self.prior_scales - seen.pulls
         if self.scales is not None:
             return seen.value, along
-        across = (1 + t) * np.exp(-t) / self.prior_scales - 1 / seen.scales + seen.spread.pull(seen.slopes)
-        return seen.value, np.concatenate([along, across])
+        return seen.value, np.concatenate([along, np.where(self._held(seen), 0.0, self._across(seen))])
+
+    def _across(self, seen: _Seen) -> Array:
+        """Return the derivative of F in the scales."""
+        t = np.abs(seen.means) / seen.scales
+        return (1 + t) * np.exp(-t) / self.prior_scales - 1 / seen.scales + seen.spread.pull(seen.slopes)
+
+    def _held(self, seen: _Seen) -> NDArray[np.bool_]:
+        """Return which scales are at their limits and would go on: they stay there, and must not hold up the others."""
+        held = seen.scales >= (1 - HAIR) * self.limits
+        return held & (self._across(seen) < 0) if np.any(held) else held
 
     def hessian(self, parameters: Array) -> Array:
         """Return the Hessian of F."""
@@ -230,7 +246,15 @@ class LaplaceProblem(Problem):
             return own
         mixed = -mixed - np.diag(np.sign(seen.means) * t * left / (s * tau))
         spreads = spreads + np.diag(t * t * left / (s * tau) + s**-2.0 + seen.spread.bends(seen.slopes))
-        return np.block([[own, mixed], [mixed.T, spreads]])
+        return self._without_held(np.block([[own, mixed], [mixed.T, spreads]]), seen)
+
+    def _without_held(self, hessian: Array, seen: _Seen) -> Array:
+        """Return the Hessian without what ties scales that are held to other parameters."""
+        held = self.n_learners + np.flatnonzero(self._held(seen))
+        own = hessian[held, held]
+        hessian[held] = hessian[:, held] = 0.0
+        hessian[held, held] = own
+        return hessian
 
     def typical_curvature(self) -> Array:
         """Return the curvature of the prior's divergence."""
@@ -239,10 +263,11 @@ class LaplaceProblem(Problem):
 
     def metric(self, parameters: Array) -> Array:
         """Return the Hessian of the sample if there are many rows, else about the diagonal of the Hessian."""
-        if self.is_long and np.isfinite(self.sample.value_and_gradient(parameters)[0]):
-            return self.sample.hessian(parameters)
         seen = self._at(parameters)
         assert seen is not None
+        if self.is_long and np.isfinite(self.sample.value_and_gradient(parameters)[0]):
+            near = self.sample.hessian(parameters)
+            return near if self.scales is not None else self._without_held(near, seen)
         left = np.exp(-np.abs(seen.means) / seen.scales) / (seen.scales * self.prior_scales)
         own = left + self.outputs.square_dot(self.weights * self.loss.bend(seen.logs))
         if self.scales is not None:
@@ -282,18 +307,22 @@ class LaplaceProblem(Problem):
         return float(self.weights @ self.loss.dual_value(q)) + float(slopes @ (log_means - self.offsets))
 
     def least(self, s: Array, steep: Array, rise: Array) -> float:
-        r"""Return a lower bound, over all scales, of the divergences' part of a dual bound, computed at scales s.
-
-        Each :math:`\psi(s) = s \eta / \tau - \ln s + \ldots` is :math:`-\ln s` plus a convex function. If p is its derivative
-        with respect to ln s, it is therefore nowhere below :math:`\psi(s) - p + \ln(1 + p)`. Fixed scales need no such step.
-        """
+        """Return a lower bound, over all scales, of the divergences' part of a dual bound, computed at scales s."""
         ratio = s / self.prior_scales
-        here = float(np.sum(ratio * conjugate(steep) - np.log(ratio) - 1))
+        return float(np.sum(ratio * conjugate(steep) - np.log(ratio) - 1) - np.sum(self.slack(s, rise)))
+
+    def slack(self, s: Array, rise: Array) -> Array:
+        r"""Return at least how much lower each :math:`\psi(s) = s \eta / \tau - \ln s + \ldots` is at its minimum than at s.
+
+        It is :math:`-\ln s` plus a convex function that increases. If p is its derivative with respect to ln s, `rise`, it is
+        therefore nowhere below :math:`\psi(s) - p + \ln(1 + p)`. If p < 0, its minimum lies between s and the end of the range,
+        which gains :math:`\ln(end / s)` at most. Fixed scales have no slack.
+        """
         if self.scales is not None:
-            return here
-        if np.any(rise <= -1):
-            return -np.inf
-        return here + float(np.sum(np.log1p(rise) - rise))
+            return np.zeros_like(s)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            near = np.where(rise > -1, rise - np.log1p(rise), np.inf)
+            return np.where(rise < 0, np.minimum(near, np.log(self.ends / s)), near)
 
 
 def conjugate(steep: Array) -> Array:

@@ -220,7 +220,7 @@ def checked_range(feature_range: Any, n_features: int, call: str) -> tuple[Array
 
 def min_max(X: Any, weights: Array) -> tuple[Array, Array]:
     """Return the smallest and the largest entry of each column over the rows with a positive weight."""
-    rows = X[np.flatnonzero(weights)]
+    rows = X if np.all(weights > 0) else X[np.flatnonzero(weights)]
     if sparse.issparse(rows):
         low, high = min_max_axis(rows, axis=0)
         return np.asarray(low), np.asarray(high)

@@ -100,9 +100,7 @@ def dual_bound(problem: LaplaceProblem, q: Array, s: Array, log_means: Array | N
         rise = s * (conjugate(steep) / problem.prior_scales + pull) - 1
         worth = problem.worth(share * q, slopes, log_means)
         best = max(best, worth + problem.least(s, steep, rise))
-        with np.errstate(invalid="ignore"):
-            lost = float(np.sum(rise - np.log1p(np.maximum(rise, -1.0))))
-        if problem.scales is not None or lost <= SETTLED * abs(best):
+        if float(np.sum(problem.slack(s, rise))) <= SETTLED * abs(best):
             break
         low, high = np.where(rise < 0, s, low), np.where(rise > 0, s, high)
         new = s - rise / s / (s**-2.0 + bends)

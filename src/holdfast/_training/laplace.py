@@ -19,7 +19,7 @@ FINE = 0.2
 """Solvers stop at this share of the tolerance."""
 FINER = 0.01
 """If the proof does not reach the tolerance there, they go on to this share of it."""
-ROUGH = 1e-2
+ROUGH = 0.1
 """On a sample, steps end when one gains less than this share of the objective."""
 COARSER, NEARING = 4, 50
 """Before the sample, every fourth of its rows is used. Each takes at most so many steps."""

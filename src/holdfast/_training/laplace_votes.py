@@ -19,8 +19,8 @@ from holdfast._training.laplace_tail import train_tail
 from holdfast.losses.votes import VoteLoss
 
 APART = """\
-The means separate the classes without error, and scales may have reached the end of their range, where |x| sigma is 1 to the \
-last digit. Use a smaller c or prior_scale, or scale='fixed'; or raise tol."""
+The means separate the classes without error, and scales may be next to the end of their range, where steps are short. Use \
+solver='quasi_newton', a smaller c or prior_scale, or scale='fixed'; or raise tol."""
 OTHERWISE = "Use solver={!r}, or put columns on similar scales (StandardScaler); or raise tol."
 
 
