@@ -102,6 +102,11 @@ def rowwise_ways(data):
     )
 
 
+def wide_ways(data):
+    yield ours("Ellipsoid()", RobustLinearClassifier(Ellipsoid()), data)
+    yield ours("Ellipsoid(), no penalty", RobustLinearClassifier(Ellipsoid(), penalty=None), data)
+
+
 def alone(name, model, data):
     yield ours(name, model, data)
 
@@ -122,11 +127,7 @@ def set_cases():
     rows = tables.told(tables.drawn(tables.gaussian, 100_000, 30), X_std=tables.uniform_errors)
     yield Case("100 000 x 30, an ellipsoid each", rows, rowwise_ways)
     few = tables.told(tables.drawn(tables.gaussian, 64, 3116), X_std=tables.uniform_errors)
-    yield Case(
-        "64 x 3116, an ellipsoid each",
-        few,
-        lambda data: alone("Ellipsoid()", RobustLinearClassifier(Ellipsoid()), data),
-    )
+    yield Case("64 x 3116, an ellipsoid each", few, wide_ways)
     joint = RobustLinearClassifier(Ball(0.1), multiclass="joint")
     yield Case("digits, 10 classes", tables.loaded(tables.digits), lambda data: alone("Ball(0.1), joint", joint, data))
     if tables.HAS_FOLDER:

@@ -5,7 +5,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from holdfast import ChanceConstraint, Ellipsoid, GaussianNoise, GaussianRobustClassifier, RobustLinearClassifier
+from holdfast._core.arithmetic import solve_scaled
 from holdfast._problems.local_margin_model import LocalMarginModel
+from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast._proofs import pulls
 from holdfast._training import training
 from holdfast.losses import Hinge
 
@@ -87,6 +90,34 @@ def test_ellipsoids_of_wide_rows_are_fitted_without_a_hessian(form, loss, wide, 
     model = RobustLinearClassifier(uncertainty, loss=loss).fit(X, y, **metadata)
     assert model.gap_ <= 1e-6
     assert model.objective_ == pytest.approx(plain.objective_, rel=2e-6)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_nothing_of_the_size_of_a_hessian_is_formed_without_a_penalty_either(loss, wide, rng, monkeypatch):
+    X, y = wide
+    stds = rng.uniform(0.01, 0.05, size=X.shape)
+
+    def refused(*_):
+        raise AssertionError("a matrix of all features was formed")
+
+    for place in ((pulls, "solve_scaled"), (MarginScaleProblem, "hessian_of"), (LocalMarginModel, "hessian")):
+        monkeypatch.setattr(*place, refused)
+    model = RobustLinearClassifier(Ellipsoid(1.0), loss=loss, penalty=None)
+    if loss == "logistic":
+        with pytest.raises(ValueError, match="can be separated whatever happens"):
+            model.fit(X, y, X_std=stds)
+    else:
+        assert model.fit(X, y, X_std=stds).gap_ <= 1e-6
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_potentials_of_fewer_rows_than_directions_are_those_of_the_matrix_of_all_directions(is_repeated, rng):
+    A = rng.normal(size=(N, D)) * 10.0 ** rng.integers(-3, 4, size=D)
+    c, room, missed = rng.uniform(size=N), rng.uniform(size=N), rng.normal(size=D) * np.abs(A).sum(axis=0)
+    room[0] = 0.0
+    A[1] = A[2] if is_repeated else A[1]
+    expected = A @ solve_scaled((A * (c * room)[:, None]).T @ A, missed)
+    assert_allclose(A @ pulls.Columns(A, c).potential(room, missed), expected, rtol=1e-9, atol=1e-11)
 
 
 def test_wide_preconditioner_leaves_few_directions_to_find(wide, make_problem, rng):

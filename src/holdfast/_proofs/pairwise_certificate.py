@@ -180,7 +180,7 @@ class _ExactPulls(NamedTuple):
         leads = self.Z @ potential.reshape(self.problem.n_classes, -1).T
         return np.take_along_axis(leads, self.problem.labels[:, None], axis=1) - leads
 
-    def gram(self, room: Array) -> Array:
+    def potential(self, room: Array, missed: Array) -> Array:
         C, k = self.problem.n_classes, self.Z.shape[1]
         H = np.zeros((C, k, C, k))
         for i, own in enumerate(self.problem.members):
@@ -190,7 +190,7 @@ class _ExactPulls(NamedTuple):
                 H[j, :, j] += gram
                 H[i, :, j] -= gram
                 H[j, :, i] -= gram
-        return H.reshape(C * k, C * k)
+        return solve_scaled(H.reshape(C * k, C * k), missed)
 
 
 def _circulating(flow: Array) -> Array:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from holdfast._core.arithmetic import MISSED, ratio, solve_scaled
+from holdfast._core.arithmetic import MISSED, norm, ratio, solve_scaled
 from holdfast._core.loss import Array
 from holdfast._core.row_sets import RowSets
 from holdfast._problems.linear import LinearProblem
@@ -58,8 +58,8 @@ class Directions(Protocol):
         """Return A times a vector, in the shape of a."""
         ...
 
-    def gram(self, room: Array) -> Array:
-        r"""Return :math:`A^\top \mathrm{diag}(c \circ room) A`."""
+    def potential(self, room: Array, missed: Array) -> Array:
+        r"""Return the least-squares solution v of :math:`A^\top \mathrm{diag}(c \circ room) A v = \text{missed}`."""
         ...
 
 
@@ -78,8 +78,17 @@ class Columns(NamedTuple):
     def moves(self, potential: Array) -> Array:
         return self.A @ potential
 
-    def gram(self, room: Array) -> Array:
-        return (self.A * (self.c * room)[:, None]).T @ self.A
+    def potential(self, room: Array, missed: Array) -> Array:
+        weights, (n, d) = self.c * room, self.A.shape
+        if n >= d:
+            return solve_scaled((self.A * weights[:, None]).T @ self.A, missed)
+        # rows are fewer than directions: the same by a matrix of the rows, (B'B)^+ = B' (BB')^+ (BB')^+ B
+        B = self.A * np.sqrt(weights)[:, None]
+        scale = norm(B.T, axis=1)
+        scale[scale == 0] = 1.0
+        B /= scale
+        inverse = np.linalg.pinv(B @ B.T, rcond=d * np.finfo(float).eps, hermitian=True)
+        return B.T @ (inverse @ (inverse @ (B @ (missed / scale)))) / scale
 
 
 def drawn_to(a: Array, directions: Directions, target: Array, is_limit: Any = False) -> Array:
@@ -90,18 +99,16 @@ def drawn_to(a: Array, directions: Directions, target: Array, is_limit: Any = Fa
     if the others cannot make up for what is missed.
     """
     room = np.minimum(a, 1 - a)
-    H = directions.gram(room)
     for k in range(ROUNDS):
         missed = directions.sums(a) - target
         missed = np.where(is_limit, np.maximum(missed, 0.0), missed)
         # the second round removes the first one's rounding
         if k > 1 and np.all(np.abs(missed) <= 0.1 * MISSED * directions.sizes(a)):
             break
-        move = -directions.moves(solve_scaled(H, missed))
+        move = -directions.moves(directions.potential(room, missed))
         a = np.clip(a + room * move, 0.0, 1.0)
         if k > 0:
             room = np.where(move < 0, a, 1 - a)
-            H = directions.gram(room)
     return a
 
 

@@ -89,7 +89,14 @@ class SmoothedTraining:
             self.lowest, self.parameters, self.highest = proof.objective, start, proof.lower_bound
         self.follow(self._start_on_fewer_rows() if start is None else start)
         is_left = self.gap > self.tol and self.highest > -np.inf and self.n_iter < self.max_iter
-        if is_left and self.is_free and not isinstance(self.solver, Newton) and self.problem.offers(Curved):
+        # a Hessian of far more features than rows costs more than all else, and shows newton_cg nothing new
+        is_wide = self.problem.work().get("is_wide", False)
+        if (
+            is_left
+            and self.is_free
+            and not (isinstance(self.solver, Newton) or is_wide)
+            and self.problem.offers(Curved)
+        ):
             self.report("once more with plain Newton steps")
             self.solver, self.is_free = Newton(), False
             self.follow(None)
