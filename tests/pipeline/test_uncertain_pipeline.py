@@ -40,6 +40,7 @@ from holdfast import (
 )
 from holdfast.experiments import AlternatingSVC
 from holdfast.features import Affine
+from holdfast.pipeline.stated_sets import held_sets
 from holdfast.uncertainty import LinearImage
 
 N, D = 60, 4
@@ -166,6 +167,25 @@ def test_intervals_and_radii_by_row(data):
     assert pipe[-1].gap_ < 1e-6
     t = radii * np.linalg.norm(pipe[-1].coef_ / scaler.scale_)
     assert_allclose(pipe.certified_margin(X, X_radius=radii), np.abs(pipe.decision_function(X)) - t, rtol=1e-9)
+
+
+class WithValidationRows(ClassifierMixin, BaseEstimator):
+    """A classifier that is given other rows beside those that it learns from."""
+
+    def fit(self, X, y, X_val=None):
+        self.X_val_, self.classes_ = X_val, np.unique(y)
+        return self
+
+    def predict(self, X):
+        return np.repeat(self.classes_[0], len(X))
+
+
+def test_other_rows_are_transformed_for_the_last_step_as_in_a_plain_pipeline(data):
+    X, y, _ = data
+    with sklearn.config_context(enable_metadata_routing=True):
+        last = WithValidationRows().set_fit_request(X_val=True)
+        pipe = _scaled(last, transform_input=["X_val"]).fit(X, y, X_val=X[:7])
+        assert_allclose(pipe[-1].X_val_, pipe[0].transform(X[:7]))
 
 
 def test_parameters_are_as_before_also_when_the_fit_fails(data):
@@ -527,7 +547,7 @@ def test_last_steps_that_take_anything_get_it(data):
 def test_last_steps_that_would_be_told_different_things_are_refused(data):
     X, y, S = data
     both = StackingClassifier([("a", RobustLinearClassifier(Box())), ("b", WithErrors())])
-    _scaled(both)._holders({"X_std": S})
+    assert {holder.owner for holder in held_sets(both, {"X_std"})} == {"RobustLinearClassifier", "WithErrors"}
     turned = UncertainPipeline([("pca", PCA(2)), ("both", both)])
     with pytest.raises(ValueError, match="RobustLinearClassifier and WithErrors would be told different things"):
         turned.fit(X, y, X_std=S)

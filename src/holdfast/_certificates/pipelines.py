@@ -82,6 +82,8 @@ def view_of(model: Any, X: Any) -> View:
 def _refuse_texts_as_numbers(form: AffineForm, X: Any) -> None:
     """Raise where a step takes a column of texts, such as "3.5", for numbers."""
     texts = np.flatnonzero(others_than_numbers(X))
+    if not len(texts):
+        return
     used = texts[np.asarray(abs(form.map.matrix[:, texts]).sum(axis=0)).ravel() > 0]
     if len(used):
         raise ValueError(
@@ -137,6 +139,8 @@ def exact_columns(model: Any, X: Any) -> NDArray[np.intp]:
 
 def _in_arithmetic_of(X: Any, map: AffineMap) -> AffineMap:
     """Return a map with the coarsest arithmetic that columns of a frame bring, of which its numbers together say nothing."""
+    if not hasattr(X, "columns"):
+        return map
     dtype = coarsest_dtype(X)
     return map if dtype == np.float64 else map.after(AffineMap.computed(map.n_features, Cast(dtype)))
 

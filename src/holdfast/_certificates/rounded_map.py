@@ -80,7 +80,7 @@ class RoundedMap:
     @property
     def n_features(self) -> int:
         """Features of a row."""
-        return int(self.coef.shape[1])
+        return int(self.last.shape[1]) if self.steps is None else self.steps.n_features
 
     @cached_property
     def n_roundings(self) -> int:

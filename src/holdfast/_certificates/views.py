@@ -18,7 +18,8 @@ from holdfast._core.memory import keep_freed
 from holdfast._core.rounding import Array, gamma
 from holdfast._core.row_sets import RowSets
 from holdfast._core.uncertainty import UncertaintySet
-from holdfast.features.carrying import carry, refuse_inexact, together, transformed
+from holdfast.features.carrying import carry, refuse_inexact, transformed
+from holdfast.features.composed import exact_inputs
 from holdfast.features.effects import Corners, Effect
 from holdfast.features.rows import beside, others_than_numbers
 
@@ -62,7 +63,7 @@ class Passage:
 
     def exact(self, n_features: int) -> NDArray[np.intp]:
         """Return the columns of X that must have no error."""
-        return together(self.steps, self.effects, n_features).exact
+        return exact_inputs(self.effects, n_features)
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,10 @@ class Operation(ABC):
     def push(self, A: Any, c: Any) -> tuple[Any, Any]:
         """Return the matrix and the offset of rows A x + c after this operation."""
 
+    def width(self, n_features: int) -> int:
+        """Return how many numbers a row of `n_features` has after this operation."""
+        return n_features
+
     def stages(self, W: Any, b: Any, read: Read) -> Iterator[tuple[Any, Any]]:
         """Yield all weights and offsets on the way back through it, those of `pull` last."""
         yield self.pull(W, b, read)
@@ -117,6 +121,9 @@ class Product(Operation):
     def n_roundings(self) -> int:
         return sum(self.matrix.shape) + 2
 
+    def width(self, n_features: int) -> int:
+        return int(self.matrix.shape[0])
+
     def pull(self, W: Any, b: Any, read: Read) -> tuple[Any, Any]:
         return W @ read(self.matrix), b
 
@@ -132,6 +139,9 @@ class Select(Operation):
     kept: Any
     n_features: int
     n_roundings = 1
+
+    def width(self, n_features: int) -> int:
+        return len(self.kept)
 
     def pull(self, W: Any, b: Any, read: Read) -> tuple[Any, Any]:
         return spread_over(W, self.kept, self.n_features, read), b

@@ -42,15 +42,19 @@ def effects_of(
     steps: Sequence[tuple[str, Any]], X: Any, stated: Mapping[str, str], *, fills_are_exact: bool = False
 ) -> list[Effect]:
     """Return the effects of fitted steps, the first of which takes the rows X."""
-    found, n_features, rows = [], n_columns(X), lambda: X
-    gaps = Gaps.start(n_features)
+    found: list[Effect] = []
+    n_given = n_features = n_columns(X)
+    rows = lambda: X
     for name, step in steps:
         effect = effect_of(step, StepContext(n_features, stated, name, rows, fills_are_exact))
-        with _naming(name, step):
-            gaps = effect.gaps(gaps)
         n_features = effect.width(n_features)
         rows = after(step.transform, rows) if hasattr(step, "transform") else rows
         found.append(effect)
+    if any(effect.adds_errors for effect in found):  # only what fills in gaps may take them for what they are not
+        gaps = Gaps.start(n_given)
+        for (name, step), effect in zip(steps, found, strict=True):
+            with _naming(name, step):
+                gaps = effect.gaps(gaps)
     return found
 
 
@@ -129,13 +133,13 @@ def carry(
     state = uncertainty.as_errors(known_numbers(X), metadata)
     # the last step that looks at its rows
     last = max((i for i, one in enumerate(effects) if one.map is None or one.adds_errors or len(one.exact)), default=-1)
-    is_moved, gaps = False, Gaps.start(n_columns(X))
+    is_moved, gaps, fills = False, Gaps.start(n_columns(X)), any(one.adds_errors for one in effects)
     for number, ((name, step), effect) in enumerate(zip(steps, effects, strict=True)):
         transform = getattr(step, "transform", lambda rows: rows)
         with _naming(name, step, given, effects[:number]):
             if effect.adds_errors and state[0].is_expectation and gaps.are_doubled(X, given):
                 raise ValueError(FILLED_TWICE)
-            gaps = effect.gaps(gaps)
+            gaps = effect.gaps(gaps) if fills else gaps
             if effect.map is None:
                 plain = transform(X)
                 state, X = _after(effect, state, X, plain, nonlinear)

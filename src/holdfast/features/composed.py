@@ -41,18 +41,8 @@ class InSequence(Effect):
             [part.map for part, _ in parts],
             lambda maps: reduce(lambda one, two: two.after(one), maps, AffineMap.identity(n_features)),
         )
-        self.exact, self.adds_errors = self._exact(n_features), any(part.adds_errors for part, _ in parts)
-
-    def _exact(self, n_features: int) -> NDArray[np.intp]:
-        """Return the inputs that reach features which must be exact."""
-        reached, total = np.zeros(n_features, dtype=bool), AffineMap.diagonal(np.ones(n_features))
-        for part, _ in self.parts:
-            reached |= np.any(dense(total.matrix)[part.exact] != 0, axis=0)
-            # where features may be mixed in any way, all of them reach on
-            total = (
-                AffineMap(np.ones((part.width(total.shape[0]), total.shape[0]))) if part.map is None else part.map
-            ).after(total)
-        return np.flatnonzero(reached)
+        self.exact = exact_inputs([part for part, _ in parts], n_features)
+        self.adds_errors = any(part.adds_errors for part, _ in parts)
 
     def width(self, n_features: int) -> int:
         return reduce(lambda width, part: part[0].width(width), self.parts, n_features)
@@ -94,6 +84,20 @@ class InSequence(Effect):
                 state = change(part, X, state)
             X = transform(X)
         return state
+
+
+def exact_inputs(effects: Sequence[Effect], n_features: int) -> NDArray[np.intp]:
+    """Return the inputs that reach, through steps one after the other, features which must be exact."""
+    reached, total = np.zeros(n_features, dtype=bool), AffineMap.identity(n_features)
+    # nothing is multiplied beyond the last step with such features, as most pipelines have none
+    last = max((i for i, effect in enumerate(effects) if len(effect.exact)), default=-1)
+    for effect in effects[: last + 1]:
+        reached |= np.any(dense(total.matrix)[effect.exact] != 0, axis=0)
+        # where features may be mixed in any way, all of them reach on
+        n_in = total.shape[0]
+        mixed = AffineMap(np.ones((effect.width(n_in), n_in))) if effect.map is None else effect.map
+        total = mixed.after(total)
+    return np.flatnonzero(reached)
 
 
 class SideBySide(Effect):

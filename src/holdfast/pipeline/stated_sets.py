@@ -40,6 +40,18 @@ def holders(estimator: Any) -> list[StatedSet]:
     return found
 
 
+def held_sets(estimator: Any, names: set[str]) -> list[StatedSet]:
+    """Return the sets that an estimator holds, and what metadata of these names mean to those inside it that hold none."""
+    found = holders(estimator)
+    alone = estimators_taking(estimator, names) if names else []
+    return [*found, StatedSet("", meaning(names), True, alone[0])] if alone else found
+
+
+def own_set(estimator: Any) -> StatedSet | None:
+    """Return the set that an estimator holds itself, None where it holds none."""
+    return next(iter(_own("", estimator)), None)
+
+
 def exact_rows(estimator: Any) -> list[StatedSet]:
     """Return sets without extent for an estimator and those inside it that hold none, to which errors can be added.
 

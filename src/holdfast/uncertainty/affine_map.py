@@ -86,7 +86,10 @@ class AffineMap:
     @property
     def shape(self) -> tuple[int, int]:
         """(n_out, n_in)."""
-        return self.matrix.shape
+        n_out = self.n_features
+        for operation in self.operations:  # A itself may be large, and is not needed for that
+            n_out = operation.width(n_out)
+        return n_out, self.n_features
 
     @property
     def n_roundings(self) -> int:
@@ -185,6 +188,9 @@ class Beside(Operation):
     @property
     def n_roundings(self) -> int:
         return max((map.n_roundings for map, _ in self.parts), default=0) + len(self.parts)
+
+    def width(self, n_features: int) -> int:
+        return sum(map.shape[0] for map, _ in self.parts)
 
     def stages(self, W: Any, b: Any, read: Read) -> Iterator[tuple[Any, Any]]:
         total, start = read(np.zeros((len(W), self.n_features))), 0

@@ -1,0 +1,142 @@
+"""What a pipeline hands to its last step in one fit, without a change to that step's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from holdfast._core.labels import check_features
+from holdfast._core.uncertainty import UncertaintySet
+from holdfast.features.rows import known_numbers, numbers_of
+from holdfast.pipeline.carried_rows import CarriedRows
+from holdfast.pipeline.settings import NAME
+from holdfast.pipeline.stated_sets import StatedSet, held_sets, takes
+
+
+class Substitute:
+    """A copy of an estimator with other sets; the estimator itself, and those inside it, stay as they are.
+
+    Parameters
+    ----------
+    original : estimator
+        Fitted or not; the copy has its fitted attributes too, for a warm start or for questions.
+    sets : dict from str to UncertaintySet
+        By parameters, ``inner__uncertainty`` for those of estimators inside it, which are copied as well.
+    """
+
+    def __init__(self, original: Any, sets: Mapping[str, UncertaintySet]):
+        self.original, self.copy = original, object.__new__(type(original))
+        self.copy.__dict__ = dict(vars(original))
+        by_name: dict[str, dict[str, UncertaintySet]] = {}
+        for path, made in sets.items():
+            name, _, inner = path.partition("__")
+            by_name.setdefault(name, {})[inner] = made
+        params = original.get_params(deep=True) if by_name else {}
+        # a set without a path inside is the parameter itself
+        self.inside = {name: Substitute(params[name], own) for name, own in by_name.items() if "" not in own}
+        own = {name: made[""] for name, made in by_name.items() if "" in made}
+        self.copy.set_params(**own, **{name: one.copy for name, one in self.inside.items()})
+
+    def hand_back(self) -> None:
+        """Give the estimator all that the copy's fit has learned; its parameters stay its own."""
+        names = set(self.original.get_params(deep=False))
+        params = {name: value for name, value in vars(self.original).items() if name in names}
+        self.original.__dict__ = {**vars(self.copy), **params}  # one assignment: an interruption leaves all or nothing
+        for one in self.inside.values():
+            one.hand_back()
+
+
+class Handover:
+    """What one fit of a pipeline hands to its last step: rows, metadata, and sets in the place of those that it holds.
+
+    It belongs to this fit, not to the pipeline, so that fits and questions in other threads see nothing of it.
+
+    Parameters
+    ----------
+    pipeline : UncertainPipeline
+    X : {array-like, sparse matrix, frame} of shape (n_samples, n_features)
+    stated : dict
+        Checked metadata, in the units of X.
+    """
+
+    def __init__(self, pipeline: Any, X: Any, stated: Mapping[str, Any]):
+        self.X, self.stated, self.final = X, stated, pipeline._final_estimator
+        self.told: dict[str, Any] = {}
+        self.moves_rows = False
+        self.substitute: Substitute | None = None
+        is_fitted = hasattr(self.final, "fit")
+        self.held = held_sets(self.final, set(stated)) if is_fitted else []
+        self._refuse_untaken(is_fitted)
+        for holder in self.held:
+            check_features(X, {holder.owner: holder.uncertainty})
+            # refuses what makes no sense before anything is fitted
+            told = holder.uncertainty.learned_from(numbers_of(X))
+            told.split(known_numbers(X), stated if holder.is_told else {})
+
+    @property
+    def told_sets(self) -> list[StatedSet]:
+        """The sets that metadata of the rows reach."""
+        return [holder for holder in self.held if holder.is_told]
+
+    def _refuse_untaken(self, is_fitted: bool) -> None:
+        """Raise where nothing in the last step takes what is stated at `fit`."""
+        names = set(self.stated)
+        if names and not (is_fitted and takes(self.final.fit, names) and self.told_sets):
+            raise ValueError(
+                f"{NAME}.fit: the last step, {self.final!r:.80}, takes no {', '.join(sorted(names))} at fit, nor does anything "
+                "in it. Let it be one that does: GaussianRobustClassifier for noise, RobustLinearClassifier for sets, or "
+                "NoiseCopies(estimator) for any other. ModeratedClassifier(estimator) takes noise at predict_proba only, and "
+                "`carried` says what transformers make of it: fit these without."
+            )
+
+    def take(self, fitting: Any, Z: Any) -> Any:
+        """Put a substitute in the place of the last step of a pipeline whose transformers are fitted; return rows for it.
+
+        Parameters
+        ----------
+        fitting : UncertainPipeline
+            The twin that is fitted in the place of the user's pipeline.
+        Z : {array, sparse matrix, frame}
+            What its transformers made of the rows.
+        """
+        if not hasattr(self.final, "fit"):
+            return Z
+        rows = CarriedRows(fitting, self.X)
+        rows.after = Z
+        held = self.held if self.told_sets else self.held + rows.exact_sets("fit")
+        inputs = rows.last_inputs(held, self.stated)
+        self.told = inputs.metadata
+        self.moves_rows = inputs.rows is not Z and not np.array_equal(inputs.rows, Z)
+        if not takes(self.final.fit, set(self.told)):
+            raise ValueError(
+                f"{NAME}.fit: the steps make {', '.join(sorted(self.told))} of what is stated, which the last step, "
+                f"{self.final!r:.80}, does not take. Use steps that mix no features, such as scalers, or another last step."
+            )
+        if inputs.sets:
+            self.substitute = Substitute(self.final, inputs.sets)
+            fitting.steps[-1] = (fitting.steps[-1][0], self.substitute.copy)
+        return inputs.rows
+
+    def hand_back(self) -> None:
+        """Give the user's last step what its substitute has learned."""
+        if self.substitute is not None:
+            self.substitute.hand_back()
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Say of a last step that hands nothing on without metadata routing what it was given, and why."""
+        try:
+            yield
+        except ValueError as error:
+            names = sorted(self.told)
+            if not names or "enable_metadata_routing=True" not in str(error):
+                raise
+            raise ValueError(
+                f"{NAME}.fit: the last step, {self.final!r:.80}, is to hand {', '.join(names)} (what is stated of the rows, or "
+                "what steps fill in, in its units) on to the estimators inside it, which it does with metadata routing only. "
+                f"Call sklearn.set_config(enable_metadata_routing=True), and set_fit_request({'=True, '.join(names)}=True) of "
+                "those estimators."
+            ) from error

@@ -1,0 +1,158 @@
+"""Predictions and probabilities of a fitted pipeline at rows whose errors are stated in the units of X."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from holdfast._core.caller import warn_caller
+from holdfast.estimators.linear import ROUTING
+from holdfast.features.carrying import rows_before
+from holdfast.features.effects import UNLIKELY
+from holdfast.features.rows import known_numbers
+from holdfast.features.steps import may_average, may_lose_categories
+from holdfast.pipeline.carried_rows import PROBABILITIES, CarriedRows
+from holdfast.pipeline.handover import Substitute
+from holdfast.pipeline.settings import NAME
+from holdfast.pipeline.stated_sets import StatedSet, holders, meaning, own_set, takes, takes_by_name
+
+
+def answer(
+    pipeline: Any,
+    method: str,
+    X: Any,
+    metadata: Mapping[str, Any],
+    params: Mapping[str, Any],
+    plain: Any,
+) -> Any:
+    """Return what a method of the last step that may take errors says of rows; `plain` is the pipeline as a plain Pipeline."""
+    check_is_fitted(pipeline)
+    final, rows = pipeline._final_estimator, CarriedRows(pipeline, X)
+    _warn_of_zeros(rows)
+    averages = takes_by_name(final, method, "X_std")
+    if method in PROBABILITIES and not averages and may_average(step for _, step in rows.steps):
+        return _of_moved_rows(pipeline, method, rows, metadata, params, plain)
+    stated = pipeline._stated_of(X, metadata, f"{NAME}.{method}")
+    _refuse_unasked(final, method, stated)
+    if method in PROBABILITIES and not averages:
+        _warn_of_plain(rows, method)
+    # the last step says what it lacks; one that only moderates is told of what steps add
+    if pipeline.row_uncertainty_ and not stated and (hasattr(final, "row_noise_") or not averages):
+        return getattr(final, method)(rows.after, **params)
+    own = set_asked_about(final, stated)
+    if own is not None:
+        own.uncertainty.split(known_numbers(X), stated)  # refuses what makes no sense
+    inputs = rows.last_inputs([own] if own else rows.exact_sets(method), stated)
+    asked = Substitute(final, inputs.sets).copy
+    # whether the rows here have errors, not whether those of training had: imputers may have filled in entries there only
+    asked.row_uncertainty_ = asked.row_noise_ = bool(inputs.metadata)
+    question = getattr(asked, method)
+    if stated:
+        _refuse_unasked(final, method, inputs.metadata)
+    # plain probabilities take no errors, whatever those of the constructor have become
+    told = inputs.metadata if stated or takes(question, set(inputs.metadata)) else {}
+    return question(inputs.rows, **told, **params)
+
+
+def prediction(
+    pipeline: Any,
+    method: str,
+    X: Any,
+    metadata: Mapping[str, Any],
+    params: Mapping[str, Any],
+    plain: Any,
+) -> Any:
+    """Return what the last step predicts of rows whose errors are stated in the units of X, or of exact rows."""
+    check_is_fitted(pipeline)
+    if takes_by_name(pipeline._final_estimator, method, "X_std"):
+        return answer(pipeline, method, X, metadata, params, plain)
+    rows = CarriedRows(pipeline, X)
+    _warn_of_zeros(rows)
+    return _of_moved_rows(pipeline, method, rows, metadata, params, plain)
+
+
+def _of_moved_rows(
+    pipeline: Any,
+    method: str,
+    rows: CarriedRows,
+    metadata: Mapping[str, Any],
+    params: Mapping[str, Any],
+    plain: Any,
+) -> Any:
+    """Return what a last step without arguments for errors says of rows as steps that average over errors move them."""
+    final, call = rows.final, f"{NAME}.{method}"
+    stated = pipeline._stated_of(rows.X, metadata, call)
+    is_moved = getattr(pipeline, "moves_rows_", False)
+    if not stated and not (is_moved and not pipeline.row_uncertainty_):
+        if is_moved:
+            warn_caller(
+                f"{call}: steps of this pipeline averaged over the errors of the rows in fit, and are told of none here, so "
+                f"rows count as exact. Pass X_std, X_cov or X_factor (zeros for exact rows). {ROUTING}",
+                UserWarning,
+            )
+        return getattr(plain, method)(rows.X, **params)
+    held = holders(final)
+    # without metadata the noise that the last step's constructor states
+    own = [holder for holder in held if not holder.uncertainty.is_of_training]
+    if stated:
+        own = [StatedSet("", meaning(set(stated)), True, type(final).__name__)]
+    # a last step that was trained against sets is not asked about rows moved by noise
+    is_noise = all(holder.uncertainty.is_expectation for holder in held)
+    moved = rows.last_inputs(own, stated).rows if is_noise else rows.after
+    if moved is rows.after:
+        raise ValueError(
+            f"{call}: {', '.join(sorted(stated))} would not change what the last step, {final!r:.80}, says: errors of a row do "
+            "not move its score. Leave it out. predict_proba and flip_probability take it, where there are any. "
+            "NoiseAwareClassifier as the last step averages over errors; ExpectedFeatures before one that is not trained for "
+            "sets does too, with nonlinear='auto'."
+        )
+    return getattr(final, method)(moved, **params)
+
+
+def set_asked_about(final: Any, stated: Mapping[str, Any]) -> StatedSet | None:
+    """Return the set around rows that a question is about: as metadata state it, else as the last step's constructor does."""
+    own = own_set(final)
+    if not stated:
+        return None if own is None or own.uncertainty.is_of_training else own
+    if own is None:
+        own = StatedSet("", meaning(set(stated)), True, type(final).__name__)
+    return own._replace(uncertainty=own.uncertainty.as_stated(stated))
+
+
+def _refuse_unasked(final: Any, method: str, metadata: Mapping[str, Any]) -> None:
+    """Raise where the last step's method takes no such metadata."""
+    if not takes(getattr(final, method), set(metadata)):
+        raise ValueError(
+            f"{NAME}.{method}: the last step, {final!r:.80}, is not asked with {', '.join(sorted(metadata))}, in its own "
+            "units. GaussianRobustClassifier and ModeratedClassifier(estimator) take noise (X_std, X_cov, X_factor) for "
+            "probabilities, RobustLinearClassifier takes sets for certify."
+        )
+
+
+def _warn_of_zeros(rows: CarriedRows) -> None:
+    """Warn where an encoder makes zeros of categories that are missing or unknown, which no row in training had."""
+    if not may_lose_categories(step for _, step in rows.steps):
+        return
+    for (name, step), effect, Z in rows_before(rows.steps, rows.effects, rows.X):
+        lost = [one for one in effect.corners(Z) if np.any(one.unlikely)]
+        if lost:
+            n_rows = np.sum(np.any([one.rows for one in lost], axis=0))
+            warn_caller(
+                f"{NAME}: step {name!r}, {type(step).__name__}, in {n_rows} of the rows: {UNLIKELY}", UserWarning
+            )
+
+
+def _warn_of_plain(rows: CarriedRows, method: str) -> None:
+    """Warn where steps add errors to the rows, over which the last step's probabilities are no averages."""
+    rows.exact_sets(method)  # refuses a last step that takes no errors at all
+    if rows.adds_errors(method):
+        warn_caller(
+            f"{NAME}.{method}: the steps fill in entries that have errors, and the last step, {rows.final!r:.80}, does not "
+            "average over them, so these are plain probabilities, which are too sure of such rows. Use "
+            "ModeratedClassifier(estimator) or GaussianRobustClassifier(loss='logistic'), which average, as the last step, or "
+            "SimpleImputer, after which what is filled in counts as exact.",
+            UserWarning,
+        )
