@@ -50,6 +50,8 @@ class SetsByRow(NoiseByRow, total=False):
 
 NOISE = tuple(get_type_hints(NoiseByRow))
 METADATA = tuple(get_type_hints(SetsByRow))
+NOTHING_STATED = SetsByRow()
+"""What functions that take metadata beside other keywords have by default."""
 
 
 def known_metadata(metadata: Mapping[str, Any], call: str) -> dict[str, Any]:
@@ -63,24 +65,27 @@ def takes_metadata(function: F) -> F:
     """Return a function or method whose ``**metadata`` are arguments with names of their own, each documented.
 
     Their names are those of the TypedDict in its annotation, ``**metadata: Unpack[NoiseByRow]``. `inspect.signature`, which
-    metadata routing reads, and `help` show one argument for each, None by default. The body receives those that are stated.
+    metadata routing reads, and `help` show one argument for each, None by default. The body receives those that are stated. One
+    that passes other keywords on receives them in one argument: ``*, metadata: SetsByRow = NOTHING_STATED, **params``.
 
     In the docstring, an entry ``**metadata`` without a description becomes that of the TypedDict, and one with a description
     becomes ``X_std, X_cov, X_factor : array-like, default=None`` with that description.
     """
-    kind = get_args(get_type_hints(function)["metadata"])[0]
+    hint = get_type_hints(function)["metadata"]
+    kind = get_args(hint)[0] if get_args(hint) else hint
     names = tuple(get_type_hints(kind))
-    signature = _stating(inspect.signature(function), names)
+    own = inspect.signature(function)
+    is_open = own.parameters["metadata"].kind is inspect.Parameter.KEYWORD_ONLY
+    signature = _stating(own, names)
     known = set(signature.parameters)
 
     @wraps(function)
     def stating(*args: Any, **options: Any) -> Any:
-        if not options.keys() <= known:
+        if not is_open and not options.keys() <= known:
             raise TypeError(_unknown(function, args, options.keys() - known, names))
-        for name in names:
-            if name in options and options[name] is None:
-                del options[name]
-        return function(*args, **options)
+        given = {name: options.pop(name) for name in names if name in options}
+        stated = {name: value for name, value in given.items() if value is not None}
+        return function(*args, **({"metadata": stated} if is_open else stated), **options)
 
     stating.__signature__ = signature  # type: ignore[attr-defined]
     stating.__doc__ = _documented(function.__doc__, kind, names)
@@ -88,11 +93,11 @@ def takes_metadata(function: F) -> F:
 
 
 def _stating(signature: inspect.Signature, names: tuple[str, ...]) -> inspect.Signature:
-    """Return a signature with an argument for each name in the place of ``**metadata``, before all other keywords."""
-    own = [part for part in signature.parameters.values() if part.kind is not inspect.Parameter.VAR_KEYWORD]
+    """Return a signature with an argument for each name in the place of the metadata, before all other keywords."""
+    own = [part for part in signature.parameters.values() if part.name != "metadata"]
     stated = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any") for name in names]
-    by_name = [part for part in own if part.kind is inspect.Parameter.KEYWORD_ONLY]
-    by_place = [part for part in own if part.kind is not inspect.Parameter.KEYWORD_ONLY]
+    by_name = [part for part in own if part.kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)]
+    by_place = [part for part in own if part not in by_name]
     return signature.replace(parameters=[*by_place, *stated, *by_name])
 
 

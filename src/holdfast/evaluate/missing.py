@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,14 +144,14 @@ def missing_report(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         predicted = np.asarray(model.predict(X))
-    laws = _laws(model, X, missing, given, call)
+    question = _Question(model, X, missing, predicted, classes, _laws(model, X, missing, given, call))
     flips, after = np.zeros(len(missing)), np.where(missing, 0.0, np.nan)
     rows = np.flatnonzero(np.any(missing, axis=1))
-    exact = _by_formula(model, X, missing, predicted, classes, laws, rows, flips, after) if len(rows) else rows
+    exact = _by_formula(question, rows, flips, after) if len(rows) else rows
     rest = np.setdiff1d(rows, exact)
     if len(rest):
         rng = np.random.default_rng(check_random_state(random_state).randint(1 << 31))
-        _by_draws(model, X, missing, predicted, classes, laws, rest, flips, after, int(n_draws), rng)
+        _by_draws(question, rest, flips, after, int(n_draws), rng)
     names = tuple(X.columns) if hasattr(X, "columns") else tuple(range(n_columns(X)))
     return MissingEntries(
         columns=names,
@@ -211,18 +211,20 @@ def _certain(model: Any, X: Any, missing: NDArray[np.bool_]) -> NDArray[np.bool_
         return None
 
 
-def _by_formula(
-    model: Any,
-    X: Any,
-    missing: NDArray[np.bool_],
-    predicted: NDArray[Any],
-    classes: NDArray[Any],
-    laws: Sequence[Law],
-    rows: NDArray[np.intp],
-    flips: Array,
-    after: Array,
-) -> NDArray[np.intp]:
+class _Question(NamedTuple):
+    """A model, rows with missing entries, and what these may be."""
+
+    model: Any
+    X: Any
+    missing: NDArray[np.bool_]
+    predicted: NDArray[Any]
+    classes: NDArray[Any]
+    laws: Sequence[Law]
+
+
+def _by_formula(question: _Question, rows: NDArray[np.intp], flips: Array, after: Array) -> NDArray[np.intp]:
     """Fill in the probabilities of rows with linear scores and Gaussian missing entries, and return which rows these are."""
+    model, X, missing, predicted, classes, laws = question
     known = [law for law in laws if law.factor is not None]
     chosen = np.zeros(missing.shape[1], dtype=bool)
     chosen[covered([law for law in laws if law.factor is not None or not len(law.columns)])] = True
@@ -309,19 +311,10 @@ def _names(X: Any) -> list[Any]:
 
 
 def _by_draws(
-    model: Any,
-    X: Any,
-    missing: NDArray[np.bool_],
-    predicted: NDArray[Any],
-    classes: NDArray[Any],
-    laws: Sequence[Law],
-    rows: NDArray[np.intp],
-    flips: Array,
-    after: Array,
-    n_draws: int,
-    rng: np.random.Generator,
+    question: _Question, rows: NDArray[np.intp], flips: Array, after: Array, n_draws: int, rng: np.random.Generator
 ) -> None:
     """Fill in the probabilities of rows by draws of their missing entries."""
+    model, X, missing, predicted, classes, laws = question
     size = max(1, BLOCK_ENTRIES // (n_draws * missing.shape[1]))
     for start in range(0, len(rows), size):
         own = rows[start : start + size]

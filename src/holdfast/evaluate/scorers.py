@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight
 from holdfast._core.allowed import short
 from holdfast._core.exceptions import UnstatedError
 from holdfast._core.loss import Array
-from holdfast._core.metadata import METADATA
+from holdfast._core.metadata import METADATA, SetsByRow, takes_metadata
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.estimators.linear import ROUTING
 from holdfast.evaluate.attack_questions import question_of
@@ -37,23 +37,9 @@ class RowScorer(BaseEstimator, ABC):
     def of_rows(self, estimator: Any, X: Any, y: NDArray[Any], metadata: Mapping[str, Any]) -> Array:
         """Return one number for each row; `metadata` holds what was given, and no None."""
 
-    def score(
-        self,
-        estimator: Any,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-        X_lower: Any = None,
-        X_upper: Any = None,
-        X_radius: Any = None,
-    ) -> float:
+    @takes_metadata
+    def score(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, **metadata: Unpack[SetsByRow]) -> float:
         """Return the score of a fitted estimator; calling the scorer does the same."""
-        given = zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True)
-        metadata = {name: value for name, value in given if value is not None}
         own: Any = getattr(self, "uncertainty", None)
         is_open = isinstance(own, UncertaintySet) and bool(own.open_metadata)
         if is_open and not metadata and _was_told_of_rows(estimator):

@@ -16,7 +16,7 @@ from holdfast._core.allowed import NOTHING, SEED, VERBOSE, Count, Number, Severa
 from holdfast._core.caller import warn_caller
 from holdfast._core.labels import check_columns, check_features
 from holdfast._core.loss import Array
-from holdfast._core.metadata import METADATA, SetsByRow, takes_metadata
+from holdfast._core.metadata import METADATA, NOTHING_STATED, SetsByRow, takes_metadata
 from holdfast._core.offers import offered_if
 from holdfast._core.progress import reporter
 from holdfast._core.uncertainty import UncertaintySet
@@ -178,19 +178,9 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         tags.classifier_tags = inner.classifier_tags
         return tags
 
+    @takes_metadata
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-        X_lower: Any = None,
-        X_upper: Any = None,
-        X_radius: Any = None,
-        **params: Any,
+        self, X: Any, y: Any, sample_weight: Any = None, *, metadata: SetsByRow = NOTHING_STATED, **params: Any
     ) -> Self:
         """Fit the estimator to draws.
 
@@ -201,18 +191,12 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
             Only for an estimator whose `fit` takes it.
-        X_std, X_cov, X_factor : array-like, default=None
-            Deviation of each entry, (n_samples, n_features), may be sparse; covariance of each row, (n_samples, n_features,
-            n_features); a factor of it, (n_samples, n_features, r).
-        X_lower, X_upper : array-like of shape (n_samples, n_features), default=None
-            The interval of each entry.
-        X_radius : array-like of shape (n_samples,), default=None
-            The radius of each row's ball.
+        **metadata
         **params : dict
             For the estimator's `fit`; what has n_samples entries is repeated with the rows.
         """
-        metadata = dict(zip(METADATA, (X_std, X_cov, X_factor, X_lower, X_upper, X_radius), strict=True))
-        check_columns(X, {"sample_weight": sample_weight, **metadata})
+        stated: Mapping[str, Any] = {**metadata}
+        check_columns(X, {"sample_weight": sample_weight, **stated})
         check_features(X, {"uncertainty": self.uncertainty})
         tags, given_rows = get_tags(self).input_tags, X
         X, y = validate_data(
@@ -225,7 +209,6 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         )
         classes, codes = class_codes(y, NAME)
         weights = row_weights(sample_weight, None, X, codes, classes, NAME)
-        stated = {name: value for name, value in metadata.items() if value is not None}
         self.draw_seed_ = seed_of(self.random_state)
         refuse_exact_alone(self.levels, NAME)
         is_weighted = has_fit_parameter(self.estimator, "sample_weight")

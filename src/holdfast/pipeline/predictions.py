@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -20,22 +20,38 @@ from holdfast.pipeline.settings import NAME
 from holdfast.pipeline.stated_sets import StatedSet, holders, meaning, own_set, takes, takes_by_name
 
 
-def answer(
-    pipeline: Any,
-    method: str,
-    X: Any,
-    metadata: Mapping[str, Any],
-    params: Mapping[str, Any],
-    plain: Any,
-) -> Any:
-    """Return what a method of the last step that may take errors says of rows; `plain` is the pipeline as a plain Pipeline."""
+class Question(NamedTuple):
+    """What a pipeline is asked about some rows."""
+
+    pipeline: Any
+    method: str
+    rows: CarriedRows
+    metadata: Mapping[str, Any]
+    params: Mapping[str, Any]
+    """Other keywords, which the last step's method takes."""
+    plain: Any
+    """The pipeline as a plain Pipeline."""
+
+    @property
+    def call(self) -> str:
+        """What messages quote."""
+        return f"{NAME}.{self.method}"
+
+    def stated(self) -> dict[str, Any]:
+        """Return the metadata, checked."""
+        return self.pipeline._stated_of(self.rows.X, self.metadata, self.call)
+
+
+def answer(question: Question) -> Any:
+    """Return what a method of the last step that may take errors says of rows."""
+    pipeline, method, rows, _, params, _ = question
     check_is_fitted(pipeline)
-    final, rows = pipeline._final_estimator, CarriedRows(pipeline, X)
+    final = rows.final
     _warn_of_zeros(rows)
     averages = takes_by_name(final, method, "X_std")
     if method in PROBABILITIES and not averages and may_average(step for _, step in rows.steps):
-        return _of_moved_rows(pipeline, method, rows, metadata, params, plain)
-    stated = pipeline._stated_of(X, metadata, f"{NAME}.{method}")
+        return _of_moved_rows(question)
+    stated = question.stated()
     _refuse_unasked(final, method, stated)
     if method in PROBABILITIES and not averages:
         _warn_of_plain(rows, method)
@@ -44,47 +60,32 @@ def answer(
         return getattr(final, method)(rows.after, **params)
     own = set_asked_about(final, stated)
     if own is not None:
-        own.uncertainty.split(known_numbers(X), stated)  # refuses what makes no sense
+        own.uncertainty.split(known_numbers(rows.X), stated)  # refuses what makes no sense
     inputs = rows.last_inputs([own] if own else rows.exact_sets(method), stated)
     asked = Substitute(final, inputs.sets).copy
     # whether the rows here have errors, not whether those of training had: imputers may have filled in entries there only
     asked.row_uncertainty_ = asked.row_noise_ = bool(inputs.metadata)
-    question = getattr(asked, method)
+    ask = getattr(asked, method)
     if stated:
         _refuse_unasked(final, method, inputs.metadata)
     # plain probabilities take no errors, whatever those of the constructor have become
-    told = inputs.metadata if stated or takes(question, set(inputs.metadata)) else {}
-    return question(inputs.rows, **told, **params)
+    told = inputs.metadata if stated or takes(ask, set(inputs.metadata)) else {}
+    return ask(inputs.rows, **told, **params)
 
 
-def prediction(
-    pipeline: Any,
-    method: str,
-    X: Any,
-    metadata: Mapping[str, Any],
-    params: Mapping[str, Any],
-    plain: Any,
-) -> Any:
+def prediction(question: Question) -> Any:
     """Return what the last step predicts of rows whose errors are stated in the units of X, or of exact rows."""
-    check_is_fitted(pipeline)
-    if takes_by_name(pipeline._final_estimator, method, "X_std"):
-        return answer(pipeline, method, X, metadata, params, plain)
-    rows = CarriedRows(pipeline, X)
-    _warn_of_zeros(rows)
-    return _of_moved_rows(pipeline, method, rows, metadata, params, plain)
+    check_is_fitted(question.pipeline)
+    if takes_by_name(question.rows.final, question.method, "X_std"):
+        return answer(question)
+    _warn_of_zeros(question.rows)
+    return _of_moved_rows(question)
 
 
-def _of_moved_rows(
-    pipeline: Any,
-    method: str,
-    rows: CarriedRows,
-    metadata: Mapping[str, Any],
-    params: Mapping[str, Any],
-    plain: Any,
-) -> Any:
+def _of_moved_rows(question: Question) -> Any:
     """Return what a last step without arguments for errors says of rows as steps that average over errors move them."""
-    final, call = rows.final, f"{NAME}.{method}"
-    stated = pipeline._stated_of(rows.X, metadata, call)
+    pipeline, method, rows, _, params, plain = question
+    final, call, stated = rows.final, question.call, question.stated()
     is_moved = getattr(pipeline, "moves_rows_", False)
     if not stated and not (is_moved and not pipeline.row_uncertainty_):
         if is_moved:

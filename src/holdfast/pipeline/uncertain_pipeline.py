@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metaestimators import available_if
 
 from holdfast._core.allowed import arguments
-from holdfast._core.metadata import METADATA
+from holdfast._core.metadata import METADATA, NOTHING_STATED, SetsByRow, takes_metadata
 from holdfast._core.offers import offered_if
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast.estimators.linear import ELSEWHERE
@@ -21,7 +21,7 @@ from holdfast.features.steps import may_average
 from holdfast.pipeline.carried_rows import PREDICTIONS, CarriedRows
 from holdfast.pipeline.certificates import of_gaps, view_and_sets, worst_rows
 from holdfast.pipeline.handover import Handover
-from holdfast.pipeline.predictions import answer, prediction
+from holdfast.pipeline.predictions import Question, answer, prediction
 from holdfast.pipeline.settings import NAME, check_settings, refuse_by_step
 from holdfast.pipeline.stated_sets import meaning, takes_by_name
 from holdfast.uncertainty import GaussianNoise
@@ -201,35 +201,23 @@ class UncertainPipeline(Pipeline):
         return self._may_use_errors("predict")
 
     @arguments()
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-        X_lower: Any = None,
-        X_upper: Any = None,
-        X_radius: Any = None,
-        **params: Any,
-    ) -> Self:
+    @takes_metadata
+    def fit(self, X: Any, y: Any = None, *, metadata: SetsByRow = NOTHING_STATED, **params: Any) -> Self:
         """Fit the steps, the last one with the carried uncertainty, stated here or in its constructor.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, frame} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-        X_std, X_cov, X_factor, X_lower, X_upper, X_radius : array-like, default=None
+        **metadata
             The errors of each row, in the units of X: those that the last step takes. Frames are matched to the columns of X
             by name.
         **params
             As for Pipeline: ``step__parameter``, or with metadata routing what steps request; not errors of rows.
         """
         refuse_by_step(params, f"{NAME}.fit")
-        given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
         check_settings(self)
-        stated = checked_metadata(X, dict(zip(METADATA, given, strict=True)), f"{NAME}.fit")
+        stated = checked_metadata(X, metadata, f"{NAME}.fit")
         handover = Handover(self, X, stated)
         check_params(X, params)
         columns = list(X.columns) if hasattr(X, "columns") else None
@@ -316,25 +304,20 @@ class UncertainPipeline(Pipeline):
         return made.uncertainty, made.metadata
 
     @offered_if(_offered("score"))
+    @takes_metadata
     def score(
         self,
         X: Any,
         y: Any = None,
         sample_weight: Any = None,
         *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-        X_lower: Any = None,
-        X_upper: Any = None,
-        X_radius: Any = None,
+        metadata: SetsByRow = NOTHING_STATED,
         **params: Any,
     ) -> Any:
         """Return the last step's `score` of the rows X, whose errors are stated in the units of X, as for `predict`."""
-        given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        metadata = dict(zip(METADATA, given, strict=True))
-        return prediction(self, "score", X, metadata, {"y": y, **weights, **params}, super())
+        rows, options = CarriedRows(self, X), {"y": y, **weights, **params}
+        return prediction(Question(self, "score", rows, metadata, options, super()))
 
     @offered_if(_offered("certify"))
     def certify(self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> Any:
@@ -427,21 +410,8 @@ def _refitting(method: str) -> Any:
 def _question(method: str, ask_by: Callable[..., Any]) -> Any:
     """Return a method that asks the last step about rows of the pipeline."""
 
-    def ask(
-        self: UncertainPipeline,
-        X: Any,
-        *,
-        X_std: Any = None,
-        X_cov: Any = None,
-        X_factor: Any = None,
-        X_lower: Any = None,
-        X_upper: Any = None,
-        X_radius: Any = None,
-        **params: Any,
-    ) -> Any:
-        given = (X_std, X_cov, X_factor, X_lower, X_upper, X_radius)
-        metadata = dict(zip(METADATA, given, strict=True))
-        return ask_by(self, method, X, metadata, params, super(UncertainPipeline, self))
+    def ask(self: UncertainPipeline, X: Any, *, metadata: SetsByRow = NOTHING_STATED, **params: Any) -> Any:
+        return ask_by(Question(self, method, CarriedRows(self, X), metadata, params, super(UncertainPipeline, self)))
 
     ask.__name__, ask.__qualname__ = method, f"{NAME}.{method}"
     ask.__doc__ = f"""Return the last step's `{method}` of the rows X, whose errors are stated in the units of X.
@@ -449,10 +419,10 @@ def _question(method: str, ask_by: Callable[..., Any]) -> Any:
         Parameters
         ----------
         X : {{array-like, sparse matrix, frame}} of shape (n_samples, n_features)
-        X_std, X_cov, X_factor, X_lower, X_upper, X_radius : array-like, default=None
+        **metadata
             As in `fit`, if the last step takes them. Without them, the sets of its constructor hold.
         """
-    return offered_if(_offered(method))(ask)
+    return offered_if(_offered(method))(takes_metadata(ask))
 
 
 for _method in ("predict_proba", "predict_log_proba", "flip_probability", "score_std"):
