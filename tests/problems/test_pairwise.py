@@ -14,7 +14,7 @@ from holdfast import GaussianNoise
 from holdfast._core.solution import DualGuess
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._proofs.certificate import certificate
-from holdfast._proofs.pairwise_certificate import _borne, _circulating, _flows, _routed
+from holdfast._proofs.pairwise_certificate import _absorbed, _circulating, _flows, _routed
 from holdfast._training.training import train
 from holdfast.losses import GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
 
@@ -463,7 +463,7 @@ def test_flows_between_classes_add_up_to_the_pulls(with_budgets, make_pairwise, 
         V -= V.mean(axis=0)
         # budgets of all pairs, of some, and of none
         budgets = rng.uniform(0.1, 1, size=(24, 3)) * (np.arange(3) < with_budgets)
-        flows = _flows(problem, guess, V, budgets, pulls, _borne(problem, guess, budgets))
+        flows = _flows(problem, guess, V, budgets, pulls, _absorbed(problem, guess, budgets))
         total = np.zeros((3, 3))
         for (k, other), flow in flows.items():
             total[k] += flow

@@ -37,7 +37,7 @@ class Approach(NamedTuple):
     """A lower bound on the multiple, whatever the points."""
 
 
-def approaches(bound: RowSets, target: Array, budgets: Array) -> Iterator[Approach]:
+def approaches(sets: RowSets, target: Array, budgets: Array) -> Iterator[Approach]:
     r"""Yield ever better approaches to a target; none where the sets do not reach out to it at all.
 
     The smallest k with the target in :math:`k \sum_i \beta_i S_i` is the dual norm of the support
@@ -47,48 +47,48 @@ def approaches(bound: RowSets, target: Array, budgets: Array) -> Iterator[Approa
     beta = np.asarray(budgets / (float(np.sum(budgets)) or 1.0))
     size = float(norm(target)) or 1.0
     w = target / size
-    reach = float(np.sum(beta * bound.support(w)))
+    reach = float(np.sum(beta * sets.support(w)))
     if reach == 0 or not np.any(budgets):
         return
     # start at the minimum along the target itself
     w = w / reach**2
     last = SMOOTHINGS[0]
     for smoothing in SMOOTHINGS:
-        smoothed = bound.smoothed(smoothing / reach)
-        starts = [w, bound.snapped_to_kinks(w, last / reach, smoothing / last)]
+        smoothed = sets.smoothed(smoothing / reach)
+        starts = [w, sets.snapped_to_kinks(w, last / reach, smoothing / last)]
         w = _newton(_Pooled(smoothed, target / size, beta), starts)
         last = smoothing
         t = float(np.sum(beta * smoothed.support(w)))
-        least = size * float(target / size @ w) / float(np.sum(budgets * bound.support(w)))
+        least = size * float(target / size @ w) / float(np.sum(budgets * sets.support(w)))
         yield Approach(w, smoothed, size * t / float(np.sum(budgets)), least)
 
 
-def least_share(bound: RowSets, target: Array, budgets: Array, sizes: Array) -> float:
+def least_share(sets: RowSets, target: Array, budgets: Array, sizes: Array) -> float:
     r"""Return the least k, but for rounding, with the target in :math:`k \sum_i \beta_i S_i`; inf where there is none.
 
     Entries of the target may be missed by rounding of their `sizes`. Sets that lack the origin grow by no multiple.
     """
-    best = _share_of_corners(bound, target, budgets, sizes)
+    best = _share_of_corners(sets, target, budgets, sizes)
     if not 0 < best < np.inf:
         return best
-    for found in approaches(bound, target, budgets):
+    for found in approaches(sets, target, budgets):
         missed = target - found.multiple * found.sets.adjoint(found.w, budgets)
-        best = min(best, found.multiple + _share_of_corners(bound, missed, budgets, sizes))
+        best = min(best, found.multiple + _share_of_corners(sets, missed, budgets, sizes))
         if best <= found.least * (1 + ROUNDING):
             break
     return best
 
 
-def _share_of_corners(bound: RowSets, target: Array, budgets: Array, sizes: Array) -> float:
+def _share_of_corners(sets: RowSets, target: Array, budgets: Array, sizes: Array) -> float:
     """Return the sum of weights >= 0 with which some maximizers add up to the target: an upper bound on the least share."""
     corners: list[Array] = []
     weights, rest = np.zeros(0), target
     for _ in range(CORNERS * len(target)):
         if np.all(np.abs(rest) <= MISSED * sizes):
             return float(np.sum(weights))
-        corner = bound.adjoint(rest, budgets)
+        corner = sets.adjoint(rest, budgets)
         # none of the points found so far is ahead of the rest, so a point that is ahead brings the sum nearer
-        if not bound.has_origin or corner @ rest <= ROUNDING * norm(corner) * norm(rest):
+        if not sets.has_origin or corner @ rest <= ROUNDING * norm(corner) * norm(rest):
             break
         corners.append(corner)
         weights = nnls(np.transpose(corners), target)[0]

@@ -104,8 +104,8 @@ class UncertaintySet(Parameters, ABC):
 
         One of them is None but for a sum of both kinds.
         """
-        bound = self.at(X, metadata)
-        return (None, bound) if self.is_expectation else (bound, None)
+        sets = self.at(X, metadata)
+        return (None, sets) if self.is_expectation else (sets, None)
 
     @abstractmethod
     def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
@@ -117,8 +117,8 @@ class UncertaintySet(Parameters, ABC):
         Noise is drawn from its own law. A set says what may happen, not how often: its points are drawn uniformly. A CSR array
         where the errors are those of few entries, else an array.
         """
-        bound = self.at(X, metadata)
-        return (bound.draw(rng, X.shape) for _ in range(n_draws))
+        sets = self.at(X, metadata)
+        return (sets.draw(rng, X.shape) for _ in range(n_draws))
 
     @classmethod
     @abstractmethod

@@ -157,14 +157,14 @@ class PushedRows:
     smoothing: float = 0.0
 
     @classmethod
-    def of(cls, rows: Rows, mean: Array, shares: Array, bound: RowSets) -> PushedRows:
+    def of(cls, rows: Rows, mean: Array, shares: Array, sets: RowSets) -> PushedRows:
         """Return the sum for these sets."""
         one = np.ones(rows.n_samples)
         return cls(
             rows,
             mean,
             shares,
-            (bound,) if bound.is_symmetric else (bound.against_labels(-one), bound.against_labels(one)),
+            (sets,) if sets.is_symmetric else (sets.against_labels(-one), sets.against_labels(one)),
         )
 
     @remembered

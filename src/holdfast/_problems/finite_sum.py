@@ -33,9 +33,9 @@ def finite_sum(problem: LinearProblem) -> FiniteSum:
     )
 
 
-def steps_for(bound: RowSets, n_features: int) -> dict[str, Any]:
+def steps_for(sets: RowSets, n_features: int) -> dict[str, Any]:
     """Return the kernel that suits the noise, what it has to know of it, and the largest deviation."""
-    s = bound.deviations()
+    s = sets.deviations()
     assert s is not None
     if s.ndim == 0:
         return {"kernel": "lazy_steps", "noise": (float(s),), "largest_deviation": float(s)}

@@ -159,11 +159,11 @@ def _is_delicate(covariance: Array) -> bool:
     return bool(np.min(values, initial=np.inf) <= DELICATE * np.max(values, initial=0.0))
 
 
-def _supports(moments: Moments, bound: RowSets) -> PushedRows:
+def _supports(moments: Moments, sets: RowSets) -> PushedRows:
     """Return the mean square of the supports: distances from the mean for rows that are all alike."""
     d = moments.rows.n_features
     alike = rows_of(sparse.csr_array((moments.rows.n_samples, d)))
-    return PushedRows.of(alike, np.zeros(d), moments.shares, bound)
+    return PushedRows.of(alike, np.zeros(d), moments.shares, sets)
 
 
 def _pooled(moments: Moments, part: RowSets, pooling: str) -> Spread:

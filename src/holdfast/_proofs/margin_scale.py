@@ -12,10 +12,10 @@ from holdfast._core.solution import DualGuess
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._proofs.best_scale import Point, slopes_at_best_scale
 from holdfast._proofs.certificate import Certificate, certificate, certified, rounding_at
-from holdfast._proofs.claims import Claim, dual_objective
 from holdfast._proofs.intercepts import best_intercept
 from holdfast._proofs.lines import tangent_lines
 from holdfast._proofs.objectives import objective_at
+from holdfast._proofs.pair_constraints import PairConstraint, dual_objective
 from holdfast._proofs.pulls import balanced, sizes_of_sums, without_exact_pull
 from holdfast._proofs.worst_case import worst_case_certificate
 
@@ -107,9 +107,13 @@ def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, A
         a = a * balanced(problem, a)
     V, pull = problem.rows.transpose_dot(np.column_stack([c * a * y, problem.pull_per_class()])).T
     sizes = None if problem.sets.is_isotropic else sizes_of_sums(problem, c * a)
-    borne = None if guess.sets is None else guess.sets.adjoint(guess.direction, c * problem.loss.dual_scale(a))
-    claim = Claim(lambda: problem.sets, c, a, V, guess.scale, guess.direction, problem.alpha, sizes, borne)
-    bound, share = dual_objective(problem.loss, [claim], lambda k: float(np.sum(c * problem.loss.dual_value(k * a))))
+    absorbed = None if guess.sets is None else guess.sets.adjoint(guess.direction, c * problem.loss.dual_scale(a))
+    constraint = PairConstraint(
+        lambda: problem.sets, c, a, V, guess.scale, guess.direction, problem.alpha, sizes, absorbed
+    )
+    bound, share = dual_objective(
+        problem.loss, [constraint], lambda k: float(np.sum(c * problem.loss.dual_value(k * a)))
+    )
     return bound, pull, share * c * a
 
 

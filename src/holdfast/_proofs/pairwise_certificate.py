@@ -14,7 +14,7 @@ from holdfast._core.solution import DualGuess
 from holdfast._problems.pairwise import PairwiseProblem
 from holdfast._proofs.best_scale import Point, slopes_at_best_scale
 from holdfast._proofs.certificate import Certificate, certificate, certified, rounding_at
-from holdfast._proofs.claims import Claim, dual_objective
+from holdfast._proofs.pair_constraints import PairConstraint, dual_objective
 from holdfast._proofs.pulls import drawn_to, exact_columns, sizes_of_sums
 
 FORSAKEN = 1e-12
@@ -113,50 +113,70 @@ class _PairwiseRay:
 
 def dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array]:
     """Return the dual objective of the guess made feasible, and how strongly each row pulls at each class."""
+    C, c = problem.n_classes, problem.weights
+    a = _balanced_slopes(problem, guess)
+    R = -c[:, None] * a
+    R[np.arange(len(R)), problem.labels] = -R.sum(axis=1)
+    V = problem.rows.transpose_dot(R).T
+    budgets = c[:, None] * problem.loss.dual_scale(a.ravel()).reshape(a.shape)
+    absorbed = _absorbed(problem, guess, budgets)
+    flows = _flows(problem, guess, V, budgets, c[:, None] * a, absorbed)
+    sizes = sizes_of_sums(problem, c * a.sum(axis=1))
+    # where there is noise a column of zeros has rounding too, that of the other columns
+    exact = problem.sets.exact_features(problem.rows.n_features)
+    allowed = MISSED * sizes + np.where(exact, 0.0, 1e-15 * sizes.max())
+    if np.any(np.abs(V - _gathered(flows, C)) > allowed):
+        return 0.0, 0.0 * R
+    constraints = [
+        _constraint(problem, guess, a, pair, target, None if problem.sets.is_isotropic else sizes, absorbed[pair])
+        for pair, target in flows.items()
+    ]
+    bound, share = dual_objective(problem.loss, constraints, lambda share: problem.dual_value(share * a))
+    return bound, share * R
+
+
+def _balanced_slopes(problem: PairwiseProblem, guess: DualGuess) -> Array:
+    """Return the guess's dual weights a, reduced until no class gets more than it sends, nor pulls where nothing may."""
     C, c, labels = problem.n_classes, problem.weights, problem.labels
-    foreign = labels[:, None] != np.arange(C)
     a = problem.admissible(guess.slopes)
     sent = np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members])
     # pairs too far apart to matter would have to bear flows without the budgets for it
     a = a * (sent + sent.T > FORSAKEN * sent.sum())[labels]
-    exact = problem.sets.exact_features(problem.rows.n_features)
     if problem.alpha == 0:
         Z = exact_columns(problem)
         if Z is not None:
             # no budget can bear a pull there
             a = drawn_to(a, _ExactPulls(problem, Z), np.zeros(C * Z.shape[1]))
     if problem.fit_intercept:
+        # last, as it only multiplies what the steps before made feasible
         a = a * _circulating(np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members]))[labels]
-    R = -c[:, None] * a
-    R[~foreign] = -R.sum(axis=1)
-    V = problem.rows.transpose_dot(R).T
-    budgets = c[:, None] * problem.loss.dual_scale(a.ravel()).reshape(a.shape)
-    borne = _borne(problem, guess, budgets)
-    flows = _flows(problem, guess, V, budgets, c[:, None] * a, borne)
-    sizes = sizes_of_sums(problem, c * a.sum(axis=1))
-    # where there is noise a column of zeros has rounding too, that of the other columns
-    allowed = MISSED * sizes + np.where(exact, 0.0, 1e-15 * sizes.max())
-    if np.any(np.abs(V - _gathered(flows, C)) > allowed):
-        return 0.0, 0.0 * R
-    claims = []
-    for (k, other), target in flows.items():
-        rows = np.concatenate([problem.members[k], problem.members[other]])
-        column = np.where(labels[rows] == k, other, k)
-        claims.append(
-            Claim(
-                partial(problem.pair_sets, rows, k),
-                c[rows],
-                a[rows, column],
-                target,
-                guess.scale[rows, column],
-                guess.direction[k] - guess.direction[other],
-                2 * problem.alpha / C,
-                None if problem.sets.is_isotropic else sizes,
-                borne[k, other],
-            )
-        )
-    bound, share = dual_objective(problem.loss, claims, lambda share: problem.dual_value(share * a))
-    return bound, share * R
+    return a
+
+
+def _constraint(
+    problem: PairwiseProblem,
+    guess: DualGuess,
+    a: Array,
+    pair: tuple[int, int],
+    target: Array,
+    sizes: Array | None,
+    absorbed: Array,
+) -> PairConstraint:
+    """Return what the rows of two classes have to absorb of a pull."""
+    k, other = pair
+    rows = np.concatenate([problem.members[k], problem.members[other]])
+    column = np.where(problem.labels[rows] == k, other, k)
+    return PairConstraint(
+        partial(problem.pair_sets, rows, k),
+        problem.weights[rows],
+        a[rows, column],
+        target,
+        guess.scale[rows, column],
+        guess.direction[k] - guess.direction[other],
+        2 * problem.alpha / problem.n_classes,
+        sizes,
+        absorbed,
+    )
 
 
 class _ExactPulls(NamedTuple):
@@ -225,16 +245,16 @@ def _gathered(flows: dict[tuple[int, int], Array], n_classes: int) -> Array:
     return out
 
 
-def _borne(problem: PairwiseProblem, guess: DualGuess, budgets: Array) -> dict[tuple[int, int], Array]:
+def _absorbed(problem: PairwiseProblem, guess: DualGuess, budgets: Array) -> dict[tuple[int, int], Array]:
     """Return what every pair's sets bear along the guess's direction."""
     sets = problem.sets if guess.sets is None else guess.sets
     bearing = [sets.take(own).against_labels(np.ones(len(own))) for own in problem.members]
-    borne = {}
+    absorbed = {}
     for k, other in combinations(range(problem.n_classes), 2):
         difference = guess.direction[k] - guess.direction[other]
         ours = bearing[k].adjoint(difference, budgets[problem.members[k], other])
-        borne[k, other] = ours - bearing[other].adjoint(-difference, budgets[problem.members[other], k])
-    return borne
+        absorbed[k, other] = ours - bearing[other].adjoint(-difference, budgets[problem.members[other], k])
+    return absorbed
 
 
 def _flows(
@@ -243,7 +263,7 @@ def _flows(
     V: Array,
     budgets: Array,
     pulls: Array,
-    borne: dict[tuple[int, int], Array],
+    absorbed: dict[tuple[int, int], Array],
 ) -> dict[tuple[int, int], Array]:
     """Return for every pair a flow near what its noise bears along the guess's direction, adding up to V.
 
@@ -263,7 +283,7 @@ def _flows(
             stiffness[p] += float(np.sum(shares))
             straight[p] += float(np.sum(shares * np.square(ratio(t, guess.scale[own, j]))))
             pulled[p] += float(np.sum(pulls[own, j]))
-        flows[p] = borne[k, other] + 2 * problem.alpha / C * difference
+        flows[p] = absorbed[k, other] + 2 * problem.alpha / C * difference
     stiffness += 2 * problem.alpha / C
     if problem.alpha == 0:
         # nothing can flow along features without noise

@@ -23,13 +23,13 @@ def sizes_of_sums(problem: LinearProblem, weights: Array) -> Array:
     return np.asarray(np.sqrt(float(np.sum(weights)) * problem.rows.square_sums(weights)))
 
 
-def least_multiple(bound: RowSets, target: Array, budgets: Array, scale: Array, sizes: Array) -> float:
+def least_multiple(sets: RowSets, target: Array, budgets: Array, scale: Array, sizes: Array) -> float:
     r"""Return a factor k with target in :math:`k \sum_i` budgets_i :math:`S_i`, the least where `shares_are_least`."""
-    demand = np.asarray(bound.required_share(target, budgets, scale, sizes))
-    offered = np.asarray(np.sum(budgets) if bound.is_common else budgets)
-    if np.any(demand[offered == 0] > 0):
+    required = np.asarray(sets.required_share(target, budgets, scale, sizes))
+    offered = np.asarray(np.sum(budgets) if sets.is_common else budgets)
+    if np.any(required[offered == 0] > 0):
         return np.inf
-    return float(np.max(ratio(demand, offered), initial=0.0))
+    return float(np.max(ratio(required, offered), initial=0.0))
 
 
 def beyond_penalty(problem: MarginScaleProblem, V: Array) -> Array:

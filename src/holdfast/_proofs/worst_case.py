@@ -115,81 +115,88 @@ def _bound_by_points(problem: MarginScaleProblem, lines: Proof, guess: DualGuess
 def _bound_of_lines(
     problem: MarginScaleProblem, lines: Proof, guess: DualGuess, objective: float
 ) -> tuple[float, Array, Array]:
-    """Return the lower bound that the lines prove, the pull that the norm bound needs, and the dual weights.
-
-    What is dear to find out is left alone where it would not bring the bound much nearer to the objective.
-    """
-    c, y, loss, bound = problem.weights, problem.signs, problem.loss, problem.sets
-    is_hard = not problem.is_penalised
-    if is_hard and loss.has_dual:
+    """Return the lower bound that the lines prove, the pull that the norm bound needs, and the dual weights."""
+    c, loss = problem.weights, problem.loss
+    if not problem.is_penalised and loss.has_dual:
         limit = min(loss.dual_limit, 1.0 + float(np.max(lines.a, initial=0.0)))
         lines = dual_lines(loss, limit * without_exact_pull(problem, lines.a / limit))
     if problem.fit_intercept:
         lines = lines.shrunk(loss, balanced(problem, lines.a))
-    V, pull = problem.rows.transpose_dot(np.column_stack([c * lines.a * y, problem.pull_per_class()])).T
+    V, pull = problem.rows.transpose_dot(np.column_stack([c * lines.a * problem.signs, problem.pull_per_class()])).T
     sizes = sizes_of_sums(problem, c * lines.a)
-    budgets = c * lines.p
+    if not problem.sets.is_sublinear:
+        bound, share = _bound_less_offsets(problem, lines, V, sizes, guess.direction)
+    elif problem.is_penalised:
+        bound, share = _priced_bound(problem, lines, V, sizes, guess, objective)
+    else:
+        share = _covered_share(problem, lines, V, sizes, guess)
+        bound = _worth(problem, lines, share)
+    return bound, pull, share * c * lines.a
 
-    def value(share: float) -> float:
-        shrunk = lines.shrunk(loss, np.full(len(c), share))
-        return float(np.sum(c * (shrunk.v + shrunk.a * (problem.target - 1.0))))
 
-    if not bound.is_sublinear:
-        best, share = _bound_less_tolls(problem, lines, V, sizes, guess.direction)
-        return best, pull, share * c * lines.a
-    left = bound.residual(V, budgets, guess.scale, guess.direction)
-    if is_hard:
-        if guess.points is not None:
-            left = min(left, V - bound.sum_of_points(guess.points, budgets), key=lambda rest: float(rest @ rest))
-        left = np.where(np.abs(left) <= MISSED * sizes, 0.0, left)
-        share = _covered_share(problem, V, left, budgets, guess, sizes)
-        return value(share), pull, share * c * lines.a
+def _worth(problem: MarginScaleProblem, lines: Proof, share: float) -> float:
+    """Return what a share of the lines is worth where the sets and the penalty cover all that they pull."""
+    shrunk = lines.shrunk(problem.loss, np.full(len(lines.a), share))
+    return float(np.sum(problem.weights * (shrunk.v + shrunk.a * (problem.target - 1.0))))
 
-    penalty = problem.penalty
-    # the nearest point of the sets need not be the one that leaves the cheapest pull
-    lefts = [left, bound.residual_along(V, budgets, guess.scale, guess.direction)]
-    if problem.push is not None:
-        own = problem.push_budgets(lines.a), problem.push.support(guess.direction), guess.direction
-        lefts = [problem.push.residual(lefts[0], *own), problem.push.residual_along(lefts[1], *own)]
-    if guess.sets is not None:
-        smoothed = V - guess.sets.adjoint(guess.direction, budgets)
-        pushed = 0.0 if guess.push is None else guess.push.adjoint(guess.direction, problem.push_budgets(lines.a))
-        lefts.append(smoothed - pushed)
-    if guess.points is not None and problem.push is None:
-        lefts.append(V - bound.sum_of_points(guess.points, budgets))
+
+def _priced_bound(
+    problem: MarginScaleProblem, lines: Proof, V: Array, sizes: Array, guess: DualGuess, objective: float
+) -> tuple[float, float]:
+    """Return the lower bound that lines prove whose pull, but for what the sets cover, the penalty prices, and their share.
+
+    What is dear to find out is left alone where it would not bring the bound much nearer to the objective.
+    """
+    penalty, sets, budgets = problem.penalty, problem.sets, problem.weights * lines.p
 
     def priced(share: float, left: Array) -> float:
         ridge = float(left @ left) * share**2 / (2 * problem.alpha) if problem.alpha > 0 else 0.0
-        return value(share) - ridge - (0.0 if penalty is None else penalty.price(share * left))
+        return _worth(problem, lines, share) - ridge - (0.0 if penalty is None else penalty.price(share * left))
 
     def best_of(lefts: Sequence[Array]) -> tuple[float, float, Array]:
         mosts = [1.0 if penalty is None else penalty.largest_share(left) for left in lefts]
         found = [(priced(most, left), most, left) for most, left in zip(mosts, lefts, strict=True)]
         return max(found, key=lambda entry: entry[0])
 
-    best, share, left = best_of(lefts)
-    whole = value(1.0)
-    is_near = problem.push is None and bound.has_origin and np.max(bound.support(guess.direction)) <= SMALL_SUPPORT
+    best, share, left = best_of(_left_over(problem, lines, V, guess))
+    whole = _worth(problem, lines, 1.0)
+    is_near = problem.push is None and sets.has_origin and np.max(sets.support(guess.direction)) <= SMALL_SUPPORT
     if is_near and whole - best > CHEAP * max(objective - whole, 0.0):
         # near w = 0 directions say little, and how much of the sets it takes tells more
         beyond = beyond_penalty(problem, V)
-        multiple = least_multiple(bound, beyond, budgets, guess.scale, sizes)
+        multiple = least_multiple(sets, beyond, budgets, guess.scale, sizes)
         best, share, left = best_of([left, V - beyond / max(multiple, 1.0)])
-    if best < 0.5 * value(share):
+    if best < 0.5 * _worth(problem, lines, share):
+        # the price grows with the square of the share, so that less of the lines may prove more
         shorter = minimize_scalar(
             lambda k: -priced(k, left), bounds=(0.0, share), method="bounded", options={"xatol": 1e-10}
         )
         best, share = max((best, share), (-float(shorter.fun), float(shorter.x)))
-    return best, pull, share * c * lines.a
+    return best, share
 
 
-def _bound_less_tolls(
+def _left_over(problem: MarginScaleProblem, lines: Proof, V: Array, guess: DualGuess) -> list[Array]:
+    """Return what several points of the sets leave of the pull V: the nearest one need not leave the cheapest."""
+    sets, push, w, budgets = problem.sets, problem.push, guess.direction, problem.weights * lines.p
+    lefts = [sets.residual(V, budgets, guess.scale, w), sets.residual_along(V, budgets, guess.scale, w)]
+    if push is not None:
+        own = problem.push_budgets(lines.a), push.support(w), w
+        lefts = [push.residual(lefts[0], *own), push.residual_along(lefts[1], *own)]
+    if guess.sets is not None:
+        smoothed = V - guess.sets.adjoint(w, budgets)
+        lefts.append(smoothed - (0.0 if guess.push is None else guess.push.adjoint(w, problem.push_budgets(lines.a))))
+    if guess.points is not None and push is None:
+        lefts.append(V - sets.sum_of_points(guess.points, budgets))
+    return lefts
+
+
+def _bound_less_offsets(
     problem: MarginScaleProblem, lines: Proof, V: Array, sizes: Array, direction: Array
 ) -> tuple[float, float]:
     r"""Return the lower bound that lines prove whose supports are not sublinear, and the share of them that proves it.
 
     The ridge lies above :math:`r^\top v - |r|^2 / 2\alpha`, r being its slope along the direction, an l1 norm and limits on the
-    weights join the supports; the rest of V is for tolls.
+    weights join the supports; the rest of V is left to the lines below the supports, at the price of their offsets.
     """
     c, loss, penalty = problem.weights, problem.loss, problem.penalty
     absolute, limit = (0.0, np.inf) if penalty is None else (penalty.absolute, penalty.limit)
@@ -197,13 +204,13 @@ def _bound_less_tolls(
 
     def proved(share: float) -> float:
         shrunk = lines.shrunk(loss, np.full(len(c), share))
-        rest, toll = problem.sets.lines_below(share * V - ridge, c * shrunk.p, absolute, limit)
+        rest, offset = problem.sets.lines_below(share * V - ridge, c * shrunk.p, absolute, limit)
         rest = np.where(np.abs(rest) <= MISSED * sizes, 0.0, rest)
         if problem.alpha > 0:
             price = float(np.sum(np.square(ridge + rest))) / (2 * problem.alpha)
         else:
             price = limit * float(np.sum(np.abs(rest))) if np.any(rest) else 0.0
-        return float(np.sum(c * (shrunk.v + shrunk.a * (problem.target - 1.0)))) - toll - price
+        return _worth(problem, lines, share) - offset - price
 
     whole = proved(1.0)
     if whole > 0:
@@ -212,25 +219,28 @@ def _bound_less_tolls(
     return max((proved(share), share) for share in (*(1 - 10.0 ** -np.arange(12.0, 0.0, -1.0)), 0.0))
 
 
-def _covered_share(
-    problem: MarginScaleProblem, V: Array, left: Array, budgets: Array, guess: DualGuess, sizes: Array
-) -> float:
-    """Return a share of the lines at which the sets cover all that is pulled."""
+def _covered_share(problem: MarginScaleProblem, lines: Proof, V: Array, sizes: Array, guess: DualGuess) -> float:
+    """Return a share of the lines at which the sets cover all that is pulled: without a penalty no rest has a price."""
+    sets, c = problem.sets, problem.weights
+    budgets = c * lines.p
+    left = sets.residual(V, budgets, guess.scale, guess.direction)
+    if guess.points is not None:
+        left = min(left, V - sets.sum_of_points(guess.points, budgets), key=lambda rest: float(rest @ rest))
+    left = np.where(np.abs(left) <= MISSED * sizes, 0.0, left)
     if not np.any(left):
         return 1.0
-    bound, c = problem.sets, problem.weights
-    demand = bound.required_share(V, budgets, guess.scale, sizes)
-    if np.all(demand <= (np.sum(budgets) if bound.is_common else budgets)):
+    required = sets.required_share(V, budgets, guess.scale, sizes)
+    if np.all(required <= (np.sum(budgets) if sets.is_common else budgets)):
         return 1.0
     for room in ROOMS if guess.points is not None else ():
-        rest = V - bound.sum_of_points(guess.points, budgets, 1 - room)
-        demand = bound.required_share(rest, room * budgets, guess.scale, sizes)
-        if np.all(demand <= room * (np.sum(budgets) if bound.is_common else budgets)):
+        rest = V - sets.sum_of_points(guess.points, budgets, 1 - room)
+        required = sets.required_share(rest, room * budgets, guess.scale, sizes)
+        if np.all(required <= room * (np.sum(budgets) if sets.is_common else budgets)):
             return 1.0
     spare = problem.loss.outside
     if spare == 0:
         return 0.0
     # lines shrunk by k leave (1 - k) spare c_i of each set, to cover k times what is left
-    demand = bound.required_share(left, c, guess.scale, sizes)
-    excess = float(demand / np.sum(c) if bound.is_common else np.max(demand[c > 0] / c[c > 0], initial=0.0))
+    required = sets.required_share(left, c, guess.scale, sizes)
+    excess = float(required / np.sum(c) if sets.is_common else np.max(required[c > 0] / c[c > 0], initial=0.0))
     return spare / (spare + excess)

@@ -476,8 +476,8 @@ def _kernel(X: Any, Y: Any, kernel: Any, options: Mapping[str, Any]) -> Array:
         raise ValueError(f"{NAME}(kernel={kernel!r:.80}): {error}") from error
 
 
-def _of(bound: RowSets | None, rows: NDArray[np.intp]) -> RowSets | None:
-    return None if bound is None else bound.take(rows)
+def _of(sets: RowSets | None, rows: NDArray[np.intp]) -> RowSets | None:
+    return None if sets is None else sets.take(rows)
 
 
 def _ridge_share(problem: MinimaxProbabilityProblem, ridge: Array, w: Array) -> float:

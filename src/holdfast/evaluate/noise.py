@@ -92,7 +92,7 @@ def flip_probability(
     own = stated_of(model, X, own, call, {"noise": noise})
     stated = noise if isinstance(noise, GaussianNoise) else GaussianNoise(std=noise)
     refuse_errors_of_categories(model, X, stated, own)
-    bound = stated.at(rows, own)
+    sets = stated.at(rows, own)
     view = linear_or_none(model, X) if method != "draws" else None
     if method == "bound" and view is None:
         raise ValueError(
@@ -102,7 +102,7 @@ def flip_probability(
     seed = int(check_random_state(random_state).randint(1 << 31))
     if view is not None:
         is_bound = _is_bound(view, stated, method)
-        codes, probability, error = _by_normal_law(view, bound, None if is_bound else (int(n_draws), seed))
+        codes, probability, error = _by_normal_law(view, sets, None if is_bound else (int(n_draws), seed))
         is_drawn = bool(np.any(error))
         return FlipProbability(
             predicted=classes[codes],
@@ -117,7 +117,7 @@ def flip_probability(
             f"{call}(noise={noise!r}): a covariance that is unknown cannot be drawn from, and for this model no "
             "formula is known. State a covariance, as GaussianNoise(std=...)."
         )
-    predicted, share = _by_draws(model, X, rows, bound, int(n_draws), np.random.default_rng(seed))
+    predicted, share = _by_draws(model, X, rows, sets, int(n_draws), np.random.default_rng(seed))
     return FlipProbability(
         predicted=predicted,
         probability=share,
@@ -163,7 +163,7 @@ def score_deviations(view: View, noise: RowSets, v: Array, which: NDArray[np.int
     return t, np.sqrt(own)
 
 
-def _by_normal_law(view: View, bound: RowSets, draws: tuple[int, int] | None) -> tuple[NDArray[np.intp], Array, Array]:
+def _by_normal_law(view: View, sets: RowSets, draws: tuple[int, int] | None) -> tuple[NDArray[np.intp], Array, Array]:
     """Return predicted codes, probabilities and standard errors; without `draws`, their number and seed, the bound."""
     n = view.rows.shape[0]
     codes, (probability, error) = np.zeros(n, dtype=np.intp), np.zeros((2, n))
@@ -173,7 +173,7 @@ def _by_normal_law(view: View, bound: RowSets, draws: tuple[int, int] | None) ->
             V, rows = C @ view.linear.coef, which[some]
 
             def deviation(v: Array, rows: NDArray[np.intp] = rows) -> Array:
-                return np.hypot(*score_deviations(view, bound, v, rows))
+                return np.hypot(*score_deviations(view, sets, v, rows))
 
             rivals = np.flatnonzero(np.any(leads[some] < np.inf, axis=0))
             lead, t = leads[some][:, rivals], np.column_stack([deviation(V[k]) for k in rivals])
@@ -191,12 +191,12 @@ def _by_normal_law(view: View, bound: RowSets, draws: tuple[int, int] | None) ->
 
 
 def _by_draws(
-    model: Any, X: Any, rows: Any, bound: RowSets, n_draws: int, rng: np.random.Generator
+    model: Any, X: Any, rows: Any, sets: RowSets, n_draws: int, rng: np.random.Generator
 ) -> tuple[Any, Array]:
     values = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
-    known = told(model, bound, values.shape)
+    known = told(model, sets, values.shape)
     predicted = np.asarray(model.predict(X, **known))
-    noisy = (values + dense(bound.gaussian(rng, values.shape)) for _ in range(n_draws))
+    noisy = (values + dense(sets.gaussian(rng, values.shape)) for _ in range(n_draws))
     return predicted, np.mean(predicted_at(model, X, noisy, "flip_probability", known) != predicted, axis=0)
 
 

@@ -95,13 +95,13 @@ class GaussianNoise(UncertaintySet):
         return row_clouds(float(self._common_factor(n_features)), n_samples, n_features, own, home)
 
     def draws(self, X: Any, metadata: Mapping[str, Any], rng: np.random.Generator, n_draws: int) -> Iterator[Any]:
-        bound = self.at(X, metadata)
+        sets = self.at(X, metadata)
         if self.unknown is not None:
             raise ValueError(
                 f"{self!r}: a covariance that is unknown cannot be drawn from. State the one to draw from, as "
                 "GaussianNoise(std=...) or GaussianNoise(cov=...)."
             )
-        return (bound.gaussian(rng, X.shape) for _ in range(n_draws))
+        return (sets.gaussian(rng, X.shape) for _ in range(n_draws))
 
     @property
     def is_size(self) -> bool:  # type: ignore[override]

@@ -87,11 +87,11 @@ class SetSum(UncertaintySet):
 
     def split(self, X: Any, metadata: Mapping[str, Any]) -> tuple[RowSets | None, RowSets | None]:
         pairs = [summand.split(X, own) for summand, own in self._summands(metadata)]
-        worst = [bound for bound, _ in pairs if bound is not None]
-        clouds = [bound for _, bound in pairs if bound is not None]
+        worst = [sets for sets, _ in pairs if sets is not None]
+        clouds = [sets for _, sets in pairs if sets is not None]
         if len(clouds) > 1:
             raise ValueError(f"{self!r}: two noises. State them as one, whose covariance is the sum of theirs.")
-        if len(worst) > 1 and not all(bound.has_origin for bound in worst):
+        if len(worst) > 1 and not all(sets.has_origin for sets in worst):
             raise ValueError(
                 f"{self!r}: rows that have to change, as with FeatureDeletion(exactly=True), are not known in sums. Use "
                 "exactly=False, or that set alone."

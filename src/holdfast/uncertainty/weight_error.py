@@ -118,18 +118,18 @@ class WeightError(Parameters):
         middle = values if centre is None else values - rescaled(centre, signs)
         return (_scaled if self.relative else _shifted)(delta, middle, signs, half, centre)
 
-    def _apart(self, delta: float, values: Any, bound: RowSets, farthest: Array) -> Faced:
+    def _apart(self, delta: float, values: Any, sets: RowSets, farthest: Array) -> Faced:
         """Return the bound that adds what each error does alone, and the product of both at their largest."""
         (n, d), sizes = values.shape, row_sums(abs(values)) + farthest
         if not self.relative:
-            return Faced(bound, np.asarray(1.0 + delta * sizes))
-        parts: list[RowSets] = [bound] if np.any(farthest) else []
+            return Faced(sets, np.asarray(1.0 + delta * sizes))
+        parts: list[RowSets] = [sets] if np.any(farthest) else []
         if self.relative != COMPONENTWISE:
             parts.append(RowScaledSets(CommonBox(np.full(d, delta)), sizes))
         else:
             parts.append(RowBoxes(delta * abs(values)))
             if np.any(farthest):
-                off = np.stack([np.maximum(bound.support(e), bound.support(-e)) for e in np.eye(d)], axis=-1)
+                off = np.stack([np.maximum(sets.support(e), sets.support(-e)) for e in np.eye(d)], axis=-1)
                 parts.append(RowBoxes(np.atleast_2d(delta * off), None, np.ones(n)))
         return Faced(BoundSum(parts) if len(parts) > 1 else parts[0], 1.0)
 

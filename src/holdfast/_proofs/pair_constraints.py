@@ -1,4 +1,4 @@
-"""What pairs of classes have to bear: the largest share of dual weights that their sets cover."""
+"""What the sets of two classes must absorb: the largest share of dual weights that they cover."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from holdfast._core.row_sets import RowSets
 
 
 class DualScale(Protocol):
-    """What a claim needs to know of a loss."""
+    """What a constraint needs to know of a loss."""
 
     def dual_scale(self, a: Array) -> Array:
         """Return how much of each set dual weights may use."""
         ...
 
 
-class Claim(NamedTuple):
-    """What the rows of two classes have to bear: a pull on the difference of the classes' weights."""
+class PairConstraint(NamedTuple):
+    """A pull on the difference of two classes' weights, which the sets of their rows must absorb."""
 
     sets: Callable[[], RowSets]
     """The sets of these rows."""
     weights: Array
     slopes: Array
-    """Dual weights a, one a row."""
+    """Dual weights a, one for each row."""
     target: Array
     """The pull, shape (n_features,)."""
     scale: Array
@@ -37,23 +37,23 @@ class Claim(NamedTuple):
     alpha: float
     sizes: Array | None = None
     """Sizes of the sums that the target's entries came from."""
-    borne: Array | None = None
+    absorbed: Array | None = None
     """A sum of points of the sets, each times its budget, that comes near the target."""
 
 
-def largest_share(loss: DualScale, claims: Sequence[Claim]) -> float:
+def largest_share(loss: DualScale, constraints: Sequence[PairConstraint]) -> float:
     """Return the largest k in [0, 1] found at which the budgets of k a cover k times every target.
 
     It exists as p is concave with p(0) = 0.
     """
-    full = [claim.weights * loss.dual_scale(claim.slopes) for claim in claims]
-    demands, commons = [], []
-    for claim, budgets in zip(claims, full, strict=True):
-        bound = claim.sets()
-        demands.append(bound.required_share(claim.target, budgets, claim.scale, claim.sizes))
-        commons.append(bound.is_common)
-    demand = np.concatenate([np.atleast_1d(d) for d in demands])
-    if not np.all(np.isfinite(demand)):
+    full = [constraint.weights * loss.dual_scale(constraint.slopes) for constraint in constraints]
+    shares, commons = [], []
+    for constraint, budgets in zip(constraints, full, strict=True):
+        sets = constraint.sets()
+        shares.append(sets.required_share(constraint.target, budgets, constraint.scale, constraint.sizes))
+        commons.append(sets.is_common)
+    required = np.concatenate([np.atleast_1d(d) for d in shares])
+    if not np.all(np.isfinite(required)):
         return 0.0
 
     def offered(budgets: Sequence[Array]) -> Array:
@@ -62,12 +62,13 @@ def largest_share(loss: DualScale, claims: Sequence[Claim]) -> float:
         )
 
     def slack(k: float) -> Array:
-        return offered([claim.weights * loss.dual_scale(k * claim.slopes) for claim in claims]) - k * demand
+        budgets = [one.weights * loss.dual_scale(k * one.slopes) for one in constraints]
+        return offered(budgets) - k * required
 
-    whole = offered(full) - demand
+    whole = offered(full) - required
     if np.all(whole >= 0):
         return 1.0
-    cut, growth = max(float(np.max(-whole / np.where(whole < 0, demand, 1.0))), 1e-15), 2.0
+    cut, growth = max(float(np.max(-whole / np.where(whole < 0, required, 1.0))), 1e-15), 2.0
     if cut > 1e-3:
         # too much is missing for a linear guess: budgets can rise steeply, so begin with a hair
         cut, growth = 1e-15, 8.0
@@ -85,7 +86,9 @@ def largest_share(loss: DualScale, claims: Sequence[Claim]) -> float:
     return 0.0
 
 
-def dual_objective(loss: DualScale, claims: Sequence[Claim], value: Callable[[float], float]) -> tuple[float, float]:
+def dual_objective(
+    loss: DualScale, constraints: Sequence[PairConstraint], value: Callable[[float], float]
+) -> tuple[float, float]:
     """Return the best dual objective over multiples in [0, 1] of the dual weights, and that multiple.
 
     `value` says what a multiple is worth. Without a ridge the budgets must cover what is pulled; with one, what they do not
@@ -94,17 +97,17 @@ def dual_objective(loss: DualScale, claims: Sequence[Claim], value: Callable[[fl
 
     def penalised(k: float) -> float:
         penalty = 0.0
-        for claim in claims:
-            budgets = claim.weights * loss.dual_scale(k * claim.slopes)
-            missed = claim.sets().residual(k * claim.target, budgets, claim.scale, claim.direction)
-            if claim.borne is not None:
+        for constraint in constraints:
+            budgets = constraint.weights * loss.dual_scale(k * constraint.slopes)
+            missed = constraint.sets().residual(k * constraint.target, budgets, constraint.scale, constraint.direction)
+            if constraint.absorbed is not None:
                 # budgets fall no faster than k
-                missed = min(missed, k * (claim.target - claim.borne), key=norm)
-            penalty += float(missed @ missed) / (2 * claim.alpha)
+                missed = min(missed, k * (constraint.target - constraint.absorbed), key=norm)
+            penalty += float(missed @ missed) / (2 * constraint.alpha)
         return value(k) - penalty
 
-    if claims[0].alpha == 0:
-        share = largest_share(loss, claims)
+    if constraints[0].alpha == 0:
+        share = largest_share(loss, constraints)
         return value(share), share
     whole = penalised(1.0)
     if whole > 0.5 * value(1.0):
