@@ -36,12 +36,14 @@ class Clarabel(Solver):
         }
         settings = clarabel.DefaultSettings()
         settings.verbose = False
+        # Clarabel takes some 30 steps where it succeeds; after 500 it never will
         settings.max_iter = min(max_iter, 500)
+        # a tenth of `tol`, as the proof is made from rounded points; below 1e-9 Clarabel itself seldom succeeds
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = min(max(0.1 * tol, 1e-9), 1e-8)
         cones = [kinds[kind](size) for kind, size in program.cones]
         found = clarabel.DefaultSolver(program.P, program.q, program.A, program.b, cones, settings).solve()
         report(f"clarabel: {found.status} after {found.iterations} iterations")
-        # "AlmostSolved" is not solved: it is what remains when the accuracy asked for could not be had.
+        # "AlmostSolved" is not solved: Clarabel says it when it could not reach the accuracy asked for
         status = {"Solved": Status.SOLVED, "MaxIterations": Status.ITERATION_LIMIT}.get(
             str(found.status), Status.STALLED
         )

@@ -19,31 +19,31 @@ from holdfast.solvers.deletion_parts import Group, Limits, Part
 from holdfast.solvers.mehrotra import CONTENT, Best, PrimalDual
 
 GROUP_ENTRIES, GROUP_ROWS = 1 << 17, 64
-"""Entries of a group of rows, whose arrays are to stay in cache, and the fewest rows of one: products of blocks repay."""
+"""Entries of a group of rows, few enough for its arrays to stay in cache, and its fewest rows: matrix products need several."""
 BOUNDED_FROM = 10.0
-"""The gap of the steps, as a multiple of the tolerated one, from which on bounds are computed."""
+"""Bounds are computed once the steps' own gap is within so many times the tolerated one; before, they could end nothing."""
 BOUNDARY_SHARE = 0.95
-"""Share of the way to the boundary that a step goes."""
+"""A step goes this share of the way to the boundary."""
 LARGEST_MATRIX, WIDEST = 1.5e8, 20_000
-"""Entries, in some 17 arrays of as many numbers (20 GB), and features, in a matrix to factorise, up to which to prefer it."""
+"""It is preferred up to so many entries (in some 17 arrays of as many numbers, 20 GB) and features (a matrix to factorise)."""
 JITTERS = np.append(0.0, 10.0 ** np.arange(-15, -3))
-"""Added to the unit diagonal of a matrix, the first with which its factorisation does not fail."""
+"""Added to the unit diagonal of a matrix in turn, until its factorisation succeeds."""
 
 
 class DeletionInteriorPoint(Solver):
     r"""Mehrotra's predictor-corrector method on the linear (or quadratic) program of a `DeletionProgram`.
 
-    With the price :math:`\lambda_i` of a row's budget, :math:`A_{ij} = y_i x_{ij}` and what is left to pay for each entry,
-    :math:`\alpha_{ij}`, the program is (4) of Dekel and Shamir,
+    With the price :math:`\lambda_i` of a row's budget, :math:`A_{ij} = y_i x_{ij}` and the amount :math:`\alpha_{ij}` that
+    remains to be paid for each entry, the program is (4) of Dekel and Shamir,
 
     .. math::
         \min \sum_i c_i \xi_i + \tfrac12 ridge\,|w|^2 \quad\text{subject to}\quad
         \xi_i + P \lambda_i - \sum_j \alpha_{ij} + y_i b \ge base, \quad
         A_{ij} w_j - \lambda_i v_j + \alpha_{ij} \ge gain_j, \quad \xi, \lambda, \alpha \ge 0,\ |w| \le limit,
 
-    P being what the values sum to, less the capacity. Given w and b the rows have nothing to do with each other, and each is
-    eliminated by itself: a step costs two updates of a matrix of the features, :math:`O(m n^2)`, and its factorisation. Entries
-    that are 0 are never deleted and only add constants, so of sparse rows only the nonzeros are kept. The start is not used.
+    P being the sum of the values less the capacity. Given w and b, rows are independent, and each is eliminated on its own: a
+    step costs two updates of a matrix of the features, :math:`O(m n^2)`, and its factorisation. Entries that are 0 are never
+    deleted and only add constants, so only the nonzeros of sparse rows are kept. The start is not used.
     """
 
     name = "deletion_interior_point"
@@ -78,6 +78,7 @@ class ScaledDeletions:
         self.unit = float(weights.mean())
         self.weights = weights / self.unit
         self.size = program.base + float(program.gains.sum())
+        # features that cannot be deleted need no rows of constraints; put last, the others form a block
         is_deletable = np.isfinite(program.values) & (program.capacity > 0)
         self.order = np.argsort(~is_deletable, kind="stable")
         self.n_deletable = int(np.count_nonzero(is_deletable))
@@ -94,7 +95,7 @@ class ScaledDeletions:
 
     @cached_property
     def first_slopes(self) -> Array:
-        """Dual weights of the rows to begin with, the same for both classes together where there is an intercept."""
+        """Dual weights of the rows to begin with; their sums over both classes are equal where there is an intercept."""
         totals = [float(self.weights[self.signs == sign].sum()) for sign in (-1.0, 1.0)]
         shares = np.where(self.signs > 0, 1 / (totals[1] or 1.0), 1 / (totals[0] or 1.0))
         balance = min(totals) * shares if self.program.fit_intercept else np.ones(len(self.signs))
@@ -102,7 +103,7 @@ class ScaledDeletions:
 
     @cached_property
     def room(self) -> float:
-        """The slack of a row to begin with: as much as its share of what the pull of all rows costs in the dual."""
+        """The slack of a row to begin with: its share of what the pull of all rows costs in the dual."""
         pull = self.rows.transpose_dot(self.signs * self.first_slopes)
         held = float(pull @ pull) / self.ridge if self.ridge > 0 else np.inf
         return max(1.0, min(self.limit * float(np.sum(np.abs(pull))), held) / float(self.weights.sum()))
@@ -173,6 +174,7 @@ class DeletionPoint(PrimalDual):
 
     def look(self, goal: float) -> None:
         scaled, n = self.scaled, len(self.scaled.order)
+        # the steps' own gap is the sum of all products
         if self.n_pairs * self.mu > BOUNDED_FROM * goal * self._scale():
             return
         z = scaled.clipped(self.z)
@@ -192,7 +194,7 @@ class DeletionPoint(PrimalDual):
         self.best.see(value, z, bound, guesses)
 
     def _scale(self) -> float:
-        """Return what the gap will be measured against, nearly."""
+        """Return about the number that the gap will be measured against."""
         w = self.z[: len(self.scaled.order)]
         losses = sum(float(group.c @ group.xi.slack) for group in self.groups)
         return max(losses + 0.5 * self.scaled.ridge * float(w @ w), self.scaled.floor)
@@ -215,6 +217,7 @@ class DeletionPoint(PrimalDual):
         rhs = total_of(part.target(self.z, aim, most) for part in self.parts)
         rhs[:n_weights] -= self.scaled.ridge * self.z[:n_weights]
         self.dz = self.factor.solve(rhs)
+        # one step of iterative refinement: near the end the matrix is too ill-conditioned for one solve
         self.dz += self.factor.solve(rhs - self.M @ self.dz)
         fits = [part.turn(self.dz) for part in self.parts]
         return min(primal for primal, _ in fits), min(dual for _, dual in fits)

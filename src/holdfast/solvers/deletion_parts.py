@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from holdfast.solvers.deletion_interior_point import ScaledDeletions
 
 CROWDED = 0.3
-"""Share of nonzeros from which on zeros are entries like any other."""
+"""With at least this share of nonzeros, zeros are stored like other entries: dense arithmetic is then faster."""
 
 
 class _Entries(ABC):
-    """Where the deletable entries of some rows lie; what is known of each is an array like `A`."""
+    """The positions of the deletable entries of some rows; numbers for each entry are an array of the shape of `A`."""
 
     A: Array
     shape: tuple[int, int]

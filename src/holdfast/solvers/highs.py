@@ -14,7 +14,7 @@ from holdfast._core.solver import Array, Report, Solver, silent
 
 METHODS = ("highs", "highs-ds", "highs-ipm")
 FEASIBILITY = 1e-10
-"""Feasibility that is asked for, the best that HiGHS knows."""
+"""Tolerance on constraints and reduced costs, the smallest that HiGHS accepts."""
 
 
 class Highs(Solver):
@@ -62,6 +62,7 @@ class Highs(Solver):
             bounds=(None, None),
             method=self.method,
             options={
+                # a vertex method takes about as many pivots as there are constraints: that many count as one step
                 "maxiter": min(max_iter * len(b), np.iinfo(np.int32).max),
                 "primal_feasibility_tolerance": FEASIBILITY,
                 "dual_feasibility_tolerance": FEASIBILITY,
@@ -74,6 +75,7 @@ class Highs(Solver):
             zero = np.zeros(program.n_parameters)
             return Solution(zero, status, np.inf, steps, self.name)
         multipliers = np.empty(len(b))
+        # SciPy returns the derivatives of the optimum, whose signs are opposite
         multipliers[~is_equal], multipliers[is_equal] = -found.ineqlin.marginals, -found.eqlin.marginals
         parameters, dual = program.parameters_and_dual(found.x, multipliers)
         return Solution(parameters, status, found.fun + program.constant, steps, self.name, dual=dual)

@@ -13,11 +13,11 @@ from holdfast._core.solution import Status
 from holdfast._core.solver import Report
 
 SPARE = 0.3
-"""Share of the tolerated gap at which to stop: the certificate must not fail for a trifle."""
+"""Steps stop at this share of the tolerated gap, so that the proof, which is made elsewhere, does not miss it by a little."""
 CONTENT = 1e-9
-"""Relative gap that counts as solved where all that floating point allows is asked for."""
+"""Relative gap that counts as solved even where a smaller one is asked for: floating point may allow no better."""
 NO_STEP = 1e-2
-"""A step, as a share of the whole, that counts for none."""
+"""A step shorter than this share of the full one counts as no progress."""
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Best:
     primal: Any = None
     dual: Any = None
     age: int = 0
-    """Points since the gap last fell by a tenth."""
+    """How many points have been seen since the gap last fell by a tenth."""
 
     def see(self, value: float, primal: Any, bound: float, dual: Any, *, is_on_the_way: bool = False) -> None:
         """Keep what is better than all before; a point that `is_on_the_way` does not age it even if its gap is no better."""
@@ -58,26 +58,26 @@ class Best:
 
 
 class PrimalDual(ABC):
-    """A program at a point strictly between its bounds, of which slacks and multipliers go to 0 together.
+    """A program at a point strictly between its bounds; the products of slacks and multipliers go to 0 together.
 
-    The steps are solutions of the optimality conditions with products of slacks and multipliers that are prescribed. A
-    direction holds from `turn` until the next one.
+    Each step solves the optimality conditions for prescribed products of slacks and multipliers. `turn` sets the direction,
+    which holds until it is called again.
     """
 
     title: ClassVar[str]
     """What reports call it."""
     patience: ClassVar[int]
-    """Points without a better gap, or steps of next to no length, after which there is no progress."""
+    """How many points without a better gap, or steps of hardly any length, are taken before the method gives up."""
     finest: ClassVar[float]
     """The smallest gap that is worth aiming at."""
     least_centring: ClassVar[float] = 0.0
-    """Least share of the mean product that a step aims at."""
+    """A step aims at this share of the mean product at least."""
     most_correction: ClassVar[float] = np.inf
-    """Largest correction of a product, as a multiple of their mean."""
+    """Largest correction of a product, as a multiple of the mean product."""
 
     best: Best
     unit: float
-    """What values are multiples of."""
+    """The unit of objective values, by which reports multiply them."""
     has_one_length: bool
     """Whether primal and dual have to take steps of the same length, as terms that are not linear tie them together."""
 
@@ -96,7 +96,7 @@ class PrimalDual(ABC):
 
     @abstractmethod
     def turn(self, aim: float, most: float) -> tuple[float, float]:
-        """Set the direction towards products `aim`, and return how often it fits in, primal and dual.
+        """Set the direction towards products `aim`, and return how many times it fits before a bound, primal and dual.
 
         With `most` > 0 the products of the last direction's own parts are deducted, each up to `most`: Mehrotra's correction.
         """
@@ -149,9 +149,11 @@ class PrimalDual(ABC):
             if self.best.gap <= goal or self.best.value - self.best.bound <= self.best.rounding:
                 return Status.SOLVED, n_iter
             length = 0.0 if self.best.age >= self.patience else self.step()
+            # one short step may precede long ones; several in a row do not
             idle = 0 if length > NO_STEP else idle + 1
             if length == 0 or idle >= self.patience:
                 status = Status.STALLED
                 break
+        # the last point may be the best one, though it was too rough to be looked at before
         self.look(np.inf)
         return (Status.SOLVED if self.best.gap <= max(tol, CONTENT) else status), n_iter

@@ -54,6 +54,7 @@ class Newton(Solver):
             if found is None:
                 status = Status.SOLVED if decrement <= 1e-9 * abs(value) else Status.STALLED
                 break
+            # steps that halve neither the decrement nor change the value are moves within rounding
             stuck = found[1] >= value - 1e-14 * abs(value) and decrement >= 0.5 * before
             theta, value, gradient, hessian = found
             if stuck:
@@ -73,17 +74,20 @@ def newton_step(
     diagonal = np.maximum(np.diag(H), flat)
     scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     scaled, pull = H / np.outer(scale, scale), gradient / scale
+    # with unit diagonal 1e-15 is rounding; a ridge of 1e30 leaves steepest descent
     ridge, largest = 1e-15, 1e30
     while ridge < largest:
         try:
             factor = cho_factor(scaled + ridge * np.eye(len(gradient)), lower=True, check_finite=True)
         except (LinAlgError, ValueError):
+            # the matrix is singular to rounding: the smallest ridge that helps changes the step least
             ridge = max(10 * ridge, 1e-14)
             continue
         with np.errstate(over="ignore"):
             step = -cho_solve(factor, pull) / scale
         if np.all(np.isfinite(step)) and longest(step) >= 1:
             return step, float(-0.5 * gradient @ step)
+        # the step would cross a kink or overflow: it has to become shorter soon
         ridge = max(6 * ridge, 1e-6)
     with np.errstate(over="ignore"):
         step = np.clip(-gradient / np.square(scale), -1e100, 1e100)

@@ -14,18 +14,18 @@ from holdfast._core.tolerances import POLISHED
 from holdfast.solvers.plane_search import best_along
 
 WIDE, FEW = 500, 40
-"""Features above which a factorised sample of the Hessian costs more than products with the Hessian of rows that are sparse,
-or dense and fewer than so many a feature: there a sample would be most of them."""
+"""With more features than `WIDE`, products with the Hessian cost less than factorising a sample of it where rows are sparse, or
+where there are fewer than `FEW` dense rows for each feature, so that the sample would be most of them."""
 LOOSE = 0.3
 """Share of the gradient that a step may leave."""
 SPARE = 0.3
 """Share of the tolerated gap at which conjugate gradients stop: the search over the plane does the rest."""
 SETTLED = 5e-3
-"""Relative improvement below which the preconditioner is kept."""
+"""Relative improvement of a step below which the preconditioner is kept for the next one."""
 TRUSTED = 0.5
-"""Share of what can be gained at all up to which a quadratic model is believed."""
+"""A quadratic model that promises more than this share of all that could be gained is not trusted any further."""
 MANY_PRODUCTS = 12
-"""Products with the Hessian in a step above which it is not."""
+"""A step that took more products with the Hessian than this gets a new preconditioner."""
 
 
 class NewtonCG(Solver):
@@ -36,7 +36,7 @@ class NewtonCG(Solver):
     Parameters
     ----------
     max_products : int, default=300
-        Products with the Hessian a step.
+        Most products with the Hessian in a step.
     """
 
     name = "newton_cg"
@@ -65,7 +65,9 @@ class NewtonCG(Solver):
                 break
             if is_stale or precondition is None:
                 precondition = here.preconditioner()
+            # Eisenstat and Walker: the closer to the optimum, the more exact the step, so that convergence stays superlinear
             loose = min(LOOSE, np.sqrt(promise))
+            # the objective cannot fall below `enough`: a model that promises more has left the region where it holds
             most = TRUSTED * (here.value - view.enough)
             step, n_products = self._step(here, precondition, loose, 0.0 if rough else SPARE * tol, most)
             scale = max(abs(here.value), abs(view.enough))
@@ -77,9 +79,11 @@ class NewtonCG(Solver):
             if promise <= POLISHED or (rough and promise <= tol):
                 status = Status.SOLVED
                 break
+            # a search more exact than the step that it serves would be wasted
             found = best_along(here, step, 1e-2 * promise if rough else min(1e-4 * promise, 1e-3 * tol))
             gain = (here.value - found.value) / scale
             if not gain > 0:
+                # nothing gained: at a promise of 1e-9 rounding hides the gain, above that the model is wrong
                 status = Status.SOLVED if promise <= 1e-9 else Status.STALLED
                 break
             is_stale = gain > SETTLED or n_products > MANY_PRODUCTS

@@ -7,13 +7,13 @@ from holdfast._core.solver import Array
 from holdfast.solvers.newton import Newton
 
 SEARCH_STEPS = 50
-"""Newton steps in the few coordinates of a plane, far more than it takes."""
+"""Most Newton steps in the few coordinates of a plane; a handful is the rule."""
 
 
 def best_along(here: LocalModel, step: Array, tol: float) -> LocalModel:
     """Return the best point among multiples of the weights plus multiples of `step`, with any intercepts.
 
-    It need not be better than by a share `tol` of the objective.
+    The search stops once a further step would lower the objective by less than its share `tol`.
     """
     plane = here.plane(step)
     return plane.model(Newton().minimise(plane, plane.start, tol=tol, max_iter=SEARCH_STEPS).parameters)

@@ -56,16 +56,19 @@ class QuasiNewton(Solver):
                 step *= min(1.0, view.longest_step(here.parameters, step))
                 found = _search(view, here, step)
             age += 1
+            # not even the fresh metric gives a descent step
             if found is None and age == 1:
                 status = Status.STALLED
                 break
             if found is not None:
                 change, bend = found.parameters - here.parameters, found.gradient - here.gradient
+                # a pair without positive curvature would make the estimate indefinite
                 if change @ bend > 1e-14 * np.linalg.norm(change) * np.linalg.norm(bend):
                     pairs.append((change, bend))
                 here = found
             if found is None or age >= view.metric_age:
                 metric, age = inverse(view.metric(here.parameters)), 0
+                # pairs tell how the Hessian differs from the metric that they were seen with
                 pairs.clear()
         return Solution(here.parameters, status, here.value, n_iter, self.name)
 

@@ -42,7 +42,7 @@ BUILT_IN: dict[str, type[Solver]] = {
 
 
 DEFAULTS = [cls() for cls in BUILT_IN.values()]
-"""One of each with its default settings, asked only for what it prefers; solvers keep no state."""
+"""One solver of each kind with its default settings, to be asked for its preference; solvers keep no state."""
 
 
 def missing(problem: Problem, solver: Solver | type[Solver]) -> list[str]:

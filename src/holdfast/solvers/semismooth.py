@@ -14,7 +14,7 @@ from holdfast.solvers.newton import newton_step
 from holdfast.solvers.plane_search import best_along
 
 FRUITLESS = 0.01
-"""Share of what a step promised up to which it was one in a wrong model."""
+"""A step that gains less than this share of what it promised came from a wrong model."""
 
 
 class Semismooth(Solver):
@@ -68,7 +68,7 @@ class Semismooth(Solver):
 
 
 def _polished(view: Composite, here: LocalModel, step: Array) -> LocalModel:
-    """Return the here after one full step where that makes its gradient shorter: values no longer tell."""
+    """Return the point after one full step if its gradient is shorter: so near the optimum values are mere rounding."""
     there = view.at(here.parameters + step)
     is_as_low = there.value <= here.value * (1 + ROUNDING)
     return there if is_as_low and np.linalg.norm(there.gradient) < np.linalg.norm(here.gradient) else here

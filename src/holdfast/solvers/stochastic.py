@@ -169,7 +169,7 @@ class SGD(Solver):
 
 
 class Pace(NamedTuple):
-    """How far steps go: the first one, and the norm that they are projected on."""
+    """The length of the first step, and the norm on which points are projected."""
 
     eta0: float
     bound: float
@@ -177,7 +177,7 @@ class Pace(NamedTuple):
 
 @dataclass
 class Iterate:
-    """Where the descent stands: all that it needs to go on.
+    """The state of the descent, all that is needed to continue it.
 
     Attributes
     ----------
@@ -217,11 +217,12 @@ class Iterate:
     ) -> None:
         """Take one step for each row of `order`, `gains` being their relative weights and `ridges` the ridge's shares.
 
-        So many `epochs` are planned, which decides whether compiling repays.
+        `epochs`, the number of passes planned, decides whether compiling is worth its time.
         """
         if len(order) == 0:
             return
         eta = pace.eta0 / np.sqrt(np.arange(self.n_steps + 1, self.n_steps + len(order) + 1))
+        # a step costs its nonzeros for each vector and some 30 operations of its own
         entries = view.rows.values.size * view.n_vectors + 30 * len(order)
         steps, loss = _steps(view, epochs * entries)
         arguments = (*view.rows, view.labels, order, draws, gains * eta, ridges * eta, loss, *view.noise, pace.bound)
@@ -231,7 +232,7 @@ class Iterate:
 
 
 def _steps(view: FiniteSum, visits: int) -> tuple[Any, Any]:
-    """Return the steps and the loss as they call it, compiled where that repays."""
+    """Return the steps and the loss as they call it, compiled where that saves time."""
     kernel, steps = (
         (view.loss.compiled(), compiled.kernel(view.kernel)) if compiled.steps_repay(visits) else (None, None)
     )

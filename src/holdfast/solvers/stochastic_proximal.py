@@ -151,7 +151,7 @@ class StochasticProximal(Solver):
         return [rows[k : k + self.batch_size] for k in range(0, len(rows), self.batch_size)]
 
     def pace(self, view: ProximalSum, entry_sums: Array) -> Pace:
-        """Return how far steps are to go, from sums over the rows where it is not stated."""
+        """Return how far steps go, estimated from sums over the rows unless `eta0` states it."""
         squares, entries = entry_sums
         if self.eta0 is not None or not squares > 0:
             return Pace(1.0, np.ones(len(view.is_intercept)))
@@ -172,7 +172,7 @@ class StochasticProximal(Solver):
 
 
 class Pace(NamedTuple):
-    """How far steps go: where the optimum is expected, and in which units parameters are measured for that."""
+    """How far steps go: the expected distance of the optimum, and the units in which parameters are measured for it."""
 
     reach: float
     units: Array
@@ -180,7 +180,7 @@ class Pace(NamedTuple):
 
 @dataclass
 class ProximalIterate:
-    """Where the descent stands: all that it needs to go on.
+    """The state of the descent, all that is needed to continue it.
 
     Attributes
     ----------
