@@ -1,4 +1,4 @@
-"""scikit-learn's callbacks (1.9 and later): every step of a fit is a task they hear of."""
+"""scikit-learn's callbacks (1.9 and later), which are told of every step of a fit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ except ImportError:  # scikit-learn < 1.9 has none
 
 
 def announced(estimator: Any, report: Report, X: Any, y: Any) -> tuple[Report, Any]:
-    """Return `report` made to tell the estimator's callbacks of every line too, and a function to call at the end of fit."""
+    """Return a `report` that also tells the estimator's callbacks of every line, and a function to call at the end of fit."""
     if not hasattr(estimator, "_init_callback_context"):
         return report, lambda: None
     context = estimator._init_callback_context(max_subtasks=None)

@@ -1,4 +1,4 @@
-"""What is certain of the predictions of classifiers: the same questions for all of them."""
+"""Which predictions of a classifier are certain: `certify` and `certified_margin`, for all classifiers alike."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def _is_known(model: Any) -> bool:
 
 
 class CertifiedPredictions:
-    """A classifier by scores that are linear, in the rows or in features of a kernel, and can be certified for any set."""
+    """A classifier whose scores are linear, in the rows or in features of a kernel, so that certificates hold for any set."""
 
     coef_: Array
     intercept_: Array
     classes_: NDArray[Any]
     linear_kernel: ClassVar[str | None] = None
-    """The `kernel`, of classes that have one, with which scores are linear in the features."""
+    """The value of `kernel`, in classes that have one, for which scores are linear in the features."""
 
     def certificate_model(self) -> Model:
         """Return what certificates see of the fitted classifier."""
@@ -54,11 +54,11 @@ class CertifiedPredictions:
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         uncertainty : UncertaintySet, default=None
-            The sets, such as ``Box(0.1)``, which multiply metadata as at `fit`. None: those that the model was trained for; one
-            that was trained for noise, or for none, must be given some.
+            The sets, such as ``Box(0.1)``, which multiply metadata as at `fit`. None: those that the model was trained for; a
+            model trained for noise, or for exact rows, has none, and asks for some.
         **metadata
-            What differs by row. With the model's own sets it is taken as stated, never multiplied by a radius; a model fitted
-            with it asks for it.
+            The sets that differ by row. With the model's own sets they are taken as stated, never multiplied by a radius; a
+            model fitted with metadata asks for them.
 
         Returns
         -------
@@ -74,9 +74,9 @@ class CertifiedPredictions:
         r"""Return by how much each prediction leads at the worst admissible input; negative where it can be changed.
 
         Two classes: :math:`|f(x)| - h(-\mathrm{sign}(f) w)` with the support function h of the row's set. More: the smallest
-        over all other classes l of :math:`f_k - f_l - h(w_l - w_k)`, k being predicted. Exact but for rounding, which is taken
-        off: a margin > 0 is proof. Of an RBF kernel, and of features of one, a lower bound: the best of those that hold at each
-        row, see :func:`holdfast.certified_radius`. Takes sets as `certify` does.
+        over all other classes l of :math:`f_k - f_l - h(w_l - w_k)`, where k is the predicted class. Exact but for rounding,
+        which is subtracted, so that a margin > 0 is proof. For an RBF kernel, or features of one, it is a lower bound, the best
+        of several at each row; see :func:`holdfast.certified_radius`. Takes sets as `certify` does.
         """
         view, sets = self._view_and_sets(X, uncertainty, metadata, "certify")
         return view.margins(sets)[1]
@@ -84,7 +84,7 @@ class CertifiedPredictions:
     def _view_and_sets(
         self, X: Any, uncertainty: UncertaintySet | None, metadata: Mapping[str, Any], method: str
     ) -> tuple[View, RowSets]:
-        """Return what is seen of the model at rows X, and their sets, after checking that the question makes sense."""
+        """Return the model as certificates see it at rows X, and the sets of these rows, once the question makes sense."""
         check_is_fitted(self)
         refuse_own_predicts(self)
         call = f"{type(self).__name__}.{method}"

@@ -1,4 +1,4 @@
-"""Sizes of sets at which something happens: from where on nothing is learned, and up to where rows can be separated."""
+"""Critical sizes of sets: from which size nothing can be learned, and up to which the classes can be separated."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def critical_radius(
     sample_weight: Any = None,
     **metadata: Unpack[SetsByRow],
 ) -> float:
-    r"""Return the size of the sets from which on :class:`RobustLinearClassifier` collapses to w = 0.
+    r"""Return the size of the sets from which :class:`RobustLinearClassifier` collapses to w = 0.
 
     Where the losses' slopes at w = 0 are known, as for all smooth losses and for the hinge with classes of equal weight, it
     is :math:`\min\{k : \sum_i c_i a_i y_i x_i \in k \sum_i c_i (\kappa a_i + 1 - \kappa) S_i\}`: with two classes of equal
@@ -97,7 +97,7 @@ def critical_radius(
 def separability_radius(
     X: Any, y: Any, uncertainty: UncertaintySet | None = None, **metadata: Unpack[SetsByRow]
 ) -> float:
-    r"""Return the size of the sets up to which the training rows can be separated, wherever in their sets they are.
+    r"""Return the size of the sets up to which the classes can be separated, wherever in their sets the training rows are.
 
     For a set common to all rows it is :math:`1 / \min\{h(w) : y_i(w^\top x_i + b) \ge 1\}`: half the width of the widest
     street between the classes, measured in the set; for a `Ball` the geometric margin of the hard-margin SVM.
@@ -168,7 +168,7 @@ def critical_noise(
     sample_weight: Any = None,
     class_weight: Any = None,
 ) -> float:
-    """Return the noise from which on the classifier with a free intercept collapses to w = 0.
+    """Return the noise from which the classifier with a free intercept collapses to w = 0.
 
     Parameters
     ----------

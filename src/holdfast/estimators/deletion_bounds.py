@@ -1,4 +1,4 @@
-"""What the error on new rows can be, with features deleted, when the error on the training rows is known."""
+"""A bound on the error on new rows whose features are deleted, from the error on the training rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.uncertainty.deletion_loss import DeletionLoss
 NAME = "generalization_bound"
 VARIANTS = ("tight", "published")
 BLOCK_ENTRIES = 1 << 20
-"""Matrix entries that are sorted at a time."""
+"""Matrix entries that are sorted at once."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def _binary(model: Any, X: Any, y: Any) -> tuple[Array, float, Any, Array]:
 
 
 def _check_class(w: Array, b: float, C: float, C_b: float | None, X: Any, s: Array) -> None:
-    """Raise where the theorem says nothing of the model or of the rows."""
+    """Raise where the theorem does not hold for the model or the rows."""
     if np.any(np.abs(w) > C):
         raise ValueError(
             f"{NAME}(..., bound={C:g}): a weight is {np.max(np.abs(w)):g}. State the bound of the training."
@@ -241,7 +241,7 @@ def _boxes(loss: DeletionLoss, w: Array, b: float, s: Array, C: float, C_b: floa
 
 
 def _gamma_loss(loss: DeletionLoss, w: Array, b: float, X: Any, signs: Array) -> float:
-    """Return the share of rows with a deficit of 0 or more, what rounding may have hidden included."""
+    """Return the share of rows whose deficit is 0 or more, or may be so but for rounding."""
     count, step = 0, max(BLOCK_ENTRIES // len(w), 1)
     for start in range(0, len(signs), step):
         rows = slice(start, start + step)

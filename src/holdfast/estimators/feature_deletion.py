@@ -1,4 +1,4 @@
-"""The classifier that is trained for features being deleted when it is used."""
+"""The classifier that is trained for features that may be deleted when it is used."""
 
 from __future__ import annotations
 
@@ -289,9 +289,9 @@ class FeatureDeletionClassifier(MissingFeatures):
 
 
 def _distinct(X: Any, codes: NDArray[np.intp], weights: Array) -> tuple[NDArray[np.intp], Array]:
-    """Return the rows that are to be kept, one of all that are alike and no others of weight 0, and what they weigh together.
+    """Return the rows to keep, one of each kind and none of weight 0, and the total weight of each kind.
 
-    Of all optimal models an interior point finds one that depends on how rows are stated, not on the objective alone.
+    Where several models are optimal, the one that an interior point finds would otherwise depend on how rows are repeated.
     """
     if sparse.issparse(X):
         X = X.sorted_indices()

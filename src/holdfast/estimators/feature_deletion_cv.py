@@ -25,21 +25,21 @@ from holdfast.uncertainty.deletions import deletions_survived, random_deletions
 
 NAME = "FeatureDeletionClassifierCV"
 ENOUGH = 1e-9
-"""Share of a budget by which rows may survive less, by rounding."""
+"""A row survives if its budget falls short by no more than this share, which is rounding."""
 
 
 class FeatureDeletionClassifierCV(FeatureDeletionClassifier):
-    """FeatureDeletionClassifier with the budget chosen by cross-validation, on rows of which features are deleted.
+    """FeatureDeletionClassifier with the budget chosen by cross-validation, on validation rows whose features are deleted.
 
-    State what is to be expected when the model is used: features worth `deleted` go missing, "worst" or at "random". Every
-    budget is scored on validation rows that meet just that, never on complete rows alone, which favour small budgets.
+    State what to expect when the model is used: features worth `deleted` will be missing, the "worst" ones or "random" ones.
+    Every budget is scored on validation rows treated like this. Complete rows alone would favour small budgets.
 
     Parameters
     ----------
     budgets : array-like of floats, default=None
         The budgets to try, each below the value of all features. None: 0, 1/4, 1/2, 1 and 2 times `deleted`, those that are.
     deleted : float, default=1.0
-        What features that are deleted of each validation row are worth together.
+        The total worth of the features deleted from each validation row.
     deletion : {"worst", "random"}, default="worst"
         "worst": a validation row is right if no deletion worth `deleted` changes that; exact where all features are worth
         the same, else some rows may count as wrong that no whole deletions turn. "random": features are drawn while they fit.
@@ -198,7 +198,7 @@ class FeatureDeletionClassifierCV(FeatureDeletionClassifier):
         return float(np.average(right, weights=taken(weights, held_out))), model.gap_, float(model.collapsed_)
 
     def _right(self, model: FeatureDeletionClassifier, X: Any, codes: NDArray[np.intp], costs: Array) -> Array:
-        """Return whether rows are right under deletion, or how often they are."""
+        """Return whether each row is right under the worst deletion, or how often it is under random ones."""
         if self.deletion == "worst":
             survived = deletions_survived(model.coef_, model.intercept_, X, costs)
             stays = survived >= float(self.deleted) * (1 - ENOUGH)

@@ -1,4 +1,4 @@
-"""One pass over the rows, against deleted features, with a regret that is bounded."""
+"""A perceptron against deleted features: one pass over the rows, with a bound on its regret."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ NORMS = {1: Norm(1, 0, 0), 2: Norm(2, 0, 0.5), np.inf: Norm(np.inf, 1, 1)}
 
 @dataclass
 class Stream:
-    """Where the algorithm stands: K perceptrons, their last hypotheses, and sums over the rows seen.
+    """The state of the algorithm: K perceptrons, their last hypotheses, and sums over the rows seen.
 
     After T rows with changes D_t, the mean of the hypotheses before each row is w - (sum_t t D_t) / T, as w = sum_t D_t.
     """
@@ -99,7 +99,7 @@ class Stream:
         self.n_seen += len(steps)
 
     def _horizons(self, n_rows: int) -> Array:
-        """Return the horizon at each of the next rows, doubled as often as it takes."""
+        """Return the horizon at each of the next rows, doubled whenever it is reached."""
         rows = self.n_seen + 1 + np.arange(n_rows)
         ends = self.horizon * 2.0 ** np.arange(1 + np.ceil(np.log2(max(rows[-1] / self.horizon, 1))))
         found = ends[np.searchsorted(ends, rows)]
@@ -124,7 +124,7 @@ def _csr(X: Any) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
 
 @dataclass(frozen=True)
 class OnlineBound(Summary):
-    """What the online losses prove about new rows, each statement with probability 1 - delta.
+    """Bounds for new rows that follow from the online losses, each with probability 1 - delta.
 
     Attributes
     ----------

@@ -14,11 +14,11 @@ from holdfast.estimators.linear import predicted_codes
 from holdfast.estimators.scores import in_deviations, score_deviations
 
 EXACT_RIVALS = 2
-"""Rivals up to which there is a formula."""
+"""There is a formula for up to so many rival classes."""
 SURE = 1e-9
-"""Share of the sum over the rivals up to which all but the likeliest of them are left out of account."""
+"""Rivals that together contribute less than this share of the sum are left out."""
 BLOCK_ENTRIES = 1 << 22
-"""Numbers that are held at a time."""
+"""Numbers that are in memory at once."""
 
 Deviation = Callable[[int, int], Array]
 
@@ -28,7 +28,7 @@ def flip_probabilities(
 ) -> Array:
     """Return the probability that noise changes each prediction; of several classes its bound where `method` is "bound".
 
-    The bound stands in where the covariance of the noise is known in part only, too: its worst is another for each rival.
+    The bound is also used where the covariance of the noise is only partly known: the worst covariance differs by rival.
     """
     deviations = score_deviations(scores, coef, noise)
     if scores.ndim == 1:
@@ -105,7 +105,7 @@ def loses_to_any(
 
 
 def _both_below(h: Array, k: Array, covariance: Array, deviations: Array) -> Array:
-    """Return P(X <= h, Y <= k) for standard normal X and Y with these covariances of what has these deviations."""
+    """Return P(X <= h, Y <= k) for standard normal X and Y, whose correlation is a covariance over two deviations."""
     product = deviations[:, 0] * deviations[:, 1]
     is_moved = (product > 0) & np.isfinite(h) & np.isfinite(k)
     out = np.zeros(len(h))

@@ -1,4 +1,4 @@
-"""Folds of cross-validation, and what is chosen by their scores."""
+"""Folds of cross-validation, and the choice by their scores."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def splits_of(
 
 
 def chosen(tried: Mapping[str, Array], scores: Array, gaps: Array, ties: Sequence[Array]) -> tuple[int, dict[str, Any]]:
-    """Return the number of what did best in scores of shape (n_folds, n_tried), and the fitted attributes that say so.
+    """Return the index of the best setting by scores of shape (n_folds, n_tried), and the fitted attributes that state it.
 
     Among equals the one with the largest entry of the first of `ties` is taken, then of the second.
     """
@@ -80,7 +80,7 @@ def taken(values: Any, rows: NDArray[np.intp]) -> Any:
 
 
 def scored(scorer: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
-    """Return what a scorer says, given the rows' weights if its metric takes them."""
+    """Return the score by a scorer, which is given the rows' weights if its metric takes them."""
     metric = getattr(scorer, "_score_func", scorer)
     takes_weights = not isinstance(metric, type) and "sample_weight" in signature(metric).parameters
     weighting = {"sample_weight": sample_weight} if takes_weights and sample_weight is not None else {}

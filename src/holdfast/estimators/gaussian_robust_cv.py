@@ -132,7 +132,7 @@ def _at(problem: Any, factor: float, alpha: float) -> Any:
 
 
 def _grid(noises: Any, problems: Sequence[Any], call: str) -> Array:
-    """Return the noises from the largest to the smallest, checked, or made up."""
+    """Return the noises from the largest to the smallest: those given, checked, or a default grid."""
     values = grid(noises, lambda: _largest(problems), call, "noise", "noises")
     if problems[0].loss.is_homogeneous and values[-1] == 0:
         raise ValueError(
@@ -142,7 +142,7 @@ def _grid(noises: Any, problems: Sequence[Any], call: str) -> Array:
 
 
 def _largest(problems: Sequence[Any]) -> float:
-    """Return the factor of the noise at which a binary fit collapses, or that of some spreads where that is less."""
+    """Return the factor of the noise at which a binary fit collapses, `LARGEST_SIZE` spreads at most."""
     problem, top = problems[0], wide(problems[0])
     if len(problems) == 1 and problem.sets.is_common and np.isfinite(problem.constant_objective()):
         critical = critical_factor(problem)
@@ -359,7 +359,7 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
 
 
 def _refuse_multiples(noise: UncertaintySet, call: str) -> None:
-    """Raise where a multiple of a noise is not that of its deviations."""
+    """Raise where twice the noise does not have twice the deviations."""
     if noise.is_of_rows:
         raise ValueError(f"{call}: {noise!r} moves the rows too, which no multiple says. State its share instead.")
 

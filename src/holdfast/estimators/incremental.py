@@ -1,4 +1,4 @@
-"""Classifiers that also learn from rows that arrive in parts."""
+"""Classifiers that can also learn from rows that arrive in parts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class IncrementalClassifier(LinearClassifier):
     _steps: ClassVar[Any]
     """The solver of `partial_fit`."""
     _stream: ClassVar[Any]
-    """Where that solver stands."""
+    """The state of that solver."""
     _takes_streams = True
     class_weight: Any
     stream_: list[dict[str, Any]]
@@ -60,7 +60,7 @@ class IncrementalClassifier(LinearClassifier):
         flag: str,
         names: Sequence[str],
     ) -> LabelledRows:
-        """Return the rows of a part, with the classes of all parts, once they fit what earlier parts said.
+        """Return the rows of a part, with the classes of all parts, after checking that they agree with earlier parts.
 
         `flag` is the attribute that says whether these came with metadata, whose `names` are those that the call takes.
         """

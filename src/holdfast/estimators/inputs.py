@@ -1,4 +1,4 @@
-"""Checking what a user hands to fit, once, before anything is computed."""
+"""Checks of what a user gives to fit, made once, before anything is computed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from holdfast.features.rows import checked_weights
 Array = NDArray[np.float64]
 
 MANY_THREADS = 3e9
-"""Multiplications in a step, n_samples * n_features**2 about, from which BLAS may use all its threads."""
+"""Multiplications in a step, about n_samples * n_features**2, from which BLAS may use all its threads."""
 
 
 def class_codes(y: Any, name: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
@@ -83,7 +83,7 @@ def labelled_rows(
     check: Callable[..., Any] | None = None,
     **options: Any,
 ) -> LabelledRows:
-    """Return what `fit` is given as rows, codes of their classes and weights, once all of it goes together.
+    """Return the rows that `fit` is given, with codes of their classes and weights, after checking that all of it agrees.
 
     The parameters named `by_feature` state something of each feature. `check`, with `options`, validates X and y; None takes
     finite numbers, dense or sparse.
@@ -102,7 +102,7 @@ def _finite(estimator: Any, X: Any, y: Any, *, call: str, **options: Any) -> Any
 
 
 def known_codes(y: NDArray[Any], classes: NDArray[Any], name: str) -> NDArray[np.intp]:
-    """Return y as 0, 1, ... by classes that were stated before."""
+    """Return y as 0, 1, ..., its place among classes that were stated before."""
     check_classification_targets(y)
     unknown = np.setdiff1d(y, classes)
     if len(unknown):
@@ -160,7 +160,7 @@ def _class_factors(class_weight: Any, totals: Array, classes: NDArray[Any], name
 
 
 def seed_of(random_state: Any) -> int:
-    """Return a number that seeds other generators, drawn from what a user states."""
+    """Return a number to seed other generators with, drawn from the `random_state` of a user."""
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
@@ -173,7 +173,7 @@ def refuse_exact_alone(levels: Sequence[float], name: str) -> None:
 
 
 def shape_of(uncertainty: Any, default: Any) -> Any:
-    """Return an uncertainty for those who size it themselves: of size 1 where none is stated, the default for None."""
+    """Return an uncertainty for callers that set its size: of size 1 unless a size is stated, the default for None."""
     if uncertainty is None:
         return default
     return uncertainty.as_shape() if isinstance(uncertainty, UncertaintySet) else uncertainty
@@ -215,4 +215,5 @@ one_blas_thread = _OneBlasThread()
 
 def blas_threads_for(work: float) -> AbstractContextManager[None]:
     """Return a context in which BLAS runs on one thread, unless there is much work: multiplications in a step, about."""
+    # starting threads costs more than a small product, and far more where other processes use the cores
     return nullcontext() if work >= MANY_THREADS else one_blas_thread

@@ -1,4 +1,4 @@
-"""Scores that are linear in a kernel's features: weights of training rows in the place of weights of features."""
+"""Scores that are linear in a kernel's features: weights of training rows take the place of weights of features."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ LARGEST_GRAM = 10_000
 
 @dataclass(kw_only=True)
 class KernelTask(Task):
-    """What `fit` has to solve, in coordinates of a kernel's features."""
+    """The problems that `fit` has to solve, in coordinates of a kernel's features."""
 
     space: KernelSpace
     labelled: LabelledRows
 
 
 class KernelScores(LinearClassifier):
-    """A linear classifier that has, with a `kernel`, `dual_coef_` of the rows `support_` instead of `coef_`."""
+    """A linear classifier that, with a `kernel`, has weights `dual_coef_` of the rows `support_` instead of `coef_`."""
 
     kernel: Any
     gamma: Any
@@ -73,7 +73,7 @@ class KernelScores(LinearClassifier):
             )
 
     def _space_of(self, X: Any, weights: Array) -> KernelSpace:
-        """Return the span of training rows in the kernel's space; `weights` are those by which gamma="scale" is meant."""
+        """Return the span of training rows in the kernel's space; gamma="scale" is a mean with these `weights`."""
         name, n = type(self).__name__, X.shape[0]
         call = f"{name}(kernel={self.kernel!r:.40}).fit"
         if self._is_precomputed:

@@ -1,4 +1,4 @@
-"""What all linear classifiers share: training problem by problem, coefficients, scores, predictions."""
+"""The base of all linear classifiers: training problem by problem, coefficients, scores, predictions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROUTING = (
     "Under cross-validation scikit-learn hands X_std and the like to scorers only after "
     "sklearn.set_config(enable_metadata_routing=True); scorers of a metric by its name predict without them even then."
 )
-"""What errors and warnings say where metadata are lacking, as they do in scorers that they do not reach."""
+"""Advice in errors and warnings where metadata are missing, as in scorers, to which they are not handed on."""
 
 
 ELSEWHERE = {
@@ -52,24 +52,24 @@ ELSEWHERE = {
     "score_std": "GaussianRobustClassifier has it",
     "worst_case_data": "RobustLinearClassifier(uncertainty) has it, holdfast.evaluate.worst_case asks any classifier",
 }
-"""Who has what a classifier may be asked for in vain."""
+"""Attributes that some classifiers lack, and where each can be found."""
 
 
 @dataclass
 class Task:
-    """What `fit` has to solve."""
+    """The problems that `fit` has to solve, and what it knows before."""
 
     problems: Sequence[Any]
     learned: dict[str, Any]
-    """Fitted attributes that are known before."""
+    """Fitted attributes that are known before the problems are solved."""
     row_factor: float = 1.0
-    """What multiplies the errors that are stated of rows."""
+    """The number that multiplies the errors stated for each row."""
     risk: Any = None
-    """What the problems were made by."""
+    """The object that made the problems."""
 
 
 class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
-    """A classifier by linear scores, made of one problem, or of one for each class."""
+    """A classifier with linear scores, trained by one problem, or by one for each class."""
 
     parameter_table = {
         "fit_intercept": Switch(),
@@ -81,10 +81,10 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         "verbose": VERBOSE,
         "warm_start": Switch(),
     }
-    """Whatever a class adds, parameters of these names mean the same in all of them."""
+    """Parameters of these names mean the same in all classes, which add their own."""
     classes_: NDArray[Any]
     coef_: Array
-    # what holds for classes whose constructor does not take these
+    # defaults for classes whose constructor does not take these
     tol: Any = 1e-6
     max_iter: Any = 1000
     solver: Any = None
@@ -109,7 +109,7 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         return tags
 
     def _fitted(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], **others: Any) -> Self:
-        """Fit: check what is given, make problems of it, solve and prove them, and set the fitted attributes last."""
+        """Check what is given, make problems of it, solve and prove them, and set the fitted attributes last."""
         task = self._task(X, y, sample_weight, metadata, **others)
         warn_of_units(X, metadata, f"{type(self).__name__}.fit", factor=task.row_factor)
         report, finished = announced(self, reporter(self.verbose), X, y)
@@ -120,14 +120,14 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         return self
 
     def _task(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], **others: Any) -> Task:
-        """Return what `fit` has to solve, all that it is given having been checked."""
+        """Return the problems that `fit` has to solve, after checking all that it is given."""
         raise NotImplementedError
 
     def _learn(self, task: Task, report: Report) -> None:
-        """Complete the problems by what has to be learned first, such as the size of the sets."""
+        """Complete the problems with what has to be learned first, such as the size of the sets."""
 
     def _problems(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> list[Any]:
-        """Return the problems that `fit` has to solve, and set what is known before."""
+        """Return the problems that `fit` has to solve, and set the attributes that are known before."""
         task = self._task(X, y, sample_weight, metadata)
         self.__dict__ |= task.learned
         return list(task.problems)
@@ -138,7 +138,7 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         self._unpack(task.problems, fits)
 
     def _warn(self, task: Task) -> None:
-        """Say what collapsed and what is not certified, with the cure."""
+        """Warn of a collapse and of a gap above `tol`, with the cure."""
         self._warn_uncertified()
 
     def _quoted(self, *names: str) -> str:
@@ -149,6 +149,7 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
     def _solved(self, task: Task, report: Report) -> list[tuple[Solution, Certificate]]:
         """Return each problem's solution with its proof."""
         problems, rows = task.problems, task.problems[0].rows
+        # the largest product of a step is that of a Hessian
         with blas_threads_for(rows.n_samples * rows.n_features**2):
             starts = self._starts(problems)
             return [self._train(problem, start, report) for problem, start in zip(problems, starts, strict=True)]
@@ -166,7 +167,7 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         )
 
     def _set_coefficients(self, coef: Array, intercept: Array, *, joint: bool) -> None:
-        """Set coefficients, those of a joint fit made to sum to 0."""
+        """Set the coefficients; those of a joint fit are shifted to sum to 0 over the classes, which changes no prediction."""
         if joint:
             # classes that are all alike become exactly 0, which the mean of equal numbers need not make them
             coef, intercept = coef - coef[0], intercept - intercept[0]
@@ -181,9 +182,11 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         self._set_coefficients(coef, intercept, joint=len(problems) < len(coef))
         self.objective_ = float(sum(proof.objective for _, proof in fits))
         self.lower_bound_ = float(sum(proof.lower_bound for _, proof in fits))
+        # gaps are relative to the objective; the floor keeps them finite where that is 0
         floor = sum(problem.floor for problem in problems)
         self.gap_ = float((self.objective_ - self.lower_bound_) / max(self.objective_, floor))
         self.norm_bound_ = float(max(proof.norm_bound for _, proof in fits))
+        # status and advice are those of a problem that is not solved, if there is one
         worst = min((found for found, _ in fits), key=lambda found: found.status is Status.SOLVED)
         self.n_iter_ = max(1, *(found.n_iter for found, _ in fits))
         self.solution_ = worst.summary() | {"objective": self.objective_, "lower_bound": self.lower_bound_}
@@ -213,7 +216,7 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         return [problems[0].join(coef, intercept)]
 
     def _warn_uncertified(self) -> None:
-        """Say what is not certified, with the cure."""
+        """Warn if the gap is above `tol`, with the cure."""
         status = Status[str(self.solution_["status"]).upper()]
         if status is not Status.SOLVED:
             warn_caller(f"Certified gap {self.gap_:.2g}, tol {self.tol:g}. {status.value}", ConvergenceWarning)

@@ -19,7 +19,7 @@ from holdfast.features.robust_features import RobustFeatures
 
 
 class MappedScores(LinearClassifier):
-    """A classifier by scores that are linear in what `feature_map_` makes of dense rows; in these where there is none."""
+    """A classifier whose scores are linear in features that `feature_map_` makes of dense rows, or in the rows."""
 
     feature_map_: RobustFeatures
 

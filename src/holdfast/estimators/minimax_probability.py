@@ -1,4 +1,4 @@
-"""The classifier that bounds the error of every law with the classes' means and covariances."""
+"""The classifier with the best guarantee for all distributions that have the classes' means and covariances."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ from holdfast.uncertainty.binding import bound_sets, refuse_of_training
 
 NAME = "MinimaxProbabilityClassifier"
 EMPTY = 0.3
-"""Share of the ridge in a class's squared spread from which on there is little else to the promise."""
+"""Where the ridge is more than this share of a class's squared spread, the promise rests on the ridge alone."""
 KERNEL_RIDGE = 0.01
-"""Ridge to begin with where there is a kernel."""
+"""The `covariance_ridge` that is advised with a kernel."""
 
 
 @dataclass(kw_only=True)
 class MinimaxTask(Task):
-    """What `fit` has to solve, in coordinates of the rows `used`."""
+    """The problems that `fit` has to solve, in coordinates of the rows `used`."""
 
     X: Any
     used: NDArray[np.intp]
     span: Span
     gamma: float | None
     ridge_share: float = 0.0
-    """Of the ridge in a class's squared spread, once it is solved."""
+    """The largest share of the ridge in a class's squared spread, known once the problems are solved."""
 
 
 class MinimaxProbabilityClassifier(LinearClassifier):
@@ -277,7 +277,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         )
 
     def exact_uncertainty(self) -> tuple[str, UncertaintySet]:
-        """Return the parameter that states the set, and the set that stands there for None where errors are to be added."""
+        """Return the name of the parameter that states the set, and the set that None means where errors are to be added."""
         return "uncertainty", Box(0.0)
 
     def certificate_model(self) -> Model:

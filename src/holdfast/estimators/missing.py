@@ -1,4 +1,4 @@
-"""Linear models and features that are really missing: refused, or left out in the open, with what is certain all the same."""
+"""Linear models and missing entries: these are refused, or left out with a warning; predictions that they cannot change."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from holdfast.uncertainty import FeatureDeletion
 
 MISSING = Choice("raise", "delete")
 SHOWN = 5
-"""Columns that an error names."""
+"""Most columns that an error names."""
 
 
 @dataclass
 class MissingReport(Summary):
-    """What is missing in some rows, and what can be said of them all the same.
+    """The entries that are missing in some rows, and which predictions hold all the same.
 
     Attributes
     ----------
     features : ndarray of shape (n_features,)
         The share of rows in which each feature is missing.
     rows : ndarray of shape (n_samples,)
-        What the features that are missing in each row are worth together.
+        The total worth of the features that are missing in each row.
     over_budget : ndarray of bool of shape (n_samples,)
-        Rows that miss more than the budget that the model was trained for.
+        Rows whose missing features are worth more than the budget that the model was trained for.
     certain : ndarray of bool of shape (n_samples,)
         Rows whose predicted class does not depend on what is missing, as `is_certain` tells.
     share_certain : float
-        The share of rows that are.
+        The share of rows that are certain.
     """
 
     features: Array
@@ -79,14 +79,14 @@ class MissingFeatures(LinearClassifier):
     values: Any
     missing: Any
     values_: Array
-    """What each feature is worth."""
+    """The worth of each feature."""
     budget_: float
-    """What the deleted ones may be worth."""
+    """The total worth of features that may be deleted."""
     feature_range_: Array
     """Smallest and largest finite training entry of each feature, shape (2, n_features); NaN where there was none."""
 
     def fixed_uncertainty(self) -> tuple[str, FeatureDeletion]:
-        """Return the parameter that states the set, and the set: deletions, and nothing else."""
+        """Return the name of the parameter that states the set, and the set, which consists of deletions alone."""
         return "budget", FeatureDeletion(self.budget, self.values, filler="missing")
 
     def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
@@ -195,7 +195,7 @@ class MissingFeatures(LinearClassifier):
         return certain
 
     def missing_report(self, X: Any, *, lower: Any = None, upper: Any = None) -> MissingReport:
-        """Return what is missing where, in value, and which predictions do not depend on it.
+        """Return how much is missing in each feature and row, and which predictions do not depend on it.
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class MissingFeatures(LinearClassifier):
 
 
 def _end(value: Any, n_features: int, call: str, name: str) -> Array:
-    """Return one number a feature, or one; infinities are allowed."""
+    """Return one number, or one for each feature; infinities are allowed."""
     given = np.asarray(value, dtype=np.float64)
     if given.shape not in ((), (n_features,)) or np.any(np.isnan(given)):
         raise ValueError(
@@ -255,7 +255,7 @@ def in_whole(X: Any) -> Any:
 
 
 def missing_entries(X: Any) -> sparse.csr_array:
-    """Return the sparse matrix that is 1 where an entry is NaN: what it does not store makes no NaN of infinite ranges."""
+    """Return a sparse matrix that is 1 where an entry is NaN; times an infinite range, entries not stored give no NaN."""
     if not sparse.issparse(X):
         return sparse.csr_array(np.isnan(X), dtype=np.float64)
     gone = sparse.csr_array((np.isnan(X.data).astype(np.float64), X.indices, X.indptr), X.shape, copy=True)
@@ -264,7 +264,7 @@ def missing_entries(X: Any) -> sparse.csr_array:
 
 
 def without_missing(X: Any) -> Any:
-    """Return X with 0 for NaN: its products with weights are those of the entries that are known."""
+    """Return X with 0 for NaN: products with weights are then sums over the known entries."""
     if not sparse.issparse(X):
         return np.where(np.isnan(X), np.zeros((), dtype=X.dtype), X)
     return sparse.csr_array((np.where(np.isnan(X.data), 0.0, X.data), X.indices, X.indptr), shape=X.shape)

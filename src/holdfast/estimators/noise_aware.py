@@ -39,7 +39,7 @@ from holdfast.uncertainty.sloped import SlopedEllipsoids, SlopedFactor
 
 METHODS = ("consistent", "moments")
 SLOPES = (1e-5, 1e-6, 1e-7)
-"""Gradients at which scikit-learn's solver is stopped, until the gap that is proved will do."""
+"""Tolerances on the gradient for scikit-learn's solver, tried in turn until the proved gap is small enough."""
 
 
 N_SCORES = 1024
@@ -63,7 +63,7 @@ class Rows(NamedTuple):
         return Rows(self.X[rows], self.codes[rows], self.weights[rows], noise)
 
     def weighed(self) -> Rows:
-        """Return the rows that have a weight, so that others change no draw."""
+        """Return the rows of positive weight, so that rows of weight 0 change no random draw."""
         return self.take(np.flatnonzero(self.weights))
 
 
@@ -74,7 +74,7 @@ class Pushed(NamedTuple):
     codes: NDArray[np.intp]
     weights: Array
     noise: SlopedFactor | None = None
-    """What is left of their noise, where it is not drawn."""
+    """The remaining noise of the rows, where it is not drawn."""
 
 
 class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
@@ -280,7 +280,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         return Rows(found.X, found.codes, found.weights, noise)
 
     def _learn_features(self, rows: Rows, gamma: float | str, seed: int) -> None:
-        """Set the features of rows, and what rows are like."""
+        """Learn the feature map, and the distribution of exact rows."""
         self.features_ = ExpectedFeatures(
             "splines" if self.method == "moments" else self.features,
             n_knots=self.n_knots,
@@ -327,7 +327,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         return effect.means(rows, unknown)
 
     def _fit_linear(self, pushed: Pushed, alpha: float) -> None:
-        """Set the linear classifier of pushed rows, starting at the one that there is, and what is proved of it."""
+        """Fit the linear classifier to pushed rows, starting at the present one if there is one, and prove its gap."""
         self.model_, proof = (self._by_moments if self.method == "moments" else self._by_draws)(pushed, alpha)
         self.objective_, self.lower_bound_, self.gap_ = proof
         self.n_iter_, self.holdfast_version_ = int(np.max(self.model_.n_iter_)), __version__
@@ -364,7 +364,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
             )
 
     def _averages(self, effect: Averaged, X: Array, noise: RowNoise) -> tuple[Array, SlopedNoise]:
-        """Return means of the features of rows that are measured again, and what is left of their noise."""
+        """Return means of the features of rows that are measured again, and their remaining noise."""
         if self.prior_ is None:
             return effect.averages(X, noise, noise)
         [rows], unknown = self.prior_.posterior([X], noise)
@@ -492,5 +492,5 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
 
 
 def without_their_warnings() -> Any:
-    """Return a context in which linear fits do not warn: the gap that is proved says it. Filters are those of all threads."""
+    """Return a context in which linear fits do not warn: the proved gap tells more. Filters apply to all threads."""
     return catch_warnings(action="ignore", category=ConvergenceWarning)

@@ -24,10 +24,10 @@ NAME = "NoiseAwareClassifierCV"
 
 
 class NoiseAwareClassifierCV(NoiseAwareClassifier):
-    r"""NoiseAwareClassifier with gamma and alpha chosen by the log loss on validation rows as noisy as those to come.
+    r"""NoiseAwareClassifier with gamma and alpha chosen by the log loss on validation rows as noisy as future ones.
 
     Validation rows are measured again, :math:`x_i + m\,\delta_i` with draws :math:`\delta_i \sim N(0, C_i)`, and the model is
-    told of the noise :math:`m^2 C_i`. What does best on clean rows need not on noisy ones.
+    told of the noise :math:`m^2 C_i`. The best on clean rows need not be the best on noisy ones.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Linear scores of rows with Gaussian noise: how far it spreads them, which predictions it changes, what is likely under it."""
+"""Linear scores of rows with Gaussian noise: their spread, the predictions that it may change, and class probabilities."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _has_known_noise(estimator: NoisyScores) -> bool:
 
 
 class NoisyScores(KernelScores):
-    """A classifier that was trained for Gaussian noise, of each row where `row_noise_` says so."""
+    """A classifier that was trained for Gaussian noise, stated for each row where `row_noise_` is True."""
 
     loss: Any
     link: str | None
@@ -174,7 +174,7 @@ class NoisyScores(KernelScores):
             )
 
     def _noise_of_scores(self, n_samples: int, metadata: Mapping[str, Any]) -> RowSets:
-        """Return the noise of rows that are asked about, which must be known."""
+        """Return the noise of the rows in question; raise where it is not known."""
         if self.row_noise_ and not metadata:
             raise ValueError(
                 f"{type(self).__name__}: this model was fitted with the noise of each row, so it needs theirs here too. "

@@ -1,4 +1,4 @@
-"""The size of an uncertainty, and what else is tried, chosen by cross-validation along a path."""
+"""The size of an uncertainty, and other settings, chosen by cross-validation along a path."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from holdfast.solvers.selection import pick
 
 @dataclass(kw_only=True)
 class SearchTask(Task):
-    """What `fit` has to solve, once it knows at which step of the path."""
+    """The problems that `fit` has to solve once the step of the path is chosen."""
 
     plain: Any
-    """The classifier of one step."""
+    """The classifier that is fitted at a single step."""
     data: tuple[Any, Any, Any]
     """X, y and sample_weight as given."""
     metadata: Mapping[str, Any]
@@ -43,13 +43,13 @@ class SearchTask(Task):
 class PathSearch(LinearClassifier):
     """A classifier that follows a path in every fold, chooses the best step of it, and fits that on all rows.
 
-    A class says what a step is made of (`_searched`), which steps there are, how the plain classifier is made, problems are
-    sized and models are examined.
+    A subclass states what a step consists of (`_searched`), which steps there are, how the plain classifier is made, how
+    problems are resized, and how models are scored.
     """
 
     _takes_streams = False
     _searched: tuple[str, ...]
-    """The names of what a step is made of; the first is the size of the uncertainty."""
+    """The names of the settings that make a step; the first is the size of the uncertainty."""
     parameter_table = {"cv": CV}
     cv: Any
     scoring: Any
@@ -116,12 +116,14 @@ class PathSearch(LinearClassifier):
         task.learned |= told
         task.problems = [self._at(problem, *steps[best]) for problem in task.problems]
         middle = [np.mean([fold[2][best][part] for fold in folds], axis=0) for part in (0, 1)]
+        # the folds' solutions at the best step are near that for all rows
         task.starts = task.plain._joined(task.problems, *middle)
 
     def _solved(self, task: Task, report: Report) -> list[tuple[Solution, Certificate]]:
         assert isinstance(task, SearchTask)
         pairs = list(zip(task.problems, task.starts, strict=True))
         if not self.refit:
+            # without a last fit the mean of the folds is the model, and its proof is made afresh
             return [_averaged(problem, start, float(self.tol)) for problem, start in pairs]
         limits: dict[str, Any] = {"tol": float(self.tol), "max_iter": int(self.max_iter), "report": report}
         with one_blas_thread:
@@ -132,7 +134,7 @@ class PathSearch(LinearClassifier):
             super()._warn(task)
 
     def _folds(self, task: SearchTask, steps: Sequence[Step], report: Report) -> list[tuple[Any, ...]]:
-        """Return what :meth:`_fold` does of each fold."""
+        """Return the results of :meth:`_fold` for each fold."""
         given, y, sample_weight = task.data
         weights = None if sample_weight is None else checked_weights(sample_weight, given, f"{type(self).__name__}.fit")
         X, y, *rest = indexable(given, column_or_1d(y), weights, *task.metadata.values())
@@ -169,7 +171,7 @@ class PathSearch(LinearClassifier):
 
 
 def _averaged(problem: Any, parameters: Array, tol: float) -> tuple[Solution, Certificate]:
-    """Return the given parameters as a solution, with what can be proved of them."""
+    """Return the given parameters as a solution, with their proof."""
     proof = certificate(problem, *problem.split(parameters))
     status = Status.SOLVED if proof.gap <= tol else Status.AVERAGED
     return Solution(parameters, status, proof.objective, 1, "average", proof.lower_bound), proof

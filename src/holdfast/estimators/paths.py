@@ -19,24 +19,24 @@ from holdfast._proofs.certificate import Certificate
 from holdfast._training.training import train
 
 SPAN = 1e-3
-"""Smallest size of an automatic grid, as a share of the largest."""
+"""The smallest size of an automatic grid, as a share of its largest."""
 LARGEST_SIZE = 3.0
-"""Largest size of an automatic grid, in root mean square distances of the rows from their centre."""
+"""The largest size of an automatic grid, in root mean square distances of the rows from their centre."""
 DEFAULT_SIZES = 30
 
 Step = tuple[float, ...]
-"""What is tried: the size of the uncertainty, then whatever else is."""
+"""A setting that is tried: the size of the uncertainty, then the other numbers."""
 
 
 class FitPath(Summary):
-    """Fits along a path: what they have in common when they are printed."""
+    """Fits along a path, and how they print themselves."""
 
     coefs: Array
     objectives: Array
     gaps: Array
 
     def _sizes(self) -> tuple[str, Array]:
-        """Return what the fits differ in, and by how much."""
+        """Return the name of the size by which the fits differ, and the sizes."""
         raise NotImplementedError
 
     def _title(self) -> str:
@@ -54,7 +54,7 @@ class FitPath(Summary):
 
 
 def warn_of_gaps(gaps: Array, tol: float) -> None:
-    """Say how many fits are not certified, those apart for which no bound is known."""
+    """Warn of fits whose gap is above `tol`, and count those for which no bound is known apart."""
     bounded = gaps[np.isfinite(gaps)]
     if len(bounded) < gaps.size:
         warn_caller(

@@ -31,23 +31,23 @@ from holdfast.uncertainty.binding import bound_sets, refuse_of_training
 
 NAME = "RobustKernelClassifier"
 TRIAL_ROWS, TRIAL_GAP = 500, 1e-2
-"""Rows on which bounds are compared, about, and the gap of these fits."""
+"""About how many rows bounds are compared on, and the gap to which these fits are made."""
 MAPS: dict[str, Any] = {"fourier": RobustFourierFeatures, "nystroem": RobustNystroem, "exact": RobustNystroem}
 
 
 class _Rows(NamedTuple):
-    """What the problems of all classes and of all bounds have in common."""
+    """The rows, sets and map that the problems of all classes and all bounds share."""
 
     inputs: Array
     """The rows as given, shape (n_samples, n_features)."""
     labelled: LabelledRows
     """Their features."""
     sets: RowSets
-    """Of the rows as given."""
+    """The sets of the rows as given."""
     map: RobustFeatures
 
     def thinned(self, n_samples: int) -> _Rows:
-        """Return about so many of the rows, by a stride within each class and weighted to stand for all."""
+        """Return about so many rows, evenly spaced within each class, with weights that make them stand for all."""
         features, codes, weights, _, classes = self.labelled
         stride = max(1, len(codes) // n_samples)
         own = [np.flatnonzero((codes == k) & (weights > 0)) for k in range(len(classes))]
@@ -62,7 +62,7 @@ class _Rows(NamedTuple):
 
 @dataclass(kw_only=True)
 class MappedTask(Task):
-    """What `fit` has to solve, once it knows by which of some bounds."""
+    """The problems that `fit` has to solve once a bound is chosen."""
 
     rows: _Rows
     loss: Loss

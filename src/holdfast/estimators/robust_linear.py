@@ -31,7 +31,7 @@ from holdfast.uncertainty import WeightError
 
 NAME = "RobustLinearClassifier"
 MANY_FLIPS = 0.4
-"""Share of labels that may be wrong from which on little can be learnt."""
+"""With more than this share of labels wrong, little can be learnt."""
 
 
 def _is_streamed(estimator: RobustLinearClassifier) -> bool:
@@ -319,7 +319,7 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         super()._complete(task, fits)
 
     def _risk(self) -> RobustRisk:
-        """Return what is minimised, as it is set."""
+        """Return the objective that the parameters state."""
         return RobustRisk(
             self._loss(),
             self.uncertainty,
@@ -335,7 +335,7 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         )
 
     def _warn(self, task: Task) -> None:
-        """Say what collapsed, and what is not certified, with the cure."""
+        """Warn of a collapse, of many wrong labels and of a gap above `tol`, with the cure."""
         self._warn_of_collapse(
             "smaller sets (critical_radius says from where on), class_weight='balanced', or less penalty"
             + (", or fewer label flips" if self.ambiguity is not None else "")

@@ -134,7 +134,7 @@ def radius_path(
 
 
 def _refuse_of_training(uncertainty: Any, call: str) -> None:
-    """Raise where a multiple of a set is not that of what it does to scores."""
+    """Raise where a set twice as large does not move scores twice as far."""
     if isinstance(uncertainty, UncertaintySet) and uncertainty.is_of_training:
         raise ValueError(
             f"{call}(uncertainty={uncertainty!r}): it moves the rows too, which no radius says. Search over its share: "
@@ -147,7 +147,7 @@ def _at(problem: Any, factor: float) -> Any:
 
 
 def _largest(problems: Sequence[Any]) -> float:
-    """Return the factor at which all problems are known to collapse, that of some spreads where there is none."""
+    """Return the factor at which all problems are known to collapse, or the one of `LARGEST_SIZE` spreads if none is known."""
     known = max(collapse_bound(problem) if problem.may_be_bounded else np.inf for problem in problems)
     return known if 0 < known < np.inf else wide(problems[0])
 
@@ -329,7 +329,7 @@ class RobustLinearClassifierCV(PathSearch, RobustLinearClassifier):
         return score
 
     def _is_bounded(self, X: Any, metadata: Mapping[str, Any]) -> bool:
-        """Return whether it is said how far rows may be off, and no prediction need be certain of noise."""
+        """Return whether bounds on the errors of rows are stated, so that predictions can be certain."""
         has_size = bool(metadata) or (self.uncertainty is not None and self.uncertainty.has_size)
         return has_size and self._stated_set().split(X if hasattr(X, "shape") else np.asarray(X), metadata)[1] is None
 

@@ -41,23 +41,23 @@ from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 NAME = "SafeClassifier"
 NOISE = ("X_std", "X_cov", "X_factor")
 STARTS = (0.35, 0.75)
-"""Where other starts lie between the least and the largest lengths, in logarithms: low enough for w not to be 0."""
+"""Further starts lie at these shares of the way from the least to the largest lengths, in logarithms: w must not be 0 there."""
 DEVIATIONS = 2.0
-"""Standard errors by which the validation loss has to fall."""
+"""The validation loss has to fall by so many standard errors, or the learned lengths are not used."""
 LEAST_ROWS = 4
-"""Validation rows that the test needs."""
+"""The fewest validation rows for that test."""
 LARGEST_SLOPES = 5e7
-"""Entries of the derivatives of features, 400 MB."""
+"""Most entries of the derivatives of features (400 MB)."""
 SHIFTED = 5.0
-"""Standard deviations by which the middle of validation rows is off from that of the others, in half of the columns, where the
-one was scaled and the other not."""
+"""Where validation rows lie so many standard deviations from the training rows in half of the columns, only one of the two
+was scaled."""
 SHORTEST, LONGEST = 0.01, 1.0
 """Bounds of the lengths by default, in standard deviations of the columns."""
 
 
 @dataclass(kw_only=True)
 class LengthsTask(Task):
-    """What `fit` has to solve, once it knows for which lengths."""
+    """The problems that `fit` has to solve once the lengths are chosen."""
 
     rows: Rows
     judged: Validation | None
@@ -280,7 +280,7 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
         self._warn_uncertified()
 
     def _refuse_two(self, metadata: Mapping[str, Any], X_val: Any, y_val: Any) -> None:
-        """Raise if validation rows are stated by halves, or twice."""
+        """Raise if validation rows are stated incompletely, or twice."""
         if (X_val is None) != (y_val is None):
             given, lacking = ("X_val", "y_val") if y_val is None else ("y_val", "X_val")
             raise ValueError(f"{NAME}.fit(..., {given}=...): validation rows need both. Pass {lacking} too.")
@@ -365,7 +365,7 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
 
     @staticmethod
     def _warn_of_place(rows: Rows, inputs: Array, call: str) -> None:
-        """Warn where validation rows are so far from the others that one of them was scaled and the other not."""
+        """Warn where validation rows lie so far from the training rows that only one of the two was scaled."""
         away = np.abs(np.median(inputs, axis=0) - np.median(rows.inputs, axis=0))
         far = away > SHIFTED * rows.spreads
         if 2 * np.sum(far & (rows.spreads > 0)) > np.sum(rows.spreads > 0):
@@ -379,7 +379,7 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
     def _safest(
         self, rows: Rows, judged: Validation, lower: Array, upper: Array, rng: np.random.Generator, report: Report
     ) -> Array:
-        """Return the squares of the lengths to train for, and set whether these are learned ones, and what they gain."""
+        """Return the squares of the lengths to train for; set whether they were learned, and the gain."""
         low, high = np.square(lower), np.square(upper)
         plain, starts, found = self._losses(rows, judged, low, report), self._first_lengths(rows, judged, low, high), []
         other = np.empty_like(plain)
@@ -468,7 +468,7 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
         return [MarginScaleProblem(features, y, rows.weights, Hinge(), sets, alpha, b) for y in self._signs(rows.codes)]
 
     def _warn_of_learning(self) -> None:
-        """Say that the lengths are the least ones, where others were possible, and why."""
+        """Warn that the lengths are the least ones although others were possible, and say why."""
         least, largest = self._limits(self.spreads_)
         if self.is_learned_ or not np.any(largest > least):
             return

@@ -1,4 +1,4 @@
-"""What sets and noise do to the scores of linear classifiers, ours and others'."""
+"""How far sets and noise move the scores of linear classifiers, of this library and of others."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from holdfast._core.row_sets import RowSets
 from holdfast.estimators.linear import predicted_codes, shares_of_classes
 
 SINGLE = 1e-3
-"""How far scores may be off by rounding to float32 of large terms, as a share of the largest."""
+"""Error of scores that are computed in float32, as a share of the largest term."""
 
 
 def coefficients_of(estimator: Any, X: Any, scores: Array, call: str) -> Array:
-    """Return coef_ of a fitted classifier, (1 or n_classes, n_features), after checking that its scores are made of it."""
+    """Return `coef_` of a fitted classifier, (1 or n_classes, n_features), after checking that its scores follow from it."""
     coef, intercept = getattr(estimator, "coef_", None), getattr(estimator, "intercept_", None)
     if coef is None or intercept is None:
         raise ValueError(

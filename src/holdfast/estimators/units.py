@@ -1,4 +1,4 @@
-"""Errors that are larger than the rows vary: a sign of wrong units."""
+"""Errors larger than the variation of the rows, a sign of wrong units."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from holdfast._core.exceptions import UnitsWarning
 from holdfast._core.loss import Array
 
 LARGE = 2.0
-"""Median errors above so many standard deviations are named. Those of nothing but noise are near 1, half-widths of it at 2."""
+"""Columns whose median error exceeds so many standard deviations are named. Pure noise is near 1, its half-widths near 2."""
 FEW_ROWS = 20
-"""Rows below which a standard deviation says too little."""
+"""With fewer rows a standard deviation says too little."""
 CONSTANT = 1e-8
-"""Columns that vary by no more than this share of their mean do not vary but for rounding."""
+"""Columns that vary by no more than this share of their mean are constant but for rounding."""
 NEARLY_ALL = 0.9
-"""Columns with one value in a larger share of the rows are not looked at: a few other values say nothing of how these vary."""
+"""Columns with one value in more than this share of the rows are not judged: the few other values say little about spread."""
 LOOKED_AT = 1e6
-"""Entries that are looked at: evenly spaced rows where there are more."""
+"""Most entries that are examined; where there are more, evenly spaced rows."""
 NAMED = 5
-"""Columns that are named."""
+"""Most columns that a warning names."""
 _is_looked_at = ContextVar("_is_looked_at", default=False)
 
 
 @contextmanager
 def units_looked_at() -> Iterator[None]:
-    """Return a context in which no fit looks at units: they were looked at before rows were transformed."""
+    """Return a context in which no fit checks units: they were checked before rows were transformed."""
     token = _is_looked_at.set(True)
     try:
         yield
@@ -50,8 +50,8 @@ def warn_of_units(
 ) -> None:
     """Warn where the errors that checked metadata state of the rows X are larger than its columns vary.
 
-    `call` is quoted. `factor` multiplies the errors, which says that smaller ones are meant, but not that larger ones are a
-    mistake. `columns` are those of X, by default its own.
+    `call` is quoted. `factor` multiplies the errors: one below 1 shows that smaller errors are meant, one above 1 does not show
+    a mistake. `columns` are the names of the columns, by default those of X.
     """
     stated = {key: value for key, value in metadata.items() if value is not None and key != "X_radius"}
     if not stated or _is_looked_at.get():

@@ -1,4 +1,4 @@
-"""Training and validation rows of a classifier that learns lengths, and how it reports them."""
+"""Training and validation rows of a classifier that learns lengths, and its report of the lengths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rows(NamedTuple):
 
 
 class Validation(NamedTuple):
-    """Validation rows: as many copies of every unit, one after the other, of which units are independent."""
+    """Validation rows: the same number of copies of every unit, one after the other. Units are independent, copies are not."""
 
     inputs: Array
     codes: NDArray[np.intp]
@@ -46,7 +46,7 @@ class Validation(NamedTuple):
         return [first, ~first]
 
     def mean(self, values: Array) -> tuple[float, float]:
-        """Return the weighted mean of values of rows, and its standard error: units are independent, copies of one are not."""
+        """Return the weighted mean of values of rows, and its standard error, for which only units count as independent."""
         own, weights = (part.reshape(-1, self.n_units).mean(axis=0) for part in (values, self.weights))
         weights = weights / weights.sum()
         mean, n = float(weights @ own), np.count_nonzero(weights)

@@ -1,4 +1,4 @@
-"""What errors of the weights cost a fitted model, and what a model that was trained for them can do without."""
+"""The loss that errors of the weights cause in a fitted model, and the weights that a model trained for them can do without."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from holdfast.uncertainty import WeightError
 from holdfast.uncertainty.weight_error import COMPONENTWISE
 
 MOST_FEATURES = 12
-"""Features up to which all vertices of the errors of the weights are visited."""
+"""Most features for which all vertices of the errors of the weights are visited."""
 
 
 @arguments(common=Choice("exact", "bound"))

@@ -1,4 +1,4 @@
-"""What classifiers have in common that are trained for the worst rows of a set."""
+"""The base of classifiers that are trained for the worst rows of a set."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _is_proper(estimator: WorstCaseClassifier) -> bool:
 
 
 class CollapsingClassifier(LinearClassifier):
-    """A classifier trained for the largest loss of rows in sets, of which w = 0 is the best from some size on."""
+    """A classifier trained for the largest loss of rows in sets; where these are large enough, w = 0 is optimal."""
 
     def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
         worst = super()._unpack(problems, fits)
@@ -52,7 +52,7 @@ class CollapsingClassifier(LinearClassifier):
         return worst
 
     def _warn_of_collapse(self, cures: str) -> None:
-        """Say that all predictions are the same, where they are, and what helps."""
+        """Warn where w = 0 is optimal, so that all predictions are the same, and say what helps."""
         if self.collapsed_:
             warn_caller(
                 f"w = 0 is the best model under this uncertainty, certified to a gap of {self.gap_:.1g}: every prediction is "
@@ -82,7 +82,7 @@ class WorstCaseClassifier(CollapsingClassifier):
         return Ball(0.0) if self.uncertainty is None else self.uncertainty
 
     def exact_uncertainty(self) -> tuple[str, UncertaintySet]:
-        """Return the parameter that states the set, and the set that stands there for None where errors are to be added."""
+        """Return the name of the parameter that states the set, and the set that None means where errors are to be added."""
         return "uncertainty", Box(0.0)
 
     def _view_and_sets(
