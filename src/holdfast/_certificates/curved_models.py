@@ -1,4 +1,4 @@
-"""What certificates of scores that are not linear have in common: bounds around each row, and radii by search."""
+"""What certificates of nonlinear scores share: bounds around each row, and radii found by search."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ BALLS: dict[float, RowSets] = {
 }
 """The balls of radius 1."""
 RADIUS_FACTORS = (1 + 1e-9, 1.25, 1.6, 2.0, 3.0, 8.0, 64.0, 1e4, 1e8, 1e16, 1e80, 1e160, np.inf)
-"""By what a first radius is multiplied, one after the other, until it is too large."""
+"""Factors by which a first radius is multiplied, in this order, until one is too large: small steps first, then any size."""
 SEARCHES, RADIUS_ACCURACY = 12, 1e-6
-"""Steps of a search between two radii, and the share by which they may differ in the end."""
+"""The most steps of a search between two radii, and the share by which they may differ at its end."""
 LARGEST_FLOAT = float(np.finfo(np.float64).max)
 OUTWARD = 1 + 1e-9
-"""What lengths are multiplied by, more than roundings of norms of matrices."""
+"""Factor that makes a length an upper bound: more than the roundings of a norm of up to a million entries."""
 LEAST_LEAD = 1e-300
-"""Share of a lead that a logarithm is taken of."""
+"""Shares of a lead count as no smaller, so that their logarithms are finite."""
 
 
 class Around(ABC):
-    """What is known of combinations C f of scores while each row moves in multiples of a set."""
+    """Bounds on combinations C f of scores while each row moves within multiples of a set."""
 
     n_bounds: int
-    """How many bounds there are, the cheapest first."""
+    """How many bounds there are; the cheapest has number 0."""
 
     @abstractmethod
     def take(self, rows: Any) -> Self:
@@ -50,14 +50,15 @@ class Around(ABC):
 
 
 class CurvedModel(Model):
-    """Scores that are no linear functions: changes of them are bounded around each row, and, more coarsely, around all."""
+    """Nonlinear scores, whose changes are bounded around each row, and more coarsely around all rows at once."""
 
     @abstractmethod
     def around(self, X: Any, sets: RowSets, weights: Array, C: Array) -> Around:
-        """Return what is known around rows whose first features move by `weights` times points of sets."""
+        """Return bounds around rows whose first features move by `weights` times points of sets."""
 
     def falls_in(self, rows: Any, sets: RowSets, weights: Array, C: Array, signs: Array) -> Array:
         below, above = self._ends(sets, weights, rows.shape[0])
+        # the coarse bound holds wherever the row is, so it stands in where a bound around the row is nan or inf
         least, ones = self.falls(below, above, C, rows.dtype), np.ones(rows.shape[0])
         with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
             around = self.around(rows, sets, weights, C)
@@ -66,12 +67,13 @@ class CurvedModel(Model):
         return least
 
     def _ends(self, sets: RowSets, weights: Array, n_samples: int) -> tuple[Array, Array]:
-        """Return how far the features go down and up, (n_samples, n_features)."""
+        """Return how far each feature can go down and up, two arrays (n_samples, n_features)."""
         rest = np.zeros((n_samples, self.n_features - len(weights)))
         below, above = (np.hstack([weights * end, rest]) for end in extents(sets, (n_samples, len(weights))))
         return below, above
 
     def refined(self, rows: Any, found: Leads, radii: Array, norm: float, weights: Array) -> Array:
+        # radii that are 0 or infinite cannot be improved by a search around the row
         out = radii.copy()
         able = np.flatnonzero((radii > 0) & np.isfinite(radii))
         if not len(able):
@@ -84,22 +86,24 @@ class CurvedModel(Model):
                 for number in range(around.n_bounds):
                     search = _Search(around, number, found.leads[some], signs)
                     out[which] = search.farthest(out[which])
+        # beyond the limit scores may overflow, where no bound of rounding holds
         return np.maximum(np.minimum(out, self.limit(norm, weights, rows.dtype)), radii)
 
 
 class _Search:
-    """The largest multiples of sets within which, by one bound, all leads stay > 0."""
+    """A search for the largest multiples of sets within which all leads stay > 0 by one bound."""
 
     def __init__(self, around: Around, number: int, leads: Array, signs: Array):
         self.around, self.number, self.leads, self.signs = around, number, leads, signs
 
     def farthest(self, radii: Array) -> Array:
-        """Return radii that are no smaller than these; any that is larger was tried, and is proved."""
+        """Return radii no smaller than those given; each larger one was tried and is proved."""
         self.low, self.high = radii.copy(), np.full(len(radii), np.inf)
         self.low_log, self.high_log = np.full(len(radii), -1.0), np.zeros(len(radii))
         rows = np.flatnonzero(np.isfinite(radii))
         for factor in RADIUS_FACTORS:
             rows = rows[self._tried(rows, np.minimum(radii[rows] * factor, LARGEST_FLOAT))]
+        # even the largest float holds: nothing in reach changes the prediction
         self.low[rows] = np.inf
         rows = np.flatnonzero(np.isfinite(self.high) & (self.low > radii))
         for step in range(SEARCHES):
@@ -107,17 +111,19 @@ class _Search:
             if not len(rows):
                 break
             low, high = self.low_log[rows], self.high_log[rows]
-            # shares of leads are about powers of radii: the secant of logarithms, and now and then the middle
+            # a fall is nearly a power of the radius, so its logarithm is nearly linear and a secant converges fast; every third
+            # step bisects, as a secant alone may creep along a curved bound
             way = np.clip(-low / (high - low), 0.01, 0.99) if step % 3 < 2 else 0.5
             self._tried(rows, self.low[rows] * (self.high[rows] / self.low[rows]) ** way)
         return self.low
 
     def _tried(self, rows: NDArray[np.intp], radii: Array) -> NDArray[np.bool_]:
-        """Return at which rows these radii are proved, and keep what was found."""
+        """Return for which rows these radii are proved, and narrow the search."""
         leads = self.leads[rows]
         falls = self.around.take(rows).falls(self.number, self.signs[rows], radii)
-        # a rival that is none has an infinite lead
+        # an infinite lead marks a class that is no rival, which nothing can make win
         shares = np.max(np.where(np.isinf(leads), 0.0, falls / leads), axis=1, initial=0.0)
+        # nan stands for a bound that overflowed, so it counts as not proved
         logs = np.log(np.clip(np.where(np.isnan(shares), np.inf, shares), LEAST_LEAD, 1 / LEAST_LEAD))
         holds = logs < 0
         self.low[rows[holds]], self.low_log[rows[holds]] = radii[holds], logs[holds]
@@ -126,27 +132,28 @@ class _Search:
 
 
 def units_of(sizes: Array) -> Array:
-    """Return numbers of about these sizes, by which what is made of tiny or huge weights neither under- nor overflows."""
+    """Return powers of 2 near these sizes: dividing by them is exact, and keeps squares of tiny or huge weights in range."""
     is_one = (sizes > 0) & np.isfinite(sizes)
     return np.where(is_one, np.exp2(np.floor(np.log2(np.where(is_one, sizes, 1.0)))), 1.0)
 
 
 def longest(sets: RowSets, A: Array, each: Array) -> Array:
-    r"""Return bounds of the largest :math:`|A d|_2` over each row's set, where entries of A d go up to `each`, (n, n_out)."""
+    r"""Return bounds on the largest :math:`|A d|_2` over each row's set, whose entries A d go up to `each`, (n, n_out)."""
     unit = units_of(np.abs(A).max(initial=0.0))
     found = np.asarray(unit * sets.stretch(A / unit) * OUTWARD)
-    # less than a single entry is what underflow leaves of squares
+    # a length below that of one entry is no bound: squares have underflowed
     return np.where(found >= each.max(axis=1, initial=0.0), found, np.inf)
 
 
 def moved_by(map: RoundedMap, sets: RowSets, n_samples: int, weights: Array, dtype: Any) -> tuple[Array, Array]:
-    r"""Return A, columns of features that move times `weights`, and how far rounding may put A d besides, (n_samples, n_out).
+    r"""Return the matrix A of the features that move, times `weights`, and bounds on the rounding of A d, (n_samples, n_out).
 
-    Twice: its own numbers are rounded, and so are the images of moved rows where the model computes them.
+    Rounding counts twice: A itself is rounded here, and the model rounds the images of moved rows.
     """
     n = len(weights)
     reach = np.maximum(*extents(sets, (n_samples, n))) * weights
     share = 2 * map.gamma(dtype)
     growth = share * (reach @ map.sizes[:, :n].T) * (1 + 1e-9)
+    # a product that underflows loses up to the smallest normal number, for each feature
     growth = growth + n * TINY * np.any(reach > 0, axis=1, keepdims=True)
     return map.coef[:, :n] * weights, np.where(growth < share * map.largest(dtype), growth, np.inf)

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from holdfast._core.rounding import Array
 
 Rows = NDArray[np.intp] | slice
-"""Some rows, by their numbers, or all of them."""
+"""Some rows, by number, or all of them."""
 
 
 class Leads(NamedTuple):
-    """What keeps each row's prediction as it is: it cannot change while all leads are > 0."""
+    """By how much each row's prediction leads: it cannot change while all its leads are > 0."""
 
     codes: NDArray[np.intp]
     """The numbers of the predicted classes, shape (n_samples,)."""
     leads: Array
-    """One for each rival; inf where there is none. Shape (n_samples, n_rivals)."""
+    """One for each rival, inf for classes that are no rivals. Shape (n_samples, n_rivals)."""
     is_turned: NDArray[np.bool_]
     """Whether a lead is minus what `Decision.combinations` gives, shape (n_samples or 1, n_rivals)."""
 
@@ -32,14 +32,14 @@ class Leads(NamedTuple):
         )
 
     def groups(self, decision: Decision) -> Iterator[tuple[Rows, Array, Array]]:
-        """Yield rows that have the same combinations, these, and signs by which leads are changes of these."""
+        """Yield rows that share their combinations, these combinations, and the signs with which leads change as they do."""
         signs = np.broadcast_to(np.where(self.is_turned, -1.0, 1.0), self.leads.shape)
         for some, C in decision.groups(self.codes):
             yield some, C, signs[some]
 
 
 class Decision(ABC):
-    """A rule that makes classes of scores, known through leads, which are differences of scores."""
+    """A rule from scores to classes, known by its leads, which are differences of scores."""
 
     n_scores: int
     is_by_duels: bool
@@ -47,11 +47,11 @@ class Decision(ABC):
 
     @abstractmethod
     def duels(self, code: int) -> tuple[Array, NDArray[np.bool_]]:
-        """Return C with C f > 0 where a class beats each other, (n_classes - 1, n_scores), and which duels it wins at 0."""
+        """Return C, with C f > 0 where a class beats each other, (n_classes - 1, n_scores), and which duels it wins at 0."""
 
     @abstractmethod
     def leads(self, scores: Array, errors: Array) -> Leads:
-        """Return the leads of rows with these scores, each as small as errors of this size can make it."""
+        """Return the leads of rows with these scores, each lowered by what errors of this size can take from it."""
 
     @abstractmethod
     def combinations(self, code: int) -> Array:
@@ -59,20 +59,20 @@ class Decision(ABC):
 
     @abstractmethod
     def table(self, of: Callable[[Array], Array]) -> Array:
-        """Return numbers `of` the combinations, shape (1 or n_classes, n_rivals)."""
+        """Return what `of` makes of the combinations, for each predicted class, shape (1 or n_classes, n_rivals)."""
 
     def groups(self, codes: NDArray[np.intp]) -> Iterator[tuple[Rows, Array]]:
-        """Yield rows that have the same combinations, and these."""
+        """Yield rows that share their combinations, and these combinations."""
         for code in np.unique(codes):
             yield np.flatnonzero(codes == code), self.combinations(int(code))
 
     def of_rows(self, table: Array, codes: NDArray[np.intp]) -> Array:
-        """Return each row's numbers of a table."""
+        """Return each row's line of a table."""
         return table if len(table) == 1 else table[codes]
 
 
 class LargestScore(Decision):
-    """The class with the largest score, the first one of equals."""
+    """The class with the largest score; of equal scores the first class wins."""
 
     is_by_duels = True
 
@@ -86,6 +86,7 @@ class LargestScore(Decision):
     def leads(self, scores: Array, errors: Array) -> Leads:
         codes = scores.argmax(axis=1)
         each = np.arange(len(codes))
+        # worst case of errors: the own score is too high, each rival's too low
         leads = (scores[each, codes] - errors[each, codes])[:, None] - (scores + errors)
         leads[each, codes] = np.inf
         return Leads(codes, leads, np.zeros((1, self.n_scores), dtype=bool))
@@ -99,18 +100,18 @@ class LargestScore(Decision):
 
 
 class Votes(Decision):
-    r"""Each score is a contest of two classes, one vote for the winner; the first class with most votes is predicted.
+    r"""Each score is a contest of two classes with a vote for the winner; the first class with most votes is predicted.
 
-    With two classes the sign of one score. A class that wins all its contests is predicted while it does, whatever the others
-    do; one that does not, while no contest changes.
+    With two classes, this is the sign of one score. A class that wins all its contests stays predicted as long as it does,
+    whatever happens in other contests. Any other class is certain only while no contest changes.
 
     Parameters
     ----------
     pairs : array-like of shape (n_scores, 2)
-        The numbers of the classes that a positive score and any other one vote for.
+        The classes, by number, that get the vote: the first if the score is positive, else the second.
     n_classes : int
     needs_lead : bool, default=False
-        Whether equal numbers of votes are told apart by something else, so that only a single class with most is certain.
+        Whether ties of votes are broken by something else than the order of classes, so that no tie is certain.
     """
 
     def __init__(self, pairs: NDArray[np.intp], n_classes: int, *, needs_lead: bool = False):
@@ -133,8 +134,10 @@ class Votes(Decision):
         codes = votes.argmax(axis=1)
         most = votes.max(axis=1)
         takes_part = (self._for + self._against)[:, codes].T > 0
+        # a class with all its n_classes - 1 votes wins whatever contests of other classes do
         leads[(most == self.n_classes - 1)[:, None] & ~takes_part] = np.inf
         if self.needs_lead:
+            # ties of votes depend on more than the scores' signs, so nothing is certain there
             leads[np.sum(votes == most[:, None], axis=1) > 1] = 0.0
         return Leads(codes, leads, ~is_won)
 

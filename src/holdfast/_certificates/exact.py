@@ -1,4 +1,4 @@
-"""Radii of linear models by fractions: what the numbers of a model say where nothing is rounded."""
+"""Radii of linear models in exact arithmetic, by fractions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from holdfast._core.operations import as_fractions
 from holdfast._core.rounding import Array
 
 DIGITS = 120
-"""Bits of a first square root."""
+"""Bits of the first approximation to a square root, more than twice those of a float64."""
 
 
 def exact_radius(model: LinearModel, rows: Any, norm: float, weights: Array) -> tuple[NDArray[np.intp], Array]:
-    r"""Return the classes' numbers and, for each row, the largest float64 r with :math:`r \|v\|_q < lead` for all rivals.
+    r"""Return the classes, by number, and for each row the largest float64 r with :math:`r \|v\|_q < lead` for all rivals.
 
-    For q = 2 squares are compared, :math:`r^2 \sum_j v_j^2 < lead^2`, so that no root is taken of a fraction.
+    For q = 2 squares are compared, :math:`r^2 \sum_j v_j^2 < lead^2`, because roots of fractions are irrational.
     """
     W, b = model.map.fractions()
     units = as_fractions(weights)
@@ -33,6 +33,7 @@ def exact_radius(model: LinearModel, rows: Any, norm: float, weights: Array) -> 
         scores = x @ W.T + b
         own, leads, _ = model.decision.leads(scores, np.zeros_like(scores))
         code = codes[i] = int(own[0])
+        # the reach depends on the predicted class alone, and fractions are slow: once for each class
         if code not in reaches:
             reaches[code] = [_dual(v * units, norm) for v in as_fractions(model.decision.combinations(code)) @ W]
         rivals = [(lead, v) for lead, v in zip(leads[0], reaches[code], strict=True) if lead != np.inf]
@@ -52,14 +53,16 @@ def _dual(v: Any, norm: float) -> Fraction:
 
 def _largest_below(bound: Fraction, power: int) -> float:
     """Return the largest float64 r >= 0 with r**power < bound."""
-    # rounding a root of few digits leaves it within some steps of the answer
+    # an integer root of that many bits is within a few floats of the answer, which the loops below then find
     shift = max(0, DIGITS - bound.numerator.bit_length() + bound.denominator.bit_length())
+    # an even shift, as its root shifts the result back by half of it
     shift += shift % 2
     near = Fraction(math.isqrt(math.floor(bound * (1 << shift))), 1 << shift // 2) if power == 2 else bound
     try:
         r = float(near)
     except OverflowError:
         r = float(np.finfo(np.float64).max)
+    # strictly below: at the bound itself the lead is 0, and a tie is not certified
     while r > 0 and not (np.isfinite(r) and Fraction(r) ** power < bound):
         r = math.nextafter(r, 0.0)
     while math.isfinite(up := math.nextafter(r, math.inf)) and Fraction(up) ** power < bound:

@@ -1,4 +1,4 @@
-"""Fitted classifiers, ours and scikit-learn's, as certificates see them by themselves."""
+"""Fitted classifiers, ours and scikit-learn's, as certificates see them, without the steps of a pipeline."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ SMOOTHED = "Any classifier with predict takes certified_radius(..., method='smoo
 
 
 def model_of(model: Any) -> Model:
-    """Return what certificates see of a fitted classifier by itself; NoCertificateError where it is none that is known.
+    """Return what certificates see of a fitted classifier; NoCertificateError for a class that is not known.
 
-    A classifier of one's own has a method ``certificate_model()``, or joins by ``known_model.register``.
+    Other classifiers can have a method ``certificate_model()``, or be registered by ``known_model.register``.
     """
     found: Model = model.certificate_model() if hasattr(model, "certificate_model") else known_model(model)
     return found
@@ -39,7 +39,7 @@ def model_of(model: Any) -> Model:
 
 @singledispatch
 def known_model(model: Any) -> Model:
-    """Return what is known of a classifier by its class."""
+    """Return the model for a classifier's class."""
     raise NoCertificateError(f"{model!r:.120}: no certificate is known for it. Supported are {SUPPORTED}. {SMOOTHED}")
 
 
@@ -51,7 +51,7 @@ def linear_model(coef: Any, intercept: Any) -> LinearModel:
 
 
 def kernel_model(centres: Any, width: float, coef: Any, intercept: Any) -> KernelModel:
-    """Return the model of scores that are linear in values of an RBF kernel, decided as those of :func:`linear_model`."""
+    """Return the model of scores that are linear in values of an RBF kernel, with the decision of :func:`linear_model`."""
     W = np.atleast_2d(coef)
     decision = one_score() if len(W) == 1 else LargestScore(len(W))
     return KernelModel(dense(centres).astype(np.float64), width, RoundedMap(W, intercept), decision)
@@ -70,14 +70,14 @@ def _(model: Any) -> Model:
     centres, a, K = dense(model.support_vectors_), dense(model.dual_coef_), len(model.classes_)
     decision: Votes = one_score()
     if K > 2:
-        # libsvm keeps the weights of all contests of a class with its own support vectors
+        # libsvm stores K - 1 weights for each support vector: those of its class against each of the others, in order
         owner, pairs = np.repeat(np.arange(K), model.n_support_), list(combinations(range(K), 2))
         a = np.array([np.where(owner == i, a[j - 1], np.where(owner == j, a[i], 0.0)) for i, j in pairs])
         decision = Votes(np.array(pairs), K, needs_lead=bool(model.break_ties))
     if model.kernel == "linear":
         return LinearModel(RoundedMap(a, model.intercept_, AffineMap(centres)), decision)
     if model.kernel == "rbf":
-        # libsvm adds up squares of differences
+        # libsvm adds up squares of differences, which loses fewer digits than |x|^2 + |z|^2 - 2 x'z
         return KernelModel(centres, model._gamma, RoundedMap(a, model.intercept_), decision, is_direct=True)
     raise NoCertificateError(
         f"{model!r:.80}: of kernels only 'linear' and 'rbf' are certified. Supported are {SUPPORTED}."
@@ -85,18 +85,20 @@ def _(model: Any) -> Model:
 
 
 def refuse_own_predicts(model: Any) -> None:
-    """Raise NoCertificateError where a class derived from a known one, or the last step in it, predicts in a way of its own."""
+    """Raise NoCertificateError for a subclass of a known class, or a last step of one, that overrides how it predicts."""
     inner = getattr(model, "best_estimator_", None) if isinstance(model, BaseSearchCV) else None
     inner = model.steps[-1][1] if isinstance(model, Pipeline) else inner
     if inner is not None:
         refuse_own_predicts(inner)
+    # whoever writes certificate_model answers for it
     if any("certificate_model" in vars(one) and not _is_known(one) for one in type(model).__mro__):
         return
     known = known_model.dispatch(type(model))
     is_ours = hasattr(model, "certificate_model") or isinstance(model, Pipeline | BaseSearchCV)
     if known is known_model.registry[object] and not is_ours:
-        return  # of which nothing is known at all
+        return  # nothing is known of it, which model_of will say
     for method in ("predict", "decision_function"):
+        # a predict that is defined below the known class may do anything with its weights
         home = next((one for one in type(model).__mro__ if method in vars(one)), None)
         if home is not None and not _is_known(home) and known not in _own_registrations(home):
             raise NoCertificateError(

@@ -1,4 +1,4 @@
-"""What certificates see of linear models of random Fourier features."""
+"""Linear models of random Fourier features, as certificates see them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.row_scaled import RowScaledSets
 
 THRESHOLDS = (0.0, 0.75, 1.5, 3.0)
-"""Changes of an angle up to which tangents are followed, each for all angles; the best is found row by row. Up to pi."""
+"""Changes of an angle up to which it follows its tangent, tried for all angles at once; each row keeps the best. Up to pi."""
 
 
 class _Pairs(NamedTuple):
-    """Cosines of angles that are the same but for a constant, added up: (cos, sin) pairs with weights."""
+    """Cosines of angles that differ by constants only, merged into one (cos, sin) pair with weights."""
 
     chosen: NDArray[np.intp]
     """The first of the angles in each pair, (n_pairs,)."""
@@ -44,33 +44,33 @@ class _Pairs(NamedTuple):
 
 @dataclass(frozen=True)
 class FourierAround(Around):
-    """Combinations of scores of Fourier features around rows, as supports of the sets that training uses."""
+    """Combinations of scores of Fourier features around rows, by supports of the sets that training uses too."""
 
     units: Array
-    """What all that follows of the combinations is divided by, (n_combinations,)."""
+    """Powers of 2 by which all numbers of the combinations below are divided, (n_combinations,)."""
     sets: RowSets
     """Of the rows."""
     frequencies: Array
     """(n_pairs, n_moving)."""
     cosines: Array
-    """Of the angles, shape (n_samples, n_pairs); as sines."""
+    """Of the angles, shape (n_samples, n_pairs), like `sines`."""
     sines: Array
     weights: Array
     """Of pairs in the combinations, (n_combinations, 2 n_pairs)."""
     amplitudes: Array
-    """Of pairs in the combinations, |v|, rounded up, (n_combinations, n_pairs)."""
+    """Amplitudes |v| of pairs in the combinations, rounded up, (n_combinations, n_pairs)."""
     turns: Array
     """The largest changes of angles, (n_samples, n_pairs)."""
     pushes: Array
-    """How far tangents can fall, and rise, (2, n_samples, n_combinations)."""
+    """How far the tangents can fall, and how far they can rise, (2, n_samples, n_combinations)."""
     spans: Array
-    """Roots of the largest sum of amplitudes times squares of changes of angles, (n_samples, n_combinations)."""
+    """Square roots of the largest sum of amplitudes times squared changes of angles, (n_samples, n_combinations)."""
     growth: Array
-    """How far combinations may change besides since angles are rounded, (n_samples, n_combinations)."""
+    """What rounding of moved angles may add to a change, (n_samples, n_combinations)."""
     doubts: Array
-    """How far off they may be because angles of the rows are rounded, of the same shape."""
+    """What rounding of the angles at the rows may add, of the same shape."""
     most: Array
-    """How far they can fall at all, (n_combinations,)."""
+    """The most that they can fall anywhere, as cosines stay within -1 and 1, (n_combinations,)."""
 
     n_bounds = 2
 
@@ -84,9 +84,11 @@ class FourierAround(Around):
         return self.units * (np.minimum(found + factors[:, None] * self.growth, self.most) + self.doubts)
 
     def _together(self, signs: Array, factors: Array) -> Array:
-        r"""Return bounds by the largest :math:`S = \sum_j |v_j| \theta_j^2` of all changes of angles together.
+        r"""Return bounds from the largest :math:`S = \sum_j |v_j| \theta_j^2`, all changes of angles together.
 
-        The tangent and S/2; or the mean of :math:`2 \sin(\theta_j / 2)`, concave in :math:`\theta_j^2`, at the mean of these.
+        One is the fall along the tangent plus S/2 (Taylor). The other is the sum of chords
+        :math:`2 |v_j| \sin(\theta_j / 2)`; a chord is concave in :math:`\theta_j^2`, so by Jensen's inequality their sum is at
+        most that of one chord at the mean of all squares.
         """
         squares, total = np.square(factors[:, None] * self.spans), self.amplitudes.sum(axis=1)
         chords = 2 * total * np.sin(0.5 * np.minimum(np.sqrt(squares / total), np.pi))
@@ -94,7 +96,7 @@ class FourierAround(Around):
         return np.fmin(along, np.where(total > 0, chords, 0.0)) * OUTWARD
 
     def _by_arcs(self, signs: Array, factors: Array) -> Array:
-        """Return supports of arcs, of which each is taken by itself, or follows its tangent with others."""
+        """Return supports of arcs: each angle moves on its own, or along its tangent together with others."""
         sets = RowScaledSets(self.sets, factors) if self.sets.is_common else self.sets
         t, (n, k) = factors[:, None] * self.turns, self.cosines.shape
         none, found = np.zeros(n), np.empty(signs.shape)
@@ -108,8 +110,8 @@ class FourierAround(Around):
 class FourierModel(CurvedModel):
     r"""Scores :math:`\sum_d a_d \cos(\omega_d^\top x + c_d) + b`: linear ones of random Fourier features.
 
-    Anywhere, with :math:`|\sin| \le 1`, they change no faster than by :math:`\| |a| |\Omega| \|_*`, nor, for the l2 norm, by
-    :math:`\|a\|_2 \|\Omega\|_2`; around a row :class:`FourierAround` knows more. Sound, not tight.
+    As :math:`|\sin| \le 1`, their Lipschitz constant is at most :math:`\| |a| |\Omega| \|_*`, and for the l2 norm at most
+    :math:`\|a\|_2 \|\Omega\|_2`. Around a row :class:`FourierAround` is tighter. All bounds are sound, none is tight.
 
     Parameters
     ----------
@@ -133,9 +135,10 @@ class FourierModel(CurvedModel):
         return FourierModel(self.map.after(steps), self.output, self.decision)
 
     def scores(self, X: Any) -> tuple[Array, Array]:
+        # cos is Lipschitz with constant 1, so an error of an angle is at most an error of its cosine
         angles, blur = self.map(X)
         sizes = self.output.sizes
-        # a cosine is at most 1 and rounded to within a few last bits
+        # a cosine is at most 1, its slope too, and libraries round it to within a few units in the last place
         blur = blur + gamma(8, self.map.kind(X.dtype))
         errors = self.output.gamma(X.dtype) * (2 * sizes.sum(axis=1) + self.output.offset_sizes)
         values = np.cos(angles) @ self.output.coef.T + self.output.intercept
@@ -172,6 +175,7 @@ class FourierModel(CurvedModel):
 
     @cached_property
     def _pairs(self) -> _Pairs:
+        # maps that pair cosines with sines have each frequency twice: merged into one wave, their changes may cancel
         _, chosen, pair = np.unique(dense(self.map.last), axis=0, return_index=True, return_inverse=True)
         pair = pair.ravel()
         ahead = self.map.intercept - self.map.intercept[chosen[pair]]
@@ -185,10 +189,11 @@ class FourierModel(CurvedModel):
         at, blur = self.map(X)
         A, growth = moved_by(self.map, sets, X.shape[0], weights, X.dtype)
         sizes = np.abs(C) @ self.output.sizes
+        # squares of weights near the ends of float64 would under- or overflow below
         units = units_of(sizes.sum(axis=1))[:, None]
         W, sizes, frequencies = C @ pairs / units, sizes / units, A[chosen]
-        # angles that are taken for the same are rounded each in its own way
-        # a score meets two more roundings of an angle here, and its pair three
+        # angles merged into one pair were each rounded on their own; a score meets two more roundings of an angle here, and
+        # its pair three
         doubts = (6 * blur + gamma(40) * (2 + np.abs(self.map.intercept))) @ sizes.T
         total = sizes.sum(axis=1)
         (n, k), first, second = (X.shape[0], len(chosen)), *np.split(W, 2, axis=1)
@@ -198,7 +203,7 @@ class FourierModel(CurvedModel):
         turns = np.broadcast_to(angles(sets, frequencies), (n, k))
         spans = [longest(sets, np.sqrt(v)[:, None] * frequencies, np.sqrt(v) * turns) for v in amplitudes]
         pushes = np.array([[sets.supports_at(sign * each) for each in slopes] for sign in (-1.0, 1.0)])
-        # of the slopes' sums
+        # rounding of the sums behind the slopes
         rounded = gamma(2 * k + 2 * len(weights) + 60) * (turns @ amplitudes.T)
         return FourierAround(
             units=units[:, 0],

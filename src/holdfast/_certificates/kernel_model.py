@@ -1,4 +1,4 @@
-"""What certificates see of models of an RBF kernel: kernel machines, and linear models of Nystroem features."""
+"""Models of an RBF kernel, as certificates see them: kernel machines, and linear models of Nystroem features."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from holdfast.uncertainty.row_boxes import RowBoxes
 
 EXTENDED = np.longdouble
 SUM_ROUNDING = 1.01
-"""How much larger than it is a norm may be taken for the rounding of its sum."""
+"""Where rounding makes a norm larger than by this factor, it is computed anew with more digits."""
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,19 @@ class KernelAround(Around):
     .. math:: F(z + d) \ge e\,(F(z) + d^\top \nabla F(z)) - \sqrt{1 - e^2 (1 + r)}\,
               \sqrt{\|F\|_H^2 - F(z)^2 - |\nabla F(z)|^2 / 2\gamma},
 
-    where the worst :math:`d^\top \nabla F` is the set's own support. Without the derivatives :math:`F(z + d)` is
-    :math:`\|F\|_H` times the cosine of an angle that grows by no more than :math:`\arccos e`; that is never worse than
-    :math:`\|F\|_H \sqrt{2 - 2e}`. And each value of the kernel stays within what distances allow, for narrow kernels.
+    where the worst :math:`d^\top \nabla F` is the support of the set. A second bound does without derivatives: F(z + d) is
+    :math:`\|F\|_H` times the cosine of an angle that grows by at most :math:`\arccos e`, which is never worse than
+    :math:`\|F\|_H \sqrt{2 - 2e}`. A third one, good for narrow kernels, bounds each value of the kernel by its distance.
     """
 
     units: Array
-    """What all that follows of the combinations is divided by, (n_combinations,)."""
+    """Powers of 2 by which all numbers of the combinations below are divided, (n_combinations,)."""
     distances: Distances
-    """Of the centres."""
+    """To the centres."""
     weights: Array
     """Of the centres, (n_combinations, n_centres)."""
     sizes: Array
-    """Sums of their sizes, (n_combinations,)."""
+    """Sums of their absolute values, (n_combinations,)."""
     norms: Array
     """Upper bounds of |F|_H, (n_combinations,)."""
     kernel: Array
@@ -60,15 +60,15 @@ class KernelAround(Around):
     reach: Array
     """g, shape (n_samples,)."""
     values: Array
-    """F(z), (n_samples, n_combinations); as are the following."""
+    """F(z), (n_samples, n_combinations), as is each of the next three."""
     slopes: Array
-    """Upper bounds of the length of the gradient."""
+    """Upper bounds on the length of the gradient."""
     pushes: Array
-    """Upper bounds of the most that d'grad F falls, and rises, (2, n_samples, n_combinations)."""
+    """Upper bounds on how far d'grad F can fall, and rise, (2, n_samples, n_combinations)."""
     left: Array
-    """Upper bounds of the last root above."""
+    """Upper bounds on the last root of the formula."""
     doubts: Array
-    """How far off F(z) may be, (n_combinations,)."""
+    """Bounds on the rounding error of F(z), (n_combinations,)."""
 
     n_bounds = 2
 
@@ -83,17 +83,20 @@ class KernelAround(Around):
         return self.units * (self._by_intervals if number else self._by_slopes)(signs, factors)
 
     def _by_slopes(self, signs: Array, factors: Array) -> Array:
-        """Return the least of the falls by derivatives and by the angle."""
+        """Return the smaller of the falls by derivatives and by the angle."""
         width, g = self.distances.gamma, (factors * self.reach)[:, None]
+        # beyond r = 1e4 exp(-r / 2) is 0 in float64, and nothing changes any more
         r = np.minimum(2 * width * np.square(g), 1e4)
+        # expm1 keeps the digits of 1 - e for small moves, where most certificates are decided
         lost, ahead = -np.expm1(-0.5 * r), signs * self.values
-        # at d the gradient counts by |d| e(|d|), which falls from |d| = 1 / sqrt(2 width) on
+        # the term with the gradient grows like |d| exp(-width |d|^2), whose maximum is at |d| = 1 / sqrt(2 width)
         most = np.minimum(r, 1.0)
         top = np.sqrt(most / (2 * width)) * np.exp(-0.5 * most) * self.slopes
         push = factors[:, None] * np.where(signs > 0, *self.pushes)
         along = np.minimum(
             lost * np.maximum(ahead - push, 0.0) + push, lost * np.maximum(ahead, 0.0) + np.minimum(push, top)
         )
+        # 1 - e^2 (1 + r) cancels for small r, where its Taylor bound r^2 / 2 is the smaller one
         missed = np.minimum(0.5 * np.square(r), -np.expm1(-r) - r * np.exp(-r) + 8 * EPS * r)
         by_slope = along + np.sqrt(missed) * self.left
         sides = np.sqrt(np.maximum(np.square(self.norms) - np.square(self._sure(self.values)), 0.0))
@@ -102,7 +105,7 @@ class KernelAround(Around):
         return np.minimum(by_slope, by_angle) * (1 + LAST_BITS) + self.doubts
 
     def _by_intervals(self, signs: Array, factors: Array) -> Array:
-        """Return what values of the kernel that go where they can, each for itself, make the combinations fall."""
+        """Return by how much the combinations fall where each value of the kernel goes to its worst end, on its own."""
         low, high = self.distances.ranges(factors * self.reach, factors)
         below, above = np.maximum(self.kernel - low, 0.0), np.maximum(high - self.kernel, 0.0)
         up, down = np.maximum(self.weights, 0.0).T, np.maximum(-self.weights, 0.0).T
@@ -110,7 +113,7 @@ class KernelAround(Around):
         return falls + gamma(len(up) + 8 * self.distances.rows.shape[1] + 40) * self.sizes + self.doubts
 
     def _sure(self, values: Array) -> Array:
-        """Return the size that values have for sure."""
+        """Return lower bounds on the absolute values."""
         return np.maximum(np.abs(values) - self.doubts, 0.0)
 
 
@@ -118,7 +121,7 @@ class KernelModel(CurvedModel):
     r"""Scores :math:`f(x) = \sum_i a_i k(x_i, z) + b` with :math:`k(z, z') = e^{-\gamma \|z - z'\|^2}`, z an affine map of x.
 
     Anywhere :math:`|f(z) - f(z')| \le \|f\|_H \sqrt{2 - 2 e^{-\gamma \|z - z'\|^2}}`, :math:`\|f\|_H^2 = a^\top K a`; around
-    a row :class:`KernelAround` knows more. Sound, not tight.
+    a row :class:`KernelAround` is tighter. All bounds are sound, none is tight.
 
     Parameters
     ----------
@@ -129,9 +132,9 @@ class KernelModel(CurvedModel):
         From values of the kernel to scores: a and b.
     decision : Decision
     map : RoundedMap, default=None
-        From x to z, none where they are the same.
+        From x to z; None where they are the same.
     is_direct : bool, default=False
-        Whether the model takes squared distances from differences of entries, not from products of rows.
+        Whether the model computes squared distances from differences of entries, rather than from products of rows.
     """
 
     method = "RBF kernel: first order and norm in the kernel's space, intervals of its values"
@@ -163,9 +166,9 @@ class KernelModel(CurvedModel):
     def _error(self, dtype: Any) -> Array:
         r"""Return a bound on the rounding of any score, wherever the row is, shape (n_scores,).
 
-        Squared distances as :math:`\|z\|^2 + \|x\|^2 - 2 z^\top x` are off by no more than a share of
-        :math:`\|z\|^2 + \|x\|^2`; far from all centres that is little beside the distance itself, and the kernel is 0. From
-        differences they are off by a share of themselves.
+        Squared distances computed as :math:`\|z\|^2 + \|x\|^2 - 2 z^\top x` have an error of a small share of
+        :math:`\|z\|^2 + \|x\|^2`. Far from all centres that is little beside the distance itself, and the kernel is 0; near
+        them it is a share of the centres' own size. From differences, the error is a share of the squared distance.
         """
         eta = gamma(self.centres.shape[1] + 8, self.output.kind(dtype))
         spread = self.width * float(np.max(np.sum(np.square(self.centres), axis=1), initial=0.0))
@@ -181,7 +184,7 @@ class KernelModel(CurvedModel):
 
     @cached_property
     def _fine_gram(self) -> Any:
-        """The same with more digits, where the platform has any: large weights of Nystroem features cancel."""
+        """The same in extended precision, where the platform has it: large weights of Nystroem features cancel."""
         centres, squares = (
             self.centres.astype(EXTENDED),
             lambda part: np.sum(np.square(part[:, None] - centres), axis=2),
@@ -197,19 +200,20 @@ class KernelModel(CurvedModel):
         """Return upper bounds on the norms of combinations C f of scores in the kernel's space, shape (n_combinations,)."""
         largest = np.abs(C) @ self.output.sizes.sum(axis=1)
         found = self._norms(C, largest, self._gram, np.float64)
+        # float64 is enough unless the bound on its rounding dominates the norm
         if np.any(found > SUM_ROUNDING * self._norms(C, 0 * largest, self._gram, np.float64)):
             found = np.minimum(found, self._norms(C, largest, self._fine_gram, EXTENDED))
-        # squares underflow
+        # weights whose squares underflow: the sum of their sizes is a bound, as the kernel is at most 1
         return np.where(largest < np.sqrt(TINY) / gamma(2), largest, found + self.output.gamma(np.float64) * largest)
 
     def _norms(self, C: Array, largest: Array, gram: Any, dtype: Any) -> Array:
-        # values of the kernel from differences are off by less than a share of 1
+        # each value of the kernel is at most 1, and computed from differences its error is below this share of 1
         share = gamma(2 * len(self.centres) + 2 * len(gram) + self.centres.shape[1] + 10, np.finfo(dtype))
         squares = np.maximum(np.einsum("ri,ij,rj->r", C, gram, C), 0.0) + 2 * share * np.square(largest)
         return np.asarray(np.sqrt(squares), dtype=np.float64) * (1 + LAST_BITS)
 
     def _inner(self, X: Any) -> tuple[Array, Array | None]:
-        """Return z, and how far off it may be."""
+        """Return z, and bounds on its rounding error, None without steps."""
         Z, blur = (X, None) if self.map is None else self.map(X)
         return dense(Z).astype(np.float64, copy=False), blur
 
@@ -218,6 +222,7 @@ class KernelModel(CurvedModel):
         values = rbf_values(Z, self.centres, self.width) @ self.output.coef.T + self.output.intercept
         errors = np.broadcast_to(self._error(X.dtype), values.shape)
         if blur is not None:
+            # f is Lipschitz in z with constant sqrt(2 gamma) |f|_H, which turns errors of z into errors of scores
             steepness = np.sqrt(2 * self.width) * self.norms(np.eye(values.shape[1]))
             errors = errors + np.outer(lengths(blur), steepness) * (1 + 1e-9)
         return values, errors
@@ -228,6 +233,7 @@ class KernelModel(CurvedModel):
         return np.stack([table, np.full_like(table, longest)], axis=-1)
 
     def radii(self, leads: Array, reach: Array) -> Array:
+        # solve |f|_H sqrt(2 - 2 exp(-gamma d^2)) = lead for d; a share of 1 or more is never reached
         shares = 0.5 * np.square(quotients(leads, reach[..., 0])) * (1 - LAST_BITS)
         with np.errstate(divide="ignore"):
             distances = np.sqrt(-np.log1p(-np.minimum(shares, 1.0)) / self.width)
@@ -242,7 +248,7 @@ class KernelModel(CurvedModel):
         return np.outer(shares, self.norms(C))
 
     def _inner_sets(self, sets: RowSets, n_samples: int, weights: Array, dtype: Any) -> RowSets:
-        """Return the sets that z moves in, what rounding puts there included."""
+        """Return the sets in which z moves, with what rounding adds to them."""
         if self.map is None:
             return sets if np.all(weights == 1) else image_of(sets, AffineMap.diagonal(weights))
         A, growth = moved_by(self.map, sets, n_samples, weights, dtype)
@@ -282,9 +288,9 @@ class KernelModel(CurvedModel):
         )
 
     def _slopes(self, Z: Array, kernel: Array, A: Array) -> tuple[Array, Array]:
-        """Return gradients of sums with weights A, (n_combinations, n_samples, n_inputs), and their errors' l2 lengths.
+        """Return gradients of sums with weights A, (n_combinations, n_samples, n_inputs), and bounds on their errors, l2 norms.
 
-        Around the centres' middle, so that rows far from 0 keep their digits.
+        Rows and centres are taken relative to the mean of the centres, so that data far from 0 lose no digits.
         """
         middle = self.centres.mean(axis=0)
         rows, centres = Z - middle, self.centres - middle
@@ -295,7 +301,7 @@ class KernelModel(CurvedModel):
             pull = kernel * a
             found[k] = 2 * self.width * (pull @ centres - pull.sum(axis=1, keepdims=True) * rows)
             size = np.abs(pull)
-            # values of the kernel are off by a share of their exponents
+            # a value e^(-x) has an error of x e^(-x) times a share; times the distance, x^1.5 e^(-x) < 1 bounds it anywhere
             errors[k] = 2 * self.width * share * (size @ far + size.sum(axis=1) * away)
             errors[k] += 2 * np.sqrt(self.width) * share * np.sum(np.abs(a))
         return found, errors

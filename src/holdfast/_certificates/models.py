@@ -1,4 +1,4 @@
-"""What certificates see of a fitted classifier: its scores, how far off these may be, and how fast they can change."""
+"""Fitted classifiers as certificates see them: scores, their rounding errors, and how fast they can change."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from holdfast._core.row_sets import RowSets
 from holdfast.uncertainty.affine_map import AffineMap
 
 LAST_BITS = 1e-14
-"""Share by which a quotient or a root is made smaller, more than its last roundings."""
+"""Share by which a quotient or a root is lowered, which is more than its last few roundings."""
 TINY = float(np.finfo(np.float64).tiny)
-"""The smallest number that is rounded by a share of itself."""
+"""The smallest normal number: below it, rounding errors are no longer a share of a number."""
 
 
 SUPPORT_ROUNDINGS = 24
-"""Roundings of a support beyond those of its sum over the features."""
+"""Roundings of a support function besides those of its sum over the features: scales, roots and the final product."""
 
 
 def scaled(sizes: Array, weights: Array) -> Array:
-    """Return sizes >= 0 times weights >= 0, no smaller than without rounding: a product that underflows counts as `TINY`."""
+    """Return products of sizes and weights, both >= 0, rounded up: a product that underflows counts as `TINY`."""
     return np.where((sizes > 0) & (weights > 0), np.maximum(sizes * weights, TINY), 0.0)
 
 
 def dual_norms(V: Array, norm: float) -> Array:
-    r"""Return the dual norm of each row v: the largest :math:`v^\top \delta` with :math:`\|\delta\| \le 1`."""
+    r"""Return the dual norm of each row v, the largest :math:`v^\top \delta` over :math:`\|\delta\| \le 1`."""
     return {
         1: lambda: np.abs(V).max(axis=1, initial=0.0),
         2: lambda: lengths(V),
@@ -40,65 +40,65 @@ def dual_norms(V: Array, norm: float) -> Array:
 
 
 def lengths(V: Array) -> Array:
-    """Return the l2 norm of each row, whatever its scale."""
+    """Return the l2 norm of each row; squares neither under- nor overflow."""
     largest = np.abs(V).max(axis=1, initial=0.0)
     unit = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
     return unit * np.sqrt(np.sum(np.square(V / unit[:, None]), axis=1))
 
 
 class Model(ABC):
-    """A classifier by scores whose changes are bounded.
+    """A classifier whose scores have bounded changes.
 
     Parameters
     ----------
     decision : Decision
-        What makes classes of the scores.
+        The rule from scores to classes.
     """
 
     method: str
-    """How its certificates come about."""
+    """How its certificates are found, in words."""
     decision: Decision
     n_features: int
 
     @property
     def n_columns(self) -> int:
-        """Numbers that are made of a row on the way to its leads."""
+        """How many numbers a row turns into on the way to its leads."""
         return max(self.n_features, self.decision.n_scores)
 
     def n_entries(self, X: Any) -> int:
-        """Return how many numbers are held for one of the rows X, on average."""
+        """Return how many numbers are held for each of the rows X, on average."""
         return self.n_columns
 
     @abstractmethod
     def scores(self, X: Any) -> tuple[Array, Array]:
-        """Return the scores of rows, and bounds on what rounding makes of them here or in the model, (n_samples, n_scores)."""
+        """Return the scores of rows, and bounds on their rounding errors here or in the model, (n_samples, n_scores)."""
 
     @abstractmethod
     def reach(self, norm: float, weights: Array, dtype: Any) -> Array:
-        r"""Return what `radii` needs to know about perturbations :math:`\|\delta / weights\| \le r`, by `Decision.table`."""
+        r"""Return what `radii` needs for perturbations :math:`\|\delta / weights\| \le r`, in the form of `Decision.table`."""
 
     @abstractmethod
     def radii(self, leads: Array, reach: Array) -> Array:
-        """Return up to which r no perturbation makes a lead <= 0, given the rows' leads > 0 and their `reach`."""
+        """Return the r up to which no perturbation makes a lead <= 0, from the rows' leads > 0 and their `reach`."""
 
     def limit(self, norm: float, weights: Array, dtype: Any) -> float:
-        """Return the r beyond which scores may overflow, of rows whose scores do not."""
+        """Return the r beyond which scores may overflow, though they do not at the rows themselves."""
         return np.inf
 
     @abstractmethod
     def falls(self, below: Any, above: Any, C: Array, dtype: Any) -> Array:
-        """Return by how much combinations C f can fall where entries go down by up to `below` and up by `above`, >= 0."""
+        """Return by how much combinations C f can fall where entries go down by at most `below` and up by at most `above`."""
 
     @abstractmethod
     def falls_in(self, rows: Any, sets: RowSets, weights: Array, C: Array, signs: Array) -> Array:
         """Return by how much `signs` times C f can fall, (n_samples, n_combinations), where rows move in sets.
 
-        `weights` are 1 for those of the first features that move, and 0 for those that stay. Rounding of the sets and of the
-        bound included; that of the scores, here and at the rows that are moved, is not.
+        `weights` are 1 for those of the first features that move, and 0 for those that stay. The result includes rounding of
+        the sets and of the bound, but not that of the scores, at the rows or at moved rows.
         """
 
     def refined(self, rows: Any, found: Leads, radii: Array, norm: float, weights: Array) -> Array:
-        """Return radii no smaller than these, from what is known of these rows beyond `reach`; `radii` are 0 or certain."""
+        """Return radii no smaller than those given, from bounds around these rows; `radii` are proved already."""
         return radii
 
     @abstractmethod
@@ -109,16 +109,16 @@ class Model(ABC):
         """
 
     def as_linear(self) -> LinearModel | None:
-        """Return the same as a linear model, None where it is none."""
+        """Return the model as a linear one, None for others."""
         return None
 
     @abstractmethod
     def after(self, steps: AffineMap) -> Model:
-        """Return the same model of rows that go through these steps first."""
+        """Return the model of rows that pass these steps first."""
 
 
 class LinearModel(Model):
-    """Scores that are an affine map of the rows. Certificates are exact, but for rounding.
+    """Scores that are an affine map of the rows. Certificates are exact up to rounding.
 
     Parameters
     ----------
@@ -145,6 +145,7 @@ class LinearModel(Model):
         return self.map(X)
 
     def reach(self, norm: float, weights: Array, dtype: Any) -> Array:
+        # weights are rounded here and in the model, hence twice the blur; the sum over features adds digits of its own
         blur, digits = self.map.gamma(dtype), 1 + gamma(self.n_features + 4)
 
         def of(C: Array) -> Array:
@@ -170,11 +171,11 @@ class LinearModel(Model):
         return np.where(blur < share * self.map.largest(dtype), fall * (1 + gamma(self.n_features + 4)), np.inf)
 
     def pushed(self, sets: RowSets, weights: Array, C: Array, signs: Array, dtype: Any) -> tuple[Array, Array]:
-        r"""Return by how much `signs` times C f falls at the worst points of sets of the first features, and the doubt.
+        r"""Return by how much `signs` times C f falls at the worst points of the first features' sets, and bounds on rounding.
 
-        `weights` are 1 for features that move, 0 for those that stay. Moves may cancel in a score that is computed term by
-        term, as a common drift of all features does, so rounding counts by :math:`\max_{d \in S} |d|_1`. Shapes
-        (n_samples, n_combinations), or (1, n_combinations) of the doubts.
+        `weights` are 1 for features that move, 0 for those that stay. Moves may cancel in a score but not in its rounding
+        errors, as a drift common to all features does, so these grow with :math:`\max_{d \in S} |d|_1`. Shapes
+        (n_samples, n_combinations), or (1, n_combinations) for the bounds.
         """
         n_features = len(weights)
         V = weights * (C @ self.coef)[:, :n_features]
@@ -202,14 +203,15 @@ class LinearModel(Model):
 
 
 def _support(sets: RowSets, v: Array, signs: Array) -> Array:
-    """Return how far each row's set goes against v where its sign is 1, and along v where it is -1."""
+    """Return how far each row's set reaches against v where its sign is 1, and along v where it is -1."""
+    # one support for all rows; only rows that are turned both ways need a set that knows their signs
     if np.all(signs == signs[0]):
         return sets.support(-signs[0] * v)
     return sets.against_labels(signs).support(v)
 
 
 def quotients(leads: Array, reach: Array) -> Array:
-    """Return leads / reach rounded down: inf where nothing is reached, 0 where that is not finite or too small to round."""
+    """Return leads / reach, rounded down: inf where nothing is reached, 0 where the quotient is not a normal number."""
     leads, reach = np.broadcast_arrays(leads, reach)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         found = np.where(reach == 0, np.inf, leads / reach * (1 - LAST_BITS))
@@ -217,13 +219,13 @@ def quotients(leads: Array, reach: Array) -> Array:
 
 
 def overflow_limit(map: RoundedMap, norm: float, weights: Array, dtype: Any) -> float:
-    r"""Return the r up to which :math:`\|\delta / weights\| \le r` moves no score by as much as half of an overflow."""
+    r"""Return the r up to which :math:`\|\delta / weights\| \le r` moves no score as far as a quarter of the largest number."""
     farthest = float(np.max(dual_norms(scaled(map.sizes, weights), norm), initial=0.0))
     return map.largest(dtype) / farthest if farthest > 0 else np.inf
 
 
 def stretch(map: RoundedMap | None, weights: Array, n_features: int, norm: float, dtype: Any) -> float:
-    r"""Return a bound on the l2 length of A delta over :math:`\|\delta / weights\| \le 1`, and of what rounding adds to it."""
+    r"""Return a bound on the l2 norm of A delta over :math:`\|\delta / weights\| \le 1`, with what rounding adds to it."""
     if map is None:
         each = np.broadcast_to(weights, n_features)
         return float(euclidean(each) if norm == np.inf else np.max(np.abs(each))) * (1 + gamma(n_features + 4))
@@ -232,6 +234,7 @@ def stretch(map: RoundedMap | None, weights: Array, n_features: int, norm: float
     if norm == 1:
         found = float(np.max(lengths(A.T), initial=0.0))
     else:
+        # LAPACK computes singular values to within a small multiple of eps |A|, which the second term covers
         spectral = float(np.linalg.norm(A, 2)) * (1 + 1e-10) + gamma(sum(A.shape)) * float(euclidean(A))
         boxed = float(euclidean(np.abs(A).sum(axis=1)))
         found = min(spectral * np.sqrt(n_features), boxed) if norm == np.inf else spectral

@@ -1,4 +1,4 @@
-"""Fitted pipelines as certificates see them: their steps, what these do to rows, and the classifier at their end."""
+"""Fitted pipelines as certificates see them: their steps, what these do to rows, and the last step's classifier."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from holdfast.uncertainty.affine_map import AffineMap
 
 
 def view_of(model: Any, X: Any) -> View:
-    """Return what certificates see of a fitted classifier at rows X; NoCertificateError for those not known."""
+    """Return what certificates see of a fitted classifier at rows X; NoCertificateError where nothing is known of it."""
     steps, last, claims, nonlinear = _unfolded(model)
     _check_names(model, X)
     refuse_own_predicts(model)
@@ -54,12 +54,15 @@ def view_of(model: Any, X: Any) -> View:
     effects = _effects(steps, X, claims)
     stop = first = len(steps)
     while True:
+        # the affine steps behind the last curved one become part of the model; then that curved step itself, if a model of it
+        # is known, and so on towards the rows
         first = 1 + max((i for i in range(stop) if effects[i].map is None), default=-1)
         passage = Passage(steps, effects, first, nonlinear)
         inner = together(steps[first:stop], effects[first:stop], _width(effects[:first], n_columns(X)))
         Z = passage.rows(X)
         form = inner.affine_form(Z)
         assert form is not None
+        # only at the rows themselves: later numbers have the arithmetic that their step gives them
         map = _in_arithmetic_of(Z, form.map) if first == 0 else form.map
         found = found.after(map) if map.operations else found
         made = model_before(effects[first - 1], found) if first and form.given is None else None
@@ -80,7 +83,7 @@ def view_of(model: Any, X: Any) -> View:
 
 
 def _refuse_texts_as_numbers(form: AffineForm, X: Any) -> None:
-    """Raise where a step takes a column of texts, such as "3.5", for numbers."""
+    """Raise where a step converts a column of texts, such as "3.5", to numbers."""
     texts = np.flatnonzero(others_than_numbers(X))
     if not len(texts):
         return
@@ -93,7 +96,7 @@ def _refuse_texts_as_numbers(form: AffineForm, X: Any) -> None:
 
 
 def _effects(steps: Sequence[tuple[str, Any]], X: Any, claims: Mapping[str, str]) -> list[Effect]:
-    """Return the effects of steps; NoCertificateError where one is not known."""
+    """Return the effects of steps; NoCertificateError for an unknown step."""
     try:
         return effects_of(steps, X, claims, fills_are_exact=True)
     except TextStepError as error:
@@ -103,7 +106,7 @@ def _effects(steps: Sequence[tuple[str, Any]], X: Any, claims: Mapping[str, str]
 
 
 def _not_moving(form: AffineForm, X: Any) -> NDArray[np.bool_] | None:
-    """Return which entries of X are missing and filled in without errors; None where there are none."""
+    """Return which entries of X are missing and filled in without errors, None if there are none."""
     if form.lost is None:
         return None
     missing = np.isnan(dense(numbers_of(X))) & ~others_than_numbers(X)
@@ -116,7 +119,7 @@ def _not_moving(form: AffineForm, X: Any) -> NDArray[np.bool_] | None:
 
 
 def fills_with_errors(model: Any, X: Any) -> bool:
-    """Return whether steps of a model fill in entries of X that have errors."""
+    """Return whether steps of a model fill in entries of X with uncertain values."""
     steps, _, claims, _ = _unfolded(model)
     if not may_add_errors(step for _, step in steps):
         return False
@@ -127,7 +130,7 @@ def fills_with_errors(model: Any, X: Any) -> bool:
 
 
 def exact_columns(model: Any, X: Any) -> NDArray[np.intp]:
-    """Return the columns of X that a model takes as categories, or as anything but numbers."""
+    """Return the columns of X that are not numbers to a model, such as categories."""
     steps, _, claims, _ = _unfolded(model)
     others = np.flatnonzero(others_than_numbers(X)) if steps else np.zeros(0, dtype=np.intp)
     try:
@@ -138,7 +141,7 @@ def exact_columns(model: Any, X: Any) -> NDArray[np.intp]:
 
 
 def _in_arithmetic_of(X: Any, map: AffineMap) -> AffineMap:
-    """Return a map with the coarsest arithmetic that columns of a frame bring, of which its numbers together say nothing."""
+    """Return a map in the coarsest arithmetic of a frame's columns, which its numbers as one array no longer show."""
     if not hasattr(X, "columns"):
         return map
     dtype = coarsest_dtype(X)
@@ -152,7 +155,7 @@ def _width(effects: Sequence[Effect], n_features: int) -> int:
 
 
 def _unfolded(model: Any) -> tuple[list[tuple[str, Any]], Any, dict[str, str], str]:
-    """Return all steps before a classifier, those of nested pipelines too, the classifier, and what is said of the steps."""
+    """Return all steps before a classifier, also of nested pipelines, the classifier, and what users say of the steps."""
     steps: list[tuple[str, Any]] = []
     claims: dict[str, str] = {}
     path, nonlinear = "", "auto"
@@ -169,7 +172,7 @@ def _unfolded(model: Any) -> tuple[list[tuple[str, Any]], Any, dict[str, str], s
 
 
 def linear_in_x(model: Any, call: str) -> LinearModel:
-    """Return what is seen of a linear model, after affine steps or alone, without any rows; NoCertificateError for others."""
+    """Return a linear model, with the affine steps before it, without any rows; NoCertificateError for others."""
     steps, last, claims, _ = _unfolded(model)
     refuse_own_predicts(model)
     found, n = model_of(last), int(_taker(model)[0].n_features_in_)
@@ -185,7 +188,7 @@ def linear_in_x(model: Any, call: str) -> LinearModel:
 
 
 def numbers_for(model: Any, X: Any) -> Any:
-    """Return rows as an array or CSR matrix of finite floats, 0 for what is no number or missing and a step fills in."""
+    """Return rows as an array or CSR matrix of finite floats, 0 for a text and for what a step fills in."""
     _check_names(model, X)
     taker, is_pipeline = _taker(model)
     if is_pipeline and is_flat(X):
@@ -208,7 +211,7 @@ def numbers_for(model: Any, X: Any) -> Any:
 
 
 def _taker(model: Any) -> tuple[Any, bool]:
-    """Return the part of a fitted model that X goes to first, and whether that is a step of a pipeline."""
+    """Return the estimator that receives X first, and whether it is a step of a pipeline."""
     steps, last, _, _ = _unfolded(model)
     first = next((step for _, step in steps if step not in (None, "passthrough")), last)
     return first, bool(steps)
@@ -216,7 +219,7 @@ def _taker(model: Any) -> tuple[Any, bool]:
 
 @singledispatch
 def model_before(effect: Effect, model: Model) -> Model | None:
-    """Return a model of what a step makes of rows as a model of the rows themselves; None where no such model is known."""
+    """Return a model of transformed rows as a model of the rows before the step; None where no such model is known."""
     return None if effect.map is None or effect.adds_errors or len(effect.exact) else model.after(effect.map)
 
 
@@ -247,7 +250,7 @@ def _(effect: RbfValues, model: Model) -> Model | None:
 
 
 def _check_names(model: Any, X: Any) -> None:
-    """Raise where a frame has other columns than that of fit, or in another order."""
+    """Raise if a frame has other columns than the one given to fit, or another order of them."""
     known = getattr(model, "feature_names_in_", None)
     if known is not None and hasattr(X, "columns") and list(X.columns) != list(known):
         lacking = [name for name in known if name not in list(X.columns)]

@@ -1,4 +1,4 @@
-"""Affine maps of rows with what rounding may do to them on the way."""
+"""Affine maps from rows to scores, with bounds on their rounding errors."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from holdfast.uncertainty.affine_map import AffineMap
 
 @dataclass(frozen=True)
 class RoundedMap:
-    r"""Scores :math:`W x + b` that are computed from what steps make of rows, and how far off rounding may make them.
+    r"""Scores :math:`W x + b` that a model computes from transformed rows, with bounds on their rounding errors.
 
     Parameters
     ----------
     last : ndarray of shape (n_scores, n_last)
-        Weights of what the steps give.
+        Weights of the transformed rows.
     offset : ndarray of shape (n_scores,)
     steps : AffineMap, default=None
-        From rows x to what `last` weighs; None where that is x.
+        From rows x to those that `last` weights; None where these are x.
     follows_rows : bool, default=False
         Whether the steps compute in the arithmetic of X, float32 for float32, and not in float64.
     """
@@ -52,8 +52,9 @@ class RoundedMap:
 
     @cached_property
     def _sizes(self) -> tuple[Array, Array, Array]:
+        # the same passes with absolute values: cancellation in W must not make its rounding errors look small
         found = self._pulled(as_size)
-        # an underflow anywhere on the way counts by the weights that it meets afterwards
+        # an underflow at any step reaches the score multiplied by the weights that follow it
         reach = 1.0 + sum(np.sum(W, axis=1) for W, _ in found)
         return *found[-1], np.asarray(reach)
 
@@ -69,7 +70,7 @@ class RoundedMap:
 
     @property
     def sizes(self) -> Array:
-        """Sums of the sizes of what adds up to W, shape (n_scores, n_features): abs(W) where there are no steps."""
+        """Sums of the absolute values of all terms of W, shape (n_scores, n_features); abs(W) without steps."""
         return self._sizes[0]
 
     @property
@@ -84,34 +85,35 @@ class RoundedMap:
 
     @cached_property
     def n_roundings(self) -> int:
-        """Roundings that a term of a score meets."""
+        """How often a term of a score is rounded on its way."""
         own = sum(np.shape(self.last)) + 2
         return int(own if self.steps is None else own + self.steps.n_roundings)
 
     def kind(self, dtype: Any) -> np.finfo:
-        """Return what is known of the coarsest arithmetic that rows of this type meet."""
+        """Return the coarsest arithmetic that rows of this type meet."""
         held = [] if self.steps is None else self.steps.parameters()
         dtypes = [np.asarray(array).dtype for array in (self.last, self.offset)] + [array.dtype for array in held]
+        # float32 parameters, such as those of a PCA fitted to float32 rows, make the whole product float32
         return coarsest([*dtypes, dtype] if self.follows_rows else dtypes)
 
     def fractions(self) -> tuple[Any, Any]:
-        """Return W and b without any rounding, arrays of fractions."""
+        """Return W and b without rounding, as arrays of fractions."""
         return self._pulled(as_fractions)[-1]
 
     def gamma(self, dtype: Any) -> float:
-        """Return the largest error of a score by rounding, as a share of the sizes that it is the sum of."""
+        """Return the largest rounding error of a score, as a share of the sum of its terms' sizes."""
         return gamma(self.n_roundings, self.kind(dtype))
 
     def largest(self, dtype: Any) -> float:
-        """Return up to where sizes may go at a row, and change on its way, without an overflow of scores or differences."""
+        """Return the largest size of terms without overflow, of scores here and elsewhere and of their difference."""
         return float(self.kind(dtype).max) / 4
 
     def __call__(self, X: Any) -> tuple[Array, Array]:
-        """Return scores and how far off they may be, here or where the steps compute them, both (n_samples, n_scores)."""
+        """Return scores and bounds on their errors, here or in the model's own steps, both (n_samples, n_scores)."""
         sizes, offsets, reach = self._sizes
         kind = self.kind(X.dtype)
         rows = X.astype(np.float64, copy=False)
         errors = product_error(rows, sizes, offsets, self.n_roundings, kind)
-        # near overflow, where errors are a share of sizes that reach a quarter of the largest number, nothing is known
+        # near overflow the bound does not hold: sizes above a quarter of the largest number count as unknown
         errors = np.where(errors < self.gamma(X.dtype) * self.largest(X.dtype), errors, np.inf)
         return np.asarray(rows @ self.coef.T + self.intercept), errors + self.n_roundings * float(kind.tiny) * reach

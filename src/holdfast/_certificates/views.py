@@ -24,9 +24,9 @@ from holdfast.features.effects import Corners, Effect
 from holdfast.features.rows import beside, others_than_numbers
 
 BLOCK_ENTRIES = 1 << 18
-"""Entries that are looked at at a time: what is made of them stays in cache."""
+"""Entries that are worked on at once, 2 MB, so that what is made of them stays in cache."""
 BOTH_ENDS = 2
-"""Errors of a score that a lead is made smaller by: one of the score here, one of the model's own wherever the row goes."""
+"""How often the error of a score is taken off a lead: once for the score here, once for the model's own at a moved row."""
 
 
 def refuse_scores_alone(model: Model, uncertainty: UncertaintySet) -> None:
@@ -44,21 +44,21 @@ def _some(sets: RowSets, rows: Rows) -> RowSets:
 
 @dataclass(frozen=True)
 class Passage:
-    """Steps that rows go through before a model, and how much of them is known by a model of the rows themselves."""
+    """Steps that rows pass before a model, and which of them the model accounts for itself."""
 
     steps: Sequence[tuple[str, Any]]
     effects: Sequence[Effect]
     n_curved: int
-    """How many steps come before those that the model accounts for: sets are carried through them."""
+    """How many of the first steps the model does not account for: sets are carried through these."""
     nonlinear: str = "auto"
 
     @property
     def is_curved(self) -> bool:
-        """Whether the model is one of what some steps make of rows, not of the rows."""
+        """Whether the model is one of transformed rows, not of the rows themselves."""
         return self.n_curved > 0
 
     def rows(self, X: Any) -> Any:
-        """Return what the curved steps make of rows."""
+        """Return the rows after the curved steps."""
         return transformed(self.steps[: self.n_curved], X)
 
     def exact(self, n_features: int) -> NDArray[np.intp]:
@@ -71,34 +71,34 @@ class View:
     """A fitted classifier as certificates see it at certain rows."""
 
     model: Model
-    """Of the numbers in `rows`."""
+    """The model of the numbers in `rows`."""
     X: Any
     """The rows as given."""
     rows: Any
-    """Their numbers, (n_samples, n_features), 0 for what is none or missing; then what steps put beside them by themselves."""
+    """Their numbers, (n_samples, n_features), 0 for a missing one or a text; then columns that steps add, such as fill-ins."""
     n_features: int
     slack: tuple[Array, Array] | None = None
-    """How far below and above what steps put there the true numbers may lie; None where they are exact."""
+    """How far below and above these added columns the true numbers may lie; None where they are exact."""
     std: Array | None = None
     """Their standard deviations, where errors are averaged over."""
     missing: NDArray[np.bool_] | None = None
-    """Entries of X that are missing and filled in by numbers without errors, (n_samples, n_features): they do not move."""
+    """Entries of X that are missing and filled in by exact numbers, (n_samples, n_features), which do not move."""
     passage: Passage = Passage((), (), 0)
     corners: tuple[Corners, ...] = ()
-    """Columns of `rows` that are those of a category in doubt."""
+    """One-hot columns of `rows` of categories in doubt."""
 
     @property
     def is_curved(self) -> bool:
-        """Whether `rows` are not those given, but what curved steps make of them."""
+        """Whether `rows` are transformed by curved steps, not as given."""
         return self.passage.is_curved
 
     @property
     def numbers(self) -> Any:
-        """The numbers of the rows, without what steps put beside them."""
+        """The numbers of the rows, without the columns that steps add."""
         return self.rows if self.rows.shape[1] == self.n_features else self.rows[:, : self.n_features]
 
     def take(self, which: NDArray[np.intp] | slice) -> View:
-        """Return the same at some of the rows."""
+        """Return the view of some of the rows."""
         slack = None if self.slack is None else (self.slack[0][which], self.slack[1][which])
         std = None if self.std is None else self.std[which]
         rows = self.rows[which]
@@ -111,17 +111,17 @@ class View:
         return replace(self, X=X, rows=rows, slack=slack, std=std, missing=missing, corners=corners)
 
     def whole(self, Z: Any, which: Any = slice(None)) -> Any:
-        """Return numbers Z of rows `which`, moved or not, with what steps put beside them."""
+        """Return numbers Z of rows `which`, moved or not, with the columns that steps add."""
         given = self.rows[which][:, self.n_features :]
         return beside([Z, given]) if given.shape[1] else Z
 
     def spread(self, values: Array, rest: float) -> Array:
-        """Return numbers by feature with `rest` for what steps put beside the features."""
+        """Return numbers by feature, with `rest` for each column that steps add."""
         return np.concatenate([values, np.full(self.rows.shape[1] - self.n_features, rest)])
 
     @property
     def fixed(self) -> NDArray[np.bool_]:
-        """Which columns of X have to stay as they are: categories, and what is no number."""
+        """Which columns of X cannot move: categories, and all that is not a number."""
         n = self.n_features
         fixed = np.zeros(n, dtype=bool)
         fixed[self.passage.exact(n)] = True
@@ -133,7 +133,7 @@ class View:
         return self.missing is not None or self.slack is not None or len(self.corners) > 0
 
     def patterns(self, which: Any) -> Iterator[tuple[Rows, Array]]:
-        """Yield places among the rows `which` that lack the same entries, and 0 for these features, 1 for the others."""
+        """Yield groups of rows among `which` that lack the same entries, with 0 for these features and 1 for the others."""
         if self.missing is None:
             yield slice(None), np.ones(self.n_features)
             return
@@ -154,7 +154,7 @@ class View:
         return made.uncertainty.split(self.numbers, self._without_corners(made.metadata))
 
     def _without_corners(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """Return metadata without the boxes around categories in doubt, of which `corners` says more."""
+        """Return metadata without the boxes around categories in doubt, for which `corners` gives tighter bounds."""
         found = dict(metadata)
         for name in ("X_lower", "X_upper") if self.corners else ():
             if name in found:
@@ -164,7 +164,7 @@ class View:
         return found
 
     def parts(self) -> Iterator[slice]:
-        """Yield parts of the rows that stay in cache with what is made of them."""
+        """Yield parts of the rows that fit in cache."""
         keep_freed(8 * BLOCK_ENTRIES)
         for start in range(0, self.rows.shape[0], self._block_size):
             yield slice(start, start + self._block_size)
@@ -174,15 +174,16 @@ class View:
         return max(1, BLOCK_ENTRIES // max(self.model.n_entries(self.rows), 1))
 
     def lead_blocks(self, errors: int = BOTH_ENDS) -> Iterator[tuple[slice, Any, Leads]]:
-        """Yield parts of the rows, which they are, and their leads less so many errors; what is no number is no lead.
+        """Yield parts of the rows, their numbers, and their leads less so many errors; a nan counts as no lead.
 
-        Leads are the smallest over what steps put there, wherever that may truly be.
+        Leads are the smallest over all true values that columns added by steps may have.
         """
         for part in self.parts():
             block = self.rows[part]
             with np.errstate(over="ignore", invalid="ignore"):
                 scores, error = self.model.scores(block)
                 found = self.model.decision.leads(scores, errors * error)
+            # inf - inf of an overflow: nothing is known of such a row, so it is not certified
             found = found._replace(leads=np.where(np.isnan(found.leads), -np.inf, found.leads))
             if (self.slack is not None or self.corners) and errors:
                 falls = self.falls(found, partial(self._falls_at, self._numbers(part)))
@@ -190,16 +191,16 @@ class View:
             yield part, block, found
 
     def falls(self, found: Leads, of: Callable[[Rows, Array, Array], Any]) -> Array:
-        """Return by how much leads can fall, `of(rows, C, signs)` being what signs * C f can fall by at rows."""
+        """Return by how much leads can fall, where signs * C f can fall by `of(rows, C, signs)` at rows."""
         out = np.zeros(found.leads.shape)
         for some, C, signs in found.groups(self.model.decision):
             out[some] = of(some, C, signs)
         return out
 
     def margins(self, sets: RowSets) -> tuple[NDArray[np.intp], Array]:
-        """Return the numbers of the predicted classes, and by how much they lead at the worst points of their sets.
+        """Return the predicted classes, by number, and by how much they lead at the worst points of their sets.
 
-        Less what rounding may account for, here and wherever the row goes: a margin > 0 is proof.
+        What rounding could account for, at the row and anywhere in its set, is taken off: a margin > 0 is proof.
         """
         codes, margin = np.zeros(self.rows.shape[0], dtype=np.intp), np.zeros(self.rows.shape[0])
         for part, block, found in self.lead_blocks():
@@ -210,7 +211,7 @@ class View:
     def margins_within(
         self, uncertainty: UncertaintySet, metadata: Mapping[str, Any]
     ) -> tuple[NDArray[np.intp], Array]:
-        """Return the `margins` of a set that metadata state row by row; it is bound to a few rows at a time, in cache."""
+        """Return the `margins` of a set that metadata state row by row, bound to as many rows at once as fit in cache."""
         codes, margin = np.zeros(self.rows.shape[0], dtype=np.intp), np.zeros(self.rows.shape[0])
         stated = {name: sparse.csr_array(end) if sparse.issparse(end) else end for name, end in metadata.items()}
         try:
@@ -225,7 +226,7 @@ class View:
         return codes, margin
 
     def _falls_in(self, part: slice, block: Any, sets: RowSets, some: Rows, C: Array, signs: Array) -> Array:
-        """Return by how much signs * C f can fall where `some` rows of a block, that are a part of all, move in their sets."""
+        """Return by how much signs * C f can fall where `some` rows of a block move in their sets."""
         out = np.zeros((len(signs), len(C)))
         rows, own = block[some], _some(sets, some)
         for few, weights in self.patterns(self._numbers(part)[some]):
@@ -238,7 +239,7 @@ class View:
     def worst_duels(
         self, sets: RowSets, codes: NDArray[np.intp]
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_], Array, Array]]:
-        """Yield rows of one class, which duels it wins at 0, its worst leads by linear scores, and how far off these may be."""
+        """Yield rows of one class, which duels it wins at 0, its worst leads by linear scores, and bounds on their rounding."""
         linear, size = self.linear, self._block_size
         for code in np.unique(codes):
             own = np.flatnonzero(codes == code)
@@ -255,12 +256,12 @@ class View:
                 yield some, wins, scores @ C.T - falls - self._own_falls(some, C), doubts
 
     def _falls_at(self, which: NDArray[np.intp], some: Rows, C: Array, signs: Array) -> Array | float:
-        """Return by how much signs * C f can fall since what steps put beside rows is not exact."""
+        """Return by how much signs * C f can fall as columns that steps add are not exact."""
         ahead, is_turned = self._own_falls(which[some], C), signs < 0
         return np.where(is_turned, self._own_falls(which[some], -C), ahead) if np.any(is_turned) else ahead
 
     def _own_falls(self, some: Any, C: Array) -> Array | float:
-        """Return by how much combinations C of scores may fall since what steps put beside rows `some` is not exact."""
+        """Return by how much combinations C of scores can fall at rows `some`, as columns that steps add are not exact."""
         found: Array | float = 0.0
         for one in self.corners:
             found = found + self._corner_falls(one.take(some), C)
@@ -271,23 +272,25 @@ class View:
         return found + self.model.falls(np.hstack([none, down]), np.hstack([none, up]), C, self.rows.dtype)
 
     def _corner_falls(self, one: Corners, C: Array) -> Array:
-        """Return by how much combinations C of scores may fall at the worst category: exactly, for linear scores."""
+        """Return by how much combinations C of scores can fall at the worst category, exactly for linear scores."""
         linear = self.model.as_linear()
         ends = np.zeros((2, len(one.given), self.rows.shape[1]))
         ends[0][:, one.columns] = np.where(one.is_open, one.given, 0.0)
         ends[1][:, one.columns] = np.where(one.is_open, 1.0 - one.given, 0.0)
+        # a box around all one-hot corners: for scores that are not linear the only bound known
         boxed = self.model.falls(ends[0], ends[1], C, self.rows.dtype)
         if linear is None:
             return boxed
         V, kind = C @ linear.coef[:, one.columns], self.rows.dtype
         exact = np.column_stack([one.falls(v) for v in V])
         sizes = np.abs(C) @ linear.map.sizes[:, one.columns].max(axis=1, initial=0.0)
-        # one category goes, another one comes
+        # two columns change, that of the category that goes and that of the one that comes: twice the sizes
         doubt = np.where(one.rows[:, None], (2 * linear.map.gamma(kind) + gamma(len(one.columns) + 8)) * 2 * sizes, 0.0)
+        # both are bounds; the box is the tighter one where rounding dominates
         return np.minimum(exact + doubt, boxed)
 
     def worst_moves(self, sets: RowSets, codes: NDArray[np.intp]) -> tuple[Array, Array]:
-        """Return the points of the sets at which classes `codes` do worst by linear scores, and their leads there."""
+        """Return the moves within the sets at which classes `codes` do worst by linear scores, and their leads there."""
         moves, found = np.zeros((self.rows.shape[0], self.n_features)), np.zeros(self.rows.shape[0])
         for some, _, leads, _ in self.worst_duels(sets, codes):
             rivals = leads.argmin(axis=1)
@@ -297,6 +300,7 @@ class View:
                 own = some[rivals == rival]
                 for part, weights in self.patterns(own):
                     few = own[part]
+                    # the support's maximizer is where the duel is lost by most, as scores are linear
                     moves[few] = weights * sets.take(few).maximizer(-weights * directions[rival])
         return moves, found
 
