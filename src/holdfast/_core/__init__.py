@@ -1,1 +1,1 @@
-"""The nouns everything else is made of: parameter objects, sets, losses, rows, problems, solutions."""
+"""The protocols on which everything else builds: parameter objects, sets, losses, rows, problems, solutions."""

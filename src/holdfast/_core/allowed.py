@@ -1,4 +1,4 @@
-"""What a parameter may be, and what is said where it is something else."""
+"""Allowed values of parameters, and the errors for others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 P = ParamSpec("P")
 R = TypeVar("R")
 LARGEST = 1e150
-"""Numbers whose products may be added without overflow."""
+"""The largest number that is accepted: products of two of them can be added without overflow."""
 
 
 def short(value: Any) -> str:
@@ -50,7 +50,7 @@ def as_numbers(value: Any, *, copy: bool = True) -> NDArray[np.float64]:
 
 
 def is_array(value: Any) -> bool:
-    """Return whether a value has entries, also where it makes no proper array."""
+    """Return whether a value has entries, even if these form no proper array."""
     try:
         return np.ndim(value) > 0
     except ValueError:  # lists of several lengths
@@ -61,7 +61,7 @@ class Allowed(ABC):
     """The values that a parameter may have."""
 
     advice: Any
-    """What to give, as the end of a sentence."""
+    """Advice that ends the sentence of an error, such as "give True or False"."""
 
     @abstractmethod
     def __contains__(self, value: object) -> bool:
@@ -79,7 +79,7 @@ class Allowed(ABC):
 
 @dataclass(frozen=True)
 class Either(Allowed):
-    """Values of one kind or another."""
+    """Values of either of two kinds."""
 
     one: Allowed
     other: Allowed
@@ -266,14 +266,14 @@ def refuse_wrong(owner: Any, table: Mapping[str, Allowed], call: str) -> None:
 
 
 def _plain(signature: inspect.Signature) -> inspect.Signature:
-    """Return a signature as its caller sees it: without types, and without the object that a method belongs to."""
+    """Return a signature as its caller sees it, without types and without `self`."""
     named = [part for part in signature.parameters.values() if part.name not in ("self", "cls")]
     plain = [part.replace(annotation=inspect.Parameter.empty) for part in named]
     return inspect.Signature(plain)
 
 
 def arguments(**table: Allowed) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator for functions whose arguments must be what the table allows."""
+    """Return a decorator that checks a function's arguments against the table at every call."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         name, signature = function.__qualname__, inspect.signature(function)

@@ -8,13 +8,13 @@ from scipy import linalg, sparse
 
 Array = NDArray[np.float64]
 FLAT, ROUNDED = 1e-10, 1e-14
-"""Extent of a set, and its square, as a share of the largest, that is taken for none."""
+"""Extents of a set below this share of the largest (squares below the second) count as 0."""
 MISSED = 1e-13
-"""Share of a target that a least-squares split may miss by rounding."""
+"""A least-squares split may miss this share of a target by rounding."""
 
 
 def norm(v: Any, axis: int | None = None) -> Array:
-    """Return the l2 norm of a vector, or of the rows of a matrix (axis=1), where squares would under- or overflow too."""
+    """Return the l2 norm of a vector, or of each row of a matrix (axis=1), even where squares would under- or overflow."""
     largest = float(np.abs(v).max(initial=0.0))
     scale = 1.0 if 1e-140 < largest < 1e140 or largest == 0 else largest
     v = v if scale == 1.0 else v / scale
@@ -95,7 +95,7 @@ def box_stretch(A: Array, halves: Array) -> Array:
 
 
 def has_nan(values: Array) -> bool:
-    """Return whether a number is missing: the least of all is NaN then, which is found without a mask."""
+    """Return whether a number is missing. The minimum is then NaN, which needs no mask of the size of the array."""
     return bool(np.isnan(values.min(initial=np.inf)))
 
 

@@ -1,4 +1,4 @@
-"""Warnings at the line that called the library, however deep in it they arise."""
+"""Warnings that name the line of the user's code, however deep in the library they arise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elementwise work on long vectors, a stretch at a time, so that intermediate results stay in cache."""
+"""Elementwise work on long vectors in pieces, so that intermediate results stay in cache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STRETCH = 1 << 14
 
 
 def by_stretches(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Make an elementwise method of arrays (vectors, or 0-d) work through long vectors stretch by stretch."""
+    """Make an elementwise method of arrays (vectors, or 0-d) work through long vectors in pieces."""
 
     @wraps(method)
     def stretched(self: Any, *arrays: Any) -> Any:

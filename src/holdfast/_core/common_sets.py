@@ -16,9 +16,9 @@ from holdfast._core.row_forms import Array, RowHessians
 from holdfast._core.row_sets import RowSets, SmoothedSet
 
 MOST_STEPS = 200
-"""Newton steps to the least multiple of a set that reaches a target; a few are the rule."""
+"""Most Newton steps to the least multiple of a set that reaches a target; a few are the rule."""
 DIFFERENCE = 1e-6
-"""Step of differences of nearest points, as a share of the size of the set."""
+"""Step of central differences of nearest points, as a share of the size of the set."""
 
 
 class CommonSet(RowSets):

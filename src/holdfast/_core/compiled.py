@@ -1,4 +1,4 @@
-"""When to use compiled kernels; `kernels` itself is imported only where they may repay loading it.
+"""The decision to use compiled kernels; `kernels` itself is imported only where they may save more time than loading takes.
 
 The choice depends on the size of the fit and on whether the kernels lie compiled on disk when the process first asks, never
 on a timing and never on earlier fits. Either way the optimum is certified alike; the results differ by rounding.
@@ -16,7 +16,7 @@ from holdfast._core.progress import reporter
 
 _said: list[Exception] = []
 WORTHWHILE = 8e6
-"""Matrix entries from which passes use kernels that lie compiled on disk: loading numba and them takes some 0.4 s."""
+"""Matrix entries from which passes use kernels that are on disk already: loading them and numba takes some 0.4 s."""
 COMPILING = 200.0
 """Times as many entries, 1.6e9, from which passes wait for the compiler: 3 s, on a slow machine 10, of which a fit of the
 hinge loss, 25 s in NumPy, saves as much."""
@@ -39,7 +39,7 @@ def steps_repay(n_visits: int) -> bool:
 
 @cache
 def is_installed() -> bool:
-    """Return whether there is numba."""
+    """Return whether numba is installed."""
     return importlib.util.find_spec("numba") is not None
 
 
@@ -51,12 +51,12 @@ def are_cached(group: str) -> bool:
 
 @cache
 def kernel(name: str) -> Any | None:
-    """Return the compiled function of this name, compiled now where it must be, or None without numba."""
+    """Return the compiled function of this name, compiling it if need be; None without numba."""
     return _asked(lambda kernels: kernels.named(name).loaded)
 
 
 def _asked(question: Callable[[Any], Any]) -> Any | None:
-    """Return what the module of kernels answers, or None without numba or where its cache is damaged."""
+    """Return the answer of the module of kernels, or None without numba or where its cache is damaged."""
     if not is_installed():
         return None
     try:

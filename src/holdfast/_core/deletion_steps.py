@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 NEXT_TO_NOTHING = 1e-200
-"""A price that is ranked like none."""
+"""A price above all others: such a feature is never deleted."""
 
 
 def deletion_steps(
@@ -65,7 +65,7 @@ def deletion_steps(
 
 
 def fraction_left(gains, prices, capacity):
-    """Return what is left of each feature when the fractional knapsack of gains is deleted, by falling gain per price."""
+    """Return the share left of each feature when a fractional knapsack of gains is deleted, the best gain per price first."""
     left = np.ones(gains.size)
     chosen = np.flatnonzero(gains > 0)
     order = chosen[np.argsort(-gains[chosen] / np.maximum(prices[chosen], NEXT_TO_NOTHING))]
@@ -79,7 +79,7 @@ def fraction_left(gains, prices, capacity):
 
 
 def whole_left(gains, prices, capacity):
-    """Return what is left of each feature when the best whole ones are deleted, at whole prices: dynamic programming."""
+    """Return the share left of each feature when the best whole ones are deleted, by dynamic programming over whole prices."""
     left = np.ones(gains.size)
     chosen = np.flatnonzero(gains > 0)
     best, taken = np.zeros(capacity + 1), np.zeros((chosen.size, capacity + 1), dtype=np.bool_)
@@ -97,4 +97,4 @@ def whole_left(gains, prices, capacity):
 
 
 HELPERS = (fraction_left, whole_left)
-"""What the steps call, for `kernels` to compile along."""
+"""Functions that the steps call, and that `kernels` compiles with them."""

@@ -18,9 +18,9 @@ import math
 import numpy as np
 
 EQUAL = 1e-13
-"""|w_y - w_k|^2 as a share of |w_y|^2 + |w_k|^2 that is put down to rounding: the vectors are equal."""
+"""Vectors are equal but for rounding where |w_y - w_k|^2 is below this share of |w_y|^2 + |w_k|^2."""
 SMALLEST_PIVOT, LARGEST_ENTRY = 1e-3, 1e3
-"""What the matrix A of `lazy_steps` may come to before it is multiplied out: beyond, W = A V would lose digits."""
+"""The matrix A of `lazy_steps` is multiplied out beyond these limits, where W = A V would lose digits."""
 
 
 def lazy_steps(
@@ -36,6 +36,7 @@ def lazy_steps(
     C = max(K, 2)
     first = C - K
     V, U = W, mean_W
+    # the mean of the steps so far is a sum with weights 1, ..., t, kept as -U
     U *= -0.5 * t * (t + 1.0)
     A, S, M, work = np.eye(K), np.zeros((K, K)), np.empty((K, K)), np.empty((K, K))
     G, score, share = np.empty((K, K)), np.empty(K), np.ones(K)
@@ -331,4 +332,4 @@ def fold(A, S, V, U, column):
 
 
 HELPERS = (dots, add, multiply, product, product_with_transpose, solves, fold)
-"""What the steps call, for `kernels` to compile along."""
+"""Functions that the steps call, and that `kernels` compiles with them."""

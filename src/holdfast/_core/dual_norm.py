@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from holdfast._core.row_sets import RowSets
 
 SMOOTHINGS = 10.0 ** -np.arange(1.0, 13.0)
-"""Amounts of smoothing, as shares of the support, that a search goes through."""
+"""Amounts of smoothing, as shares of the support, from the first to the last of a search."""
 NEWTON_STEPS, SHORTEST, FARTHEST = 30, 1e-8, 1e4
 """Steps at one smoothing; the shortest one tried; the longest, in lengths of w, as flat sets leave Newton without a scale."""
 
 
 CORNERS = 10
-"""Points tried for each feature. By Caratheodory one for each is enough; a search meets some that it drops again."""
+"""Points tried for each feature. One for each is enough (Caratheodory), but a search meets some that it drops again."""
 
 
 class Approach(NamedTuple):
     """Points of the sets whose sum, each times `multiple` of its budget, is nearly the target."""
 
     w: Array
-    """The direction whose maximizers they are."""
+    """The direction whose maximizers these points are."""
     sets: Any
     """The sets, smoothed."""
     multiple: float

@@ -1,4 +1,4 @@
-"""What a loss of several classes at once is: a convex function of what every class adds to a row's loss."""
+"""The protocol of a loss of several classes at once: a convex function of the excess of every class over a row's own."""
 
 from __future__ import annotations
 

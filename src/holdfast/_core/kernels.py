@@ -29,7 +29,7 @@ LOSS = types.void(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR)
 BLOCK_ROWS = 64
 LN2 = math.log(2)
 EXACT_SUMS = {"contract", "nsz", "arcp"}
-"""Liberties of the compiler, of which reordering sums is none."""
+"""Liberties that the compiler may take; reordering sums is not among them."""
 
 
 class Kernel:

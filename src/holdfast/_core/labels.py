@@ -1,4 +1,4 @@
-"""Labels of rows and columns, which must agree: all that is stated of rows is matched to them by position."""
+"""Labels of rows and columns, which must agree, because errors are matched to rows and columns by position."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from holdfast._core.parameters import Parameters
 
 SQUARE = ("cov", "shape")
-"""What states a matrix with features along both axes."""
+"""Parameters that are matrices with features along both axes."""
 
 
 def known_columns(X: Any, model: Any = None) -> tuple[list[Any] | None, str]:
@@ -41,7 +41,7 @@ def check_columns(X: Any, metadata: Mapping[str, Any], model: Any = None) -> Non
 
 
 def check_features(X: Any, stated: Mapping[str, Any], model: Any = None) -> None:
-    """Raise if what is stated by feature, in the parameters of sets too, has other labels than the columns of X.
+    """Raise if numbers stated for each feature, also in parameters of sets, have other labels than the columns of X.
 
     Where X is an array the columns are those that `model` was fitted with.
     """

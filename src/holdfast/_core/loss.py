@@ -1,4 +1,4 @@
-"""What a loss is: a convex function of the margin deficit and of the scale of the noise."""
+"""The protocol of a loss: a convex function of the margin deficit and of the scale of the noise."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ class Loss(Parameters, ABC):
         r"""Return :math:`\ell_{uu}`, :math:`\ell_{ut}` and :math:`\ell_{tt}`."""
 
     def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
-        """Return what `evaluate` and `curvature` return, at the price of little more than one of them where possible."""
+        """Return the results of `evaluate` and `curvature` together, where possible at little more than the cost of one."""
         return *self.evaluate(u, t), *self.curvature(u, t)
 
     def couplings(self, u: Array, t: Array) -> Sequence[Coupling]:
-        """Return what a loss of several rows together takes from the Hessian; nothing where rows cost what they cost alone."""
+        """Return the terms that a loss of several rows together subtracts from the Hessian; none if `is_rowwise`."""
         return ()
 
     @abstractmethod
@@ -98,7 +98,7 @@ class Loss(Parameters, ABC):
         """
 
     def tangent(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
-        """Return what `evaluate` returns, as apart from it as `value` is: proofs need it where `has_dual` is False."""
+        """Return the same as `evaluate` by code that is independent of it, as `value` is; proofs need it without a dual."""
         raise NotImplementedError(f"{type(self).__name__} has no dual form: its proofs need a method `tangent`.")
 
     def dual_value(self, a: Array) -> Array:

@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 def remembered(method: Callable[[Any, Any], Result]) -> Callable[[Any, Any], Result]:
-    """Make a method of one array return its last result again where it is given the same array again."""
+    """Make a method of one array return its last result where it is called with the same array again."""
     slot = f"_last_{method.__name__}"
 
     @wraps(method)

@@ -1,4 +1,4 @@
-"""What may be stated of each row besides its values: the names of these arguments and their documentation, written once."""
+"""Arguments that state the errors of each row: their names, types and documentation, written once."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _stating(signature: inspect.Signature, names: tuple[str, ...]) -> inspect.Si
 
 
 def _unknown(function: Callable[..., Any], args: tuple[Any, ...], unknown: set[str], names: tuple[str, ...]) -> str:
-    """Return what to say of arguments that mean nothing."""
+    """Return the message for arguments of unknown names."""
     is_method = "." in function.__qualname__ and len(args) > 0
     call = f"{type(args[0]).__name__}.{function.__name__}" if is_method else function.__name__
     return (

@@ -1,4 +1,4 @@
-"""Methods that an object has with some settings only: where it has not, the error says which settings bring them."""
+"""Methods that exist only with some settings; otherwise the error says which settings bring them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 
 
 def offered_if(check: Callable[[Any], bool]) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator for a method that is there only where a check of the object holds.
+    """Return a decorator for a method that exists only where a check of the object passes.
 
     As scikit-learn's ``available_if``, but for the message: that of the AttributeError that `check` raises is what users read.
     """

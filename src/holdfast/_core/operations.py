@@ -1,4 +1,4 @@
-"""Affine operations on rows as they are computed: what they make of weights, in any arithmetic, and how often they round."""
+"""Affine operations on rows as computed: their effect on weights, in any arithmetic, and the number of their roundings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 Read = Callable[[Any], Any]
-"""Makes an array of parameters one of the arithmetic at hand: float64, absolute values, or fractions."""
+"""A function that converts an array of parameters to some arithmetic: float64, absolute values, or fractions."""
 
 
 def as_float(value: Any) -> Any:
@@ -41,7 +41,7 @@ class Operation(ABC):
     @property
     @abstractmethod
     def n_roundings(self) -> int:
-        """Roundings that a term of a score meets here, whether rows are carried forward or weights back."""
+        """Roundings of a term of a score in this operation, whether rows are carried forward or weights back."""
 
     @abstractmethod
     def pull(self, W: Any, b: Any, read: Read) -> tuple[Any, Any]:
@@ -52,7 +52,7 @@ class Operation(ABC):
         """Return the matrix and the offset of rows A x + c after this operation."""
 
     def width(self, n_features: int) -> int:
-        """Return how many numbers a row of `n_features` has after this operation."""
+        """Return the number of features after this operation on `n_features`."""
         return n_features
 
     def stages(self, W: Any, b: Any, read: Read) -> Iterator[tuple[Any, Any]]:

@@ -20,7 +20,7 @@ class Parameters:
     """
 
     parameter_table: ClassVar[Mapping[str, Allowed]] = {}
-    """What parameters may be, where that does not depend on the rows."""
+    """Allowed values of parameters, as far as these do not depend on the rows."""
 
     def check_parameters(self) -> None:
         """Raise if a parameter is not what the table allows."""

@@ -14,13 +14,13 @@ View = TypeVar("View")
 
 
 class Evaluation(NamedTuple):
-    """What a problem knows at one point: all that a solver needs in order to judge it, so that problems remember nothing."""
+    """A problem evaluated at one point: everything by which a solver judges the point, so that problems keep no state."""
 
     parameters: Array
     value: float
     gradient: Array
     stiffness: Any = 0.0
-    """The curvature that is guaranteed there, in whatever form the problem takes it back."""
+    """The curvature that is guaranteed there, in a form that only the problem itself reads."""
 
 
 @runtime_checkable
@@ -47,11 +47,11 @@ class Smooth(Protocol):
 
     @property
     def metric_age(self) -> int:
-        """After how many steps a new metric is worth its price."""
+        """The number of steps after which a new metric is worth its cost."""
         ...
 
     def typical_curvature(self) -> Array:
-        """Return the size of the Hessian's diagonal where the function bends as it should, shape (n_parameters,)."""
+        """Return the typical size of the Hessian's diagonal, shape (n_parameters,)."""
         ...
 
     def metric(self, parameters: Array) -> Array:
@@ -59,7 +59,7 @@ class Smooth(Protocol):
         ...
 
     def suboptimality(self, here: Evaluation) -> float:
-        """Return an estimate of the certified relative gap where this is what an evaluation gave."""
+        """Return an estimate of the certified relative gap at the point of this evaluation."""
         ...
 
     def longest_step(self, parameters: Array, step: Array) -> float:
@@ -76,7 +76,7 @@ class Curved(Smooth, Protocol):
         ...
 
     def second_order(self, parameters: Array) -> tuple[float, Array, Callable[[], Array]]:
-        """Return the objective, its gradient, and what makes the Hessian there from what these took to compute."""
+        """Return the objective, its gradient, and a function that makes the Hessian from the same intermediate results."""
         ...
 
 
@@ -112,7 +112,7 @@ class Coordinates(Protocol):
     """A point that moves in steps each of which lowers the function."""
 
     n_blocks: int
-    """How many parameters, with those that go along with each, have steps of their own."""
+    """The number of blocks: parameters with steps of their own, each with those that move along."""
 
     @property
     def parameters(self) -> Array:
@@ -125,11 +125,11 @@ class Coordinates(Protocol):
         ...
 
     def gap(self) -> float:
-        """Return an estimate of the certified relative gap, everything being computed anew."""
+        """Return an estimate of the certified relative gap, recomputed from the rows."""
         ...
 
     def gains(self) -> Array:
-        """Return how much the step of each block is sure to lower the function, shape (n_blocks,)."""
+        """Return a lower bound on the gain of each block's step, shape (n_blocks,)."""
         ...
 
     def move(self, block: int) -> None:
@@ -161,7 +161,7 @@ class LocalModel(Protocol):
         ...
 
     def hessian(self, *, whole: bool = False) -> Array:
-        """Return the Hessian, without what is faint unless it is to be `whole`; only for problems seen as `Curved` too."""
+        """Return the Hessian, without faint contributions unless `whole`; only for problems seen as `Curved` too."""
         ...
 
     def preconditioner(self) -> Callable[[Array], Array]:
@@ -174,7 +174,7 @@ class LocalModel(Protocol):
 
 
 class Offer(NamedTuple):
-    """How problems of a class are seen as a kind of view."""
+    """The way in which problems of a class are seen as a kind of view."""
 
     make: Callable[[Any], Any]
     """From the problem to the view."""

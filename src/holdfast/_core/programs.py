@@ -86,8 +86,9 @@ class FiniteSum:
     r"""A weighted sum of losses over rows, for solvers that visit one row at a time.
 
     Minimise :math:`\sum_i c_i \sum_{k \ne y_i} \ell(u_{ik}, t_i(w_{y_i} - w_k)) + \tfrac12` ridge :math:`\sum_k |w_k|^2`, with
-    :math:`u_{ik} = 1 - (w_{y_i} - w_k)^\top x_i - (b_{y_i} - b_k)`. There are `n_vectors` weight vectors, one a class; a single
-    one belongs to class 1, that of class 0 being 0. Parameters are all weights, then the intercepts where `fit_intercept`.
+    :math:`u_{ik} = 1 - (w_{y_i} - w_k)^\top x_i - (b_{y_i} - b_k)`. There are `n_vectors` weight vectors, one for each class; a
+    single one belongs to class 1, and that of class 0 is 0. Parameters are all weights, then the intercepts where
+    `fit_intercept`.
 
     Attributes
     ----------
@@ -124,7 +125,7 @@ class FiniteSum:
     certify: Callable[[Array], tuple[float, float]]
 
     def row_sums(self) -> Array:
-        """Return what `step_bound` has to know of the rows; the sums of two sets of rows add up to those of both.
+        """Return the sums over the rows that `step_bound` needs; those of two parts of the rows can be added.
 
         Sums over the rows of: 1 where c > 0; c; the square of c times a bound on the gradient's norm; c |x|^2; c times the
         number of nonzeros.

@@ -10,9 +10,9 @@ from scipy import sparse
 
 Array = NDArray[np.float64]
 WORTHWHILE = 1e5
-"""Entries below which an array is passed over as it is."""
+"""Arrays with fewer entries are used as they are."""
 GLANCE, SAMPLE = 64, 256
-"""Rows and columns that are looked at first, and the rows that the common row is taken from."""
+"""The rows and columns of a first trial, and the rows from which the common row is estimated."""
 BLOCK_BYTES = 1 << 20
 
 

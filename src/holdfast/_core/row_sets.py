@@ -16,13 +16,13 @@ from holdfast._core.programs import SupportProgram
 from holdfast._core.row_forms import Array, DeletionForm, IntervalForm, RowHessians
 
 MEMBERSHIP_SLACK = 1e-12
-"""Share by which a point may lie outside of a set and still count, after it is moved towards 0 by as much."""
+"""A point may lie outside of a set by this share; it is then moved towards 0 by as much."""
 BLOCK_ROWS = 1024
-"""Rows whose maximizers are formed at a time."""
+"""Rows whose maximizers are in memory at once."""
 DIFFERENCE = 1e-5
 """Step of central differences, as a share of the largest weight: their error is then about its square."""
 WALK, TRIES = 30, 60
-"""Steps of a random walk from the middle of a set until it has forgotten where it began; points tried for each."""
+"""Steps of a random walk that make its end independent of its start, and most points tried for each step."""
 
 
 class RowSets(ABC):
@@ -214,7 +214,7 @@ class RowSets(ABC):
     def absolute_reach(self, n_features: int) -> Array:
         r"""Return a bound on the largest :math:`|\delta|_1` of each row's set, shape (n_samples,), or () where `is_common`.
 
-        The sum of what each feature can be off by; the largest itself for boxes and where `is_isotropic`.
+        By default the sum of the largest errors of each feature; exact for boxes and where `is_isotropic`.
         """
         if self.is_isotropic:
             return self.support(np.ones(n_features))
@@ -223,7 +223,7 @@ class RowSets(ABC):
     def stretch(self, A: Array) -> Array:
         r"""Return a bound on the largest :math:`|A \delta|_2` of each row's set, shape (n_samples,), or () where `is_common`.
 
-        By default from what each entry of A d can be: :math:`\sqrt{\sum_k \max_\pm t(\pm a_k)^2}`.
+        By default each entry of A d is bounded by itself: :math:`\sqrt{\sum_k \max_\pm t(\pm a_k)^2}`.
         """
         return np.sqrt(sum(np.square(np.maximum(self.support(a), self.support(-a))) for a in A))
 

@@ -19,11 +19,11 @@ BLOCK_BYTES = 1 << 20
 """A block fills the second-level cache of one core, so that its second use does not reach memory."""
 
 LARGEST_SPAN = 5e7
-"""Entries of X up to which its rows are expressed in a basis of their own (400 MB)."""
+"""Most entries of X for which its rows are expressed in a basis of their own (400 MB)."""
 DEPENDENT = 1e-12
-"""Share of the largest pivot up to which a row is taken for a combination of others."""
+"""A row counts as a combination of others if its pivot is at most this share of the largest."""
 FAR = 100.0
-"""Means of so many standard deviations make the rows almost parallel, and a Hessian of them almost singular."""
+"""Beyond so many standard deviations means make the rows almost parallel, and their Hessian almost singular."""
 
 
 class DenseRows(BlockRows):

@@ -14,7 +14,7 @@ from scipy import sparse
 from holdfast._core.rows import Array
 
 BLOCK_ENTRIES = 1 << 17
-"""Size of a block of outputs."""
+"""Entries of a block of outputs."""
 FACTORS_AT_A_TIME = 16
 """So many factors 1 - x^2 s^2 are multiplied before a logarithm is taken; their product cannot underflow."""
 

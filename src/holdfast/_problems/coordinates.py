@@ -20,7 +20,7 @@ SAME = 1e-12
 DEPENDENT, INDEFINITE = 1e-12, -1e-8
 """Eigenvalues of a kernel, as a share of the largest, that are left out, and that no kernel has."""
 INDEPENDENT = 1e-5
-"""Smallest eigenvalue of the rows' products, as a share of the largest, from which on these are as good as the rows."""
+"""Products of rows are as good as the rows if their smallest eigenvalue is at least this share of the largest."""
 
 
 class Span(NamedTuple):

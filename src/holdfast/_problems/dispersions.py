@@ -15,7 +15,7 @@ from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
 
 FAR = 1e4
-"""Squared mean of a feature, as a multiple of its variance, from which on rows are counted from the mean."""
+"""Rows are counted from the mean if the squared mean of a feature exceeds so many times its variance."""
 
 
 class Spread(Protocol):

@@ -16,7 +16,7 @@ from holdfast._problems.linear import LinearProblem
 
 @LinearProblem.seen_as(FiniteSum, lambda problem: problem.offers_steps)
 def finite_sum(problem: LinearProblem) -> FiniteSum:
-    """Return the problem with one weight vector, that of the positive class, or with one a class."""
+    """Return the problem with one weight vector, that of the positive class, or with one for each class."""
     return FiniteSum(
         rows=problem.rows.arrays(),
         n_features=problem.rows.n_features,

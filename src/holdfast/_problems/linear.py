@@ -137,7 +137,7 @@ class LinearProblem(Problem):
 
     @property
     def may_be_bounded(self) -> bool:
-        """Whether a size of the sets is known, or can be, from which on w = 0 is optimal."""
+        """Whether a size of the sets from which w = 0 is optimal is known, or can be found."""
         return self.push is None
 
     has_kinks = False
@@ -165,7 +165,7 @@ class LinearProblem(Problem):
     @property
     @abstractmethod
     def n_vectors(self) -> int:
-        """How many weight vectors there are: one for two classes, one a class for more."""
+        """The number of weight vectors: one for two classes, one for each of more."""
 
     @property
     @abstractmethod

@@ -70,7 +70,7 @@ def largest_share(loss: DualScale, constraints: Sequence[PairConstraint]) -> flo
         return 1.0
     cut, growth = max(float(np.max(-whole / np.where(whole < 0, required, 1.0))), 1e-15), 2.0
     if cut > 1e-3:
-        # too much is missing for a linear guess: budgets can rise steeply, so begin with a hair
+        # too much is missing for a linear guess: budgets can rise steeply, so begin with a tiny cut
         cut, growth = 1e-15, 8.0
     while cut < 0.5:
         rest = slack(1 - cut)

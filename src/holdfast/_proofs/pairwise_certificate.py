@@ -52,7 +52,7 @@ def deficits(problem: PairwiseProblem, scores: Array, b: Array) -> Array:
 
 
 def proved_by(problem: PairwiseProblem, W: Array, b: Array, losses: Array, dual: DualGuess) -> Certificate:
-    """Return what dual weights prove at (W, b), centred, where rows cost these losses: one a row, or one against each class."""
+    """Return what dual weights prove at (W, b), centred; `losses` are those of each row, or of each row and other class."""
     if losses.ndim == 2:
         losses = np.sum(losses, axis=1, where=problem.labels[:, None] != np.arange(problem.n_classes))
     # the classes' weights sum to 0, so the squares of their differences do to n_classes times their own

@@ -104,7 +104,7 @@ def critical_factor(problem: MarginScaleProblem) -> float:
 
 
 def _provable(problem: MarginScaleProblem, dual: Array) -> float:
-    """Return the factor of the noise from which on these dual weights, balanced, prove a collapse."""
+    """Return the factor of the noise from which these dual weights, balanced, prove a collapse."""
     heavy = problem.signs == majority(problem)
     wanted, total = min(problem.class_weights()), float(np.sum((problem.weights * dual)[heavy]))
     dual = np.where(heavy, dual * (wanted / total if total > 0 else np.inf), 1.0)

@@ -38,7 +38,7 @@ MAX_ITER = 2000
 
 
 class Enclosure(NamedTuple):
-    """Sizes below which w = 0 is not optimal, and from which on it is."""
+    """A size below which w = 0 is not optimal, and one from which it is."""
 
     low: float
     high: float
@@ -68,13 +68,13 @@ def critical_size(problem: MarginScaleProblem) -> Enclosure:
 
 @singledispatch
 def collapse_bound(problem: LinearProblem) -> float:
-    """Return a factor of the sets from which on w = 0 is known to be optimal, inf where none is known."""
+    """Return a factor of the sets from which w = 0 is known to be optimal, inf where none is known."""
     return np.inf
 
 
 @collapse_bound.register
 def collapse_bound_of_two(problem: MarginScaleProblem) -> float:
-    """Return a factor of the sets from which on w = 0 is optimal, from one pass over the rows; inf where none is known.
+    """Return a factor of the sets from which w = 0 is optimal, from one pass over the rows; inf where none is known.
 
     It is the smallest one where the slopes at w = 0 are known and the set has a gauge.
     """

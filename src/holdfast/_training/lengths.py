@@ -44,7 +44,7 @@ class ValidatedLengths:
 
     with :math:`\psi` the hinge rounded by a hyperbola, so that V has a gradient, by the implicit function theorem:
     :math:`\nabla V = -\partial_\nu (q^\top \nabla_\theta F)` with :math:`H q = \nabla_\theta V`, F being what is minimised and
-    H its Hessian. Several problems (one a class) are trained for the same lengths, and their validation losses added up.
+    H its Hessian. Several problems (one for each class) are trained for the same lengths, and their validation losses added up.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ SETTLED = 1e-12
 FIRST_EASE, SHRINK, LAST_EASE = 0.1, 0.1, 1e-11
 """Smoothing as a share of the spread: where the path starts, its factor from stage to stage, and the least one."""
 TRACE = 0.1
-"""Smoothing as a share of `tol` from which on a proof is tried; the gap that it causes is about as large."""
+"""A proof is tried once the smoothing is at most this share of `tol`; the gap that it causes is about as large."""
 STAGE = 1e-3
 """What the next step must promise at a stage of the path, as a share of the smoothing there."""
 FINE, FINEST = 1e-2, 1e-10
@@ -30,7 +30,7 @@ FINE, FINEST = 1e-2, 1e-10
 STAGE_STEPS, NO_SHRINK = 30, 0.8
 """Steps after which a stage is given up for one nearer to the last, and the factor from which on it is not."""
 BOUNDLESS = 1e7
-"""Separation, in standard deviations, from which on there is no end to it."""
+"""With more standard deviations between them than this, classes can be separated without limit."""
 
 
 def train_minimax(

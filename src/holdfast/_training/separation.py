@@ -1,4 +1,4 @@
-"""Up to which size of the sets can the rows be separated, wherever in their sets they are?"""
+"""The largest size of the sets at which the classes can be separated, wherever in their sets the rows are."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from holdfast._training.training import train
 from holdfast.losses import Hinge, Mixture
 
 INSEPARABLE = 2.0
-"""Where some row's margin is short its dual weight is 1, and so is the sum over the other class: the objective is 2 or more."""
+"""The objective is at least this where a row's margin is short: its dual weight is 1, and so is the sum of the other class."""
 FAINTEST = 1e-9
-"""Sets of so small a share of the features' own size that fail to be separated count as none."""
+"""If classes cannot be separated with sets of this share of the features' own size, they count as inseparable without any."""
 SHARES = (1e-1, 1e-2, 1e-3)
-"""How far below what is proved the next fits are made, as a share of it."""
+"""The next fits are made below the proved size by these shares of it."""
 
 
 def separable_size(problem: MarginScaleProblem) -> Enclosure:
@@ -93,7 +93,7 @@ def _reach(problem: MarginScaleProblem, w: Array, most: float) -> float:
 
 
 def _provable(problem: MarginScaleProblem, dual: Array, w: Array) -> float:
-    """Return a factor from which on these dual weights prove that nothing separates."""
+    """Return a factor from which these dual weights prove that no weights separate the classes."""
     y = problem.signs
     positive, negative = float(np.sum(dual[y > 0])), float(np.sum(dual[y < 0]))
     if problem.fit_intercept:

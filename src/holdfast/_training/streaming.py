@@ -18,7 +18,7 @@ from holdfast.solvers.stochastic_proximal import ProximalIterate
 
 @dataclass
 class Stream:
-    """Where a descent over parts of the rows stands: arrays and numbers, all that it needs to go on.
+    """The state of a descent over parts of the rows: arrays and numbers, all that is needed to continue it.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class Stream:
 
 @dataclass
 class ProximalStream:
-    """Where a proximal descent over parts of the rows stands: arrays and numbers, all that it needs to go on.
+    """The state of a proximal descent over parts of the rows: arrays and numbers, all that is needed to continue it.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ from holdfast.solvers.selection import pick
 FIRST_EASE, SHRINK, LAST_EASE = 1.0, 0.15, 1e-7
 """Noise on the score that the path starts with, its factor from stage to stage, and where a collapse is suspected."""
 STRAIGHT, FINE = 0.01, 1e-8
-"""Noise on the score from which on the path is all but straight, and what the next step must then promise."""
+"""Below this noise on the score the path is nearly straight; the next step must then promise this share of the objective."""
 PATIENCE = 60
 """Steps after which a solver that is still not done makes way for Newton's method."""
 WARM_PATIENCE, WARM_STEPS = 12, 100

@@ -34,7 +34,7 @@ def coefficients_of(estimator: Any, X: Any, scores: Array, call: str) -> Array:
     if made.shape != given.shape or np.abs(made - given).max(initial=0.0) > slack:
         raise ValueError(
             f"{call}: the scores of this {type(estimator).__name__} are not X @ coef_.T + intercept_, so what errors do to "
-            "them is not known. Give a linear classifier with one score for two classes, else one a class."
+            "them is not known. Give a linear classifier with one score for two classes, or one for each of several."
         )
     return coef
 

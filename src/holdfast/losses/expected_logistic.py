@@ -22,7 +22,7 @@ SPACINGS = ((0.5, 0.625), (0.8, 0.5), (WIDE, 0.25))
 BLOCK_ENTRIES = 500_000
 """Row-node pairs evaluated at once."""
 MANY_ROWS = 5_000
-"""Rows with one scale from which on a proof makes a spline of the loss."""
+"""With more rows of one scale than this, a proof evaluates the loss by a spline."""
 TABLE_GROWTH = 64
 """Tables grow by so many nodes on either side."""
 PER_UNIT = 48
