@@ -341,7 +341,7 @@ def test_rows_of_another_width_than_a_precomputed_kernel_are_refused():
 def test_scores_are_the_same_however_many_rows_are_asked_for_at_a_time(monkeypatch):
     model = fitted()
     expected = model.decision_function(X)
-    monkeypatch.setattr(kernel_scores, "CHUNK", 7 * len(model.support_))
+    monkeypatch.setattr(kernel_scores, "BLOCK_ENTRIES", 7 * len(model.support_))
     assert_allclose(model.decision_function(X), expected, atol=1e-14)
 
 

@@ -257,7 +257,7 @@ def test_slack_is_no_less_than_what_a_scale_gains_up_to_the_end_of_its_range(los
     for size in (1e-14, 1e-4, 1.0):
         slopes, steep = size * rng.uniform(size=30), rng.uniform(size=3)
 
-        def worth(s):
+        def worth(s, slopes=slopes, steep=steep):
             left = 1 - np.square(problem.outputs.X * s)
             return s * conjugate(steep) / problem.prior_scales - np.log(s) - slopes @ np.log(left)
 

@@ -86,11 +86,11 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
     coef_: Array
     # defaults for classes whose constructor does not take these
     tol: Any = 1e-6
-    max_iter: Any = 1000
     solver: Any = None
     verbose: Any = 0
     random_state: Any = None
     warm_start: Any = False
+    max_iter: Any
 
     if not TYPE_CHECKING:  # else every name would pass for an attribute
 
@@ -160,7 +160,9 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
             problem,
             self.solver,
             tol=float(self.tol),
-            max_iter=int(self.max_iter),
+            max_iter=int(
+                getattr(self, "max_iter", 1000)
+            ),  # one that is here says to scikit-learn that a fit sets n_iter_
             start=start,
             random_state=self.random_state,
             report=report,
