@@ -160,9 +160,8 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
             problem,
             self.solver,
             tol=float(self.tol),
-            max_iter=int(
-                getattr(self, "max_iter", 1000)
-            ),  # one that is here says to scikit-learn that a fit sets n_iter_
+            # a default of the class would tell scikit-learn that every fit counts iterations
+            max_iter=int(getattr(self, "max_iter", 1000)),
             start=start,
             random_state=self.random_state,
             report=report,
