@@ -146,6 +146,7 @@ class AffineMap:
         is_one = square > 0 and np.max(np.abs(gram - square * np.eye(len(gram)))) <= 1e-13 * square
         if not is_one:
             return None
+        # a rotation leaves a radius exactly as it was stated
         return 1.0 if abs(square - 1) <= 1e-13 else float(np.sqrt(square))
 
     def columns(self, values: Any, factors: Array) -> Any:
@@ -172,6 +173,7 @@ class AffineMap:
         if name == "X_std":
             if self.shape[0] >= self.shape[1]:
                 return [("X_factor", A * dense(value)[:, None, :])]
+            # n_out < n_in: a covariance, n_out^2 a row, is smaller than the factor, n_out n_in
             pairs = (A[:, None, :] * A).reshape(-1, self.shape[1])
             return [("X_cov", (np.square(dense(value)) @ pairs.T).reshape(-1, *A.shape[:1] * 2))]
         return [(name, A @ value @ A.T if name == "X_cov" else A @ value)]

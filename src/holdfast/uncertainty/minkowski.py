@@ -132,6 +132,7 @@ class BoundSum(RowSets):
 
     def _needed_by(self, split: _Split, target: Array, budgets: Array, sizes: Array | None = None) -> Array:
         """Return the share of each row that a split needs; the rest that it misses goes to the part that needs least for it."""
+        # a part that is flat in the direction of the rest cannot take it, so each is tried
         missed = target - np.sum(split.shares, axis=0)
         options = []
         for chosen in range(len(self.parts)):
@@ -254,6 +255,7 @@ class BoundSum(RowSets):
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         drawn = np.array([part.snapped_to_kinks(w, delta / len(self.parts), factor) for part in self.parts])
+        # a part without a kink near a weight leaves it where it is, so the largest move is that of the part that has one
         return np.take_along_axis(drawn, np.argmax(np.abs(drawn - w), axis=0)[None], axis=0)[0]
 
     def image(self, map: Any) -> RowSets | None:

@@ -129,6 +129,7 @@ class WeightError(Parameters):
         else:
             parts.append(RowBoxes(delta * abs(values)))
             if np.any(farthest):
+                # the error of weight j meets x_j + d_j, which is at most |x_j| plus how far the set reaches along feature j
                 off = np.stack([np.maximum(sets.support(e), sets.support(-e)) for e in np.eye(d)], axis=-1)
                 parts.append(RowBoxes(np.atleast_2d(delta * off), None, np.ones(n)))
         return Faced(BoundSum(parts) if len(parts) > 1 else parts[0], 1.0)
