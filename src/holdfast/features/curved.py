@@ -204,7 +204,9 @@ class Waves(Effect):
     def moments(self, X: Any, noise: RowNoise) -> RowNoise:
         a, inner = self.angles(dense(known_numbers(X))), noise.through(self.angles)
         t = inner.deviations
-        square = 0.5 + 0.5 * np.cos(2 * a) * np.exp(-2 * t**2) + np.cos(a) ** 2 * (1 - 2 * np.exp(-0.5 * t**2))
+        # E (cos(a + tZ) - cos a)^2, whose terms of size 1 cancel for small t: what the two means lack of 1 stays accurate
+        twice, once = -np.expm1(-2 * t**2), -np.expm1(-0.5 * t**2)
+        square = 0.5 * twice + np.cos(a) ** 2 * (2 * once - twice)
         return inner.times(-np.sign(np.sin(a)) * _quotient(np.sqrt(np.maximum(square, 0.0)), t))
 
 

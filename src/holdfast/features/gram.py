@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 from scipy.spatial.distance import cdist
@@ -99,8 +100,14 @@ def bandwidth(gamma: float | str, X: Any, weights: Array) -> float:
     if gamma == "auto":
         return 1.0 / d
     mean = float(np.mean(X.T @ shares))
-    if hasattr(X, "multiply"):
-        variance = float(np.mean(X.multiply(X).T @ shares)) - mean**2
+    # from differences, as the mean of squares less the square of the mean cancels for entries that are nearly the same; in a
+    # sparse matrix all entries that are not stored have one difference, the mean
+    if sparse.issparse(X):
+        away = sparse.csr_array(X, dtype=np.float64, copy=True)
+        away.sum_duplicates()
+        away.data = np.square(away.data - mean)
+        absent = d - np.diff(away.indptr)
+        variance = float(shares @ (away.sum(axis=1) + mean**2 * absent)) / d
     else:
         variance = float(np.mean(np.square(X - mean).T @ shares))
     return 1.0 / (d * variance) if variance > ROUNDED_VARIANCE * mean**2 else 1.0 / d
