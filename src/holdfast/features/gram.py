@@ -139,6 +139,7 @@ class PivotedCholesky:
 
         `call` is what errors quote: K must be symmetric and positive semidefinite, but for rounding.
         """
+        # one product with random signs shows an asymmetry almost surely, without a transposed copy of K
         diagonal, size = np.diag(K), float(max(np.max(K, initial=0.0), -np.min(K, initial=0.0)))
         signs = np.where(np.random.default_rng(0).uniform(size=len(K)) < 0.5, -1.0, 1.0)
         image = K @ signs
@@ -215,6 +216,7 @@ class KernelSpace:
 
         These are the leading pivots of a random part of the rows `among`; fewer than asked for where that part spans no more.
         """
+        # sorted, so that the pivots depend on which rows were chosen and not on their order
         some = np.sort(rng.choice(among, size=min(len(among), CANDIDATES * n_landmarks), replace=False))
         part = PivotedCholesky.of(kernel(X[some], X[some]), most=n_landmarks, call=str(kernel))
         support, r = some[part.pivots], len(part.pivots)

@@ -47,6 +47,7 @@ class RowNoise:
         found = GaussianNoise().at(X, metadata).as_metadata(*X.shape)
         assert found is not None  # Gaussian noise of rows has deviations or factors
         noise = cls.of(found)
+        # a diagonal covariance gives the same numbers as its deviations would, to the last digit
         is_independent = np.all(np.count_nonzero(noise.factor, axis=1) <= 1)
         return cls(noise.deviations) if is_independent else noise
 
