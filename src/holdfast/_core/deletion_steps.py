@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 NEXT_TO_NOTHING = 1e-200
-"""A price above all others: such a feature is never deleted."""
+"""What gains are divided by where the price is 0, so that what is free of charge comes first."""
 
 
 def deletion_steps(

@@ -332,7 +332,9 @@ class RowSets(ABC):
         They are to find faults, and lie on the border more often than not; those of `draw` are uniform.
         """
         points = np.array([self.maximizer(w) for w in rng.normal(size=(n_draws, n_features))])
-        return points * np.minimum(rng.uniform(0, 2, size=(*points.shape[:2], 1)), 1.0 if self.has_origin else np.inf)
+        # half of the points are drawn in towards 0, which is no way to go in a set that lacks it
+        sizes = np.minimum(rng.uniform(0, 2, size=(*points.shape[:2], 1)), 1.0)
+        return points * sizes if self.has_origin else points
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
         """Return a point of each row's set, uniform in it, an array or a CSR array of a shape (n_samples, n_features).
