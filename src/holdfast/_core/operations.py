@@ -173,6 +173,7 @@ class Cast(Operation):
 def spread_over(W: Any, columns: Any, n_features: int, read: Read) -> Any:
     """Return weights of some of `n_features` features, which may be named twice, as weights of all."""
     out = read(np.zeros((n_features, len(W))))
+    # `out[columns] += W.T` would count a feature that is named twice once
     np.add.at(out, columns, W.T)
     return out.T
 
