@@ -259,6 +259,7 @@ def _by_formula(question: _Question, rows: NDArray[np.intp], flips: Array, after
         own[:, columns] = np.square(factor).sum(axis=2)
     t, side = np.sqrt(squares), np.where(predicted[rows] == classes[1], 1.0, -1.0)
     flips[rows] = _lost(side * f, t)
+    # the regression of the score on entry j: covariance (Cw)_j over the entry's deviation
     moves = np.divide(pulls, np.sqrt(own), out=np.zeros_like(pulls), where=own > 0)
     gone = missing[rows]
     i, j = np.nonzero(gone)
@@ -273,6 +274,8 @@ def _lost(lead: Array, t: Array) -> Array:
 
 def flip_once_known(f: Array, t: Array, a: Array) -> Array:
     r"""Return :math:`\mathbb E\,\Phi(-|f + a Z| / \sqrt{t^2 - a^2})`, by quadrature on either side of where f + a Z is 0."""
+    # given the score's move a Z what is left is normal with this deviation; the integrand has a kink where f + a Z changes
+    # sign, which would spoil the order of one rule over all
     rest = np.sqrt(np.maximum(np.square(t) - np.square(a), 0.0))
     x, weights = np.polynomial.legendre.leggauss(NODES)
     middle = np.clip(np.divide(-f, a, out=np.full_like(f, FARTHEST), where=a > 0), -FARTHEST, FARTHEST)
@@ -343,8 +346,10 @@ def _after_knowing(values: NDArray[Any], codes: NDArray[np.intp], n_classes: int
     if values.dtype.kind == "O":
         bins = np.unique(values, return_inverse=True)[1].reshape(values.shape)
     else:
+        # bins of equally many draws, by ranks
         ranks = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0)
         bins = ranks * max(1, n_draws // IN_A_BIN) // n_draws
+    # a class told and tried by the same draws would seem better than it is, most so in bins of few
     n_bins, halves = int(bins.max()) + 1, (np.arange(n_draws) % 2)[:, None]
     places = ((np.arange(n) * n_bins + bins) * 2 + halves) * n_classes + codes
     counts = np.bincount(places.ravel(), minlength=n * n_bins * 2 * n_classes).reshape(n, n_bins, 2, n_classes)
