@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, owens_t
 from sklearn.utils import _safe_indexing, check_random_state
 
 from holdfast._certificates.pipelines import view_of
@@ -28,8 +28,6 @@ BLOCK_ENTRIES = 1 << 22
 """Entries of completed rows that a model is asked about at a time."""
 IN_A_BIN = 100
 """Draws that are taken together as those of one value."""
-FARTHEST, NODES = 8.0, 40
-"""Deviations to which expectations are integrated, and nodes on each side of where the class changes."""
 HELPS = 1e-3
 """Reduction of a flip probability from which on a measurement is advised."""
 
@@ -102,9 +100,10 @@ def missing_report(
 
     Linear scores f of two classes and Gaussian entries with the covariance C: with :math:`t^2 = w^\top C w` the flip
     probability is :math:`\Phi(-|f| / t)`. To know entry j moves the score by :math:`a_j = (Cw)_j / \sqrt{C_{jj}}` and leaves
-    :math:`t^2 - a_j^2`: afterwards it is :math:`\mathbb E\,\Phi(-|f + a_j Z| / \sqrt{t^2 - a_j^2})`, an integral. Otherwise
-    by `n_draws` completed copies of each row, of which the model predicts the classes: they are grouped by the values of an
-    entry, the likeliest class of a group told by one half of it and tried on the other.
+    :math:`t^2 - a_j^2`: afterwards it is :math:`\mathbb E\,\Phi(-|f + a_j Z| / \sqrt{t^2 - a_j^2})`, twice Owen's function
+    :math:`T(f/t, \sqrt{t^2 - a_j^2}/a_j)`. Otherwise by `n_draws` completed copies of each row, of which the model predicts
+    the classes: they are grouped by the values of an entry, the likeliest class of a group told by one half of it and tried on
+    the other.
 
     Parameters
     ----------
@@ -273,22 +272,16 @@ def _lost(lead: Array, t: Array) -> Array:
 
 
 def flip_once_known(f: Array, t: Array, a: Array) -> Array:
-    r"""Return :math:`\mathbb E\,\Phi(-|f + a Z| / \sqrt{t^2 - a^2})`, by quadrature on either side of where f + a Z is 0."""
-    # given the score's move a Z what is left is normal with this deviation; the integrand has a kink where f + a Z changes
-    # sign, which would spoil the order of one rule over all
-    rest = np.sqrt(np.maximum(np.square(t) - np.square(a), 0.0))
-    x, weights = np.polynomial.legendre.leggauss(NODES)
-    middle = np.clip(np.divide(-f, a, out=np.full_like(f, FARTHEST), where=a > 0), -FARTHEST, FARTHEST)
-    total = np.zeros_like(f)
-    for low, high in ((-FARTHEST, middle), (middle, FARTHEST)):
-        half = 0.5 * (np.asarray(high) - low)
-        # nodes lie the denser the nearer the change of class
-        z = (0.5 * (np.asarray(high) + low))[..., None] + half[..., None] * x
-        density = np.exp(-0.5 * np.square(z)) / np.sqrt(2 * np.pi)
-        lead = np.abs(f[:, None] + a[:, None] * z)
-        error = ndtr(-np.divide(lead, rest[:, None], out=np.full_like(lead, np.inf), where=rest[:, None] > 0))
-        total += half * ((error * density) @ weights)
-    return total
+    r"""Return :math:`\mathbb E\,\Phi(-|f + a Z| / \sqrt{t^2 - a^2}) = 2\,T(f/t, \sqrt{t^2 - a^2}/a)` with Owen's T."""
+    # it is the probability that the mean f + a Z and the final score, whose correlation is a / t, have different signs; of the
+    # two terms by which Owen (1956) has both below 0 one is T(., 0) = 0, and what is left besides the other cancels
+    rest = np.sqrt(np.maximum((t - a) * (t + a), 0.0))
+    with np.errstate(over="ignore"):
+        ahead, slope = (
+            np.divide(part, whole, out=np.full_like(part, np.inf), where=whole > 0)
+            for part, whole in ((f, t), (rest, a))
+        )
+    return np.asarray(2 * owens_t(ahead, slope))
 
 
 def with_values(X: Any, missing: NDArray[np.bool_], values: dict[int, NDArray[Any]]) -> Any:
