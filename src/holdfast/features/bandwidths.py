@@ -40,7 +40,7 @@ class BandwidthGrid(Summary):
     angles: Array
     """The largest angle, in radians, by which errors turn a feature at each of them, with that probability."""
     scale: float
-    """That one of them which the data alone suggest, 1 / (n_features * X.var())."""
+    """The one of them that the data alone suggest, 1 / (n_features * X.var())."""
     probability: float
     """1 where the frequencies are known."""
 

@@ -268,6 +268,7 @@ def _set_after(effect: Effect, uncertainty: UncertaintySet, worst: RowSets, X: A
             "that hold with probability 1 - epsilon/n for each of n features."
         )
     if known is None or "X_lower" not in known:
+        # of a set that is no box a curved step makes a set of no known form: the smallest box around it is carried
         below, above = extents(worst, values.shape)
         known = {"X_lower": -below, "X_upper": above}
     lower, upper = effect.bounds(X, values + known["X_lower"], values + known["X_upper"])

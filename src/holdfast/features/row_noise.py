@@ -125,6 +125,7 @@ def side_by_side(noises: Sequence[RowNoise], *, common: int) -> RowNoise:
         n_samples, n_features, _ = noise.factor.shape
         before, after = sum(own[:number]), sum(own[number + 1 :])
         none = [np.zeros((n_samples, n_features, count)) for count in (before, after)]
+        # own causes of other groups are 0 here, so that errors of two groups are correlated through the common causes alone
         parts.append(
             np.concatenate([noise.factor[:, :, :common], none[0], noise.factor[:, :, common:], none[1]], axis=2)
         )

@@ -35,7 +35,7 @@ class CategoryEncoder(WholeFits, TransformerMixin, BaseEstimator):
         "nan" leaves NaN in all columns of a missing category, for a ConditionalImputer behind that knows it by the rest of
         the row, or a SpreadImputer.
     unknown : {"error", "missing"}, default="error"
-        What a category is that training did not see: an error, or as good as missing.
+        What becomes of a category that training did not see: it is an error, or counts as missing.
 
     Attributes
     ----------

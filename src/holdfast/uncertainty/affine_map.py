@@ -68,6 +68,7 @@ class AffineMap:
 
     @cached_property
     def _pushed(self) -> tuple[Any, Array]:
+        # a sparse identity, so that scalers and selectors of many features stay diagonal or nearly
         A, c = sparse.eye_array(self.n_features, format="csr"), np.zeros(self.n_features)
         for operation in self.operations:
             A, c = operation.push(A, c)
@@ -189,6 +190,7 @@ class Beside(Operation):
 
     @property
     def n_roundings(self) -> int:
+        # a term of a score goes through one of the parts, and their sums are then added up
         return max((map.n_roundings for map, _ in self.parts), default=0) + len(self.parts)
 
     def width(self, n_features: int) -> int:

@@ -21,7 +21,7 @@ from holdfast.uncertainty.polytopes import KINK_WIDTHS
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
 
 NEARLY, HOPELESS = 0.1, 0.01
-"""Relative accuracy of what is needed beyond the budgets; the share of them beyond which it is no longer refined."""
+"""Accuracy of the excess of the least multiple over 1, as a share of it; the excess from which it does not matter."""
 
 NEAR_FACE = 1e-3
 """Distance of a share from 0 or 1 that is put down to the smoothing."""

@@ -37,8 +37,8 @@ class DropoutNoise(UncertaintySet):
     on the diagonal.
 
     It is of training alone: rows that are asked about are what they are, with the filler where they lack an entry. Fill in
-    the training rows and these alike, by means before the model, as SimpleImputer and StandardScaler do. What is filled in so
-    already is at the filler, has nothing to lose and is no noise.
+    the training rows and these alike, by means before the model, as SimpleImputer and StandardScaler do. What is filled
+    in like that already is at the filler: it has nothing to lose, and no noise.
 
     Parameters
     ----------

@@ -56,6 +56,7 @@ class Images(RowSets):
     @cached_property
     def is_full(self) -> bool:  # type: ignore[override]
         """Whether the support is 0 at w = 0 only; computed when asked, as it takes a decomposition of the map."""
+        # t(w) = t_S(A'w) is 0 where A'w is, which is at w = 0 only if the rows of A are independent
         return self.base.is_full and self.map.rank == self.map.shape[0]
 
     @cached_property

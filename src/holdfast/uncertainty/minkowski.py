@@ -39,6 +39,7 @@ class _Split(NamedTuple):
 def sum_of(sets: Sequence[RowSets]) -> RowSets:
     """Return the sum of sets of the same rows; all boxes become one, whose common half-widths stay stored once."""
     parts = [summand for part in sets for summand in part.summands()]
+    # the sum of boxes is a box, whose shares are found exactly; any other sum needs a search for how a target is split
     forms = [form for part in parts if (form := part.interval_form()) is not None]
     if len(forms) > 1:
         total = reduce(IntervalForm.plus, forms)

@@ -110,7 +110,7 @@ class RowPoints(RowSets):
 class RowBoxes(RowPoints):
     r"""The boxes :math:`|\delta_j - c_{ij}| \le s_j + h_{ij}`, :math:`t_i(w) = \sum_j (s_j + h_{ij}) |w_j| + c_i^\top w`.
 
-    With s all supports, slopes and bends cost no more than the entries of h and c, which are never made dense.
+    As s is kept apart, supports, slopes and bends cost no more than the entries of h and c, which are never made dense.
 
     Parameters
     ----------
@@ -288,6 +288,7 @@ class RowBoxes(RowPoints):
         return SmoothedRowBoxes(self, delta)
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
+        # where s |w| is no more than some widths of the smoothing, the smoothing alone is taken to keep the weight away from 0
         near = (self.widest > 0) & (self.widest * np.abs(w) <= KINK_WIDTHS * delta / len(w))
         return np.where(near, factor * w, w)
 

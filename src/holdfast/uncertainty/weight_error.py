@@ -41,8 +41,8 @@ class WeightError(Parameters):
 
     A row's loss is the largest over its own dw, exactly; where one dw is common to all rows, the sum bounds its loss from above
     (:func:`worst_weight_loss` has it exactly for few features). The intercept is exact. Relative errors are sets, of which
-    ``kappa`` keeps a share inside the loss; a larger margin is inside as a whole, and of what is below only the sum of the
-    absolute values is shared.
+    ``kappa`` keeps a share inside the loss. A larger margin is inside as a whole; of the joint formula below, ``kappa`` applies
+    to the sum of absolute values alone.
 
     Where rows are uncertain as well, :math:`x + d` with d in a set, an error of the weights meets the wrong row. For boxes
     around rows of half-widths s the worst of both is exact at ``joint="exact"`` (but for ``relative=True``); for
