@@ -176,8 +176,8 @@ class KernelModel(CurvedModel):
         them it is a share of the centres' own size. From differences, the error is a share of the squared distance.
         """
         # at distance d the squares are off by eta (|z| + |x|)^2 <= eta (8 |z|^2 + 2 d^2). The second term is harmless, as
-        # gamma d^2 exp(-gamma d^2) < 1; where 20 eta spread < 1 the first changes the kernel by less than 10 eta spread; the
-        # numbers below are twice as large, and more
+        # gamma d^2 exp(-gamma d^2) < 1; where 20 eta spread < 1 the first changes the kernel by less than 10 eta spread. The
+        # bound below allows at least twice as much
         eta = gamma(self.centres.shape[1] + 8, self.output.kind(dtype))
         spread = self.width * float(np.max(np.sum(np.square(self.centres), axis=1), initial=0.0))
         spread = 0.0 if self.is_direct else spread

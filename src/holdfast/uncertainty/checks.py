@@ -170,7 +170,7 @@ def root(cov: Array, call: str, name: str) -> Array:
         )
     # an eigenvalue that should be 0 is left at the size of rounding; it is no noise
     values = np.where(values > 1e-14, values, 0.0)
-    # eigenvalues rise, so columns of no row's rank come first; at least one is kept
+    # eigenvalues rise, so the columns that are 0 in all factors come first; at least one column is kept
     first = min(int(np.argmax(np.any(np.atleast_2d(values) > 0, axis=0))), values.shape[-1] - 1)
     return (scale[..., :, None] * vectors * np.sqrt(values)[..., None, :])[..., first:]
 

@@ -75,7 +75,7 @@ class RowScaledSets(RowSets):
         return self.base.cross_with(other, w, self.factors * r)
 
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
-        # sum_i beta_i f_i U is one multiple of U: what it lacks is shared in proportion to what each row gives
+        # sum_i beta_i f_i U is one multiple of U: what is needed of it is split over the rows in proportion to their parts
         pooled = self.factors * budgets
         needed, offered = float(self.base.required_share(target, pooled, scale, sizes)), float(np.sum(pooled))
         share = float(ratio(needed, offered)) if offered > 0 or needed == 0 else np.inf
