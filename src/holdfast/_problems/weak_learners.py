@@ -28,8 +28,6 @@ ROUNDED = 1e-12
 class Learners(ABC):
     """Fitted weak learners, followed by a constant one if there is an intercept."""
 
-    takes_noise = True
-    """Whether their averages over the noise of an entry differ from their values, and are known."""
     owners: NDArray[np.intp]
     """Index of the feature, or of the given function, of each learner; -1 for the constant."""
     limits: Array | None = None
@@ -73,7 +71,6 @@ class Learners(ABC):
 class Columns(Learners):
     """The columns of X, divided by their limits."""
 
-    takes_noise = False
     limits: Array
 
     def __init__(self, limits: Array, has_constant: bool, reason: str):
@@ -141,8 +138,6 @@ class Ramps(Learners):
 
 class Given(Learners):
     """Functions from rows to numbers from -1 to 1."""
-
-    takes_noise = False
 
     def __init__(self, functions: Sequence[Any], has_constant: bool, call: str):
         super().__init__(has_constant, "")

@@ -23,8 +23,6 @@ from holdfast.features.row_noise import RowNoise
 from holdfast.features.rows import known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
 
-SUM_SLACK = 1e-9
-"""What one-hot columns may sum to besides 1."""
 POSSIBLE = 1e-3
 """Probability that a category has at least that may be the missing one."""
 
