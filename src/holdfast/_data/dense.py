@@ -122,6 +122,7 @@ class DenseRows(BlockRows):
     def margin_pass(
         self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float | Array
     ) -> MarginPass:
+        # the kernel is compiled for rows that lie together and are taken as they are
         plain = self.shift is None and self.X.flags.c_contiguous
         if plain and loss.is_rowwise and compiled.repays(self.X.size * self.n_fits):
             sweep, kernel = compiled.kernel("margin_sweep"), loss.compiled()

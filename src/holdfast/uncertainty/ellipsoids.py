@@ -213,6 +213,7 @@ def norm_program(lines: sparse.csr_array, counts: NDArray[np.intp]) -> SupportPr
 
     def points(budgets: Array, multipliers: Array) -> Array:
         tails = multipliers[order < n_lines]
+        # a multiplier over its budget is a point of the unit ball; divided by its own length where a solver leaves it outside
         lengths = np.sqrt(owner @ np.square(tails))
         pulls = rescaled(owner, ratio(-1.0, np.maximum(budgets, lengths)), tails) @ lines
         return dense(pulls)

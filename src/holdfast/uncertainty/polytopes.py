@@ -123,6 +123,7 @@ class CommonDiamond(CommonPolytope):
 
         def points(budgets: Array, multipliers: Array) -> Array:
             up, down = multipliers.reshape(2, 1, n_features)
+            # over their own sum, not over the budget, so that the point is in the diamond however rough the multipliers
             return self.radius * ratio(up - down, np.sum(np.abs(multipliers)))
 
         return SupportProgram(T, [("nonnegative", [2 * n_features], above)], points)
