@@ -139,7 +139,7 @@ class PivotedCholesky:
 
         `call` is what errors quote: K must be symmetric and positive semidefinite, but for rounding.
         """
-        # one product with random signs shows an asymmetry almost surely, without a transposed copy of K
+        # one product with random signs shows an asymmetry, but for rare chance, and needs no transposed copy of K
         diagonal, size = np.diag(K), float(max(np.max(K, initial=0.0), -np.min(K, initial=0.0)))
         signs = np.where(np.random.default_rng(0).uniform(size=len(K)) < 0.5, -1.0, 1.0)
         image = K @ signs
