@@ -44,6 +44,10 @@ def test_flips_once_an_entry_is_known_are_those_of_two_normal_variables(rng):
         below = both.cdf([0.0, 0.0])  # mean and truth both lost
         want = norm.cdf(-f[k] / a[k]) + norm.cdf(-f[k] / t[k]) - 2 * below
         assert got[k] == pytest.approx(want, abs=2e-5)
+    # an entry that decides nearly alone: T(h, s) = s exp(-h^2/2) / 2 pi for small s
+    left = 1e-6 * np.sqrt(2.0) * t
+    expected = 2 * norm.pdf(f / t) * left / t * norm.pdf(0.0)
+    assert_allclose(flip_once_known(f, t, t * (1 - 1e-12)), expected, rtol=1e-3)
     assert_allclose(flip_once_known(f, t, 0 * t), norm.cdf(-np.abs(f) / t), atol=1e-12)
     assert_allclose(flip_once_known(f, t, t), 0.0, atol=1e-12)
     assert np.all(got <= norm.cdf(-np.abs(f) / t) + 1e-12)

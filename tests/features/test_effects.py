@@ -128,6 +128,14 @@ def test_moments_of_waves_are_those_of_draws(rng):
         assert_allclose(found, np.sqrt(mean_square), rtol=0.03)
 
 
+def test_waves_lose_no_digits_of_the_noise_where_it_is_small(rng):
+    effect, X = Waves(rng.normal(size=(5, 2)), rng.uniform(0, 6, size=5)), rng.normal(size=(3, 2))
+    for size in (1e-4, 1e-7, 1e-11):
+        noise = RowNoise(np.full(X.shape, size))
+        found, first = (of(X, noise).deviations for of in (effect.moments, effect.linearised))
+        assert_allclose(found, first, rtol=1e-6, atol=size**2)
+
+
 @pytest.mark.parametrize("step", [RBFSampler(n_components=8, random_state=0), Nystroem(n_components=5, random_state=0)])
 def test_kernel_features_have_the_effect_of_their_own_transform(step, rng):
     X = rng.normal(size=(30, 3))

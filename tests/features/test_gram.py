@@ -85,6 +85,8 @@ def test_landmarks_are_rows_that_may_be_chosen_and_the_kernel_between_them_is_ex
 def test_scale_is_one_over_the_variance_of_the_entries_and_that_of_constant_rows_is_that_of_their_number(offset):
     rows, ones = X + offset, np.ones(len(X))
     assert_allclose(bandwidth("scale", rows, ones), 1 / (rows.shape[1] * X.var()), rtol=1e-8)
-    assert bandwidth("scale", np.full((5, 4), 0.1 + offset), np.ones(5)) == bandwidth(
-        "auto", np.ones((5, 4)), np.ones(5)
-    )
+    few = np.where(X > 0.5, rows, 0.0)
+    assert_allclose(bandwidth("scale", sparse.csr_array(few), ones), bandwidth("scale", few, ones), rtol=1e-12)
+    constant, weights = np.full((7, 3), 0.1 + offset), np.arange(1.0, 8.0)
+    for same in (constant, sparse.csr_array(constant)):
+        assert bandwidth("scale", same, weights) == bandwidth("auto", same, weights)

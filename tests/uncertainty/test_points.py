@@ -60,3 +60,9 @@ def test_only_multiples_of_the_point_are_reached(rng):
     assert not sets.contains(0.5 * point).any()
     assert_allclose(sets.scaled(3.0).support(point), 3 * point @ point, rtol=1e-13)
     assert np.all(sets.sample(rng, 3, 4) == point)
+
+
+def test_random_points_of_a_set_without_the_origin_are_in_it():
+    signs = np.array([1.0, -1.0, 1.0])
+    points = CommonPoint(np.array([1.0, 2.0])).against_labels(signs).sample(np.random.default_rng(0), 4, 2)
+    assert_allclose(points, np.broadcast_to(-signs[:, None] * [1.0, 2.0], (4, 3, 2)))

@@ -123,6 +123,7 @@ class Votes(Decision):
     def duels(self, code: int) -> tuple[Array, NDArray[np.bool_]]:
         signs = self._for[:, code] - self._against[:, code]
         own = np.flatnonzero(signs)
+        # a score of exactly 0 is a vote for the second class of its pair
         return signs[own, None] * np.eye(self.n_scores)[own], signs[own] < 0
 
     def leads(self, scores: Array, errors: Array) -> Leads:

@@ -93,6 +93,7 @@ class FourierAround(Around):
         squares, total = np.square(factors[:, None] * self.spans), self.amplitudes.sum(axis=1)
         chords = 2 * total * np.sin(0.5 * np.minimum(np.sqrt(squares / total), np.pi))
         along = factors[:, None] * np.where(signs > 0, *self.pushes) + 0.5 * squares
+        # without any wave both S and the sum of amplitudes are 0, and their quotient is nan
         return np.fmin(along, np.where(total > 0, chords, 0.0)) * OUTWARD
 
     def _by_arcs(self, signs: Array, factors: Array) -> Array:
@@ -201,6 +202,7 @@ class FourierModel(CurvedModel):
         slopes = np.array([(cosines * b - sines * a) @ frequencies for a, b in zip(first, second, strict=True)])
         amplitudes = np.hypot(first, second) * OUTWARD
         turns = np.broadcast_to(angles(sets, frequencies), (n, k))
+        # sum_j v_j theta_j^2 is a squared length: that of the moves multiplied by the frequencies, each weighted by sqrt(v_j)
         spans = [longest(sets, np.sqrt(v)[:, None] * frequencies, np.sqrt(v) * turns) for v in amplitudes]
         pushes = np.array([[sets.supports_at(sign * each) for each in slopes] for sign in (-1.0, 1.0)])
         # rounding of the sums behind the slopes

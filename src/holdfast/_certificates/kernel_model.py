@@ -93,13 +93,18 @@ class KernelAround(Around):
         most = np.minimum(r, 1.0)
         top = np.sqrt(most / (2 * width)) * np.exp(-0.5 * most) * self.slopes
         push = factors[:, None] * np.where(signs > 0, *self.pushes)
+        # the formula is for one length of d, and d may have any length up to g: with the positive parts the fall grows with
+        # the length, so that the longest move bounds all others
         along = np.minimum(
             lost * np.maximum(ahead - push, 0.0) + push, lost * np.maximum(ahead, 0.0) + np.minimum(push, top)
         )
         # 1 - e^2 (1 + r) cancels for small r, where its Taylor bound r^2 / 2 is the smaller one
         missed = np.minimum(0.5 * np.square(r), -np.expm1(-r) - r * np.exp(-r) + 8 * EPS * r)
         by_slope = along + np.sqrt(missed) * self.left
+        # F is |F| cos(phi), and falls to |F| cos(phi + theta) with cos(theta) = e; a smaller |F(z)| means a larger sine,
+        # hence `_sure`
         sides = np.sqrt(np.maximum(np.square(self.norms) - np.square(self._sure(self.values)), 0.0))
+        # while phi + theta stays below pi; a wider angle may reach -|F|
         is_short = (1 - lost) * self.norms + ahead > 0
         by_angle = np.where(is_short, lost * ahead + np.sqrt(-np.expm1(-r)) * sides, self.norms + ahead)
         return np.minimum(by_slope, by_angle) * (1 + LAST_BITS) + self.doubts
@@ -170,6 +175,9 @@ class KernelModel(CurvedModel):
         :math:`\|z\|^2 + \|x\|^2`. Far from all centres that is little beside the distance itself, and the kernel is 0; near
         them it is a share of the centres' own size. From differences, the error is a share of the squared distance.
         """
+        # at distance d the squares are off by eta (|z| + |x|)^2 <= eta (8 |z|^2 + 2 d^2). The second term is harmless, as
+        # gamma d^2 exp(-gamma d^2) < 1; where 20 eta spread < 1 the first changes the kernel by less than 10 eta spread. The
+        # bound below allows at least twice as much
         eta = gamma(self.centres.shape[1] + 8, self.output.kind(dtype))
         spread = self.width * float(np.max(np.sum(np.square(self.centres), axis=1), initial=0.0))
         spread = 0.0 if self.is_direct else spread
@@ -268,9 +276,12 @@ class KernelModel(CurvedModel):
         gradients, blur = self._slopes(Z, kernel, A)
         steep = lengths(gradients.reshape(-1, d)).reshape(len(C), n)
         blur = blur + 2 * gamma(2 * d + 40) * steep
+        # a gradient that is off by `blur` changes its product with d by at most |d| blur
         pushes = np.array([[inner.supports_at(sign * G) for G in gradients] for sign in (-1.0, 1.0)]) + reach * blur
         slopes = np.maximum(steep - blur, 0.0).T
         squares = np.square(norms) - np.square(np.maximum(np.abs(values) - doubts, 0.0)) - slopes**2 / (2 * self.width)
+        # an upper bound on the norm and lower ones on value and slope make this an upper bound; the difference cancels where
+        # F is little more than the kernel at z, so the rounding of its terms is added
         left = np.sqrt(np.maximum(squares, 0.0) + 16 * EPS * np.square(norms))
         return KernelAround(
             units=units,

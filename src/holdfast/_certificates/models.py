@@ -164,10 +164,12 @@ class LinearModel(Model):
         return max(-(-X.nnz // X.shape[0]), self.decision.n_scores) if sparse.issparse(X) else self.n_columns
 
     def falls(self, below: Any, above: Any, C: Array, dtype: Any) -> Array:
+        # two roundings: of the weights here, and of the scores that the model computes at the moved row
         share = 2 * self.map.gamma(dtype)
         V, sizes = C @ self.coef, share * (np.abs(C) @ self.map.sizes)
         blur = (below + above) @ sizes.T
         fall = below @ np.maximum(V, 0.0).T + above @ np.maximum(-V, 0.0).T + blur
+        # beyond a quarter of the largest number scores may overflow, where the bound on rounding says nothing
         return np.where(blur < share * self.map.largest(dtype), fall * (1 + gamma(self.n_features + 4)), np.inf)
 
     def pushed(self, sets: RowSets, weights: Array, C: Array, signs: Array, dtype: Any) -> tuple[Array, Array]:
@@ -179,6 +181,7 @@ class LinearModel(Model):
         """
         n_features = len(weights)
         V = weights * (C @ self.coef)[:, :n_features]
+        # Hoelder: the terms |W_j d_j| add up to at most the largest size times |d|_1
         sizes = np.abs(C) @ self.map.sizes[:, :n_features].max(axis=1, initial=0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             falls = np.column_stack(
@@ -232,10 +235,12 @@ def stretch(map: RoundedMap | None, weights: Array, n_features: int, norm: float
     A, sizes = map.coef * weights, scaled(map.sizes, weights)
     blur = 2 * map.gamma(dtype) * euclidean(sizes.sum(axis=1) if norm == np.inf else sizes)
     if norm == 1:
+        # a convex function is largest at a corner of the diamond, which is one feature moved alone: the longest column
         found = float(np.max(lengths(A.T), initial=0.0))
     else:
         # LAPACK computes singular values to within a small multiple of eps |A|, which the second term covers
         spectral = float(np.linalg.norm(A, 2)) * (1 + 1e-10) + gamma(sum(A.shape)) * float(euclidean(A))
+        # a box of half-widths 1 lies in the ball of radius sqrt(n); entry by entry |A d| is at most the row sum of |A|
         boxed = float(euclidean(np.abs(A).sum(axis=1)))
         found = min(spectral * np.sqrt(n_features), boxed) if norm == np.inf else spectral
     return (found + float(blur)) * (1 + gamma(sum(A.shape))) + np.count_nonzero(sizes) * TINY

@@ -215,6 +215,7 @@ class View:
         codes, margin = np.zeros(self.rows.shape[0], dtype=np.intp), np.zeros(self.rows.shape[0])
         stated = {name: sparse.csr_array(end) if sparse.issparse(end) else end for name, end in metadata.items()}
         try:
+            # sets behind curved steps are found by carrying all rows through these at once
             for part in [slice(None)] if self.is_curved else self.parts():
                 some = self.take(part)
                 sets, _ = some.sets(uncertainty, {name: value[part] for name, value in stated.items()})

@@ -16,6 +16,7 @@ MISSED = 1e-13
 def norm(v: Any, axis: int | None = None) -> Array:
     """Return the l2 norm of a vector, or of each row of a matrix (axis=1), even where squares would under- or overflow."""
     largest = float(np.abs(v).max(initial=0.0))
+    # squares of such numbers, and sums of 1e20 of them, are in the range of float64: no division in the usual case
     scale = 1.0 if 1e-140 < largest < 1e140 or largest == 0 else largest
     v = v if scale == 1.0 else v / scale
     return scale * np.sqrt(np.einsum("ij,ij->i", v, v) if axis == 1 else np.vdot(v, v))
@@ -29,6 +30,7 @@ def ratio(numerator: Any, t: Any) -> Array:
 
 def solve_scaled(matrix: Array, target: Array) -> Array:
     """Return the least-squares solution for a positive semidefinite matrix, whatever the scales of its variables."""
+    # a unit diagonal: directions then count as flat by their correlations, whatever the units of the variables
     scale = np.sqrt(np.where(np.diag(matrix) > 0, np.diag(matrix), 1.0))
     scaled, sides = matrix / np.outer(scale, scale), (target.T / scale).T
     try:
@@ -59,6 +61,7 @@ def inverse(metric: Array, ridge: float = 1e-12) -> Any:
                 continue
             return lambda v: _scaled_solve(factor, scale, v)
         metric = np.diag(metric)
+    # where nothing bends a long step would be a guess; the largest curvature gives a short one
     positive = np.where(metric > 0, metric, np.max(metric, initial=1.0))
     return lambda v: v / positive
 
@@ -90,6 +93,7 @@ def box_stretch(A: Array, halves: Array) -> Array:
 
     The smaller one of :math:`\sqrt{s^\top |A^\top A| s}` and :math:`\|A\|_2 |s|_2`.
     """
+    # |A d|^2 = d'A'A d is at most this where |d| <= s, entry by entry
     squares = np.einsum("ij,ij->i", halves @ np.abs(A.T @ A), halves)
     return np.minimum(np.sqrt(squares), spectral_norm(A) * norm(halves, axis=1)) * (1 + 1e-12)
 

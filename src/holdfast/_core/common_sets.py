@@ -221,6 +221,7 @@ class ProximalSet(SmoothedCommonSet):
 
     def share(self, n_features: int) -> float:
         r"""Return :math:`\mu`."""
+        # mu |d|^2 / 2 takes at most mu R^2 / 2 off the support, and delta makes up for that
         square = float(np.square(self.base.stretch(np.eye(n_features))))
         return 2 * self.delta / square if square > 0 else 1.0
 

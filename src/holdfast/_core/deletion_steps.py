@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 NEXT_TO_NOTHING = 1e-200
-"""A price above all others: such a feature is never deleted."""
+"""What gains are divided by where the price is 0, so that what is free of charge comes first."""
 
 
 def deletion_steps(
@@ -56,6 +56,8 @@ def deletion_steps(
             if deficit > 0:
                 losses[k] += deficit
                 new = np.minimum(np.maximum(w + steps[i] * y * left * x, -bound), bound)
+                # the mean of the vectors before each of n steps is the last vector less sum_t t (change of step t) / n, which
+                # only asks for the row's own features
                 late_W[k][where] += t * (new - w)
                 W[k][where] = new
                 shifted = min(max(b[k] + steps[i] * y, -bound), bound)
@@ -70,6 +72,7 @@ def fraction_left(gains, prices, capacity):
     chosen = np.flatnonzero(gains > 0)
     order = chosen[np.argsort(-gains[chosen] / np.maximum(prices[chosen], NEXT_TO_NOTHING))]
     for j in order:
+        # what costs inf is last in the order, and loses nothing
         if prices[j] > capacity:
             left[j] = 1.0 - capacity / prices[j]
             break

@@ -62,22 +62,28 @@ def lazy_steps(
                     size += G[q, q]
                 if p >= 0 and q >= 0:
                     both = 2.0 * G[p, q]
+                # |w_p - w_q|^2 from the products in G cancels for vectors that are nearly equal, and what is left is no
+                # direction
                 norm[j] = math.sqrt(size - both) if size - both > EQUAL * size else 0.0
                 scale[j] = sigma * norm[j]
                 j += 1
         loss(u, scale, value, slope_u, slope_t)
         if draws.size > 0:
             share[:] = 0.0
+            # one of K vectors moves, K times as far: on average the step of all
             share[draws[n]] = K
         for k in range(K):
             g[k] = 0.0
             for m in range(K):
                 M[k, m] = 0.0
+            # a ridge draws weights to 0 and not beyond, however long the step
             M[k, k] = max(1.0 - share[k] * shrinks[n], 0.0)
         j = 0
         for q in range(-first, K):
             if q != p:
                 push = gains[n] * slope_u[j]
+                # the gradient of sigma |d| is sigma d / |d|: the two vectors move towards each other by this share of their
+                # difference
                 pinch = gains[n] * slope_t[j] * sigma / norm[j] if norm[j] > 0.0 else 0.0
                 if p >= 0:
                     g[p] += share[p] * push
@@ -97,6 +103,8 @@ def lazy_steps(
         for k in range(K):
             for m in range(K):
                 A[k, m] = work[k, m]
+        # M W + g x' = M A (V + h x') with M A h = g: V changes at the row's nonzeros alone, and the rest is in the small
+        # matrix
         if solves(work, g, h):
             product(M, G, work)
             product_with_transpose(work, M, G)
@@ -110,6 +118,7 @@ def lazy_steps(
         total = 0.0
         for k in range(K):
             for m in range(K):
+                # (M W + g x') (M W + g x')' with M W x = moved: the norms follow without a look at W
                 G[k, m] += moved[k] * g[m] + g[k] * moved[m] + square * (g[k] * g[m])
             total += G[k, k]
         if total > bound * bound:
@@ -119,6 +128,7 @@ def lazy_steps(
         for k in range(K):
             for m in range(K):
                 S[k, m] += t * A[k, m]
+            # t over 1 + ... + t: the mean in which step t has the weight t
             mean_b[k] += (b[k] - mean_b[k]) * (2.0 / (t + 1.0))
     fold(A, S, V, U, raw)
     mean_W *= -2.0 / (t * (t + 1.0))
@@ -193,6 +203,7 @@ def plain_steps(
                 j += 1
         for f in range(d):
             for k in range(K):
+                # weights of a feature as they are before the first of them moves
                 column[first + k] = W[k, f]
             pulled[:] = 0.0
             j = 0

@@ -59,6 +59,7 @@ def approaches(sets: RowSets, target: Array, budgets: Array) -> Iterator[Approac
         w = _newton(_Pooled(smoothed, target / size, beta), starts)
         last = smoothing
         t = float(np.sum(beta * smoothed.support(w)))
+        # weak duality: where k of the sets reach the target, target'w is at most k times the support along any w
         least = size * float(target / size @ w) / float(np.sum(budgets * sets.support(w)))
         yield Approach(w, smoothed, size * t / float(np.sum(budgets)), least)
 
@@ -91,6 +92,7 @@ def _share_of_corners(sets: RowSets, target: Array, budgets: Array, sizes: Array
         if not sets.has_origin or corner @ rest <= ROUNDING * norm(corner) * norm(rest):
             break
         corners.append(corner)
+        # all weights anew, not only that of the new point: a polytope is then done with in finitely many steps
         weights = nnls(np.transpose(corners), target)[0]
         rest = target - weights @ np.array(corners)
     return np.inf
@@ -130,6 +132,7 @@ def _newton(pooled: _Pooled, starts: Sequence[Array]) -> Array:
                 break
             length *= 0.5
             there = pooled.at(w + length * step)
+        # neither the value nor the gradient says that this is nearer to the minimum
         if norm(there[3]) > 0.5 * norm(gradient) and not there[0] < value - ROUNDING * abs(value):
             return w
         w = w + length * step

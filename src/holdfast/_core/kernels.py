@@ -65,6 +65,8 @@ def compiled_for(*signatures: Any, fastmath: Any = False) -> Callable[[Callable[
 
 def _mills_polynomial() -> str:
     """Return, as Horner's rule in y = (x - 3.75) / (x + 3.75), the polynomial for (1 + x) Q(x) / density(x), x >= 0."""
+    # the quotient is smooth and bounded over all x >= 0, which the map takes to [-1, 1); a fit at Chebyshev's nodes is nearly
+    # the best polynomial
     y = np.cos(np.pi * (np.arange(400) + 0.5) / 400)
     x = 3.75 * (1 + y) / (1 - y)
     fit = np.polynomial.Chebyshev.fit(y, np.sqrt(np.pi / 2) * erfcx(x / np.sqrt(2)) * (1 + x), 24, domain=[-1, 1])
@@ -80,8 +82,10 @@ mills_polynomial = njit(inline="always")(eval(f"lambda y: {_mills_polynomial()}"
 @njit(inline="always")
 def exponential(x):  # type: ignore[no-untyped-def]
     """exp(x) for x <= 0, to 2e-16, in operations that vectorise (libm's does not)."""
+    # below this 2^k would be no normal number
     x = x if x > -700.0 else -700.0
     k = math.floor(x * 1.4426950408889634 + 0.5)
+    # ln 2 in two parts (Cody & Waite): the first ends in zeros, so that its product with k is exact, and nothing is lost in r
     r = (x - k * 0.693147180369123816490) - k * 1.90821492927058770002e-10
     r3 = 1 / 6 + r * (
         1 / 24
@@ -92,6 +96,7 @@ def exponential(x):  # type: ignore[no-untyped-def]
         )
     )
     e = 1 + r * (1 + r * (0.5 + r * r3))
+    # 2^k by its exponent bits
     return e * np.int64((np.int64(k) + 1023) << 52).view(np.float64)
 
 
@@ -108,6 +113,7 @@ def gaussian_tail(x):  # type: ignore[no-untyped-def]
     """Return h(x) = density - x Q, the upper tail Q and the density of the standard normal at x >= 0."""
     ratio = mills_polynomial((x - 3.75) / (x + 3.75)) / (1 + x)
     density = 0.3989422804014327 * exponential(-0.5 * x * x)
+    # far out this is rounding of either sign, beside a density that is next to nothing
     excess = 1 - x * ratio
     return density * (excess if excess > 0 else 0.0), density * ratio, density
 
@@ -190,6 +196,8 @@ def expected_logistic(u, t, loss, slope, scale_slope):  # type: ignore[no-untype
     """Expected logistic loss by the two trapezoid rules of its definition."""
     for i in range(u.size):
         x, g0, g1, g2 = u[i] - 1, 0.0, 0.0, 0.0
+        # E softplus(x + tZ) is a mean over normal nodes where t is small. Where it is large softplus is too sharp for these
+        # nodes; as softplus(x) = E (x - L)_+ with L logistic, it is a mean of Gaussian hinges over L
         if t[i] <= 2:
             for k in range(NORMAL_NODES.size):
                 v = x + t[i] * NORMAL_NODES[k]
@@ -252,6 +260,7 @@ def margin_sweep(X, signs, weights, w, b, t, target, loss, scale_slopes):  # typ
                 scale_slopes[start + i] = c * slope_t[i]
             r[i] = c * signs[start + i] * slope_u[i]
             balance += r[i]
+        # rows are read a second time, from cache; four at once, so that `pull` is read and written once for all of them
         whole = size - size % 4
         for i in range(0, whole, 4):
             k, r0, r1, r2, r3 = start + i, r[i], r[i + 1], r[i + 2], r[i + 3]

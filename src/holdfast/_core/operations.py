@@ -72,6 +72,7 @@ class Shift(Operation):
 
     @property
     def n_roundings(self) -> int:
+        # carried back, the offset is added to b in a product with one term for each feature
         return len(self.offset) + 2
 
     def pull(self, W: Any, b: Any, read: Read) -> tuple[Any, Any]:
@@ -119,6 +120,7 @@ class Product(Operation):
 
     @property
     def n_roundings(self) -> int:
+        # sums of shape[1] terms on the way forward, of shape[0] on the way back: a score meets no more than both
         return sum(self.matrix.shape) + 2
 
     def width(self, n_features: int) -> int:
@@ -173,6 +175,7 @@ class Cast(Operation):
 def spread_over(W: Any, columns: Any, n_features: int, read: Read) -> Any:
     """Return weights of some of `n_features` features, which may be named twice, as weights of all."""
     out = read(np.zeros((n_features, len(W))))
+    # `out[columns] += W.T` would count a feature that is named twice once
     np.add.at(out, columns, W.T)
     return out.T
 

@@ -147,6 +147,7 @@ class FiniteSum:
         if weight == 0:
             return norm_bound, 1.0
         K = self.n_vectors
+        # the vector of the row's class gets all K - 1 slopes, each other one its own: (K - 1)^2 + (K - 1) = K (K - 1) squares
         G = np.sqrt(rows * slopes * (K * (K - 1) if K > 1 else 1)) / weight
         spread = (np.sqrt(squares / entries) if entries > 0 else 0.0) + self.largest_deviation
         return float(min(norm_bound, 2 / spread if spread > 0 else np.inf)), float(G)

@@ -26,6 +26,7 @@ def gamma(n_roundings: int, kind: np.finfo | None = None) -> float:
     u = float((np.finfo(np.float64) if kind is None else kind).eps) / 2
     # one more, for the rounding of this number and of the product that it goes into
     m = n_roundings + 2
+    # the bound holds for m u < 1; near that it says nothing worth having
     return m * u / (1 - m * u) if m * u < 0.5 else np.inf
 
 

@@ -63,6 +63,8 @@ class IntervalForm(NamedTuple):
 
         def points(budgets: Array, multipliers: Array) -> Array:
             up, down = multipliers[: 2 * n].reshape(2, n)
+            # where w_j is not 0 one of z_j >= w_j and z_j >= -w_j has a multiplier, that is the end of the interval; at a
+            # kink both have, and the point lies between
             sides = np.clip(ratio(up - down, up + down), -1.0, 1.0)
             return np.asarray(centre.toarray() + (common + own.toarray()) * sides)
 

@@ -29,6 +29,7 @@ def columnwise_mode(matrix: Any) -> Array:
     """Return the most frequent number of each column, the row that leaves the fewest deviations; the least among equals."""
     ordered = np.sort(np.asarray(matrix, dtype=np.float64), axis=0)
     number = np.arange(len(ordered))[:, None]
+    # in a sorted column the length of the run so far is the place less that of the run's first entry
     is_new = np.vstack([np.ones_like(ordered[:1], dtype=bool), ordered[1:] != ordered[:-1]])
     lengths = number - np.maximum.accumulate(np.where(is_new, number, 0), axis=0)
     return np.take_along_axis(ordered, lengths.argmax(axis=0)[None], axis=0)[0]

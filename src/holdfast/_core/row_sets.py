@@ -130,6 +130,7 @@ class RowSets(ABC):
             return squares
         moves = size * np.eye(len(w))
         slopes = np.stack([self.adjoint(w + move, first) - self.adjoint(w - move, first) for move in moves])
+        # differences go over 2 size; the Hessian is symmetric, and the mean with its transpose loses half of their error
         return squares + (slopes + slopes.T) / (4 * size)
 
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
@@ -139,6 +140,7 @@ class RowSets(ABC):
     def square_curvature(self, n_features: int, first: Array) -> Array:
         r"""Return :math:`\sum_i` first_i * Hessian of :math:`t_i^2/2` at 0, (n, n); exact for ellipsoids."""
         units = np.eye(n_features)
+        # t^2/2 is homogeneous of degree 2, so its gradient at e_j, t(e_j) times that of t, is column j of a constant Hessian
         return np.column_stack([self.adjoint(unit, first * self.support(unit)) for unit in units])
 
     def supports_at(self, W: Array) -> Array:
@@ -322,6 +324,7 @@ class RowSets(ABC):
         `points` are of shape (n_samples, n_features), or (1, n_features) where the set is common; for sums a list, one for each
         part; for images points of the original sets.
         """
+        # points come from a solver, so they are tested rather than trusted: a proof rests on their being in the sets
         inside = self.contains(points / size, slack=MEMBERSHIP_SLACK)
         kept = np.where(inside[:, None], points, 0.0) / (1 + MEMBERSHIP_SLACK)
         return np.asarray(kept.T @ (np.sum(budgets, keepdims=True) if self.is_common else budgets))
@@ -332,7 +335,9 @@ class RowSets(ABC):
         They are to find faults, and lie on the border more often than not; those of `draw` are uniform.
         """
         points = np.array([self.maximizer(w) for w in rng.normal(size=(n_draws, n_features))])
-        return points * np.minimum(rng.uniform(0, 2, size=(*points.shape[:2], 1)), 1.0 if self.has_origin else np.inf)
+        # half of the points are drawn in towards 0, which is no way to go in a set that lacks it
+        sizes = np.minimum(rng.uniform(0, 2, size=(*points.shape[:2], 1)), 1.0)
+        return points * sizes if self.has_origin else points
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
         """Return a point of each row's set, uniform in it, an array or a CSR array of a shape (n_samples, n_features).

@@ -27,6 +27,8 @@ class UnitCholesky:
         self.roots = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
         unit = matrix / self.roots
         unit /= self.roots[:, None]
+        # rounding may leave a semidefinite matrix slightly indefinite; on a unit diagonal the same jitter is as small for
+        # every variable
         for jitter in jitters:
             unit.flat[:: len(unit) + 1] = 1.0 + jitter
             try:

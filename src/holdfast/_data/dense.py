@@ -55,6 +55,7 @@ class DenseRows(BlockRows):
     def offset(self) -> Array | None:
         if self.regular is not None:
             return self.regular.row
+        # some 256 rows tell well enough whether means are far from 0; any point near them will do
         some = self.X[:: max(1, self.n_samples // 256)].astype(np.float64)
         middle = some.mean(axis=0)
         return middle if np.any(np.abs(middle) > FAR * np.maximum(some.std(axis=0), np.finfo(float).tiny)) else None
@@ -74,6 +75,7 @@ class DenseRows(BlockRows):
     def span(self) -> Span | None:
         if self.X.size > LARGEST_SPAN:
             return None
+        # X' = Q T: rows of T' are coordinates of the rows in an orthonormal basis, found without squares of X
         columns = np.concatenate([block for _, block in self.dense_blocks()]).T
         basis, triangle = linalg.qr(columns, mode="economic")
         sizes = np.abs(np.diag(triangle))
@@ -120,6 +122,7 @@ class DenseRows(BlockRows):
     def margin_pass(
         self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float | Array
     ) -> MarginPass:
+        # the kernel is compiled for rows that lie together and are taken as they are
         plain = self.shift is None and self.X.flags.c_contiguous
         if plain and loss.is_rowwise and compiled.repays(self.X.size * self.n_fits):
             sweep, kernel = compiled.kernel("margin_sweep"), loss.compiled()

@@ -105,6 +105,7 @@ class Outputs(ABC):
 
     def stated_log_means(self, s: Array) -> Array:
         """Return ln D by its defining formula, for proofs."""
+        # log1p, one factor at a time: exact for small x s, where 1 - x^2 s^2 has lost the digits
         return np.concatenate([-np.log1p(-np.square(block * s)).sum(axis=1) for _, block in self.blocks()])
 
     def stated_slopes(self, q: Array, s: Array) -> tuple[Array, Array]:
@@ -194,6 +195,7 @@ class _DenseSpread(Spread):
 
     def grams(self, h: Array, signs: Array) -> tuple[Array, Array, Array]:
         d, root = self.outputs.n_learners, np.sqrt(h)
+        # one product of [HX, HJ] with itself gives all three blocks, at the speed of a large matrix product
         both = np.empty((len(h), 2 * d), order="F")
         np.multiply(self.outputs.X, (root * signs)[:, None], out=both[:, :d])
         np.multiply(self.parts, root[:, None], out=both[:, d:])
@@ -284,6 +286,7 @@ class _SparseSpread(Spread):
 
 def _minus_logs(left: Array) -> Array:
     """Return minus the sum of the logarithms over each row."""
+    # logarithms are dear beside products
     total = np.zeros(len(left))
     for start in range(0, left.shape[1], FACTORS_AT_A_TIME):
         total -= np.log(np.multiply.reduce(left[:, start : start + FACTORS_AT_A_TIME], axis=1))

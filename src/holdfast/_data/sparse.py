@@ -78,6 +78,7 @@ class SparseRows(BlockRows):
             parts = (block * roots[rows, None] for rows, block in self.dense_blocks())
             return np.asarray(sum((part.T @ part for part in parts), np.zeros((self.n_features, self.n_features))))
         scaled = self.X.astype(np.float64).copy()
+        # a matrix times its own transpose, so that the result is symmetric to the last digit
         scaled.data *= np.repeat(np.sqrt(weights), np.diff(scaled.indptr))
         return np.asarray((scaled.T @ scaled).toarray())
 
@@ -86,6 +87,7 @@ class SparseRows(BlockRows):
         scaled.data *= np.sqrt(columns)[scaled.indices]
         if self.X.nnz <= CROWDED * self.n_samples * self.n_features:
             return np.asarray((scaled @ scaled.T).toarray())
+        # slices of columns are cheap in CSC, and what is crowded multiplies faster as an array
         by_column, out = scaled.tocsc(), np.zeros((self.n_samples, self.n_samples))
         size = max(256, (1 << 20) // max(1, self.n_samples))
         for start in range(0, self.n_features, size):

@@ -47,6 +47,8 @@ class StumpOutputs(Outputs):
         out = np.full(self.n_samples, w[-1] if self.has_constant else 0.0)
         for code, start, stop in zip(self.codes, self.ends[:-1], self.ends[1:], strict=True):
             own = w[start:stop]
+            # a row with `code` thresholds below it has +1 for these and -1 for the others: one number for each bin, whatever
+            # the row
             out += (2 * np.concatenate([[0.0], np.cumsum(own)]) - own.sum())[code]
         return out
 
@@ -113,6 +115,7 @@ class StumpOutputs(Outputs):
                 width, other = self.counts[i] + 1, slice(self.ends[i], self.ends[i + 1])
                 table = np.bincount(code * width + self.codes[i], h, (count + 1) * width).reshape(count + 1, width)
                 both = _above(_above(table).T).T
+                # with indicators a, b of being above: (2a - 1)(2b - 1) = 4ab - 2a - 2b + 1, summed over the rows
                 block = 4 * both - 2 * above[own, None] - 2 * above[other] + total
                 out[own, other], out[other, own] = block, block.T
         if self.has_constant:
@@ -140,6 +143,7 @@ class StumpOutputs(Outputs):
 class _StumpSpread(Spread):
     def __init__(self, outputs: StumpOutputs, s: Array):
         self.outputs, self.s = outputs, s
+        # 1 - s^2, to all digits for s near 1
         left = (1.0 - s) * (1.0 + s)
         self.log_means = np.broadcast_to(-np.log(left).sum(), outputs.n_samples)
         self.row = 2 * s / left

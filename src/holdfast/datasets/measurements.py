@@ -402,6 +402,7 @@ def _summary(
             "Check groups; errors known otherwise go to fit as they are."
         )
     residual = values - mean[codes]
+    # hypot adds up squares without under- or overflow
     own = np.hypot.reduceat(residual, starts) / np.sqrt(np.maximum(freedom, 1))
     pooled = np.hypot.reduce(residual) / np.sqrt(freedom.sum())
     return mean, lower, upper, np.where(freedom > 0, own, pooled), counts

@@ -145,4 +145,5 @@ def _radii(radii: Any, call: str) -> Array:
 def _grid(sizes: Array) -> Array:
     """Return radii from 0 to what nearly all rows stay below."""
     finite = sizes[np.isfinite(sizes) & (sizes > 0)]
+    # a single row far from all boundaries would squeeze the curve into a corner
     return np.linspace(0.0, float(np.quantile(finite, SHOWN_SHARE)) if len(finite) else 1.0, 200)

@@ -143,6 +143,7 @@ class DecisionUncertaintyDisplay:
         bound = uncertainty.at(rows, {name: value for name, value in metadata.items() if value is not None})
         angles = np.linspace(0.0, 2 * np.pi, N_DIRECTIONS)
         farthest = [bound.maximizer(w) for w in np.column_stack([np.cos(angles), np.sin(angles)])]
+        # the farthest points in all directions trace the border of a convex set, corners included
         moves = np.stack([np.broadcast_to(each, rows.shape) for each in farthest], axis=1)
         if uncertainty.is_expectation:
             outlines = rows[:, None] + np.stack([2 * moves, moves])

@@ -131,7 +131,7 @@ class NoisePathDisplay:
     @classmethod
     @arguments(size_name=TEXT)
     def from_estimator(cls, estimator: Any, *, ax: Any = None, size_name: str | None = None) -> Self:
-        """Plot what cross-validation told a fitted search, at the penalty that it chose, and what it chose."""
+        """Plot the cross-validated scores of a fitted search, at the penalty that it chose, and mark the size that it chose."""
         needs_matplotlib(f"{cls.__name__}.from_estimator")
         if not hasattr(estimator, "_searched") or isinstance(estimator, type):
             raise ValueError(

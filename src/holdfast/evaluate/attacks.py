@@ -40,7 +40,7 @@ class WorstCase(Summary):
     predicted: NDArray[Any]
     """What the model predicts there, (n_samples,)."""
     is_wrong: NDArray[np.bool_]
-    """Whether that is not the label, (n_samples,), or need not be for some number within the spread of a SpreadImputer."""
+    """Whether that is not the label, (n_samples,), or is another class for some number within the spread of a SpreadImputer."""
     is_exact: bool
     """Whether nothing in the sets is worse; else it is only the worst that was found."""
     method: str

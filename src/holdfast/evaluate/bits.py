@@ -58,6 +58,8 @@ def safe_bits(model: Any, X: Any, *, intercept: bool = False) -> SafeBits:
     for part, block, (own, leads, _) in view.lead_blocks():
         lengths = np.ravel(abs(block).sum(axis=1, dtype=np.float64)) + float(intercept)
         vectors = linear.decision.table(lambda C: np.abs(C).sum(axis=1))
+        # in units of the number of levels: with n of them a step is largest / n, and half of it times |x|_1 must stay below
+        # the lead
         moved = 0.5 * largest * linear.decision.of_rows(vectors, own) * lengths[:, None]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             levels = np.where(leads > 0, moved / leads, np.inf).max(axis=1) * (1 + gamma(2 * linear.n_features + 8))

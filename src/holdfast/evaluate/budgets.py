@@ -227,6 +227,7 @@ def noise_budget(
         values = dense(rows)
 
         def expected(m: float) -> float:
+            # the same seeds for every multiple, so that what changes with it is not the luck of the draw
             draws = (
                 dense(bound.gaussian(np.random.default_rng([random_state, k]), values.shape)) for k in range(n_draws)
             )
@@ -312,6 +313,7 @@ def what_is_to_gain(
         random_state=random_state,
     )
     rate = float(np.mean(flips.probability))
+    # draws of different rows are independent
     error = float(np.sqrt(np.sum(np.square(flips.standard_error))) / len(flips))
     much, advice, share, points = VERDICTS[int(rate >= LOW_RATE) + int(rate > HIGH_RATE)]
     measured = MEASURED.format(share=share, low=points[0], high=points[1])
@@ -402,6 +404,7 @@ def _first_fall(expected: Callable[[float], float], plain: float, target: float,
     if plain < target:
         return 0.0
     low = 0.0
+    # from small to large, and not by bisection over all: accuracy need not fall steadily, and the first fall is asked for
     for high in GRID:
         if expected(float(high)) < target:
             break

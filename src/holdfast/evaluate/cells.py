@@ -123,6 +123,7 @@ class Cells:
             return
         self._read()  # what others have added meanwhile
         lines = [self.facts, *({"cell": list(cell), "result": value} for cell, value in self.found.items())]
+        # replacing is atomic, writing is not: an interruption leaves the old file or the new one, never a part
         temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.{get_ident()}.tmp")
         try:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

@@ -138,6 +138,7 @@ def certified_radius(
                 reaches[key] = seen.reach(norm, moving, rows.dtype), seen.limit(norm, moving, rows.dtype)
             reach, limit = reaches[key]
             some = found.take(few)
+            # a bound for all rows alike is cheap, and the start from which one around each row is looked for
             first = seen.radii(np.maximum(some.leads, 0.0), seen.decision.of_rows(reach, some.codes)).min(axis=1)
             first = np.where(is_sure[few], np.minimum(first, limit), 0.0)
             radius[which[few]] = seen.refined(block[few], some, first, norm, units * view.spread(weights, 0.0))

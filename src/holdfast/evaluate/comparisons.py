@@ -137,6 +137,7 @@ def compare(
 def holm(p: Array) -> Array:
     """Return p-values corrected by Holm's method: no smaller than before, and in the same order."""
     order = np.argsort(p)
+    # the k-th smallest counts m - k + 1 times, and no corrected value is below that of a smaller one
     steps = np.maximum.accumulate((len(p) - np.arange(len(p))) * p[order])
     out = np.empty(len(p))
     out[order] = np.minimum(steps, 1.0)

@@ -168,6 +168,7 @@ class Together(Law):
 def _categories(p: Array, rng: np.random.Generator, n_draws: int) -> NDArray[np.intp]:
     """Return draws of the numbers of categories with probabilities p of each row, (n_draws, n_samples)."""
     ends = np.cumsum(p, axis=1)
+    # probabilities may sum to 1 but for rounding: the last end stands for 1
     u = rng.uniform(size=(n_draws, len(p))) * ends[:, -1]
     return np.minimum((u[:, :, None] >= ends).sum(axis=2), p.shape[1] - 1)
 

@@ -246,6 +246,8 @@ class Trial:
         for name in names:
             model = self.models[name]
             if shared is None or self.perturbation.needs_model:
+                # a generator for each level, known by its bits, and repeat: draws depend on neither the order nor the number
+                # of the cells
                 rng = np.random.default_rng([seed, repeat, int(np.float64(level).view(np.uint64))])
                 shared = self.perturbation.apply(self.rows, self.labels, level, rng, model)
             rows, labels = shared

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, owens_t
 from sklearn.utils import _safe_indexing, check_random_state
 
 from holdfast._certificates.pipelines import view_of
@@ -28,8 +28,6 @@ BLOCK_ENTRIES = 1 << 22
 """Entries of completed rows that a model is asked about at a time."""
 IN_A_BIN = 100
 """Draws that are taken together as those of one value."""
-FARTHEST, NODES = 8.0, 40
-"""Deviations to which expectations are integrated, and nodes on each side of where the class changes."""
 HELPS = 1e-3
 """Reduction of a flip probability from which on a measurement is advised."""
 
@@ -102,9 +100,10 @@ def missing_report(
 
     Linear scores f of two classes and Gaussian entries with the covariance C: with :math:`t^2 = w^\top C w` the flip
     probability is :math:`\Phi(-|f| / t)`. To know entry j moves the score by :math:`a_j = (Cw)_j / \sqrt{C_{jj}}` and leaves
-    :math:`t^2 - a_j^2`: afterwards it is :math:`\mathbb E\,\Phi(-|f + a_j Z| / \sqrt{t^2 - a_j^2})`, an integral. Otherwise
-    by `n_draws` completed copies of each row, of which the model predicts the classes: they are grouped by the values of an
-    entry, the likeliest class of a group told by one half of it and tried on the other.
+    :math:`t^2 - a_j^2`: afterwards it is :math:`\mathbb E\,\Phi(-|f + a_j Z| / \sqrt{t^2 - a_j^2})`, twice Owen's function
+    :math:`T(f/t, \sqrt{t^2 - a_j^2}/a_j)`. Otherwise by `n_draws` completed copies of each row, of which the model predicts
+    the classes: they are grouped by the values of an entry, the likeliest class of a group told by one half of it and tried on
+    the other.
 
     Parameters
     ----------
@@ -259,6 +258,7 @@ def _by_formula(question: _Question, rows: NDArray[np.intp], flips: Array, after
         own[:, columns] = np.square(factor).sum(axis=2)
     t, side = np.sqrt(squares), np.where(predicted[rows] == classes[1], 1.0, -1.0)
     flips[rows] = _lost(side * f, t)
+    # the regression of the score on entry j: covariance (Cw)_j over the entry's deviation
     moves = np.divide(pulls, np.sqrt(own), out=np.zeros_like(pulls), where=own > 0)
     gone = missing[rows]
     i, j = np.nonzero(gone)
@@ -272,20 +272,16 @@ def _lost(lead: Array, t: Array) -> Array:
 
 
 def flip_once_known(f: Array, t: Array, a: Array) -> Array:
-    r"""Return :math:`\mathbb E\,\Phi(-|f + a Z| / \sqrt{t^2 - a^2})`, by quadrature on either side of where f + a Z is 0."""
-    rest = np.sqrt(np.maximum(np.square(t) - np.square(a), 0.0))
-    x, weights = np.polynomial.legendre.leggauss(NODES)
-    middle = np.clip(np.divide(-f, a, out=np.full_like(f, FARTHEST), where=a > 0), -FARTHEST, FARTHEST)
-    total = np.zeros_like(f)
-    for low, high in ((-FARTHEST, middle), (middle, FARTHEST)):
-        half = 0.5 * (np.asarray(high) - low)
-        # nodes lie the denser the nearer the change of class
-        z = (0.5 * (np.asarray(high) + low))[..., None] + half[..., None] * x
-        density = np.exp(-0.5 * np.square(z)) / np.sqrt(2 * np.pi)
-        lead = np.abs(f[:, None] + a[:, None] * z)
-        error = ndtr(-np.divide(lead, rest[:, None], out=np.full_like(lead, np.inf), where=rest[:, None] > 0))
-        total += half * ((error * density) @ weights)
-    return total
+    r"""Return :math:`\mathbb E\,\Phi(-|f + a Z| / \sqrt{t^2 - a^2}) = 2\,T(f/t, \sqrt{t^2 - a^2}/a)` with Owen's T."""
+    # it is the probability that the mean f + a Z and the final score, whose correlation is a / t, have different signs; of the
+    # two terms by which Owen (1956) has both below 0 one is T(., 0) = 0, and what is left besides the other cancels
+    rest = np.sqrt(np.maximum((t - a) * (t + a), 0.0))
+    with np.errstate(over="ignore"):
+        ahead, slope = (
+            np.divide(part, whole, out=np.full_like(part, np.inf), where=whole > 0)
+            for part, whole in ((f, t), (rest, a))
+        )
+    return np.asarray(2 * owens_t(ahead, slope))
 
 
 def with_values(X: Any, missing: NDArray[np.bool_], values: dict[int, NDArray[Any]]) -> Any:
@@ -343,8 +339,10 @@ def _after_knowing(values: NDArray[Any], codes: NDArray[np.intp], n_classes: int
     if values.dtype.kind == "O":
         bins = np.unique(values, return_inverse=True)[1].reshape(values.shape)
     else:
+        # bins of equally many draws, by ranks
         ranks = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0)
         bins = ranks * max(1, n_draws // IN_A_BIN) // n_draws
+    # a class told and tried by the same draws would seem better than it is, most so in bins of few
     n_bins, halves = int(bins.max()) + 1, (np.arange(n_draws) % 2)[:, None]
     places = ((np.arange(n) * n_bins + bins) * 2 + halves) * n_classes + codes
     counts = np.bincount(places.ravel(), minlength=n * n_bins * 2 * n_classes).reshape(n, n_bins, 2, n_classes)

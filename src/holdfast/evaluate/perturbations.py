@@ -149,6 +149,8 @@ class Errors(Perturbation):
         moved = self.uncertainty.times(level)
         if level == 0:
             return Bounds(moved, self.metadata)
+        # x + d is rounded, and may then lie outside of the set by as much: the certificate is asked about a set that holds
+        # that too
         reach = np.max(extents(self.uncertainty.at(X, self.metadata), X.shape), axis=(0, 1))
         return Bounds(moved + Box(half_widths=(reach > 0) * _rounding(X)), self.metadata)
 

@@ -219,6 +219,7 @@ def _descended(
         steps = _maximizers(owns, own, -model_asked.slope(rows[own] + moves[active], own, target)) - moves[active]
         trials = (rows[own] + moves[active] + STEP_LENGTHS[:, None, None] * steps).reshape(-1, rows.shape[1])
         found = model_asked.lead(trials, np.tile(own, len(STEP_LENGTHS)), target).reshape(len(STEP_LENGTHS), -1)
+        # a step that does not lower the lead is not taken, so that a search never ends worse than it began
         best = np.minimum(found.min(axis=0), leads[active])
         moves[active] += np.where(best < leads[active], STEP_LENGTHS[found.argmin(axis=0)], 0.0)[:, None] * steps
         is_settled = best >= leads[active] - SETTLED * np.abs(leads[active])

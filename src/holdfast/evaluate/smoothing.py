@@ -84,6 +84,7 @@ def smoothed(
     rows = rows.tocsr() if sparse.issparse(rows) else rows
     first = _counts(model, X, rows, units, int(n_choose), classes, rng)
     codes = first.argmax(axis=1)
+    # draws of their own: those that chose the class favour it, and a bound from them would be too high
     hits = _counts(model, X, rows, units, int(n_draws), classes, rng)[np.arange(len(codes)), codes]
     probability = lower_confidence(hits, int(n_draws), float(alpha))
     is_sure = probability > 0.5
@@ -107,6 +108,7 @@ def smoothed(
 def lower_confidence(hits: NDArray[Any], n_draws: int, alpha: float) -> Array:
     """Return Clopper and Pearson's lower bound on a probability, of confidence 1 - alpha, by how often it happened."""
     with np.errstate(invalid="ignore"):
+        # the p at which as many hits or more have the probability alpha
         bound = betaincinv(np.maximum(hits, 1), n_draws - hits + 1.0, alpha)
     return np.where(hits > 0, bound * (1 - LAST_BITS), 0.0)
 

@@ -90,7 +90,9 @@ class Ramp(Curve):
         return np.where((a > 0) & (a < self.widths), 1.0, 0.0)
 
     def mean(self, a: Array, t: Array) -> Array:
+        # t times a difference of order 1 / t is off by eps t, which for very large t would be anything
         t = np.minimum(t, FARTHEST * (np.abs(a) + self.widths).max(axis=1, keepdims=True, initial=0.0))
+        # the mean is the ramp itself plus what noise adds at its kinks, both small numbers away from them: exact where t = 0
         return self.value(a) + t * self._differences(_above_kink, a, t)
 
     def averages(self, a: Array, t: Array, b: Array | None) -> Average:
@@ -109,6 +111,7 @@ class Ramp(Curve):
 
     def _differences(self, function: Callable[[Array], Array], a: Array, t: Array) -> Array:
         """Return a function of how many deviations the first kink is below a, less that of the second one."""
+        # a ramp ends where the next one of its column begins, so each kink is evaluated once
         found, last = function(_in_deviations(a, t)), self.is_last
         ends = np.empty_like(found)
         ends[:, :-1] = found[:, 1:]
@@ -130,6 +133,8 @@ class Wave(Curve):
 
     def averages(self, a: Array, t: Array, b: Array | None) -> Average:
         q = np.square(np.minimum(t, FAR))  # beyond that nothing is left of a wave
+        # with q = t^2: the variance of the cosine is lost^2 / 2 + left lost sin^2, and the line of slope -e^(-q/2) sin(a)
+        # takes left q sin^2 of it
         left, lost, sine = np.exp(-q), -np.expm1(-q), np.sin(a)
         before = 1.0 if b is None else np.exp(-0.5 * np.square(np.minimum(b, FAR)))
         damped = before * np.sqrt(left)
@@ -293,6 +298,8 @@ def _rests(first: Array, second: Array, apart: Array | None) -> Array:
 
 def _both_positive(p: Array, q: Array, apart: Array, across: Array) -> Array:
     """Return the probability that p + A and q + B are positive, A and B standard normal with correlation 1 - `apart`."""
+    # Owen (1956): the bivariate normal probability by his function T of h and of a slope, which divides by h; with 1 - rho in
+    # place of rho nothing cancels for correlations near 1
     p, q = (np.where(np.abs(one) < NO_DEVIATION, NO_DEVIATION, one) for one in (p, q))
     turned = owens_t(p, ((q - p) / p + apart) / across) + owens_t(q, ((p - q) / q + apart) / across)
     return np.asarray(0.5 * (ndtr(p) + ndtr(q)) - turned - 0.5 * (p * q < 0))

@@ -40,7 +40,7 @@ class BandwidthGrid(Summary):
     angles: Array
     """The largest angle, in radians, by which errors turn a feature at each of them, with that probability."""
     scale: float
-    """That one of them which the data alone suggest, 1 / (n_features * X.var())."""
+    """The one of them that the data alone suggest, 1 / (n_features * X.var())."""
     probability: float
     """1 where the frequencies are known."""
 
@@ -162,12 +162,15 @@ def bandwidth_grid(
 
 def _likely_square(sets: RowSets, shape: tuple[int, ...], n_frequencies: float, probability: float) -> float:
     """Return what no square of an angle of unit frequencies exceeds, all rows and frequencies together, with a probability."""
+    # one frequency may exceed its bound with 1 - probability^(1 / n), which is tiny and loses its digits in that difference
     beyond = -np.expm1(np.log(probability) / n_frequencies)
     return min((_likely_form(squares, float(beyond)) for squares in _ellipsoids(sets, shape)), default=0.0)
 
 
 def _likely_form(v: Array, beyond: float) -> float:
     """Return what the sum of v_k g_k^2, g standard normal, is above with at most this probability."""
+    # both hold with that probability: sum v g^2 is at most v_max times a chi squared, exact for a ball, and Laurent &
+    # Massart's bound is smaller where a few axes dominate
     largest, T = float(np.max(v)), -np.log(beyond)
     shares = v / largest
     whole = float(np.sum(shares) + 2 * np.linalg.norm(shares) * np.sqrt(T) + 2 * T)

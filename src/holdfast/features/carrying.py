@@ -268,15 +268,18 @@ def _set_after(effect: Effect, uncertainty: UncertaintySet, worst: RowSets, X: A
             "that hold with probability 1 - epsilon/n for each of n features."
         )
     if known is None or "X_lower" not in known:
+        # of a set that is no box a curved step makes a set of no known form: the smallest box around it is carried
         below, above = extents(worst, values.shape)
         known = {"X_lower": -below, "X_upper": above}
     lower, upper = effect.bounds(X, values + known["X_lower"], values + known["X_upper"])
+    # an effect that was taught wrongly shows where the row itself is outside; steps may compute in single precision
     slack = WRONG * (1 + np.abs(dense(Z)))
     if np.any(lower > dense(Z) + slack) or np.any(upper < dense(Z) - slack):
         raise ValueError(
             f"its effect, {type(effect).__name__}, gives intervals that do not hold what the step makes of the rows. Teach it "
             "the step's own function."
         )
+    # within the slack an end may be on the wrong side of the row by rounding, and errors of 0 are always possible
     return IntervalBox(), {"X_lower": np.minimum(lower - Z, 0.0), "X_upper": np.maximum(upper - Z, 0.0)}
 
 

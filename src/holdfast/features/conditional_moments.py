@@ -55,6 +55,8 @@ class GaussianMoments:
     @cached_property
     def precision(self) -> Array:
         """K."""
+        # blocks of the precision condition on any pattern: they need an inverse of the size of what is missing, not of what
+        # is known
         found = np.linalg.inv(self.covariance)
         return 0.5 * (found + found.T)
 
@@ -107,6 +109,7 @@ class GaussianMoments:
         for rows, columns, covariance in self.lacking(missing):
             own = ~apart[columns]
             both = own[:, :, None] & own[:, None, :]
+            # the identity stands in for the entries that are apart, so that the matrix stays positive definite
             root = np.linalg.cholesky(np.where(both, covariance, np.eye(columns.shape[1])))
             out[rows[:, None, None], columns[:, :, None], np.arange(columns.shape[1])] = np.where(both, root, 0.0)
         return out
@@ -127,6 +130,8 @@ class GaussianMoments:
         missing = np.isnan(X)
         away = np.where(missing, 0.0, X - self.mean)
         pull = away @ self.precision
+        # of a row with missing entries the law of all, with 0 there, less that of the missing ones given the others: by
+        # Schur's complement x_o' S_oo^-1 x_o = x'Kx - (Kx)_m' K_mm^-1 (Kx)_m and |S_oo| = |S| |K_mm|
         total = -0.5 * np.sum(pull * away) - 0.5 * len(X) * np.linalg.slogdet(self.covariance)[1]
         for rows, columns, covariance in self.lacking(missing):
             here = pull[rows[:, None], columns]
@@ -216,6 +221,7 @@ def _maximised(filled: Array, spread: Array, ridge: float) -> GaussianMoments:
     n, d = filled.shape
     mean = filled.mean(axis=0)
     away = filled - mean
+    # columns have variance 1, so the ridge counts as that many rows of them without correlation, and keeps the sum definite
     total = away.T @ away + spread + ridge * np.eye(d)
     return GaussianMoments(mean, 0.5 * (total + total.T) / (n + ridge))
 
@@ -227,6 +233,7 @@ def _factors(
     n, d = Z.shape
     known = 1.0 * ~np.isnan(Z)
     X, counts = np.where(known > 0, Z, 0.0), known.sum(axis=0)
+    # from the leading directions with 0 in the gaps: from L = 0, a stationary point, EM would not move
     L = np.linalg.svd(X, full_matrices=False)[2][:n_factors].T
     L = L * np.linalg.norm(X @ L, axis=0) / np.sqrt(n + ridge)
     mean, unique = np.zeros(d), np.maximum(1.0 - np.square(L).sum(axis=1), 0.1)

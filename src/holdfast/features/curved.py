@@ -84,11 +84,13 @@ class Monotone(Effect):
         low, high = (sign * self._farthest(values, sign * reach, X) for sign in (-1.0, 1.0))
         square, along, weight = (np.zeros(values.shape) for _ in range(3))
         for node, share in zip(NODES, NODE_WEIGHTS, strict=True):
+            # quadrature over the part of the normal density that stays in the domain, divided by its total weight
             z = 0.5 * (low + high + node * (high - low))
             density = share * np.exp(-0.5 * z**2)
             rise = self._found(values + z * reach, X) - here
             with np.errstate(all="ignore"):  # where one deviation is outside
                 square, along, weight = square + density * rise**2, along + density * z * rise, weight + density
+        # the slope that gives a linear step the same mean square; its sign is that of the covariance of error and output
         slopes = np.sign(along) * _quotient(np.sqrt(square / weight), reach)
         return noise.times(slopes if np.all(is_inside) else np.where(is_inside, slopes, self._slopes(values, reach, X)))
 
@@ -142,6 +144,8 @@ class Products(Effect):
             # even powers of an interval around 0 begin there
             has_zero = ((lower[:, [j]] < 0) & (upper[:, [j]] > 0)) & (powers % 2 == 0) & (powers > 0)
             below = np.where(has_zero, 0.0, below)
+            # the factors depend on different features, so all four pairs of ends occur, and a product of intervals has its
+            # ends there
             corners = np.stack([low * below, low * above, high * below, high * above])
             low, high = corners.min(axis=0), corners.max(axis=0)
         return low, high
@@ -161,6 +165,8 @@ class Products(Effect):
         # three nodes for each cause; what it does in both directions first, so that it stays the cause that it is
         for step in np.moveaxis(np.sqrt(3) * factors, 2, 0):
             above, below = self._at(values + step) - here, self._at(values - step) - here
+            # Gauss-Hermite gives the outer nodes a weight of 1/6 each: the squares of both columns add up to (above^2 +
+            # below^2) / 6
             odd.append((above - below) / np.sqrt(12))
             even.append((above + below) / np.sqrt(12))
         return RowNoise.mixed(np.stack(odd + even, axis=2))
@@ -204,7 +210,9 @@ class Waves(Effect):
     def moments(self, X: Any, noise: RowNoise) -> RowNoise:
         a, inner = self.angles(dense(known_numbers(X))), noise.through(self.angles)
         t = inner.deviations
-        square = 0.5 + 0.5 * np.cos(2 * a) * np.exp(-2 * t**2) + np.cos(a) ** 2 * (1 - 2 * np.exp(-0.5 * t**2))
+        # E (cos(a + tZ) - cos a)^2, whose terms of size 1 cancel for small t: what the two means lack of 1 stays accurate
+        twice, once = -np.expm1(-2 * t**2), -np.expm1(-0.5 * t**2)
+        square = 0.5 * twice + np.cos(a) ** 2 * (2 * once - twice)
         return inner.times(-np.sign(np.sin(a)) * _quotient(np.sqrt(np.maximum(square, 0.0)), t))
 
 
@@ -236,6 +244,7 @@ class RbfValues(Effect):
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
         nearest, farthest = np.zeros((2, len(lower), len(self.centres)))
         for low, high, c in zip(lower.T[:, :, None], upper.T[:, :, None], self.centres.T, strict=True):
+            # the squared distance is a sum of functions of one feature each, whose least and largest values occur together
             nearest += np.square(np.maximum(np.maximum(low - c, c - high), 0.0))
             farthest += np.square(np.maximum(np.abs(low - c), np.abs(high - c)))
         return np.exp(-self.width_of_kernel * farthest), np.exp(-self.width_of_kernel * nearest)

@@ -123,6 +123,7 @@ class Corners(NamedTuple):
 
     def falls(self, v: Array) -> Array:
         """Return by how much a score with weights v of the columns can fall, (n_samples,), >= 0."""
+        # the score is linear in the columns, so it is least at one of the corners, a single category
         least = np.where(self.is_open, v, np.inf).min(axis=1, initial=0.0 if self.may_be_none else np.inf)
         return np.where(self.rows, np.maximum(self.given @ v - np.where(self.rows, least, 0.0), 0.0), 0.0)
 
@@ -135,6 +136,8 @@ class Corners(NamedTuple):
     def noise(self, n_features: int) -> RowNoise:
         """Return the same as noise of all columns of rows, of which these are some."""
         self.refuse_unknown()
+        # with r = sqrt(p), of length 1, D(r) (I - r r') D(r) = D(p) - p p' is the covariance of one draw, and I - r r' is its
+        # own square
         root = np.sqrt(np.where(self.is_open, self.given, 0.0))
         factor = np.zeros((len(root), n_features, root.shape[1]))
         factor[:, self.columns] = root[:, :, None] * (np.eye(root.shape[1]) - root[:, :, None] * root[:, None, :])
@@ -256,6 +259,7 @@ class Affine(Effect):
         return found
 
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
+        # the image of a box reaches sum_j |A_kj| h_j to either side of its middle, for each output exactly
         middle, reach = self.map(0.5 * (lower + upper)), AffineMap(abs(self.map.matrix)).moved(0.5 * (upper - lower))
         return middle - reach, middle + reach
 

@@ -145,6 +145,7 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
             rng = check_random_state(self.random_state)
             self.gamma_ = 1.0 / X.shape[1] if isinstance(self.gamma, str) else float(self.gamma)
             shape = (int(self.n_components), X.shape[1])
+            # Bochner: exp(-gamma |d|^2) is the mean of cos(v'd) over v normal with variance 2 gamma
             self.frequencies_ = np.sqrt(2 * self.gamma_) * rng.standard_normal(shape)
             self.phases_ = rng.uniform(0, 2 * np.pi, size=shape[0])
         return self
@@ -213,6 +214,7 @@ def quantile_knots(x: Array, weights: Array, n_knots: int, scale: float) -> Arra
     seen = np.argsort(x, kind="stable")
     seen = seen[weights[seen] > 0]
     reached = np.cumsum(weights[seen])
+    # a share that rounding lifts past a sum of weights would move its knot by a row, and the last one beyond all rows
     places = np.searchsorted(reached, np.linspace(0.0, 1.0, n_knots + 1) * reached[-1] * (1 - ROUNDED))
     knots = np.unique(x[seen][places])
     return knots if len(knots) > 1 else np.array([knots[0] - scale, knots[0] + scale])

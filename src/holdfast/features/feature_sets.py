@@ -151,6 +151,7 @@ class FeatureSets(RowSets):
 
     def square_curvature(self, n_features: int, first: Array) -> Array:
         n, d = len(self.signs), self.n_inputs
+        # square curvatures of inputs are known of all rows together only: each row gets the share that its longest error has
         squares = np.broadcast_to(np.square(self.inputs.stretch(np.eye(d))), n)
         if not (total := float(squares.sum())) > 0:
             return np.zeros((n_features, n_features))
@@ -189,6 +190,7 @@ class FeatureSum(BoundSum):
 
 def _gram(rows: Array, weights: Array) -> Array:
     """Return sum_i weights_i r_i r_i', of the rows that have a weight."""
+    # far out most curvatures of a loss are 0 or nearly, and such rows only cost
     used = np.abs(weights) > FAINT * np.max(np.abs(weights), initial=0.0)
     rows, weights = (rows, weights) if np.all(used) else (rows[used], weights[used])
     return np.asarray(rows.T @ (weights[:, None] * rows))

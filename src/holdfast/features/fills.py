@@ -53,6 +53,7 @@ def one_hot_groups(X: Array) -> list[NDArray[np.intp]]:
 
 def likely(found: Array, open_: NDArray[np.bool_]) -> Array:
     """Return probabilities of the categories that are open, from what a linear prediction gives them, by row."""
+    # a linear prediction may be below 0 or above 1
     p = np.where(open_, np.maximum(found, POSSIBLE), 0.0)
     total = p.sum(axis=1, keepdims=True)
     return np.divide(p, total, out=np.zeros_like(p), where=total > 0)

@@ -178,6 +178,8 @@ class ArcSets(FeatureSets):
 
     def _triangles(self, radial: Array, tangential: Array, smoothing: float) -> _Arcs:
         """Return the worst of 0 and both ends, where the tangent is followed: in their triangle the rest of the arc lies."""
+        # (theta - sin theta) / (1 - cos theta) rises up to pi, so the curve beside the tangent stays in the triangle of 0 and
+        # its ends; their maximum is 0 or `height`, smoothed as (h + sqrt(h^2 + s^2)) / 2
         side = np.hypot(tangential, smoothing)
         height = side * self.missed - radial * self.dip
         root = np.hypot(height, 2 * smoothing)
@@ -195,6 +197,8 @@ class ArcSets(FeatureSets):
     def _whole_arcs(self, radial: Array, tangential: Array, smoothing: float) -> _Arcs:
         """Return the worst of arcs that are taken by themselves."""
         side, end = np.hypot(tangential, smoothing), np.minimum(self.reach, np.pi)
+        # |v| cos(theta - angle of v) is largest at the angle of v, or at the end of the arc next to it; the sign of the
+        # tangential part only mirrors the arc
         theta = np.minimum(np.arctan2(side, radial), end)
         is_inside = (theta < end) & (theta > 0)
         sine, cosine, turn = np.sin(theta), np.cos(theta), ratio(tangential, side)

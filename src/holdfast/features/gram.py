@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 from scipy.spatial.distance import cdist
@@ -99,8 +100,14 @@ def bandwidth(gamma: float | str, X: Any, weights: Array) -> float:
     if gamma == "auto":
         return 1.0 / d
     mean = float(np.mean(X.T @ shares))
-    if hasattr(X, "multiply"):
-        variance = float(np.mean(X.multiply(X).T @ shares)) - mean**2
+    # from differences, as the mean of squares less the square of the mean cancels for entries that are nearly the same; in a
+    # sparse matrix all entries that are not stored have one difference, the mean
+    if sparse.issparse(X):
+        away = sparse.csr_array(X, dtype=np.float64, copy=True)
+        away.sum_duplicates()
+        away.data = np.square(away.data - mean)
+        absent = d - np.diff(away.indptr)
+        variance = float(shares @ (away.sum(axis=1) + mean**2 * absent)) / d
     else:
         variance = float(np.mean(np.square(X - mean).T @ shares))
     return 1.0 / (d * variance) if variance > ROUNDED_VARIANCE * mean**2 else 1.0 / d
@@ -132,6 +139,7 @@ class PivotedCholesky:
 
         `call` is what errors quote: K must be symmetric and positive semidefinite, but for rounding.
         """
+        # one product with random signs shows an asymmetry, but for rare chance, and needs no transposed copy of K
         diagonal, size = np.diag(K), float(max(np.max(K, initial=0.0), -np.min(K, initial=0.0)))
         signs = np.where(np.random.default_rng(0).uniform(size=len(K)) < 0.5, -1.0, 1.0)
         image = K @ signs
@@ -208,6 +216,7 @@ class KernelSpace:
 
         These are the leading pivots of a random part of the rows `among`; fewer than asked for where that part spans no more.
         """
+        # sorted, so that the pivots depend on which rows were chosen and not on their order
         some = np.sort(rng.choice(among, size=min(len(among), CANDIDATES * n_landmarks), replace=False))
         part = PivotedCholesky.of(kernel(X[some], X[some]), most=n_landmarks, call=str(kernel))
         support, r = some[part.pivots], len(part.pivots)

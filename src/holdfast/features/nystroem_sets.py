@@ -27,6 +27,8 @@ def ball_radius(reach: Array, gamma: float) -> Array:
 def beyond_tangent(reach: Array, gamma: float) -> Array:
     r"""Return :math:`\sqrt{2 - 2e + r - 2re}`, :math:`r = 2\gamma g^2, e = e^{-r/2}`: what the tangent misses within g."""
     r = 2 * gamma * np.square(reach)
+    # of order r^2 while its terms are of order r: with e - 1 in place of e the 2 - 2e is exact, and eps r is added for the
+    # rest
     fall = np.expm1(-0.5 * r)
     return np.sqrt(np.maximum(-2 * fall - r - 2 * r * fall, 0.0) + 8 * EPS * r)
 
@@ -61,6 +63,7 @@ class Distances(NamedTuple):
         :math:`|x - l|^2 + 2 (x - l)^\top d + |d|^2`, with the support of the set.
         """
         g, factors, distances = reach[:, None], factors[:, None], np.sqrt(self.squares)
+        # |d|^2 >= 0 is dropped on the near side, and at most g^2 on the far one
         nearest = np.maximum(np.square(np.maximum(distances - g, 0.0)), self.squares - 2 * factors * self.toward)
         farthest = np.minimum(np.square(distances + g), self.squares + 2 * factors * self.back + np.square(g))
         if self.is_box:
@@ -93,6 +96,7 @@ class Landmarks(NamedTuple):
 
         Changes of k in the kernel's space by r are at most that times r in the features as they are computed.
         """
+        # T^-1 K T^-T should be the identity; its largest eigenvalue is by how much the computed features overshoot, squared
         m, d = self.points.shape
         found = self.normalization @ rbf_values(self.points, self.points, self.gamma) @ self.normalization.T
         rounded = m * (d + 3) * EPS * spectral_norm(self.normalization) ** 2
@@ -103,6 +107,8 @@ class Landmarks(NamedTuple):
 
         Kernel values are rounded, and sums of them by T^-1; moved rows far from 0 are too.
         """
+        # each value of the kernel is off by a few eps, and T^-1 adds up m of them; rounding of a moved row by eps |x| moves a
+        # feature by at most sqrt(2 gamma) eps |x|
         m, d = self.points.shape
         back = np.sqrt(m) * (m + d + 4) * float(np.linalg.norm(self.normalization))
         return 2 * EPS * (back + np.sqrt(8 * self.gamma) * norm(X, axis=1))
@@ -111,6 +117,8 @@ class Landmarks(NamedTuple):
         """Return what is known of distances of the landmarks from rows that move in sets."""
         below, above = extents(inputs, X.shape)
         corner = np.broadcast_to(inputs.support(np.ones(X.shape[1])), len(X))
+        # a box reaches its upper corner, where the support along (1, ..., 1) is the sum of all ends; for other sets that
+        # reach it the box is a bound all the same
         is_box = bool(np.all(corner >= (1 - 1e-9) * above.sum(axis=1)))
         squares = cdist(X, self.points, "sqeuclidean")
         none = np.full((len(X), 1), np.inf)

@@ -60,6 +60,8 @@ class GaussianPrior:
         """Return the prior of rows with these weights, which count as numbers of rows."""
         Z, total = (X - mean) / scale, float(weights.sum())
         cov = (Z * weights[:, None]).T @ Z / total
+        # Ledoit & Wolf (2004): the share is the mean squared error of the sample covariance over its squared distance from
+        # the multiple of I that it is shrunk to
         size = np.trace(cov) / len(cov)
         off = np.sum(np.square(cov - size * np.eye(len(cov))))
         error = (weights @ np.square(np.square(Z).sum(axis=1)) / total - np.sum(np.square(cov))) / total
@@ -67,6 +69,8 @@ class GaussianPrior:
         cov = (1 - share) * cov + share * size * np.eye(len(cov))
         extents, basis = np.linalg.eigh(cov)
         rank = min(RANK, len(cov) - 1)
+        # the likeliest model of few directions and one variance besides (Tipping & Bishop): the mean of the other eigenvalues
+        # is the variance, and what leading ones have more is the loadings; each column then keeps its own variance
         rest = extents[: len(cov) - rank].mean()
         loadings = basis[:, len(cov) - rank :] * np.sqrt(np.maximum(extents[len(cov) - rank :] - rest, 0.0))
         unique = np.maximum(np.diag(cov) - np.square(loadings).sum(axis=1), LEAST)
@@ -87,7 +91,11 @@ class GaussianPrior:
                 away = ((X[rows] - self.mean) / self.scale)[:, :, None]
                 found = some.covariance @ (some.weighted.transpose(0, 2, 1) @ away)
                 left = (away - some.causes @ found)[:, :, 0]
+                # as a correction of the measured row, so that entries without noise, where both terms are 0, keep all their
+                # digits
                 mean[rows] = X[rows] - self.scale * ((some.factor @ found[:, rank:])[:, :, 0] + lost * left)
+            # given the common causes a column is m + L a + kept (x' - m - L a - F z) with the variance kept s^2: these are
+            # its slopes in a and z
             pull = np.concatenate([(1 - kept) * self.loadings, -kept * some.factor], axis=2)
             own = some.kept * np.square(noise.std[rows] / self.scale)
             if is_common:
@@ -119,6 +127,8 @@ class GaussianPrior:
             causes = np.concatenate([loadings, factor], axis=2)
             variances = self.unique + np.square(noise.std[rows] / self.scale)
             weighted = causes / variances[:, :, None]
+            # Woodbury: given the row, the causes have the precision I + C' V^-1 C, a small matrix whose eigenvalues are at
+            # least 1
             precision = np.eye(n_causes) + causes.transpose(0, 2, 1) @ weighted
             covariance = np.asarray(np.linalg.inv(precision), dtype=np.float64)
             yield rows, _Solved(factor, causes, weighted, self.unique / variances, covariance)

@@ -164,6 +164,7 @@ class RobustFourierFeatures(RobustFeatures):
 
     def _of_pairs(self) -> AffineMap:
         """Return the map from pairs to features with phases."""
+        # cos(a + v) = cos v cos a - sin v sin a, and pairs are scaled by sqrt(2 / 2D) where single features have sqrt(2 / D)
         both = [sparse.diags_array(np.cos(self.phases_)), sparse.diags_array(-np.sin(self.phases_))]
         return AffineMap(np.sqrt(2.0) * sparse.hstack(both))
 
@@ -189,6 +190,7 @@ class RobustFourierFeatures(RobustFeatures):
         if self.phases:
             waves = Waves(omega, self.phases_)
         else:
+            # sin(a) = cos(a - pi / 2)
             waves = Waves(np.vstack([omega, omega]), np.repeat([0.0, -0.5 * np.pi], len(omega)))
         scaled = Affine.computed(D, Multiply(np.full(D, np.sqrt(2.0 / D))))
         return InSequence([(waves, waves.transform), (scaled, lambda rows: rows)], n_features)

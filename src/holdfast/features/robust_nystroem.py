@@ -156,6 +156,7 @@ class RobustNystroem(RobustFeatures):
         boxes = RowBoxes(0.5 * (below + above), 0.5 * (above - below))
         if bound == "intervals":
             return FeatureSum([image_of(boxes, map), rounded])
+        # T_jj^2 is what the pivots before leave of the square of landmark j
         leads = (1 / np.diag(self.normalization_)) ** 2 >= LEADING
         ball = RowScaledSets(unit, np.broadcast_to(self._radius(X, inputs, bound, 2), n))
         rest = image_of(ball, AffineMap.diagonal(np.where(leads, 0.0, 1.0)))

@@ -47,6 +47,7 @@ class RowNoise:
         found = GaussianNoise().at(X, metadata).as_metadata(*X.shape)
         assert found is not None  # Gaussian noise of rows has deviations or factors
         noise = cls.of(found)
+        # a diagonal covariance gives the same numbers as its deviations would, to the last digit
         is_independent = np.all(np.count_nonzero(noise.factor, axis=1) <= 1)
         return cls(noise.deviations) if is_independent else noise
 
@@ -124,6 +125,7 @@ def side_by_side(noises: Sequence[RowNoise], *, common: int) -> RowNoise:
         n_samples, n_features, _ = noise.factor.shape
         before, after = sum(own[:number]), sum(own[number + 1 :])
         none = [np.zeros((n_samples, n_features, count)) for count in (before, after)]
+        # own causes of other groups are 0 here, so that errors of two groups are correlated through the common causes alone
         parts.append(
             np.concatenate([noise.factor[:, :, :common], none[0], noise.factor[:, :, common:], none[1]], axis=2)
         )

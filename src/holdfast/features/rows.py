@@ -144,8 +144,8 @@ def as_given(X: Any, values: Array, which: Any = None) -> Any:
 def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str, model: Any = None) -> dict[str, Any]:
     """Return what is stated of the rows X, matched by name to its columns, or to those of fit, where both have names.
 
-    Where nothing is stated of a missing entry (NaN) it is 0, or the entry itself; deviations and covariances that are stated
-    of it stay.
+    What is missing of a missing entry's errors (NaN) becomes 0, and so do both ends of its interval; deviations and
+    covariances that are stated of it stay.
     """
     n_samples = _num_samples(X)
     stated = {name: value for name, value in metadata.items() if value is not None}

@@ -184,6 +184,7 @@ def _all_inside(estimators: Iterable[Any]) -> Iterator[Any]:
 
 def _as_linear(step: Any, at: StepContext) -> Effect:
     transform, rows = _tried(step, at)
+    # a linear step is known by what it makes of 0 and of unit vectors; the trial below finds those that are not
     zero = transform(np.zeros((1, at.n_features)))
     matrix = (transform(np.eye(at.n_features)) - zero).T
     rng = np.random.default_rng(0)

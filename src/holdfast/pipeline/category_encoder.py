@@ -23,8 +23,7 @@ class CategoryEncoder(WholeFits, TransformerMixin, BaseEstimator):
     r"""One-hot columns of categories; one that is missing becomes the shares of the categories, and may be any of them.
 
     A missing category (None, NaN) is no category of its own, and never all zeros. Its columns hold the shares p of the
-    categories
-    among the known training rows, whatever their class. In pipelines, its one-hot columns are uncertain then:
+    categories among the known training rows, whatever their class. In pipelines these columns are then uncertain:
 
     - where errors are averaged over, they have the covariance :math:`D(p) - p p^\top`;
     - certificates hold for each category: a score can fall by :math:`p^\top v - \min_k v_k`, v being its weights, exactly;
@@ -36,7 +35,7 @@ class CategoryEncoder(WholeFits, TransformerMixin, BaseEstimator):
         "nan" leaves NaN in all columns of a missing category, for a ConditionalImputer behind that knows it by the rest of
         the row, or a SpreadImputer.
     unknown : {"error", "missing"}, default="error"
-        What a category is that training did not see: an error, or as good as missing.
+        What becomes of a category that training did not see: it is an error, or counts as missing.
 
     Attributes
     ----------

@@ -166,6 +166,7 @@ class ConditionalImputer(WholeFits, TransformerMixin, BaseEstimator):
         # what is left of equal numbers is rounding
         varies = largest > 8 * np.finfo(np.float64).eps * np.abs(self.mean_)
         unit = np.where(varies, largest, 1.0)
+        # in units of the largest difference squares neither under- nor overflow
         scale = np.where(varies, unit * np.sqrt(np.square(away / unit).sum(axis=0) / np.maximum(counts, 1)), 0.0)
         active = np.flatnonzero(scale > 0)
         self.covariance_ = np.zeros((len(self.kept_), len(self.kept_)))

@@ -193,6 +193,7 @@ def _link_of(model: Any, X: Any) -> str:
     exact = {"X_std": np.zeros((len(scores), coef.shape[1]))} if getattr(model, "row_noise_", False) else {}
     given = model.predict_proba(X, **exact)
     for name in ("one_vs_rest",) if scores.ndim == 1 else LINKS:
+        # which of the two it is no attribute says for all classifiers, so it is found out by the probabilities themselves
         if np.abs(LINKS[name](scores, coef, None, _expected_sigmoid) - given).max(initial=0.0) <= LINK_ACCURACY:
             return name
     raise ValueError(

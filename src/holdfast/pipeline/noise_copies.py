@@ -218,6 +218,7 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         rows = np.tile(np.arange(len(y)), sum(counts))
         given = dict(_check_method_params(X, self._handed_on(params), indices=rows))
         if is_weighted:
+            # the copies of a row share its weight: equal parts for the levels, and of each level for its draws
             parts = np.repeat(np.multiply(counts, len(counts)), np.multiply(counts, len(y)))
             given["sample_weight"] = weights[rows] / parts
         elif sample_weight is not None:
@@ -332,6 +333,7 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         self.check_parameters()
         if method == "predict":
             return self._likeliest(self._mean(self._averaged_method(), X, stated))
+        # the logarithm of the mean, not the mean of logarithms, which a single draw near 0 would decide
         if method == "predict_log_proba":
             return np.log(self._mean("predict_proba", X, stated))
         return self._mean(method, X, stated)
@@ -350,6 +352,7 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         n_draws = int(self.average_draws or 0)
         moved = self._moved(X, uncertainty.draws(X, stated, cast(Any, rng), n_draws), uncertainty, method)
         for k in range(n_draws):
+            # x + d and x - d: whatever is odd in d, the linear part first of all, drops out of the mean of a pair
             rng.begin([self.draw_seed_, k // 2], is_mirrored=k % 2 == 1)
             yield next(moved)
 

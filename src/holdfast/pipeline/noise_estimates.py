@@ -144,6 +144,7 @@ def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_mis
     pooled, own_freedom = squares.sum(axis=0) / freedom, np.maximum(counts - 1, 1)
     # a single row has no deviation of its own, whatever the prior
     share = np.where(counts <= 1, 1.0, 1.0 if np.isinf(prior) else prior / (prior + own_freedom))
+    # the formula of the docstring, as a mean of two variances: it holds for an infinite prior too
     std = np.sqrt(share * pooled + (1 - share) * squares / own_freedom)
     factor = _factor(residuals, codes) / np.sqrt(freedom)[:, None]
     disagreement = _disagreement(factor, np.sqrt(pooled), means)
@@ -196,11 +197,14 @@ def _factor(residuals: Array, codes: NDArray[np.intp]) -> Array:
 
     Helmert's contrasts: each row less the mean of those before it in its group.
     """
+    # the contrasts of a group are orthonormal and orthogonal to constants, so they keep the products of residuals that add up
+    # to 0, in one row less
     order = np.argsort(codes, kind="stable")
     contrasts = []
     for rows in np.split(residuals[order], np.cumsum(np.bincount(codes))[:-1]):
         k = np.arange(1, len(rows))[:, None]
         contrasts.append((rows[1:] - np.cumsum(rows, axis=0)[:-1] / k) * np.sqrt(k / (k + 1)))
+    # R'R = T'T for the triangle T of a QR decomposition, which loses no digits to squares
     found = np.concatenate(contrasts)
     return found.T if len(found) <= found.shape[1] else np.asarray(np.linalg.qr(found, mode="r")).T
 
@@ -212,6 +216,7 @@ def _disagreement(factor: Array, std: Array, means: Array) -> float:
     if not np.any(moved):
         return 1.0
     unit, centred = factor[moved] / std[moved, None], means[:, moved] - np.nanmean(means[:, moved], axis=0)
+    # weights of a fitted model are combinations of the rows, where errors may agree better or worse than in any direction
     weights = rng.normal(size=(N_DIRECTIONS, len(means))) @ (np.nan_to_num(centred) / std[moved])
     found = []
     for directions in (rng.normal(size=(N_DIRECTIONS, len(unit))), weights):

@@ -15,12 +15,12 @@ from holdfast.features.rows import numbers_of
 
 
 class SpreadImputer(WholeFits, SimpleImputer):
-    """SimpleImputer for worst cases: in an :class:`UncertainPipeline` entries have the spread of their column as error.
+    """SimpleImputer for worst cases: in an :class:`UncertainPipeline` what it fills in has the spread of its column as error.
 
     For certificates that hold wherever in their column's spread missing entries are. To predict well use
     :class:`ConditionalImputer`, which asks the other entries of the row: the spread of a column brought no accuracy.
 
-    It comes in addition to the error stated for the entry, if any. Where errors are averaged over (`GaussianNoise`), its
+    This error adds to the one stated for the entry, if any. Where errors are averaged over (`GaussianNoise`), its
     standard deviation is the column's in training; where the worst is taken, the entry lies within one standard deviation
     of what is filled in, or with ``spread="range"`` between the smallest and the largest value in training. A last step
     that takes no errors is refused there; a plain Pipeline knows of none. Put it before a FeatureUnion, not into its branches:

@@ -68,6 +68,7 @@ class AffineMap:
 
     @cached_property
     def _pushed(self) -> tuple[Any, Array]:
+        # a sparse identity, so that scalers and selectors of many features stay diagonal or nearly
         A, c = sparse.eye_array(self.n_features, format="csr"), np.zeros(self.n_features)
         for operation in self.operations:
             A, c = operation.push(A, c)
@@ -146,6 +147,7 @@ class AffineMap:
         is_one = square > 0 and np.max(np.abs(gram - square * np.eye(len(gram)))) <= 1e-13 * square
         if not is_one:
             return None
+        # a rotation leaves a radius exactly as it was stated
         return 1.0 if abs(square - 1) <= 1e-13 else float(np.sqrt(square))
 
     def columns(self, values: Any, factors: Array) -> Any:
@@ -172,6 +174,7 @@ class AffineMap:
         if name == "X_std":
             if self.shape[0] >= self.shape[1]:
                 return [("X_factor", A * dense(value)[:, None, :])]
+            # n_out < n_in: a covariance, n_out^2 a row, is smaller than the factor, n_out n_in
             pairs = (A[:, None, :] * A).reshape(-1, self.shape[1])
             return [("X_cov", (np.square(dense(value)) @ pairs.T).reshape(-1, *A.shape[:1] * 2))]
         return [(name, A @ value @ A.T if name == "X_cov" else A @ value)]
@@ -187,6 +190,7 @@ class Beside(Operation):
 
     @property
     def n_roundings(self) -> int:
+        # a term of a score goes through one of the parts, and their sums are then added up
         return max((map.n_roundings for map, _ in self.parts), default=0) + len(self.parts)
 
     def width(self, n_features: int) -> int:

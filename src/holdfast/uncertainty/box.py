@@ -110,6 +110,7 @@ class Box(SizedSet):
 
 def _boxes(widths: Any) -> RowBoxes:
     """Return the boxes of half-widths; where most entries of an array are those of one row, that row is stored once."""
+    # passes, and linear programs, then have the deviations to go through and not all entries
     found = None if sparse.issparse(widths) else regular(widths, MOST_DEVIATIONS)
     return RowBoxes(widths) if found is None else RowBoxes(found.rest, common=found.row)
 

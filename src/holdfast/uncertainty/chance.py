@@ -25,10 +25,15 @@ class _Rule(NamedTuple):
 
 
 RULES = {
+    # Cantelli: P(z >= k s) <= 1 / (1 + k^2)
     "none": _Rule(lambda eps: float(np.sqrt((1 - eps) / eps)), 1.0, "0 < epsilon < 1"),
+    # Chebyshev for both tails, 1 / k^2, of which symmetry leaves half to one; it says nothing for k < 1
     "symmetric": _Rule(lambda eps: float(1 / np.sqrt(2 * eps)), 1 / 2, "0 < epsilon <= 1/2"),
+    # Gauss for both tails, 4 / (9 k^2) where k >= 2 / sqrt(3), which is epsilon <= 1/6; half of it for one
     "unimodal": _Rule(lambda eps: float(np.sqrt(2 / (9 * eps))), 1 / 6, "0 < epsilon <= 1/6"),
+    # -ndtri(eps) is ndtri(1 - eps) without the digits that 1 - eps loses; beyond 1/2 it would be negative, no radius
     "gaussian": _Rule(lambda eps: float(-ndtri(eps)), 1 / 2, "0 < epsilon <= 1/2"),
+    # Hoeffding: P(z >= t) <= exp(-2 t^2 / sum (2 s_j w_j)^2)
     "bounded": _Rule(lambda eps: float(np.sqrt(-2 * np.log(eps))), 1.0, "0 < epsilon < 1"),
 }
 

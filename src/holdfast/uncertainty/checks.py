@@ -149,12 +149,15 @@ def nonnegative(value: Any, call: str, name: str) -> Any:
 def root(cov: Array, call: str, name: str) -> Array:
     """Return factors F with F F' = cov, for one matrix or a stack of them; with as many columns as its rank, or theirs."""
     apart = np.abs(cov - np.swapaxes(cov, -1, -2))
+    # rounding of sums shows at the scale of the largest entries, digits cut off in a file at that of each entry
     if np.any(apart > 1e-12 * np.abs(cov).max(initial=0.0) + 1e-8 * np.abs(cov)):
         raise ValueError(f"{call}: {name} is not symmetric. A covariance is.")
     variances = np.diagonal(cov, axis1=-2, axis2=-1)
     # correlations, not covariances: features may have very different scales
     scale = np.sqrt(np.where(variances > 0, variances, 1.0))
     correlations = cov / (scale[..., :, None] * scale[..., None, :])
+    # pivoted Cholesky costs n rank^2, eigenvalues several n^3; these are asked where it does not give the matrix back, and say
+    # whether it is indefinite
     if cov.ndim == 2 and (factor := _cholesky(correlations)) is not None:
         return scale[:, None] * factor
     values, vectors = np.linalg.eigh(correlations)
@@ -167,6 +170,7 @@ def root(cov: Array, call: str, name: str) -> Array:
         )
     # an eigenvalue that should be 0 is left at the size of rounding; it is no noise
     values = np.where(values > 1e-14, values, 0.0)
+    # eigenvalues rise, so the columns that are 0 in all factors come first; at least one column is kept
     first = min(int(np.argmax(np.any(np.atleast_2d(values) > 0, axis=0))), values.shape[-1] - 1)
     return (scale[..., :, None] * vectors * np.sqrt(values)[..., None, :])[..., first:]
 

@@ -119,9 +119,11 @@ class CorruptedFeatures(Parameters):
             raise ValueError(
                 f"{self!r}.sample: gains has shape {worth.shape}; it must have the shape of X, {rows.shape}."
             )
+        # stable, so that equal gains choose the same features on every platform
         chosen = np.argsort(-worth, axis=1, kind="stable")[:, :n]
         call = "CorruptedFeatures(scale=...)"
         scale = nonnegative(per_feature(self.scale, rows.shape[1], call, "scale"), call, "scale")
+        # drawn for n features of every row, also where fewer gain, so that one row's gains do not change the noise of the next
         drawn = NOISES[self.noise](rng, chosen.shape) * np.broadcast_to(scale, rows.shape[1])[chosen]
         kept = np.take_along_axis(rows, chosen, axis=1)
         np.put_along_axis(rows, chosen, np.where(np.take_along_axis(worth, chosen, axis=1) > 0, drawn, kept), axis=1)

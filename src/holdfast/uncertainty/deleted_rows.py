@@ -21,7 +21,7 @@ from holdfast.uncertainty.polytopes import KINK_WIDTHS
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
 
 NEARLY, HOPELESS = 0.1, 0.01
-"""Relative accuracy of what is needed beyond the budgets; the share of them beyond which it is no longer refined."""
+"""Accuracy of the excess of the least multiple over 1, as a share of it; the excess from which it does not matter."""
 
 NEAR_FACE = 1e-3
 """Distance of a share from 0 or 1 that is put down to the smoothing."""
@@ -76,6 +76,7 @@ class Deletions(RowPoints):
     @cached_property
     def smoothing(self) -> Array:
         """T_i(0) at width 1, to find the width for a given T_i(0); 0 for rows of which nothing can be deleted."""
+        # at w = 0 all gains are 0, and the smooth value is proportional to the width
         return self.knapsacks.smoothed(np.zeros(self.moves.nnz), np.ones(self.moves.shape[0])).values
 
     def gains(self, w: Array) -> Array:
@@ -164,6 +165,7 @@ class Deletions(RowPoints):
             return np.where(budgets > 0, np.inf, 0.0) if np.any(target) else np.zeros(len(budgets))
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         pulls = self.moves.data * budgets[self.owners]
+        # only changes towards the target help; the others may stay undone, as every share may be 0
         helps = pulls * np.sign(target)[self.moves.indices] > 0
         reach = self.column_sums(np.where(helps, np.abs(pulls), 0.0))
         if np.any((np.abs(target) > MISSED * sizes) & (reach == 0)):
@@ -182,6 +184,7 @@ class Deletions(RowPoints):
 
         best = multiple(np.zeros(self.moves.nnz))
         n, d = self.moves.shape
+        # each approach takes Newton steps with a Hessian, n d^2
         if n * d * d <= AFFORDABLE:
             for approach in approaches(self, target, budgets):
                 excess = approach.least - 1
@@ -305,6 +308,7 @@ class SmoothedDeletions(RowPoints, SmoothedSet):
         return self.base.matrix(self.base.moves.data * self.base._within(rested)).of(slice(None))
 
     def support(self, w: Array) -> Array:
+        # rows of which nothing can be deleted have no width; T(0) = delta is asked of them too
         return self._here(w).values + np.where(self.base.smoothing > 0, 0.0, self.delta)
 
     def supports_at(self, W: Array) -> Array:
@@ -344,5 +348,6 @@ class SmoothedDeletions(RowPoints, SmoothedSet):
         return squares.transpose_dot(first) * v - along.transpose_dot(first * held * along.dot(v))
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        # the smooth shares split the budget where gains tie, as the optimum does; the plain maximizer gives all to one item
         own = target - self.adjoint(direction, budgets)
         return min(own, self.base.residual(target, budgets, scale, direction), key=norm)

@@ -31,6 +31,7 @@ def in_units(values: Array, budget: float, call: str) -> tuple[NDArray[np.int64]
     is_finite = np.isfinite(values)
     finite = np.where(is_finite, values, 0.0)
     positive = finite[finite > 0]
+    # integers beyond 2^53 are not all floats, and their divisors mean nothing
     whole = np.all(finite == np.rint(finite)) and np.all(finite < 2.0**53)
     unit = float(np.gcd.reduce(positive.astype(np.int64), initial=0) or 1) if whole else float(positive.min())
     multiples = np.rint(finite / unit)
@@ -50,6 +51,7 @@ def _relaxed(values: Array, budget: float, call: str) -> Knapsack:
 def _tightened(values: Array, budget: float, call: str) -> Knapsack:
     finite = values[np.isfinite(values)]
     capacity = float(np.floor(budget + ROUNDED)) if np.all(finite == np.rint(finite)) else budget
+    # no whole deletion takes what costs more than the budget, and integer values never use its fraction
     return Knapsack(np.where(values > capacity, np.inf, values), capacity)
 
 

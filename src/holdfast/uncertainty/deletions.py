@@ -244,6 +244,7 @@ def _cut(column: Array, n_bins: int) -> Any:
     known, codes = np.unique(column, return_inverse=True)
     if len(known) <= n_bins:
         return codes
+    # a number that many rows share may be several quantiles at once, and ends one bin only
     return np.searchsorted(np.unique(np.quantile(column, np.arange(1, n_bins) / n_bins)), column, side="right")
 
 

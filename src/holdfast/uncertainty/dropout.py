@@ -37,8 +37,8 @@ class DropoutNoise(UncertaintySet):
     on the diagonal.
 
     It is of training alone: rows that are asked about are what they are, with the filler where they lack an entry. Fill in
-    the training rows and these alike, by means before the model, as SimpleImputer and StandardScaler do. What is filled in so
-    already is at the filler, has nothing to lose and is no noise.
+    the training rows and these alike, by means before the model, as SimpleImputer and StandardScaler do. What is filled
+    in like that already is at the filler: it has nothing to lose, and no noise.
 
     Parameters
     ----------
@@ -152,6 +152,8 @@ class DropoutNoise(UncertaintySet):
         return self._bound(X, p, away, metadata).scaled(self._size)
 
     def _bound(self, X: Any, p: Array, away: Any, metadata: Mapping[str, Any]) -> RowSets:
+        # an entry that stays with probability k and has the error variance C has the variance p k (x - a)^2 + k C; two that
+        # stay independently have the covariance k_j k_l C_jl
         keeps = 1 - p
         own = {name: value for name, value in metadata.items() if value is not None}
         moves = rescaled(away if sparse.issparse(away) else np.asarray(away), np.ones(X.shape[0]), np.sqrt(p * keeps))
@@ -164,6 +166,7 @@ class DropoutNoise(UncertaintySet):
         if "X_std" in known:
             return DiagonalEllipsoids.of(np.hypot(dense(lost), np.sqrt(keeps) * known["X_std"]))
         factor = known["X_factor"]
+        # keeps times the factor accounts for k^2 C_jj of the diagonal, so k C_jj - k^2 C_jj = p k C_jj is added
         alone = np.hypot(dense(lost), np.sqrt(p * keeps) * np.sqrt(np.square(factor).sum(axis=2)))
         return FactorEllipsoids(np.concatenate([keeps[:, None] * factor, alone[:, :, None] * np.eye(len(p))], axis=2))
 

@@ -118,11 +118,14 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         if self.factor.ndim == 2:
+            # entries of the target may come from features of very different scales: in units of their own sums, one cutoff of
+            # the extents and one tolerance of rounding suit all
             unit = np.where(sizes > 0, sizes, 1.0)
             basis, extents, back = np.linalg.svd(self.factor / unit[:, None], full_matrices=False)
             kept = extents > FLAT * np.max(extents, initial=0.0)
             along = coordinates_in(basis[:, kept], target / unit, sizes / unit)
             return np.inf if along is None else float(norm(back[kept].T @ (along / extents[kept])))
+        # a diagonal factor is undone feature by feature, with no decomposition and no cutoff
         v = ratio(target, np.broadcast_to(self.factor, target.shape))
         return np.inf if np.any(np.abs(target - self.spread(v)) > MISSED * sizes) else float(norm(v))
 
@@ -145,6 +148,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
         return CommonEllipsoid(coordinates.T) if self.factor.ndim == 2 else self
 
     def image(self, map: Any) -> CommonEllipsoid:
+        # a ball stays a ball, whose support needs no matrix
         if self.factor.ndim == 0 and map.isometry is not None:
             return CommonEllipsoid(map.isometry * self.factor)
         if self.factor.ndim < 2 and map.is_monomial:
@@ -187,6 +191,7 @@ def coordinates_in(basis: Array, target: Array, sizes: Array) -> Array | None:
     The target's entries come from sums of terms of these `sizes`; what their rounding contributes is projected with them.
     """
     along = basis.T @ target
+    # projecting adds the rounding of each entry to all others
     rounded = sizes + np.abs(basis) @ (np.abs(basis).T @ sizes)
     return None if np.any(np.abs(target - basis @ along) > MISSED * rounded) else along
 
@@ -208,6 +213,7 @@ def norm_program(lines: sparse.csr_array, counts: NDArray[np.intp]) -> SupportPr
 
     def points(budgets: Array, multipliers: Array) -> Array:
         tails = multipliers[order < n_lines]
+        # a multiplier over its budget is a point of the unit ball; divided by its own length where a solver leaves it outside
         lengths = np.sqrt(owner @ np.square(tails))
         pulls = rescaled(owner, ratio(-1.0, np.maximum(budgets, lengths)), tails) @ lines
         return dense(pulls)

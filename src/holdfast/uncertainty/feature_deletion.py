@@ -100,6 +100,7 @@ class FeatureDeletion(UncertaintySet):
         filler = self.fillers(n_features)
         rows = numbers(X, "X=...", "X")
         rows = dense(rows) - filler if np.any(filler) else rows
+        # deleting an entry of 0 changes nothing but uses up budget, so zeros are stored where all of it must be spent
         if self.exactly and budget > 0 and share > 0:
             moves = _every_entry(dense(rows), np.flatnonzero(lost), -share)
         else:
@@ -131,6 +132,7 @@ class FeatureDeletion(UncertaintySet):
             return self
         filler, scales = np.zeros(map.shape[1]), map.scales
         moves = np.flatnonzero(scales != 0)
+        # the value that becomes 0 behind scale * x + offset
         filler[map.sources[moves]] = -map.offset[moves] / scales[moves]
         return FeatureDeletion(**(self.get_params(deep=False) | {"filler": filler}))
 

@@ -33,6 +33,7 @@ def _filtered_rows(X: Any, form: IntervalForm, threshold: float, rows: slice) ->
     """Return the same for some rows."""
     block = sparse.csr_array(X[rows])
     block.sum_duplicates()
+    # reach is asked for at the stored entries alone, so that nothing of the size of the block is formed
     entries = sparse.csr_array((np.ones(block.nnz), block.indices, block.indptr), shape=block.shape)
     reach = entries.multiply(np.broadcast_to(form.common, (1, block.shape[1])))
     if form.own is not None:

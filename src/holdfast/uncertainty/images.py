@@ -56,6 +56,7 @@ class Images(RowSets):
     @cached_property
     def is_full(self) -> bool:  # type: ignore[override]
         """Whether the support is 0 at w = 0 only; computed when asked, as it takes a decomposition of the map."""
+        # t(w) = t_S(A'w) is 0 where A'w is, which is at w = 0 only if the rows of A are independent
         return self.base.is_full and self.map.rank == self.map.shape[0]
 
     @cached_property
@@ -97,6 +98,7 @@ class Images(RowSets):
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         found = self._both(self.base.curvature(self.map.back(w), first, second))
+        # the products from either side round differently, and a factorisation reads one triangle only
         return 0.5 * (found + found.T)
 
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
@@ -111,6 +113,8 @@ class Images(RowSets):
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         at = self.map.back(w)
         move = self.base.snapped_to_kinks(at, delta, factor) - at
+        # w has to meet A'(w + dw) = A'w + move where there is a move. Where rows of A' depend on one another, the others are
+        # left free, or nothing could move
         near = (move != 0) | self.is_injective
         return w + linalg.pinv(dense(self.map.matrix)[:, near].T, rtol=FLAT) @ move[near] if np.any(move) else w
 
@@ -139,6 +143,7 @@ class Images(RowSets):
         nearest = back @ target
         if np.any(np.abs(target - self.map.moved(nearest)) > MISSED * (sizes + norm(sizes))):
             return
+        # the shortest point is cheap and often enough; it is the only one where the map is injective
         first = (nearest, target, 1.0 if self.is_injective else 0.0)
         others = (
             (found.multiple * found.sets.base.adjoint(self.map.back(found.w), budgets), found.w, found.least)
@@ -168,6 +173,7 @@ class Images(RowSets):
     def exact_directions(self, n_features: int) -> Array:
         n_in = self.map.shape[1]
         exact = np.hstack([np.eye(n_in)[:, self.base.exact_features(n_in)], self.base.exact_directions(n_in)])
+        # an image is exact along w where A'w is an exact direction of the original set: what is left of A' without these is 0
         basis = linalg.orth(exact)
         A = dense(self.map.matrix)
         return orthogonal_to(A - (A @ basis) @ basis.T)

@@ -69,6 +69,7 @@ class IntervalBox(SizedSet):
                 "X_lower and X_upper."
             )
         lower, upper = row_offsets(X, own) if own else self._offsets(X.shape[1])
+        # halved together with the radius, in place: one array less of the size of X
         half, centre = upper - lower, upper + lower
         half *= 0.5 * size
         centre *= 0.5 * size

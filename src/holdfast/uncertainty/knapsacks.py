@@ -91,6 +91,8 @@ class Knapsacks:
     def _groups(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         """Groups of rows of similar length, and the places of their items; padding, at most half, is after the last place."""
         groups, n_items = [], len(self.costs)
+        # rows are sorted as arrays, group by group: one group would pad all rows to the longest, one row at a time would be a
+        # loop
         for doublings in np.unique(_doublings(self.counts)[self.counts > 0]):
             rows = np.flatnonzero((self.counts > 0) & (_doublings(self.counts) == doublings))
             columns = np.arange(self.counts[rows].max())
@@ -165,6 +167,7 @@ class Knapsacks:
         """Yield (rows, places of their items, worth of these, costs of these) of groups of rows, the best items first."""
         padded, padded_costs = np.append(worth, 0.0), np.append(self.costs, 0.0)
         for rows, slots in self._groups:
+            # padding has no worth, so it comes after all items that gain
             order = np.argsort(-padded[slots], axis=1)
             ranked = np.take_along_axis(slots, order, axis=1)
             yield rows, ranked, padded[ranked], padded_costs[ranked]
@@ -208,8 +211,11 @@ class Knapsacks:
         _, anchor, margin, part, above, below = self._ranked(gains)
         base = gains - self.by_item(anchor) * self.costs
         with np.errstate(divide="ignore", invalid="ignore"):
+            # with this move the smooth share of the item at the margin is what it is without smoothing, (1 + z / sqrt(z^2 +
+            # c^2)) / 2 = part; at most half way to the items beside it, which would take part too
             first = widths * (0.5 - part) / (np.sqrt(part * (1 - part)) * self.costs[margin])
             first = np.clip(first, 0.5 * (below - anchor), 0.5 * (above - anchor))
+        # prices are >= 0, and at the highest the budget is not used up
         low, high = -anchor, self._highest(base, widths)
         move = np.where(anchor > 0, first, 0.0)
         moves, rows, few, own, c = move.copy(), np.arange(len(anchor)), self, base, widths
@@ -220,10 +226,12 @@ class Knapsacks:
                 step = over / bend
             new = np.where((low < move + step) & (move + step < high), move + step, 0.5 * (low + high))
             is_open = (np.abs(over) > BUDGET_ACCURACY * self.budget) & (new != move)
+            # next to the root a Newton step squares the error, so the last one is taken untested
             moves[rows] = np.where(np.abs(step) <= LAST_STEP * c, move + step, move)
             if not np.any(is_open):
                 break
             move = np.where(is_open, new, move)
+            # rows that are done are dropped whenever they are more than half, so that all copies together cost little
             if 2 * np.count_nonzero(is_open) < len(rows):
                 few, items = few.take(np.flatnonzero(is_open))
                 own, rows = own[items], rows[is_open]
@@ -300,11 +308,14 @@ def _whole(gains: Array, prices: NDArray[np.int64], capacity: int) -> Array:
         best = np.zeros((len(block), capacity + 1))
         taken = np.zeros((len(within), *best.shape), dtype=bool)
         for k, j in enumerate(within):
+            # best[c] is the most that items so far gain for c; what item j is compared with and what it follows must both be
+            # those before it, so `tried` is made before `rest`, a view, is overwritten
             rest = best[:, prices[j] :]
             tried = best[:, : capacity + 1 - prices[j]] + block[:, j, None]
             taken[k, :, prices[j] :] = tried > rest
             np.maximum(rest, tried, out=rest)
         rows, room = np.arange(len(block)), np.full(len(block), capacity)
+        # back from the full capacity: an item that was taken there leaves the capacity less its price to those before it
         for k in range(len(within))[::-1]:
             chosen = taken[k, rows, room]
             found[start + rows, within[k]] = chosen
@@ -333,6 +344,7 @@ def cost_to_gain(gains: Array, costs: Array, wanted: Array) -> tuple[Array, Arra
     gained, is_free = np.zeros(len(wanted)), costs == 0
     if np.any(is_free):
         gained = np.sum(np.maximum(gains, 0.0), axis=1, where=is_free)
+        # counted already; any cost > 0 keeps quotients below from dividing by 0, and the largest keeps equal costs equal
         gains, costs = np.where(is_free, 0.0, gains), np.where(is_free, max(costs.max(), 1.0), costs)
     whole, parts = np.full((2, len(wanted)), np.inf)
     if np.all(costs == costs.flat[:1]):

@@ -39,6 +39,7 @@ class _Split(NamedTuple):
 def sum_of(sets: Sequence[RowSets]) -> RowSets:
     """Return the sum of sets of the same rows; all boxes become one, whose common half-widths stay stored once."""
     parts = [summand for part in sets for summand in part.summands()]
+    # the sum of boxes is a box, whose shares are found exactly; any other sum needs a search for how a target is split
     forms = [form for part in parts if (form := part.interval_form()) is not None]
     if len(forms) > 1:
         total = reduce(IntervalForm.plus, forms)
@@ -132,6 +133,7 @@ class BoundSum(RowSets):
 
     def _needed_by(self, split: _Split, target: Array, budgets: Array, sizes: Array | None = None) -> Array:
         """Return the share of each row that a split needs; the rest that it misses goes to the part that needs least for it."""
+        # a part that is flat in the direction of the rest cannot take it, so each is tried
         missed = target - np.sum(split.shares, axis=0)
         options = []
         for chosen in range(len(self.parts)):
@@ -254,6 +256,7 @@ class BoundSum(RowSets):
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         drawn = np.array([part.snapped_to_kinks(w, delta / len(self.parts), factor) for part in self.parts])
+        # a part without a kink near a weight leaves it where it is, so the largest move is that of the part that has one
         return np.take_along_axis(drawn, np.argmax(np.abs(drawn - w), axis=0)[None], axis=0)[0]
 
     def image(self, map: Any) -> RowSets | None:

@@ -43,6 +43,8 @@ class CommonNormBall(ExplicitSet):
         return self._found(w).bends, self._found(w).fall
 
     def stretch(self, A: Array) -> Array:
+        # for p > 2 the longest vector of the unit ball has equal entries n^(-1/p), and the length n^(1/2 - 1/p); else it is a
+        # unit vector. The ball also lies in the box of half-widths r
         longest = max(1.0, A.shape[1] ** (0.5 - 1 / self.p))
         return np.asarray(
             self.radius * min(longest * spectral_norm(A), float(box_stretch(A, np.ones((1, A.shape[1])))[0]))
@@ -58,6 +60,7 @@ class CommonNormBall(ExplicitSet):
         return True
 
     def absolute_reach(self, n_features: int) -> Array:
+        # the largest |d|_1 over a set that is symmetric in each feature is its support at the vector of ones
         return self.support(np.ones(n_features))
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
@@ -80,6 +83,7 @@ class CommonNormBall(ExplicitSet):
 
         size = np.abs(w)
         wanted, low, high = pull(size, wide), np.zeros(len(w)), size
+        # the pull rises with x and falls with e, so at 0 it is too small and at |w| too large for the smaller e
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
             is_low = pull(middle, factor * wide) < wanted
@@ -137,6 +141,7 @@ def _derivatives(w: Array, radius: float, q: float, smoothing: float = 0.0) -> _
     roots = np.hypot(reach, smoothing)
     value = _p_norm(roots, q)
     each = value[..., None]
+    # quotients of at most 1 in place of powers of the roots, which over- or underflow for large q
     shares, slopes = ratio(roots, each), ratio(reach, roots)
     powers = np.power(shares, q - 2, out=np.zeros(w.shape), where=shares > 0)
     bends = radius**2 * ratio(1.0, each) * powers * (1 + (q - 2) * slopes**2)
@@ -145,5 +150,6 @@ def _derivatives(w: Array, radius: float, q: float, smoothing: float = 0.0) -> _
 
 def _p_norm(sizes: Array, p: float) -> Array:
     """Return the p-norm of a vector, or of each row."""
+    # in units of the largest entry no power overflows, and the largest does not underflow
     top = np.max(sizes, axis=-1, initial=0.0)
     return top * np.sum(ratio(sizes, top[..., None]) ** p, axis=-1) ** (1 / p)

@@ -113,11 +113,16 @@ class OffsetBoxes(RowPoints):
         rest, offset = np.zeros(len(target)), 0.0
         for j, (rows, half, kinks) in enumerate(self._columns):
             weights = budgets[rows] * half
+            # for |w| <= limit a kink k outside gives |w - k| = |w - clip(k)| + |k - clip(k)|: one at the limit, and a
+            # constant
             inside = np.clip(kinks, -limit, limit)
             outside = float(weights @ np.abs(kinks - inside))
+            # absolute |w| is one more kink, at 0
             zero = np.searchsorted(inside, 0.0)
             weights, inside = np.insert(weights, zero, absolute), np.insert(inside, zero, 0.0)
             totals, costs = (np.append(0.0, np.cumsum(part)) for part in (weights, weights * inside))
+            # with q = 2 d - 1, sum weights q is to be the target and sum weights q k the least: d in [0, 1] is taken from the
+            # left, for a total weight of (target + all) / 2, and costs grow linearly between kinks
             ahead = float(np.clip(0.5 * (reached[j] + totals[-1]), 0.0, totals[-1]))
             rest[j] = np.sign(reached[j]) * max(abs(reached[j]) - totals[-1], 0.0)
             offset += float(2 * np.interp(ahead, totals, costs) - costs[-1]) - outside
@@ -201,6 +206,7 @@ class SmoothedOffsetBoxes(RowPoints, SmoothedSet):
     @remembered
     def support(self, w: Array) -> Array:
         v, e, roots = self._rooted(w)
+        # sqrt(v^2 + e^2) - e, which would cancel near the kink
         rises = self.base.pulled(v * (v / (roots + e))).dot(np.ones(len(w)))
         return np.asarray(rises + sum(term.dot(w) for term in self.base.centres()) + self.delta)
 

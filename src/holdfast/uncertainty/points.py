@@ -35,6 +35,8 @@ class CommonPoint(CommonPolytope):
 
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
+        # only a multiple >= 0 of the point reaches anything: the projection says which, and nothing beyond rounding may be
+        # left
         square = float(self.move @ self.move)
         multiple = float(self.move @ target) / square if square > 0 else 0.0
         missed = np.any(np.abs(target - multiple * self.move) > MISSED * sizes)

@@ -47,6 +47,7 @@ class CommonBox(CommonPolytope):
         return float(np.max(ratio(np.abs(target), widths), initial=0.0))
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        # each feature's interval takes over what it can of the entry, whatever the others do
         return np.copysign(np.maximum(np.abs(target) - np.sum(budgets) * self.widths, 0.0), target)
 
     def interval_form(self) -> IntervalForm:
@@ -60,6 +61,7 @@ class CommonBox(CommonPolytope):
 
     def image(self, map: Any) -> CommonBox | None:
         widths = np.broadcast_to(self.widths, map.shape[1])
+        # only where each output moves with an input of its own is the image a box; two outputs of one input move together
         return CommonBox(widths[map.sources] * np.abs(map.scales)) if map.is_monomial else None
 
     def scaled(self, factor: float) -> CommonBox:
@@ -121,6 +123,7 @@ class CommonDiamond(CommonPolytope):
 
         def points(budgets: Array, multipliers: Array) -> Array:
             up, down = multipliers.reshape(2, 1, n_features)
+            # over their own sum, not over the budget, so that the point is in the diamond however rough the multipliers
             return self.radius * ratio(up - down, np.sum(np.abs(multipliers)))
 
         return SupportProgram(T, [("nonnegative", [2 * n_features], above)], points)
@@ -139,6 +142,7 @@ class CommonDiamond(CommonPolytope):
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         top = np.max(np.abs(w), initial=0.0)
+        # the kinks are where entries tie for the largest size
         below = top - np.abs(w)
         near = self.radius * below <= KINK_WIDTHS * delta / np.log(2 * len(w))
         return np.where(near, np.copysign(top - factor * below, w), w)
@@ -195,6 +199,7 @@ class SmoothedDiamond(ExplicitSet, SmoothedCommonSet):
         """Return the width, the support in units of it, and the shares of the features."""
         width = self.delta / float(np.log(2 * w.shape[-1]))
         z = np.abs(w) * (self.base.radius / width)
+        # the largest exponent is taken out, so that nothing overflows and the sum is at least 1; 2 cosh(z) = e^z (1 + e^-2z)
         top = z.max(axis=-1, keepdims=True)
         terms = np.exp(z - top) * (1 + np.exp(-2 * z))
         total = terms.sum(axis=-1, keepdims=True)

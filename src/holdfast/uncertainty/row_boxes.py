@@ -110,7 +110,7 @@ class RowPoints(RowSets):
 class RowBoxes(RowPoints):
     r"""The boxes :math:`|\delta_j - c_{ij}| \le s_j + h_{ij}`, :math:`t_i(w) = \sum_j (s_j + h_{ij}) |w_j| + c_i^\top w`.
 
-    With s all supports, slopes and bends cost no more than the entries of h and c, which are never made dense.
+    As s is kept apart, supports, slopes and bends cost no more than the entries of h and c, which are never made dense.
 
     Parameters
     ----------
@@ -206,6 +206,7 @@ class RowBoxes(RowPoints):
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         half, centre = self._pooled(budgets)
+        # how far the sum of the boxes reaches towards the target, feature by feature; an end at 0 is 0 but for rounding
         reach = half + np.sign(target) * centre
         reach = np.where(reach > MISSED * half, reach, 0.0)
         if np.any((np.abs(target) > MISSED * sizes)[reach == 0]):
@@ -278,6 +279,7 @@ class RowBoxes(RowPoints):
         larger = self.scaled(factor)
         if self.fixed is None:
             return larger
+        # scaling has made the fixed part larger too: that much is taken off again
         rest = self.fixed.each(lambda part: (1 - factor) * part)
         common = rest.common if larger.common is None else larger.common + rest.common
         return RowBoxes(larger.half + rest.own, larger.centre, self.signs, common, self.fixed)
@@ -286,6 +288,7 @@ class RowBoxes(RowPoints):
         return SmoothedRowBoxes(self, delta)
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
+        # where s |w| is no more than some widths of the smoothing, the smoothing alone is taken to keep the weight away from 0
         near = (self.widest > 0) & (self.widest * np.abs(w) <= KINK_WIDTHS * delta / len(w))
         return np.where(near, factor * w, w)
 
@@ -323,6 +326,7 @@ class SmoothedRowBoxes(RowPoints, SmoothedSet):
         return [*self.base.halves(w / np.hypot(w, self.widths)), *self.base.centres(np.ones(len(w)))]
 
     def support(self, w: Array) -> Array:
+        # w times this is sqrt(w^2 + e^2) - e, which would cancel near the kink
         rises = self.base.halves(w / (np.hypot(w, self.widths) + self.widths))
         rises += self.base.centres(np.ones(len(w)))
         return np.asarray(sum(term.dot(w) for term in rises)) + self.delta

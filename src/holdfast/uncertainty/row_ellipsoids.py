@@ -91,6 +91,8 @@ class DiagonalEllipsoids(RowEllipsoids):
 
     def stretch(self, A: Array) -> Array:
         stds = dense(self.deviations())
+        # the Frobenius norm of A S, and |A| times the longest axis: either may be the smaller bound on the largest singular
+        # value
         whole = norm(stds * norm(A.T, axis=1), axis=1)
         return np.minimum(whole, spectral_norm(A) * stds.max(axis=1, initial=0.0))
 
@@ -232,6 +234,7 @@ class FactorEllipsoids(RowEllipsoids):
     def stretch(self, A: Array) -> Array:
         if self.factors.shape[2] > MANY_AXES:
             return np.asarray(spectral_norm(A) * np.linalg.norm(self.factors, axis=(1, 2)))
+        # lengths of A d depend on A'A alone, so its triangular factor does for a tall A
         moved = (A if len(A) <= A.shape[1] else np.linalg.qr(A)[1]) @ self.factors
         squares = np.linalg.eigvalsh(moved.transpose(0, 2, 1) @ moved)[:, -1]
         return np.sqrt(np.maximum(squares, 0.0)) * (1 + 1e-12)
@@ -254,6 +257,7 @@ class FactorEllipsoids(RowEllipsoids):
         root = self.root(w)
         t = norm(root, axis=1)
         unit, move = ratio(root, t[:, None]), self.root(v)
+        # the Hessian of |r| along v is what v has across r, over |r|: projected first, as C v - (p'v) p cancels along w
         across = move - unit * np.einsum("nj,nj->n", unit, move)[:, None]
         return self.pooled(across * ratio(first, t)[:, None])
 
@@ -266,6 +270,7 @@ class FactorEllipsoids(RowEllipsoids):
         moved = np.flatnonzero(scale)
         if np.any((np.abs(target) > MISSED * sizes)[scale == 0]):
             return np.full(len(shares), np.inf)
+        # correlations in place of covariances, so that one cutoff suits features of all scales
         unit = scale[moved]
         extents, basis = np.linalg.eigh(pooled[np.ix_(moved, moved)] / np.outer(unit, unit))
         kept = extents > ROUNDED * np.max(extents, initial=0.0)

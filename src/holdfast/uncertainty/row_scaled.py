@@ -75,6 +75,7 @@ class RowScaledSets(RowSets):
         return self.base.cross_with(other, w, self.factors * r)
 
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
+        # sum_i beta_i f_i U is one multiple of U: what is needed of it is split over the rows in proportion to their parts
         pooled = self.factors * budgets
         needed, offered = float(self.base.required_share(target, pooled, scale, sizes)), float(np.sum(pooled))
         share = float(ratio(needed, offered)) if offered > 0 or needed == 0 else np.inf
@@ -84,6 +85,7 @@ class RowScaledSets(RowSets):
         return self.base.shares_are_least(shrunk=shrunk)
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
+        # in this scale U is used to the same share, t_U / scale_U = t_i / scale_i, as the set of the row
         scale = ratio(scale * self.base.support(direction), self.support(direction))
         return self.base.residual(target, self.factors * budgets, scale, direction)
 

@@ -135,6 +135,7 @@ class SlopedEllipsoids(FactorEllipsoids):
     def covariance(self, weights: Array) -> Array:
         parts = self.parts
         out = np.diag(np.square(parts.rest).T @ weights)
+        # each input meets few features, such as the ramps of its own column: the sum over inputs has small blocks
         if parts.factor.shape[2] == 0 and all(sparse.issparse(V) for V in parts.forms):
             return out + self._of_columns(weights)
         n_samples, n_out, _ = parts.shape

@@ -91,6 +91,7 @@ class SetSum(UncertaintySet):
         clouds = [sets for _, sets in pairs if sets is not None]
         if len(clouds) > 1:
             raise ValueError(f"{self!r}: two noises. State them as one, whose covariance is the sum of theirs.")
+        # a sum lets each part use any share of its budget, down to none; a part without the origin cannot be left out
         if len(worst) > 1 and not all(sets.has_origin for sets in worst):
             raise ValueError(
                 f"{self!r}: rows that have to change, as with FeatureDeletion(exactly=True), are not known in sums. Use "

@@ -41,8 +41,8 @@ class WeightError(Parameters):
 
     A row's loss is the largest over its own dw, exactly; where one dw is common to all rows, the sum bounds its loss from above
     (:func:`worst_weight_loss` has it exactly for few features). The intercept is exact. Relative errors are sets, of which
-    ``kappa`` keeps a share inside the loss; a larger margin is inside as a whole, and of what is below only the sum of the
-    absolute values is shared.
+    ``kappa`` keeps a share inside the loss. A larger margin is inside as a whole; of the joint formula below, ``kappa`` applies
+    to the sum of absolute values alone.
 
     Where rows are uncertain as well, :math:`x + d` with d in a set, an error of the weights meets the wrong row. For boxes
     around rows of half-widths s the worst of both is exact at ``joint="exact"`` (but for ``relative=True``); for
@@ -129,6 +129,7 @@ class WeightError(Parameters):
         else:
             parts.append(RowBoxes(delta * abs(values)))
             if np.any(farthest):
+                # the error of weight j meets x_j + d_j, which is at most |x_j| plus how far the set reaches along feature j
                 off = np.stack([np.maximum(sets.support(e), sets.support(-e)) for e in np.eye(d)], axis=-1)
                 parts.append(RowBoxes(np.atleast_2d(delta * off), None, np.ones(n)))
         return Faced(BoundSum(parts) if len(parts) > 1 else parts[0], 1.0)
