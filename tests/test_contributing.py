@@ -5,6 +5,7 @@ import re
 import runpy
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -279,6 +280,32 @@ def test_solver_ends_at_the_objective_of_the_built_in_ones(toys, loss, fit):
     own, built_in = (fit(0.5, loss=loss, solver=solver) for solver in (toys.GradientDescent(), None))
     assert own.gap_ <= 1e-6
     assert own.objective_ == pytest.approx(built_in.objective_, rel=1e-9)
+
+
+def test_solver_takes_metrics_that_are_blocks(toys, several_classes):
+    own = RobustLinearClassifier(Ball(0.2), loss="logistic", multiclass="joint", solver=toys.GradientDescent())
+    known = RobustLinearClassifier(Ball(0.2), loss="logistic", multiclass="joint")
+    assert own.fit(*several_classes()).gap_ <= 1e-6
+    assert own.objective_ == pytest.approx(known.fit(*several_classes()).objective_, rel=1e-6)
+
+
+def test_solver_that_ends_at_no_number_is_refused(toys, fit):
+    class Lost(toys.GradientDescent):
+        def minimise(self, problem, start, **options):
+            return replace(super().minimise(problem, start, **options), parameters=np.full(len(start), np.nan))
+
+    with pytest.raises(RuntimeError, match="weights that are not finite; nothing was fitted"):
+        fit(0.4, solver=Lost())
+
+
+def test_values_of_sets_on_the_page_are_checked_like_built_in_ones(toys):
+    X = np.zeros((4, 3))
+    for wrong in (toys.GroupedErrors("x", [0, 0, 1]), toys.GroupedErrors(1e160, [0, 0, 1]), toys.RoundingNoise("x")):
+        with pytest.raises(ValueError, match=r"(radius|step) must be numbers|sums of radius overflow"):
+            wrong.at(X, {})
+    for groups in ([0, 1], [np.nan] * 3, 3):
+        with pytest.raises(ValueError, match="groups must name the group of each of 3 features"):
+            toys.GroupedErrors(0.1, groups).at(X, {})
 
 
 def test_set_loss_and_solver_work_together(toys, fit):

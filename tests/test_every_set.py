@@ -195,7 +195,9 @@ def test_weights_snapped_to_kinks_keep_the_gradient_of_a_set_with_kinks(bounds, 
             if bound.is_smooth:
                 assert np.array_equal(snapped_to_kinks, w)
             else:
-                assert np.all(np.abs(snapped_to_kinks - w) <= np.abs(traces).max() * 2)
+                # what the smoothing takes off weights is about delta over the length of the set
+                length = float(np.min(bound.stretch(np.eye(3))))
+                assert np.all(np.abs(snapped_to_kinks - w) <= 2 * max(np.abs(traces).max(), delta / length))
                 before = bound.smoothed(delta).maximizer(w)
                 assert_allclose(bound.smoothed(0.1 * delta).maximizer(snapped_to_kinks), before, rtol=0, atol=1e-3)
 
@@ -326,8 +328,9 @@ def test_share_for_the_sum_of_maximizers_is_the_budgets(bounds, rng):
 def test_target_that_no_multiple_reaches_has_an_infinite_share(bounds, rng):
     for bound in bounds:
         target = rng.normal(size=3)
-        together = np.concatenate([_by_row(bound.maximizer(w)) for w in rng.normal(size=(10, 3))])
-        reachable = np.linalg.matrix_rank(together) == 3
+        together = np.concatenate([_by_row(bound.maximizer(w)) for w in rng.normal(size=(300, 3))])
+        # whether it is a sum of multiples >= 0 of points of the set
+        reachable = nnls(together.T, target)[1] <= 1e-9
         share = bound.required_share(target, np.ones(5), np.ones(5))
         assert np.all(np.isfinite(share)) == reachable
 

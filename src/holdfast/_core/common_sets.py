@@ -219,6 +219,7 @@ class ProximalSet(SmoothedCommonSet):
 
     base: ProjectableSet
 
+    @remembered
     def share(self, n_features: int) -> float:
         r"""Return :math:`\mu`."""
         # mu |d|^2 / 2 takes at most mu R^2 / 2 off the support, and delta makes up for that

@@ -126,7 +126,10 @@ class Loss(Parameters, ABC):
 
     def averaged(self) -> Loss:
         """Return the expectation of this loss, of the plain deficit, under Gaussian noise of deviation t on the score."""
-        raise NotImplementedError(f"{type(self).__name__} has no known expectation under Gaussian noise.")
+        raise NotImplementedError(
+            f"loss={type(self).__name__}(): its expectation under Gaussian noise is not known. Use a set, such as Ellipsoid(), "
+            "or another loss; a loss of your own states it by `averaged`."
+        )
 
     def jointly(self) -> JointLoss | None:
         """Return the loss of several classes at once that is this one for two classes, or None where none is known."""

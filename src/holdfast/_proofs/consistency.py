@@ -47,6 +47,6 @@ def attained(sets: RowSets, w: Array, n_samples: int) -> None:
 
 def _contradiction(what: str) -> ProofError:
     return ProofError(
-        f"The proof of this fit contradicts itself: {what}. This is a fault in holdfast, not in your data; nothing was fitted. "
-        "Please report it with the call and, if you can, the data."
+        f"The proof of this fit contradicts itself: {what}. This is a fault in holdfast, or in a set, loss or solver of your "
+        "own, and not in your data; nothing was fitted. Please report it with the call and, if you can, the data."
     )

@@ -148,6 +148,11 @@ def _proof(problem: LinearProblem, found: Solution) -> Certificate:
 
 def _checked(problem: LinearProblem, found: Solution, proof: Certificate) -> None:
     """Raise where the problem that was minimised is not the one that the proof speaks of."""
+    if not np.all(np.isfinite(found.parameters)):
+        raise RuntimeError(
+            f"solver={found.solver!r}: ended at weights that are not finite; nothing was fitted. Put the features on similar "
+            "scales (StandardScaler), or use solver=None. A solver of your own returns the best finite weights it has seen."
+        )
     w, b = problem.split(found.parameters)
     seen = problem.value_and_gradient(found.parameters)[0]
     agreed(seen, proof.objective, lambda: rounding_at(problem, w, b))

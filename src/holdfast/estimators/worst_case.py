@@ -73,7 +73,7 @@ class WorstCaseClassifier(CollapsingClassifier):
         loss = resolve(self.loss, LOSSES, f"{name}(loss=%s)")
         if not isinstance(loss, Loss) or not loss.is_worst_case or isinstance(loss, Mixture):
             raise ValueError(
-                f"{name}(loss={self.loss!r}): give one of {', '.join(map(repr, LOSSES))}, or one of their objects. "
+                f"{name}(loss={self.loss!r}): give one of {', '.join(map(repr, LOSSES))}, or an object of a worst-case loss. "
                 "(Expected losses go with GaussianRobustClassifier, or come with uncertainty=GaussianNoise(...).)"
             )
         return loss

@@ -115,6 +115,7 @@ class IntervalBox(SizedSet):
         return [
             (cls(-0.5, [0.1, 2.0, 0.5]), {}),
             (cls(-0.5, 0.5), {}),
+            (cls(0.0, [1.0, 0.1, 2.0]), {}),
             (cls(radius=0.5), {"X_lower": lower, "X_upper": upper}),
             (cls(radius=0.2), {"X_lower": -0.3 * thin, "X_upper": thin}),
         ]
