@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.special import expit
 
 from holdfast.losses import ExpectedLogistic
-from holdfast.losses.expected_logistic import WIDE
+from holdfast.losses.expected_logistic import SPACINGS
 
 SCORES = [-40.0, -7.3, -1.0, 0.0, 0.4, 2.0, 11.0]
 
@@ -45,10 +45,11 @@ def test_without_noise_it_is_the_logistic_loss():
     assert_allclose(scale_slope, 0, rtol=0, atol=1e-15)
 
 
-def test_both_rules_agree_where_they_meet():
+@pytest.mark.parametrize("t", [reach for reach, _ in SPACINGS])
+def test_rules_agree_where_they_meet(t):
     u = np.linspace(-30, 30, 2001)
-    narrow, wide = (ExpectedLogistic().evaluate(u, np.full_like(u, t)) for t in (WIDE, np.nextafter(WIDE, np.inf)))
-    for one, other in zip(narrow, wide, strict=True):
+    below, above = (ExpectedLogistic().evaluate(u, np.full_like(u, scale)) for scale in (t, np.nextafter(t, np.inf)))
+    for one, other in zip(below, above, strict=True):
         assert_allclose(one, other, rtol=0, atol=1e-11)
 
 

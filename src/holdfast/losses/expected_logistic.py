@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.special import expit, ndtr
 
@@ -15,12 +16,14 @@ from holdfast._core.chunks import STRETCH
 from holdfast._core.loss import Array, Loss
 from holdfast.losses.gaussian_hinge import density, mills_ratios
 
-WIDE = 2.0
-"""Scale from which it is the Gaussian, not the logistic function, that is smooth between nodes."""
-SPACINGS = ((0.5, 0.625), (0.8, 0.5), (WIDE, 0.25))
+SPACINGS = ((0.5, 0.7), (0.8, 0.5), (1.2, 0.4), (2.0, 0.25), (4.0, 0.125), (8.0, 0.0625))
 """Spacing of the nodes of the noise up to a scale: the nearest poles of the logistic function lie at z = i pi / t."""
-BLOCK_ENTRIES = 500_000
-"""Row-node pairs evaluated at once."""
+FINE_SPACINGS = ((0.5, 0.6), (1.0, 0.4), (2.0, 0.22), (4.0, 0.11), (8.0, 0.055))
+"""The same for proofs, which share no node with what they prove."""
+REACH, WIDEST = 9.0, 36.0
+"""How many deviations the nodes of the noise cover, and how far those of logistic noise reach: beyond lies less than 1e-15."""
+BLOCK_ENTRIES = 25_000
+"""Row-node pairs evaluated at once: few enough to stay in the cache, many enough to make calls worth their while."""
 MANY_ROWS = 5_000
 """With more rows of one scale than this, a proof evaluates the loss by a spline."""
 TABLE_GROWTH = 64
@@ -34,7 +37,7 @@ class ExpectedLogistic(Loss):
 
     There is no closed form. With :math:`G_k(x, t) = \mathbb E\, \mathrm{softplus}^{(k)}(x + tZ)` and x = u - 1, the
     loss is :math:`G_0`, its slopes :math:`G_1` and :math:`t\,G_2`, its curvature :math:`G_2,\ t\,G_3,\ G_2 + t^2 G_4`.
-    For t <= 2 the trapezoid rule over z in [-9, 9] gives them to about 5e-12. For larger t it would need ever more nodes,
+    For t <= 8 the trapezoid rule over z in [-9, 9] gives them to about 1e-12. For larger t it would need ever more nodes,
     so softplus is written as the hinge averaged over logistic noise, whence
     :math:`G_0 = \int \sigma'(a)\, t f((x-a)/t)\, da` with the Gaussian hinge's f, and the trapezoid rule is used on that:
     145 nodes for any t. Both are sums of convex functions with positive weights, so the computed loss is convex, and
@@ -80,8 +83,8 @@ class ExpectedLogistic(Loss):
 def plain_moments(x: Array, t: Array, n: int) -> Array:
     r"""Return the means of softplus(v), :math:`\sigma(v)` and :math:`Z\,\sigma(v)`, v = x + tZ, or the first n of them.
 
-    For proofs: the trapezoid rule with a spacing of 1/2, over Z where that is narrow and over logistic noise where it is wide,
-    good to about 1e-12, and no code of `evaluate`. Many rows with one t are read off a spline.
+    For proofs: the trapezoid rule, over Z where that is narrow and over logistic noise where it is wide, good to about 1e-12,
+    with nodes of its own and no code of `evaluate`. Many rows with one t are read off a spline.
     """
     x, t = np.asarray(x, dtype=float), np.asarray(t, dtype=float)
     if t.ndim == 0 and x.size > MANY_ROWS:
@@ -93,9 +96,8 @@ def plain_moments(x: Array, t: Array, n: int) -> Array:
         return out
     flat, scales = x.ravel(), np.broadcast_to(t, x.shape).ravel()
     out = np.empty((n, flat.size))
-    for rows, rule in ((np.flatnonzero(scales <= 1), _over_noise), (np.flatnonzero(scales > 1), _over_logistic)):
-        for part in np.array_split(rows, 1 + rows.size * 150 // BLOCK_ENTRIES) if rows.size else ():
-            out[:, part] = rule(flat[part, None], scales[part, None], n)
+    for rows, rule in _by_scale(scales, FINE_SPACINGS, _over_noise, _over_logistic):
+        out[:, rows] = rule(flat[rows, None], scales[rows, None], n)
     return out.reshape((n, *x.shape))
 
 
@@ -107,9 +109,29 @@ def _curve(t: float, reach: float, n: int) -> CubicSpline:
     return CubicSpline(nodes, plain_moments(nodes, np.full(nodes.shape, t), n).T)
 
 
-def _over_noise(x: Array, t: Array, n: int) -> Array:
-    """Z from -9 to 9: with t <= 1 the nearest pole of the logistic function is pi away."""
-    z = np.arange(-18, 19) / 2
+def _by_scale(
+    scales: Array, spacings: Sequence[tuple[float, float]], narrow: Callable[..., Array], wide: Callable[..., Array]
+) -> Iterator[tuple[NDArray[np.intp], Callable[..., Array]]]:
+    """Yield stretches of rows and their rule: `narrow` with nodes for their scales, `wide` beyond the last of `spacings`."""
+    below = -np.inf
+    for reach, spacing in (*spacings, (np.inf, 0.5)):
+        nodes = _nodes(REACH if reach < np.inf else WIDEST, spacing)
+        rows = np.flatnonzero((scales > below) & (scales <= reach))
+        rule = partial(narrow if reach < np.inf else wide, nodes=nodes)
+        for part in np.array_split(rows, 1 + rows.size * nodes.size // BLOCK_ENTRIES) if rows.size else ():
+            yield part, rule
+        below = reach
+
+
+@lru_cache
+def _nodes(reach: float, spacing: float) -> Array:
+    half = int(np.ceil(reach / spacing))
+    return spacing * np.arange(-half, half + 1, dtype=np.float64)
+
+
+def _over_noise(x: Array, t: Array, n: int, nodes: Array) -> Array:
+    """The trapezoid rule over Z."""
+    z = nodes
     weight = np.exp(-z * z / 2) / np.exp(-z * z / 2).sum()
     v = x + t * z
     e = np.exp(-np.abs(v))  # softplus and sigma from one exponential, which is what this costs
@@ -120,9 +142,9 @@ def _over_noise(x: Array, t: Array, n: int) -> Array:
     return np.array([softplus, p @ weight, p @ (z * weight)])
 
 
-def _over_logistic(x: Array, t: Array, n: int) -> Array:
-    """softplus(x) is the mean of max(x - L, 0) and sigma(x) the probability of L <= x, L logistic, from -40 to 40."""
-    a = np.arange(-80, 81) / 2  # sigma' has double poles at i pi: a spacing of 0.6 would already cost four digits
+def _over_logistic(x: Array, t: Array, n: int, nodes: Array) -> Array:
+    """softplus(x) is the mean of max(x - L, 0) and sigma(x) the probability of L <= x, L logistic."""
+    a = nodes  # sigma' has double poles at i pi: a spacing of 0.6 would already cost four digits
     weight = expit(a) * expit(-a) / (expit(a) * expit(-a)).sum()
     gap = x - a
     z = gap / t
@@ -146,13 +168,8 @@ def _moments(x: Array, t: Array, order: int) -> list[Array]:
 def _direct(x: Array, t: Array, order: int) -> Array:
     """Return G_0 ... G_order, shape (order + 1, n), each row by the rule that suits its t."""
     out = np.empty((order + 1, x.size))
-    rules: list[tuple[float, Callable[..., Array]]] = [(reach, partial(_narrow, spacing=h)) for reach, h in SPACINGS]
-    below = -np.inf
-    for reach, rule in [*rules, (np.inf, _wide)]:
-        index = np.flatnonzero((t > below) & (t <= reach))
-        for part in np.array_split(index, 1 + index.size * 150 // BLOCK_ENTRIES) if index.size else ():
-            out[:, part] = rule(x[part], t[part], order)
-        below = reach
+    for rows, rule in _by_scale(t, SPACINGS, _narrow, _wide):
+        out[:, rows] = rule(x[rows], t[rows], order)
     return out
 
 
@@ -187,10 +204,9 @@ def _table(t: float, unit: float, half: int) -> tuple[Array, Array]:
     return nodes, np.ascontiguousarray(_direct(nodes, np.full(nodes.size, t), 6).T)
 
 
-def _narrow(x: Array, t: Array, order: int, spacing: float) -> Array:
-    """Trapezoid rule over the noise: softplus and its derivatives at x + t z, z evenly spaced from -9 to 9."""
-    half = int(np.ceil(9 / spacing))
-    z: Array = spacing * np.arange(-half, half + 1, dtype=np.float64)
+def _narrow(x: Array, t: Array, order: int, nodes: Array) -> Array:
+    """Trapezoid rule over the noise: softplus and its derivatives at x + t z, z evenly spaced."""
+    z = nodes
     weight = density(z) / density(z).sum()
     v = x[:, None] + t[:, None] * z
     e = np.exp(-np.abs(v))
@@ -209,9 +225,9 @@ def _narrow(x: Array, t: Array, order: int, spacing: float) -> Array:
     return np.array([derivative() @ weight for derivative in derivatives[: order + 1]])
 
 
-def _wide(x: Array, t: Array, order: int) -> Array:
-    """Trapezoid rule over logistic noise: the Gaussian hinge and its derivatives at x - a, a = -36, -35.5, ..., 36."""
-    a = np.arange(-72, 73) / 2
+def _wide(x: Array, t: Array, order: int, nodes: Array) -> Array:
+    """Trapezoid rule over logistic noise: the Gaussian hinge and its derivatives at x - a, a evenly spaced."""
+    a = nodes
     weight = np.exp(-np.abs(a)) / np.square(1 + np.exp(-np.abs(a)))
     weight /= weight.sum()
     t = t[:, None]
