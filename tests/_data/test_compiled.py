@@ -110,6 +110,23 @@ FRESH = """
 """
 
 
+def test_a_process_that_has_compiled_nothing_does_not_load_numba(monkeypatch, tmp_path):
+    def fail(question):
+        raise AssertionError
+
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr(compiled, "HERE", tmp_path)
+    monkeypatch.setattr(compiled, "_asked", fail)
+    compiled.are_cached.cache_clear()
+    assert not compiled.are_cached("PASSES")
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "kernels.quadratic_hinge-163.py311.nbi").touch()
+    compiled.are_cached.cache_clear()
+    with pytest.raises(AssertionError):
+        compiled.are_cached("PASSES")
+    compiled.are_cached.cache_clear()
+
+
 def test_compile_leaves_the_kernels_on_disk(tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(FRESH)]
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}

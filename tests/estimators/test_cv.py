@@ -282,7 +282,7 @@ def test_scores_are_accuracies_of_cold_fits_on_the_other_folds(loss, n_classes, 
     alphas = [1.0, 0.01]
     weights = 1.0 + np.arange(len(y)) % 2
     options = {"loss": loss, "class_weight": "balanced"}
-    model = GaussianRobustClassifierCV(NOISES[::-1], alphas=alphas[::-1], cv=SPLITS, **options)
+    model = GaussianRobustClassifierCV(NOISES[::-1], alphas=alphas[::-1], cv=SPLITS, cv_tol=1e-6, **options)
     model.fit(X, y, sample_weight=weights)
     assert_array_equal(model.noises_, NOISES)
     assert_array_equal(model.alphas_, alphas)
@@ -301,7 +301,9 @@ def test_noise_known_by_row_is_taken_and_the_ridge_chosen_by_the_accuracy_it_lea
         S[::4] = 0
     alphas = [10.0, 0.1]
     for given, factor in ((None, 1.0), (3.0, 3.0)):
-        model = GaussianRobustClassifierCV(alphas=alphas, cv=SPLITS, loss=loss, deploy_noise=given, noise=0.5)
+        model = GaussianRobustClassifierCV(
+            alphas=alphas, cv=SPLITS, cv_tol=1e-6, loss=loss, deploy_noise=given, noise=0.5
+        )
         _fitted(model, X, y, X_std=2 * S)
         assert (model.noise_, model.noises_.tolist()) == (factor, [factor])
         chances = lambda fitted, rows, factor=factor: _right(fitted, X[rows], y[rows], factor * S[rows])
@@ -314,7 +316,7 @@ def test_noise_known_for_all_rows_is_not_searched_either(name, draw):
     X, y, S = draw()
     stds = S[0]
     noise = GaussianNoise(**{name: {"std": stds, "cov": np.diag(stds**2), "factor": np.diag(stds)}[name]})
-    model = GaussianRobustClassifierCV(noise=noise, alphas=[1.0], deploy_noise=2.0, cv=SPLITS).fit(X, y)
+    model = GaussianRobustClassifierCV(noise=noise, alphas=[1.0], deploy_noise=2.0, cv=SPLITS, cv_tol=1e-6).fit(X, y)
     chances = lambda fitted, rows: _right(fitted, X[rows], y[rows], np.tile(2 * stds, (len(rows), 1)))
     _assert_results(model, _by_hand(X, y, [2.0], [1.0], chances, noise=noise))
     assert_allclose(model.score_std(X), np.linalg.norm(2 * stds * model.coef_[0]), rtol=1e-9)
@@ -325,7 +327,7 @@ def test_noise_known_for_all_rows_is_not_searched_either(name, draw):
 @by_classes
 def test_deploy_noise_of_a_searched_noise_is_that_of_the_validation_rows(n_classes, draw):
     X, y, _ = draw(n_classes)
-    model = GaussianRobustClassifierCV(NOISES, noise=2.0, deploy_noise=0.7, loss="hinge", cv=SPLITS)
+    model = GaussianRobustClassifierCV(NOISES, noise=2.0, deploy_noise=0.7, loss="hinge", cv=SPLITS, cv_tol=1e-6)
     _fitted(model, X, y)
     chances = lambda fitted, rows: _right(fitted, X[rows], y[rows], np.full(X[rows].shape, 1.4))
     _assert_results(model, _by_hand(X, y, NOISES, [0.0], chances, noise=2.0, loss="hinge"))
@@ -335,7 +337,9 @@ def test_validation_rows_without_noise_are_right_or_wrong(draw):
     for n_classes in (2, 3):
         X, y, _ = draw(n_classes)
         plain, exact = (
-            GaussianRobustClassifierCV(NOISES, deploy_noise=deploy, cv=SPLITS).fit(X, y).cv_results_["mean_test_score"]
+            GaussianRobustClassifierCV(NOISES, deploy_noise=deploy, cv=SPLITS, cv_tol=1e-6)
+            .fit(X, y)
+            .cv_results_["mean_test_score"]
             for deploy in (None, 0.0)
         )
         assert_array_equal(exact, plain)
@@ -343,17 +347,17 @@ def test_validation_rows_without_noise_are_right_or_wrong(draw):
 
 def test_collapsed_fits_are_credited_with_the_majority_alone(two_classes):
     X, y = two_classes(60, 3, separation=0.5, positives=20)
-    model = GaussianRobustClassifierCV([100.0], loss="hinge", deploy_noise=1.0, cv=SPLITS)
+    model = GaussianRobustClassifierCV([100.0], loss="hinge", deploy_noise=1.0, cv=SPLITS, cv_tol=1e-6)
     assert _fitted(model, X, y).best_score_ == pytest.approx(2 / 3)
     X, y = np.vstack([X, X + 3]), np.append(y, np.full(60, 7))
-    model = GaussianRobustClassifierCV([100.0], loss="hinge", deploy_noise=1.0, cv=SPLITS)
+    model = GaussianRobustClassifierCV([100.0], loss="hinge", deploy_noise=1.0, cv=SPLITS, cv_tol=1e-6)
     assert _fitted(model, X, y).best_score_ == pytest.approx(1 / 2)
 
 
 @by_classes
 def test_expected_accuracy_is_that_of_noisy_validation_rows(n_classes, draw, rng):
     X, y, S = draw(n_classes)
-    model = GaussianRobustClassifierCV(alphas=[1.0], deploy_noise=3.0, cv=SPLITS).fit(X, y, X_std=S)
+    model = GaussianRobustClassifierCV(alphas=[1.0], deploy_noise=3.0, cv=SPLITS, cv_tol=1e-6).fit(X, y, X_std=S)
     draws = []
     for own, rows in SPLITS.split(X, y):
         fold = GaussianRobustClassifier(3.0, alpha=1.0).fit(X[own], y[own], X_std=S[own])
@@ -378,14 +382,14 @@ def test_among_equals_the_largest_noise_wins_then_the_largest_ridge(draw):
 
 def test_scorers_see_each_model_with_its_own_noise(draw):
     X, y, _ = draw()
-    model = GaussianRobustClassifierCV(NOISES, noise=2.0, scoring="neg_log_loss", cv=SPLITS).fit(X, y)
+    model = GaussianRobustClassifierCV(NOISES, noise=2.0, scoring="neg_log_loss", cv=SPLITS, cv_tol=1e-6).fit(X, y)
     loss = lambda fitted, rows: [-log_loss(y[rows], fitted.predict_proba(X[rows]))]
     _assert_results(model, _by_hand(X, y, NOISES, [1.0], loss, noise=2.0))
 
 
 def test_scorers_see_rows_of_known_noise_as_they_are(draw):
     X, y, S = draw()
-    model = GaussianRobustClassifierCV(alphas=[1.0], scoring="neg_log_loss", cv=SPLITS).fit(X, y, X_std=S)
+    model = GaussianRobustClassifierCV(alphas=[1.0], scoring="neg_log_loss", cv=SPLITS, cv_tol=1e-6).fit(X, y, X_std=S)
     for number, (fit, test) in enumerate(SPLITS.split(X, y)):
         fold = GaussianRobustClassifier(alpha=1.0).fit(X[fit], y[fit], X_std=S[fit])
         plain = -log_loss(y[test], fold.predict_proba(X[test], X_std=np.zeros_like(S[test])))
@@ -400,7 +404,7 @@ def test_scoring_by_name_and_by_callable_agree_and_take_weights(draw):
 
     weights = 1.0 + np.arange(len(y)) % 4
     means = [
-        GaussianRobustClassifierCV(NOISES, scoring=scoring, cv=SPLITS)
+        GaussianRobustClassifierCV(NOISES, scoring=scoring, cv=SPLITS, cv_tol=1e-6)
         .fit(X, y, sample_weight=weights)
         .cv_results_["mean_test_score"]
         for scoring in (None, "accuracy", accuracy)
@@ -471,7 +475,7 @@ def test_refit_is_the_classifier_at_what_was_chosen(loss, n_classes, draw):
 @by_classes
 def test_without_refit_the_folds_are_averaged_and_the_gap_says_how_good_that_is(loss, n_classes, draw):
     X, y, _ = draw(n_classes)
-    model = GaussianRobustClassifierCV([0.4], alphas=[0.5], loss=loss, cv=SPLITS, refit=False).fit(X, y)
+    model = GaussianRobustClassifierCV([0.4], alphas=[0.5], loss=loss, cv=SPLITS, cv_tol=1e-6, refit=False).fit(X, y)
     folds = [_cold(0.4, X[own], y[own], loss=loss, alpha=0.5) for own, _ in SPLITS.split(X, y)]
     assert_allclose(model.coef_, np.mean([fold.coef_ for fold in folds], axis=0), rtol=1e-5)
     assert_allclose(model.intercept_, np.mean([fold.intercept_ for fold in folds], axis=0), rtol=1e-5, atol=1e-6)
@@ -495,11 +499,11 @@ def test_automatic_ridges_reach_from_strong_to_none_where_noise_is_known(draw):
 def test_flip_probability_is_under_the_chosen_noise(draw):
     X, y, S = draw()
     for noise in (2.0, GaussianNoise(2.0)):
-        model = GaussianRobustClassifierCV(NOISES, noise=noise, cv=SPLITS).fit(X, y)
+        model = GaussianRobustClassifierCV(NOISES, noise=noise, cv=SPLITS, cv_tol=1e-6).fit(X, y)
         t = 2 * model.noise_ * np.linalg.norm(model.coef_)
         assert_allclose(model.score_std(X), t, rtol=1e-9)
         assert_allclose(model.flip_probability(X), ndtr(-np.abs(model.decision_function(X)) / t), rtol=1e-9)
-    known = GaussianRobustClassifierCV(deploy_noise=2.0, alphas=[1.0], cv=SPLITS).fit(X, y, X_std=S)
+    known = GaussianRobustClassifierCV(deploy_noise=2.0, alphas=[1.0], cv=SPLITS, cv_tol=1e-6).fit(X, y, X_std=S)
     with pytest.raises(ValueError, match="Pass X_std"):
         known.flip_probability(X)
     assert_allclose(known.score_std(X, X_std=S), np.sqrt(S**2 @ known.coef_[0] ** 2), rtol=1e-9)
@@ -534,14 +538,26 @@ def test_logistic_loss_without_a_ridge_warns_once_that_no_bound_is_known(draw):
     assert ridge.fit(X, y).alpha_ == 10.0
 
 
+def test_folds_are_certified_as_far_as_scores_see_and_the_last_fit_to_the_end(draw):
+    X, y, _ = draw()
+    for loss in ("logistic", "hinge"):
+        model = _fitted(GaussianRobustClassifierCV(NOISES, loss=loss, cv=3), X, y)
+        fine = _fitted(GaussianRobustClassifierCV(NOISES, loss=loss, cv=3, cv_tol=1e-6), X, y)
+        gaps = model.cv_results_["max_gap"].max()
+        assert fine.cv_results_["max_gap"].max() <= 1e-6
+        assert fine.cv_results_["max_gap"].max() < gaps <= 1e-3
+        assert model.gap_ <= 1e-6
+        assert_allclose(model.cv_results_["mean_test_score"], fine.cv_results_["mean_test_score"], atol=0.02)
+
+
 def test_fits_that_are_not_certified_are_counted(draw):
     X, y, _ = draw()
     for alphas in ([1.0], [1.0, 0.0]):
         with pytest.warns(ConvergenceWarning) as caught:
-            GaussianRobustClassifierCV(NOISES, alphas=alphas, cv=2, max_iter=1).fit(X, y)
+            GaussianRobustClassifierCV(NOISES, alphas=alphas, cv=2, cv_tol=1e-6, max_iter=1).fit(X, y)
         counted = [str(w.message) for w in caught if "fits on the path" in str(w.message)]
         assert len(counted) == 1
-        assert "not certified to tol=1e-06" in counted[0]
+        assert "not certified to cv_tol=1e-06" in counted[0]
         assert "max_iter" in counted[0]
 
 

@@ -63,7 +63,7 @@ def test_grid_of_unequal_classes_starts_where_the_collapse_is_known(draw):
 def test_scores_are_those_of_cold_fits_on_the_other_folds_with_their_own_sets(draw):
     X, y, S = draw()
     radii, folds = [0.8, 0.3, 0.1], StratifiedKFold(3)
-    model = RobustLinearClassifierCV(radii, uncertainty=Box(2.0), cv=folds, tol=1e-8).fit(X, y, X_std=S)
+    model = RobustLinearClassifierCV(radii, uncertainty=Box(2.0), cv=folds, cv_tol=1e-8, tol=1e-8).fit(X, y, X_std=S)
     for i, (own, others) in enumerate(folds.split(X, y)):
         for k, radius in enumerate(radii):
             cold = RobustLinearClassifier(Box(2.0 * radius), tol=1e-8).fit(X[own], y[own], X_std=S[own])
@@ -100,7 +100,7 @@ def test_among_equals_the_largest_radius_wins(draw):
 
 def test_without_refit_the_folds_are_averaged(draw):
     X, y, _ = draw()
-    model = RobustLinearClassifierCV([0.2], cv=3, refit=False).fit(X, y)
+    model = RobustLinearClassifierCV([0.2], cv=3, cv_tol=1e-6, refit=False).fit(X, y)
     cold = [RobustLinearClassifier(Ball(0.2)).fit(X[own], y[own]) for own, _ in StratifiedKFold(3).split(X, y)]
     assert np.allclose(model.coef_, np.mean([one.coef_ for one in cold], axis=0), atol=1e-3)
     assert model.gap_ > 1e-6
@@ -110,7 +110,7 @@ def test_weights_of_rows_count_in_training_and_validation(draw):
     X, y, _ = draw()
     weights = np.random.default_rng(3).integers(1, 4, size=len(y)).astype(float)
     folds = list(StratifiedKFold(3).split(X, y))
-    model = RobustLinearClassifierCV([0.3], cv=folds, tol=1e-8).fit(X, y, sample_weight=weights)
+    model = RobustLinearClassifierCV([0.3], cv=folds, cv_tol=1e-8, tol=1e-8).fit(X, y, sample_weight=weights)
     own, others = folds[0]
     cold = RobustLinearClassifier(Ball(0.3), tol=1e-8).fit(X[own], y[own], sample_weight=weights[own])
     right = np.average(cold.predict(X[others]) == y[others], weights=weights[others])

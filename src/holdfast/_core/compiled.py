@@ -7,14 +7,17 @@ on a timing and never on earlier fits. Either way the optimum is certified alike
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from holdfast._core.caller import warn_caller
 from holdfast._core.progress import reporter
 
 _said: list[Exception] = []
+HERE = Path(__file__).parent
 WORTHWHILE = 8e6
 """Matrix entries from which passes use kernels that are on disk already: loading them and numba takes some 0.4 s."""
 COMPILING = 200.0
@@ -46,7 +49,15 @@ def is_installed() -> bool:
 @cache
 def are_cached(group: str) -> bool:
     """Return whether all kernels of a group, "PASSES" or "STEPS", lay compiled on disk when this was first asked."""
-    return bool(_asked(lambda kernels: all(kernels.named(name).is_cached() for name in getattr(kernels, group))))
+    return _may_be_cached() and bool(
+        _asked(lambda kernels: all(kernels.named(name).is_cached() for name in getattr(kernels, group)))
+    )
+
+
+def _may_be_cached() -> bool:
+    """Return whether numba is worth asking: where none lie beside this file, loading it costs more than many a fit."""
+    is_elsewhere = "NUMBA_CACHE_DIR" in os.environ or not os.access(HERE, os.W_OK)
+    return is_elsewhere or any((HERE / "__pycache__").glob("kernels.*.nbi"))
 
 
 @cache

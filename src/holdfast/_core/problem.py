@@ -247,6 +247,8 @@ class Plane(Problem):
     views = {Curved: ITSELF}
     start: Array
     """The coordinates of that point."""
+    ahead: Array
+    """The coordinates of the point one step on."""
 
     def model(self, parameters: Array) -> LocalModel:
         """Return what is known of the whole function at the point with these coordinates."""

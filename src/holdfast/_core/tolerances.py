@@ -12,6 +12,9 @@ POLISHED = 1e-15
 VANISHING = 1e-14
 """Share of the typical curvature below which a direction is taken for flat."""
 
+LOOSE = 1e-5
+"""A gap that may be larger than this is asked for to save time, as in cross-validation: fits then stop once it is reached."""
+
 LARGE_Z = 1e8
 """u / t is clipped to this, far beyond where any loss has become its limit."""
 

@@ -62,13 +62,16 @@ class MarginPlane(Plane):
 
     def __init__(self, origin: LocalMarginModel, step: Array):
         problem, w = origin.problem, origin.w
-        move = problem.split(step)[0]
+        move, shift = problem.split(step)
         directions = [(w, origin.scores)] if np.any(w) else []
         directions.append((move, problem.rows.dot(move)))
         basis, scores = np.column_stack([d for d, _ in directions]), np.stack([s for _, s in directions])
         self.start = np.zeros(len(directions) + int(problem.fit_intercept))
         self.start[0] = float(np.any(w))
         self.start[len(directions) :] = origin.b
+        self.ahead = self.start.copy()
+        self.ahead[len(directions) - 1] = 1.0
+        self.ahead[len(directions) :] += shift
         self.origin, self.problem, self.basis, self.scores = origin, problem, basis, scores
         self.u_slopes = -problem.signs * np.vstack([scores, np.ones((int(problem.fit_intercept), scores.shape[1]))])
         self.known = (self.start, origin.costs)

@@ -129,7 +129,7 @@ class _ScaleAndStep(Plane):
     metric_age = 1
 
     n_parameters = 2
-    start = np.array([1.0, 0.0])
+    start, ahead = np.array([1.0, 0.0]), np.array([1.0, 1.0])
 
     def __init__(self, origin: LocalPairwiseModel, step: Array):
         self.origin, self.problem = origin, origin.problem

@@ -13,6 +13,8 @@ from holdfast._problems.margin_scale import MarginScaleProblem
 
 KINK = 1e-12
 """Smoothing at which the best intercept of w = 0 is sought: none to speak of."""
+MOST_STEPS = 60
+"""Steps after which a bracket that is halved each time has shrunk to rounding."""
 
 
 @singledispatch
@@ -33,24 +35,38 @@ def best_constant_of_two(problem: MarginScaleProblem, b: float) -> float:
     return best_intercept(near, w, np.zeros(len(near.signs)), near.sets.support(w), b)
 
 
-def best_intercept(problem: MarginScaleProblem, w: Array, scores: Array, t: Array, b: float) -> float:
-    """Return the b at which the slope in b vanishes to rounding: Newton inside a bracket."""
+def best_intercept(
+    problem: MarginScaleProblem, w: Array, scores: Array, t: Array, b: float, n_steps: int = MOST_STEPS
+) -> float:
+    """Return the b at which the slope in b vanishes to rounding, or what so many steps lead to.
+
+    Newton inside a bracket. Where that leads out of it, the next b is where the tangents at its ends cross or, every other
+    time, its middle.
+    """
     y, c = problem.signs, problem.weights
     pushed = problem.kappa * problem.push_of(w)
 
-    def slope(b: float) -> tuple[float, float]:
-        _, slopes, _, bends, *_ = problem.loss.derivatives(problem.target - y * (scores + b) + pushed, t)
-        return -float(np.sum(c * y * slopes)), float(np.sum(c * bends))
+    def tangent(b: float) -> tuple[float, float, float]:
+        losses, slopes, _, bends, *_ = problem.loss.derivatives(problem.target - y * (scores + b) + pushed, t)
+        return float(np.sum(c * losses)), -float(np.sum(c * y * slopes)), float(np.sum(c * bends))
 
-    low, high = -np.inf, np.inf
-    for _ in range(60):
-        g, h = slope(b)
-        low, high = (b, high) if g < 0 else (low, b)
+    low, high, is_kinked = (-np.inf, 0.0, 0.0), (np.inf, 0.0, 0.0), False
+    for _ in range(n_steps):
+        value, g, h = tangent(b)
+        low, high = ((b, value, g), high) if g < 0 else (low, (b, value, g))
         move = -g / h if h > 0 else -np.sign(g)
         new = b + float(np.clip(move, -10.0, 10.0))
-        if not low < new < high:
-            new = 0.5 * (low + high) if np.isfinite(low) and np.isfinite(high) else new
+        if not low[0] < new < high[0] and np.isfinite(high[0] - low[0]):
+            is_kinked = not is_kinked
+            new = _crossing(low, high) if is_kinked else 0.5 * (low[0] + high[0])
         if new == b or abs(g) <= 1e-15 * float(c.sum()):
             break
         b = new
     return b
+
+
+def _crossing(low: tuple[float, float, float], high: tuple[float, float, float]) -> float:
+    """Return where two tangents cross, each given by its place, value and slope: at a kink between them if there is but one."""
+    (a, f, g), (b, p, q) = low, high
+    there = a + (p - f - q * (b - a)) / (g - q)
+    return there if a < there < b else 0.5 * (a + b)

@@ -12,7 +12,7 @@ from holdfast._core.solution import DualGuess
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._proofs.best_scale import Point, slopes_at_best_scale
 from holdfast._proofs.certificate import Certificate, certificate, certified, rounding_at
-from holdfast._proofs.intercepts import best_intercept
+from holdfast._proofs.intercepts import MOST_STEPS, best_intercept
 from holdfast._proofs.lines import tangent_lines
 from holdfast._proofs.objectives import objective_at
 from holdfast._proofs.pair_constraints import PairConstraint, dual_objective
@@ -60,8 +60,11 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     farthest = _farthest_intercept(problem, objective)
     if dual is not None:
         best = _Minorant(problem, scores, dual, b)
-    if not best.is_balanced(objective, farthest):
-        best = _Minorant(problem, scores, best.guess, best_intercept(problem, w, scores, best.guess.scale, b))
+    for n_steps in (1, MOST_STEPS):
+        # one step is nearly always enough
+        if not best.is_balanced(objective, farthest):
+            b = best_intercept(problem, w, scores, best.guess.scale, b, n_steps)
+            best = _Minorant(problem, scores, best.guess, b)
     return certified(objective, best.bound(farthest), problem.floor, rounding, problem.norm_bound(best.pulls[1]))
 
 

@@ -12,7 +12,7 @@ from holdfast._core.problem import Curved
 from holdfast._core.programs import ConeProgram, DeletionProgram, IntervalProgram, LinearProgram
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver
-from holdfast._core.tolerances import ROUNDING, SMALL_WORK
+from holdfast._core.tolerances import LOOSE, ROUNDING, SMALL_WORK
 from holdfast._problems.linear import LinearProblem
 from holdfast._proofs.certificate import Certificate, certificate
 from holdfast._proofs.intercepts import best_constant
@@ -65,7 +65,9 @@ class SmoothedTraining:
 
     def __post_init__(self) -> None:
         n, d = self.problem.rows.n_samples, self.problem.rows.n_features * self.problem.n_vectors
-        self.fine = min(self.tol, PROVED) if n * d * d <= SMALL_WORK else self.tol
+        is_cheap = n * d * d <= SMALL_WORK
+        self.fine = min(self.tol, PROVED) if is_cheap and self.tol <= LOOSE else self.tol
+        self.is_quick = self.tol > LOOSE and (self.problem.loss.is_smooth or not is_cheap)
         self.lowest, self.highest = np.inf, -np.inf
         self.parameters = np.zeros(self.problem.n_parameters)
         self.dual: DualGuess | None = None
@@ -78,7 +80,9 @@ class SmoothedTraining:
 
     def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
         """Return a solution with its proof."""
-        if {ConeProgram, LinearProgram, *ACCURATE}.intersection(self.solver.needs):
+        # steps from a start that is near enough come before solvers that take none
+        is_near = start is not None and self.is_quick and self.is_free
+        if {ConeProgram, LinearProgram, *ACCURATE}.intersection(self.solver.needs) and not is_near:
             if not ACCURATE.intersection(self.solver.needs):
                 # general solvers are not that accurate
                 self.fine = self.tol

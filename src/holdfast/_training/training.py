@@ -15,7 +15,7 @@ from holdfast._core.programs import ConeProgram, FiniteSum, ProximalSum
 from holdfast._core.rows import Rows, Span
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, Solver, silent
-from holdfast._core.tolerances import AFFORDABLE, ROUNDING
+from holdfast._core.tolerances import AFFORDABLE, LOOSE, ROUNDING
 from holdfast._data import rows_of
 from holdfast._problems.linear import LinearProblem
 from holdfast._problems.margin_scale import MarginScaleProblem
@@ -32,7 +32,7 @@ STRAIGHT, FINE = 0.01, 1e-8
 """Below this noise on the score the path is nearly straight; the next step must then promise this share of the objective."""
 PATIENCE = 60
 """Steps after which a solver that is still not done makes way for Newton's method."""
-WARM_PATIENCE, WARM_STEPS = 12, 100
+WARM_PATIENCE, WARM_STEPS = 6, 100
 """The same where a start is given, and the steps after which that is not believed in any more."""
 PROBE = 50
 """Steps without smoothing that tell whether some pair of classes is about to collapse."""
@@ -42,8 +42,8 @@ NOTHING_TO_GAIN = 1e-10
 """Gap at w = 0 up to which a collapse is proved: what could be gained by any other w is rounding."""
 ROUGH = 1e-2
 """What the next step must promise, as a share of the objective, for a mere start to be improved further."""
-POOR_GAP = 1e-5
-"""Estimated gap above which the estimate, good to leading order, may fall short of the proof."""
+AHEAD = 0.02
+"""Share of a loose tolerance to aim at: estimates of such gaps, good to leading order, may fall short of the proof."""
 TRACE = 0.02
 """Smoothing left in a solution for sets with kinks, as a share of `tol`: the gap it causes is a few times as large."""
 SMALLEST_TRACE = 1e-10
@@ -290,9 +290,11 @@ class _Training:
     def accuracy(self) -> float:
         """The gap to aim at: none where going on to rounding costs next to nothing.
 
-        A step near the end gains a digit or more and costs less than a proof that fails: never aim at a poor gap.
+        A step near the end gains a digit or more and costs less than a proof that fails: aim well below what is asked for.
         """
-        return 0.0 if self.problem.work()["is_cheap_to_factorise"] else 0.5 * min(self.tol, POOR_GAP)
+        if self.tol > LOOSE:
+            return AHEAD * self.tol
+        return 0.0 if self.problem.work()["is_cheap_to_factorise"] else 0.5 * self.tol
 
     def descend(self, start: Array | None) -> Solution:
         """Return a solution: from `start`, from a solution on fewer rows, or along the path of smoothings."""

@@ -12,6 +12,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import column_or_1d, indexable
 from sklearn.utils.parallel import Parallel, delayed
 
+from holdfast._core.allowed import Number
 from holdfast._core.loss import Array
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report
@@ -50,8 +51,9 @@ class PathSearch(LinearClassifier):
     _takes_streams = False
     _searched: tuple[str, ...]
     """The names of the settings that make a step; the first is the size of the uncertainty."""
-    parameter_table = {"cv": CV}
+    parameter_table = {"cv": CV, "cv_tol": Number(strictly=True)}
     cv: Any
+    cv_tol: float
     scoring: Any
     refit: Any
     n_jobs: Any
@@ -112,7 +114,9 @@ class PathSearch(LinearClassifier):
         scores, gaps = (np.array([fold[part] for fold in folds]) for part in (0, 1))
         columns = np.array(steps).T
         best, told = chosen(dict(zip(self._searched, columns, strict=True)), scores, gaps, list(columns))
-        warn_of_gaps(gaps[np.isfinite(gaps)], self.tol)  # the fit to all rows says itself where no bound is known
+        warn_of_gaps(
+            gaps[np.isfinite(gaps)], float(self.cv_tol), "cv_tol"
+        )  # the fit to all rows says itself where no bound is known
         task.learned |= told
         task.problems = [self._at(problem, *steps[best]) for problem in task.problems]
         middle = [np.mean([fold[2][best][part] for fold in folds], axis=0) for part in (0, 1)]
@@ -155,7 +159,7 @@ class PathSearch(LinearClassifier):
         X, y, sample_weight, *metadata = held_out
         score = self._examiner(model, X, y, sample_weight, dict(zip(task.metadata, metadata, strict=True)))
         scores, gaps, coefs = [], [], []
-        tol, max_iter = float(self.tol), int(self.max_iter)
+        tol, max_iter = float(self.cv_tol), int(self.max_iter)
         path = followed(problems, steps, self._searched, self._at, tol, max_iter, task.solver, report)
         for step, fits in zip(steps, path, strict=True):
             model._unpack(problems, fits)

@@ -53,8 +53,8 @@ class FitPath(Summary):
         ]
 
 
-def warn_of_gaps(gaps: Array, tol: float) -> None:
-    """Warn of fits whose gap is above `tol`, and count those for which no bound is known apart."""
+def warn_of_gaps(gaps: Array, tol: float, name: str = "tol") -> None:
+    """Warn of fits whose gap is above `tol`, a parameter of this name, and count those for which no bound is known apart."""
     bounded = gaps[np.isfinite(gaps)]
     if len(bounded) < gaps.size:
         warn_caller(
@@ -62,8 +62,8 @@ def warn_of_gaps(gaps: Array, tol: float) -> None:
         )
     if short := int(np.count_nonzero(bounded > tol)):
         warn_caller(
-            f"{short} of {gaps.size} fits on the path are not certified to tol={tol:g}; the largest gap is "
-            f"{bounded.max():.2g}. Put the features on similar scales, raise max_iter, or raise tol.",
+            f"{short} of {gaps.size} fits on the path are not certified to {name}={tol:g}; the largest gap is "
+            f"{bounded.max():.2g}. Put the features on similar scales, raise max_iter, or raise {name}.",
             ConvergenceWarning,
         )
 
@@ -104,9 +104,7 @@ def _ahead(problem: Any, before: Array | None, last: Array | None) -> Array | No
         return None
     if before is None or not problem.smallest_typical_scale(before) > 0:
         return last
-    guess = 2 * last - before
-    better = problem.value_and_gradient(guess)[0] < problem.value_and_gradient(last)[0]
-    return np.asarray(guess if better else last)
+    return np.asarray(2 * last - before)
 
 
 def grid(values: Any, top: Callable[[], float], call: str, one: str, many: str) -> Array:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast._core.problem import LocalModel
+import numpy as np
+
+from holdfast._core.problem import Curved, LocalModel
 from holdfast._core.solver import Array
 from holdfast.solvers.newton import Newton
 
@@ -10,10 +12,17 @@ SEARCH_STEPS = 50
 """Most Newton steps in the few coordinates of a plane; a handful is the rule."""
 
 
-def best_along(here: LocalModel, step: Array, tol: float) -> LocalModel:
+def best_along(here: LocalModel, step: Array, tol: float, enough: float = np.inf) -> LocalModel:
     """Return the best point among multiples of the weights plus multiples of `step`, with any intercepts.
 
-    The search stops once a further step would lower the objective by less than its share `tol`.
+    The search stops once a further step would lower the objective by less than its share `tol`. If the step as it is gains
+    `enough`, nothing is searched.
     """
     plane = here.plane(step)
+    if enough < np.inf:
+        curve = plane.view(Curved)
+        assert curve is not None
+        is_clear = curve.longest_step(plane.start, plane.ahead - plane.start) >= 1
+        if is_clear and curve.value_and_gradient(plane.ahead)[0] <= here.value - enough:
+            return plane.model(plane.ahead)
     return plane.model(Newton().minimise(plane, plane.start, tol=tol, max_iter=SEARCH_STEPS).parameters)

@@ -13,6 +13,8 @@ from holdfast._core.tolerances import POLISHED, ROUNDING, VANISHING
 from holdfast.solvers.newton import newton_step
 from holdfast.solvers.plane_search import best_along
 
+AS_PROMISED = 0.8
+"""A step that gains this share of what it promised is taken as it is: a search could hardly gain as much again."""
 FRUITLESS = 0.01
 """A step that gains less than this share of what it promised came from a wrong model."""
 
@@ -51,7 +53,7 @@ class Semismooth(Solver):
                 here = _polished(view, here, step)
                 status = Status.SOLVED
                 break
-            found = best_along(here, step, 1e-2 * min(promise, 1.0))
+            found = best_along(here, step, 1e-2 * min(promise, 1.0), AS_PROMISED * decrement)
             if not found.value < here.value:
                 status = Status.SOLVED if promise <= 1e-9 else Status.STALLED
                 here = _polished(view, here, step)
