@@ -142,6 +142,7 @@ def _cases(setting):
 pytestmark = pytest.mark.filterwarnings(
     "ignore::holdfast.exceptions.CollapseWarning",  # tiny, unbalanced or random data: w = 0 is the right answer there
     "ignore::sklearn.exceptions.ConvergenceWarning",
+    "ignore::holdfast.exceptions.EndOfPathWarning",
     "ignore::holdfast.exceptions.NothingLearnedWarning",
     "ignore::scipy.linalg.LinAlgWarning",  # more features than rows
 )

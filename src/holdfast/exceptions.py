@@ -2,6 +2,7 @@
 
 from holdfast._core.exceptions import (
     CollapseWarning,
+    EndOfPathWarning,
     NoCertificateError,
     NothingLearnedWarning,
     ProofError,
@@ -11,6 +12,7 @@ from holdfast._core.exceptions import (
 
 __all__ = [
     "CollapseWarning",
+    "EndOfPathWarning",
     "NoCertificateError",
     "NothingLearnedWarning",
     "ProofError",

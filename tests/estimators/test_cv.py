@@ -22,7 +22,9 @@ from sklearn.utils import estimator_html_repr
 from holdfast import GaussianNoise, GaussianRobustClassifier, GaussianRobustClassifierCV
 from holdfast.datasets import load_breast_cancer_errors
 from holdfast.estimators import critical_noise, noise_path
-from holdfast.exceptions import CollapseWarning
+from holdfast.exceptions import CollapseWarning, EndOfPathWarning
+
+pytestmark = pytest.mark.filterwarnings("ignore::holdfast.exceptions.EndOfPathWarning")
 
 NOISES = np.array([1.5, 0.4, 0.1])
 by_loss = pytest.mark.parametrize("loss", ["hinge", "two_point", "logistic"])
@@ -548,6 +550,26 @@ def test_folds_are_certified_as_far_as_scores_see_and_the_last_fit_to_the_end(dr
         assert fine.cv_results_["max_gap"].max() < gaps <= 1e-3
         assert model.gap_ <= 1e-6
         assert_allclose(model.cv_results_["mean_test_score"], fine.cv_results_["mean_test_score"], atol=0.02)
+
+
+@pytest.mark.parametrize(("sign", "word"), [(1, "largest"), (-1, "smallest")])
+def test_a_path_that_ends_at_its_best_value_says_so(sign, word, draw):
+    X, y, _ = draw()
+    for values in ([0.1, 0.2, 0.4], {"noises": [0.2], "alphas": [0.1, 1.0, 10.0]}):
+        options = values if isinstance(values, dict) else {"noises": values}
+        name = "alpha" if "alphas" in options else "noise"
+        model = GaussianRobustClassifierCV(**options, cv=2, scoring=lambda m, X, y: -sign * np.abs(m.coef_).max())
+        with pytest.warns(EndOfPathWarning, match=rf"the {name} chosen, .*, is the {word} of 3 that were tried"):
+            model.fit(X, y)
+
+
+def test_a_choice_within_the_path_or_of_two_values_or_of_no_noise_says_nothing(draw):
+    X, y, _ = draw()
+    for noises, best in (([0.1, 0.2, 0.4], 0.2), ([0.1, 0.2], 0.2), ([0.0, 0.1, 0.2], 0.0)):
+        model = GaussianRobustClassifierCV(noises, cv=2, scoring=lambda m, X, y, best=best: -abs(m.noise - best))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert model.fit(X, y).noise_ == best
 
 
 def test_fits_that_are_not_certified_are_counted(draw):

@@ -8,7 +8,9 @@ from sklearn.model_selection import StratifiedKFold
 from holdfast import Ball, Box, GaussianNoise, RobustLinearClassifier, RobustLinearClassifierCV
 from holdfast.estimators import critical_radius, radius_path
 
-pytestmark = pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::holdfast.exceptions.CollapseWarning", "ignore::holdfast.exceptions.EndOfPathWarning"
+)
 
 
 @pytest.fixture

@@ -5,6 +5,10 @@ class CollapseWarning(UserWarning):
     """The best model under the stated uncertainty ignores the features: w = 0 is certified optimal."""
 
 
+class EndOfPathWarning(UserWarning):
+    """The best of the settings tried is the smallest or the largest of them, so that one beyond may be better still."""
+
+
 class NoCertificateError(TypeError):
     """A classifier, or a step before it, of which nothing is certain."""
 

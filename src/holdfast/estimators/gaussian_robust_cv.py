@@ -221,6 +221,10 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
     """
 
     _searched = SEARCHED
+    _beyond = {
+        "smallest": "Give smaller noises or alphas; where rows to come are noisier than these, state deploy_noise.",
+        "largest": "Give larger noises or alphas.",
+    }
     parameter_table = {"deploy_noise": Number() | NOTHING}
 
     def __init__(

@@ -13,6 +13,8 @@ from sklearn.utils import column_or_1d, indexable
 from sklearn.utils.parallel import Parallel, delayed
 
 from holdfast._core.allowed import Number
+from holdfast._core.caller import warn_caller
+from holdfast._core.exceptions import EndOfPathWarning
 from holdfast._core.loss import Array
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report
@@ -51,6 +53,8 @@ class PathSearch(LinearClassifier):
     _takes_streams = False
     _searched: tuple[str, ...]
     """The names of the settings that make a step; the first is the size of the uncertainty."""
+    _beyond: Mapping[str, str]
+    """What to do where the best size is the "smallest" or the "largest" of those tried."""
     parameter_table = {"cv": CV, "cv_tol": Number(strictly=True)}
     cv: Any
     cv_tol: float
@@ -114,14 +118,25 @@ class PathSearch(LinearClassifier):
         scores, gaps = (np.array([fold[part] for fold in folds]) for part in (0, 1))
         columns = np.array(steps).T
         best, told = chosen(dict(zip(self._searched, columns, strict=True)), scores, gaps, list(columns))
-        warn_of_gaps(
-            gaps[np.isfinite(gaps)], float(self.cv_tol), "cv_tol"
-        )  # the fit to all rows says itself where no bound is known
+        # the fit to all rows says itself where no bound is known
+        warn_of_gaps(gaps[np.isfinite(gaps)], float(self.cv_tol), "cv_tol")
+        for name, tried in zip(self._searched, columns, strict=True):
+            self._warn_of_end(name, np.unique(tried), tried[best])
         task.learned |= told
         task.problems = [self._at(problem, *steps[best]) for problem in task.problems]
         middle = [np.mean([fold[2][best][part] for fold in folds], axis=0) for part in (0, 1)]
         # the folds' solutions at the best step are near that for all rows
         task.starts = task.plain._joined(task.problems, *middle)
+
+    def _warn_of_end(self, name: str, tried: Array, best: float) -> None:
+        """Warn where the best of at least three settings is at an end of what was tried; nothing is smaller than 0."""
+        ends = {tried[0]: "smallest", tried[-1]: "largest"}
+        if best > 0 and best in ends and len(tried) > 2:
+            warn_caller(
+                f"{type(self).__name__}.fit: the {name} chosen, {best:.3g}, is the {ends[best]} of {len(tried)} that were "
+                f"tried, so that one beyond may be better. {self._beyond[ends[best]]}",
+                EndOfPathWarning,
+            )
 
     def _solved(self, task: Task, report: Report) -> list[tuple[Solution, Certificate]]:
         assert isinstance(task, SearchTask)

@@ -208,13 +208,17 @@ class RobustLinearClassifierCV(PathSearch, RobustLinearClassifier):
     >>> from holdfast.datasets import load_breast_cancer_errors
     >>> data = load_breast_cancer_errors()
     >>> scale = data.X.std(axis=0)
-    >>> model = RobustLinearClassifierCV([0.1, 0.5, 1.0], uncertainty=Box(), cv=3)
+    >>> model = RobustLinearClassifierCV([0.3, 1.0, 3.0], uncertainty=Box(), cv=3)
     >>> model = model.fit(data.X / scale, data.y, X_std=data.X_std / scale)
     >>> model.radius_, model.gap_ < 1e-6, bool(model.cv_results_["max_gap"].max() < 1e-3)
     (1.0, True, True)
     """
 
     _searched = SEARCHED
+    _beyond = {
+        "smallest": 'Give smaller radii; where rows to come are less exact than these, use scoring="certified".',
+        "largest": "Give larger radii.",
+    }
 
     def __init__(
         self,
