@@ -23,6 +23,8 @@ class Ray(Protocol):
     """The objective at (r w, b) as a function of x = (r, b), b being left out where there is no intercept."""
 
     start: Array
+    enough: float
+    """An objective up to which any slopes will do, as 0 is bound enough."""
 
     def evaluate(self, x: Array) -> Point:
         """Return value, gradient and the losses' slopes in u and second derivatives."""
@@ -46,6 +48,8 @@ def slopes_at_best_scale(ray: Ray) -> Array:
     x = ray.start
     here = ray.evaluate(x)
     for _ in range(100):
+        if here.value <= ray.enough:
+            break
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             move = _solved(ray.hessian(*here.bends), here.gradient)
             usable = bool(np.all(np.isfinite(move))) and float(here.gradient @ move) < 0

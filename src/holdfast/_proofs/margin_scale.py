@@ -72,7 +72,7 @@ class _BinaryRay:
     def __init__(self, problem: MarginScaleProblem, scores: Array, t: Array, w: Array, b: float):
         self.problem, self.scores, self.t = problem, scores, t
         self.signed = problem.signs * scores
-        self.ridge = problem.alpha * float(w @ w)
+        self.ridge, self.enough = problem.alpha * float(w @ w), problem.enough
         self.start = np.array([1.0, b] if problem.fit_intercept else [1.0])
         self.free = slice(0, len(self.start))
 

@@ -69,7 +69,7 @@ class _PairwiseRay:
         self.problem = problem
         self.leads = scores[np.arange(len(scores)), problem.labels][:, None] - scores
         self.t = t
-        self.ridge = 2 * problem.ridge(W)
+        self.ridge, self.enough = 2 * problem.ridge(W), problem.enough
         self.start = np.append(1.0, b[1:] - b[0]) if problem.fit_intercept else np.ones(1)
         self.weights = np.where(problem.labels[:, None] == np.arange(problem.n_classes), 0.0, problem.weights[:, None])
 
