@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotrs  # as cho_factor and cho_solve, whose checks cost more than small factors
 
 from holdfast._core.problem import Curved, Problem
 from holdfast._core.solution import Solution, Status
@@ -71,20 +71,22 @@ def newton_step(
 
     The curvature is taken for `flat` at least, and no step is longer than a factor `longest` of it allows.
     """
-    diagonal = np.maximum(np.diag(H), flat)
+    diagonal = np.maximum(H.diagonal(), flat)
     scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    scaled, pull = H / np.outer(scale, scale), gradient / scale
+    scaled, pull = H / (scale[:, None] * scale), gradient / scale
+    unit = scaled.diagonal()
     # with unit diagonal 1e-15 is rounding; a ridge of 1e30 leaves steepest descent
     ridge, largest = 1e-15, 1e30
     while ridge < largest:
-        try:
-            factor = cho_factor(scaled + ridge * np.eye(len(gradient)), lower=True, check_finite=True)
-        except (LinAlgError, ValueError):
+        ridged = scaled.copy()
+        ridged.flat[:: len(scale) + 1] = unit + ridge
+        factor, failed = dpotrf(ridged, lower=True, overwrite_a=True)
+        if failed:
             # the matrix is singular to rounding: the smallest ridge that helps changes the step least
             ridge = max(10 * ridge, 1e-14)
             continue
-        with np.errstate(over="ignore"):
-            step = -cho_solve(factor, pull) / scale
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = -dpotrs(factor, pull, lower=True)[0] / scale
         if np.all(np.isfinite(step)) and longest(step) >= 1:
             return step, float(-0.5 * gradient @ step)
         # the step would cross a kink or overflow: it has to become shorter soon
