@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from holdfast._core.arithmetic import ratio
+from holdfast._core.arithmetic import dense, ratio
 from holdfast._core.problem import Offer, Problem
 from holdfast._core.programs import ConeProgram, LinearProgram
 from holdfast._core.row_forms import Array
@@ -55,7 +55,7 @@ def train_deletion(
         mean[: len(own.parameters)] += own.parameters * float(part.weights.sum() / problem.weights.sum())
         if own.dual is not None:
             slopes[rows] = own.dual.slopes
-        deleted.append(np.zeros((len(rows), n)) if own.dual is None else own.dual.points)
+        deleted.append(sparse.csr_array((len(rows), n)) if own.dual is None else own.dual.points)
     mean[:n] = np.clip(mean[:n], -problem.limit, problem.limit)
     mean[n] *= problem.fit_intercept
     proof = deletion_proof(problem, mean[:n], float(mean[n]), slopes, _joined(deleted, parts))
@@ -173,7 +173,7 @@ def generate_rows(
     promised = np.full(len(problem.signs), -np.inf)
     for n_iter in range(1, max_iter + 1):
         worst = list(problem.worst(z[:n], float(z[n])))
-        deficits, d = (np.concatenate([each[k] for each in worst]) for k in (2, 1))
+        d, deficits = (np.concatenate([dense(each[k]) for each in worst]) for k in (1, 2))
         found = float(problem.weights @ np.maximum(deficits, 0.0))
         if found < value:
             best, value = z, found
