@@ -63,8 +63,7 @@ def deletion_bound(problem: FeatureDeletionProblem, slopes: Array, deleted: Any)
     finite = np.where(np.isfinite(sack.prices), sack.prices, 0.0)
     worth, pull = float(pi.sum()) * float(asked.sum()), problem.rows.transpose_dot(pulls)
     for rows, X in problem.rows.blocks():
-        d = _shares(deleted[rows])
-        d = rescaled(d, np.ones(d.shape[0]), 1.0 * (finite > 0))
+        d = rescaled(_shares(deleted[rows]), np.ones(len(pi[rows])), np.where(finite > 0, 1.0, 0.0))
         spent = d @ finite
         d = rescaled(d, np.minimum(1.0, sack.capacity / np.where(spent > 0, spent, np.inf)))
         worth -= float(pi[rows] @ (d @ asked))

@@ -61,8 +61,8 @@ class DeletionInteriorPoint(Solver):
         program = problem.view(DeletionProgram)
         assert program is not None
         scaled = ScaledDeletions(program)
-        if program.fit_intercept and len(np.unique(scaled.signs)) < 2:
-            return _one_class(scaled)
+        if scaled.has_one_class:
+            return one_class(scaled, self.name)
         point = DeletionPoint(scaled)
         status, n_iter = point.solve(tol=tol, max_iter=max_iter, report=report)
         return scaled.solution(point.best, point.groups, status, n_iter, self.name)
@@ -94,6 +94,11 @@ class ScaledDeletions:
         self.limit = program.limit / self.size
         self.ridge = program.ridge * self.size / self.unit
         self.floor = program.floor / (self.unit * self.size)
+
+    @property
+    def has_one_class(self) -> bool:
+        """Whether an intercept alone leaves no loss."""
+        return self.program.fit_intercept and len(np.unique(self.signs)) < 2
 
     @cached_property
     def first_slopes(self) -> Array:
@@ -174,14 +179,13 @@ class ScaledDeletions:
         return found
 
 
-def _one_class(scaled: ScaledDeletions) -> Solution:
+def one_class(scaled: ScaledDeletions, name: str) -> Solution:
     """Return the solution for rows of one class: an intercept that leaves no loss."""
     z = np.zeros(len(scaled.order) + 1)
     z[-1] = scaled.signs[0] if len(scaled.signs) else 0.0
     n_samples, n = len(scaled.program.weights), len(scaled.order)
     points = scaled.program.points(sparse.csr_array((n_samples, n)))
     dual = DualGuess(np.zeros(n_samples), np.zeros(n), np.zeros(n_samples), points=points)
-    name = DeletionInteriorPoint.name
     return Solution(scaled.stated(z), Status.SOLVED, 0.0, 1, name, lower_bound=0.0, dual=dual)
 
 

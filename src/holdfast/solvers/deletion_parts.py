@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.arithmetic import dense, rescaled, without_duplicates
 from holdfast._core.solver import Array
 
 if TYPE_CHECKING:
@@ -105,15 +107,26 @@ class _SomeEntries(_Entries):
         return sparse.csr_array((e, self.columns, self.starts), shape=self.shape)
 
 
-def _entries(X: Any, signs: Array, every: bool, share: float) -> _Entries:
-    """Return the entries of y_i x_i, all of them where more than this share is not 0 or `every` one counts."""
-    if every or (X.nnz if sparse.issparse(X) else np.count_nonzero(X)) > share * X.shape[0] * X.shape[1]:
-        return _AllEntries(np.multiply(signs[:, None], X.toarray() if sparse.issparse(X) else X, dtype=np.float64))
-    A = sparse.csr_array(X).astype(np.float64)
-    A.sum_duplicates()
-    A.data = A.data * np.repeat(signs, np.diff(A.indptr))
+def _entries(X: Any, signs: Array, every: bool) -> _Entries:
+    """Return the entries of y_i x_i, all of them where most are not 0 or `every` one counts."""
+    if every or (X.nnz if sparse.issparse(X) else np.count_nonzero(X)) > CROWDED * X.shape[0] * X.shape[1]:
+        return _AllEntries(np.multiply(signs[:, None], dense(X), dtype=np.float64))
+    return listed(X, signs, every)
+
+
+def listed(X: Any, signs: Array, every: bool) -> _Entries:
+    """Return the nonzero entries of y_i x_i, or `every` one, as a list."""
+    m, n = X.shape
+    if every:
+        entries = dense(X).astype(np.float64).ravel(), np.tile(np.arange(n), m), n * np.arange(m + 1)
+        return _SomeEntries(rescaled(sparse.csr_array(entries, shape=(m, n)), signs))
+    A = rescaled(without_duplicates(sparse.csr_array(X).astype(np.float64)), signs)
     A.eliminate_zeros()
     return _SomeEntries(A)
+
+
+EntriesOf = Callable[[Any, Array, bool], _Entries]
+"""From rows, their labels and whether every entry counts to the entries."""
 
 
 class Part(ABC):
@@ -221,20 +234,20 @@ class Constraints:
     The columns of U are the last ones, the intercept's at the end.
     """
 
-    def __init__(self, scaled: ScaledDeletions, rows: slice, X: Any, share: float = CROWDED):
+    def __init__(self, scaled: ScaledDeletions, rows: slice, X: Any, entries: EntriesOf = _entries):
         n, y, c = scaled.n_deletable, scaled.signs[rows], scaled.weights[rows]
         if scaled.is_reordered:
             X = X[:, scaled.order]
-        self.entries = entries = _entries(X[:, :n], y, scaled.is_spent, share)
-        self.A, self.n, self.c, self.is_spent = entries.A, n, c, scaled.is_spent
+        self.entries = entries(X[:, :n], y, scaled.is_spent)
+        self.A, self.n, self.c, self.is_spent = self.entries.A, n, c, scaled.is_spent
         self.U: Any = y[:, None] if scaled.program.fit_intercept else np.zeros((len(y), 0))
         if X.shape[1] > n:
             fixed = sparse.csr_array(X[:, n:]).astype(np.float64)
             self.U = sparse.hstack([sparse.diags_array(y) @ fixed, self.U], format="csr")
-        self.v, self.g = entries.of_columns(scaled.values), entries.of_columns(scaled.gains)
-        self.worth = entries.row_sums(self.v)
+        self.v, self.g = self.entries.of_columns(scaled.values), self.entries.of_columns(scaled.gains)
+        self.worth = self.entries.row_sums(self.v)
         self.capacity, self.needed = scaled.capacity, self.worth - scaled.capacity
-        self.base = 1 - entries.row_sums(self.g)
+        self.base = 1 - self.entries.row_sums(self.g)
 
     def guess(self, pi: Array, t: Array) -> GroupDual:
         """Return dual weights near these by which each row deletes no more than it may."""

@@ -11,8 +11,8 @@ from holdfast._core.problem import Problem
 from holdfast._core.programs import DeletionProgram
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
-from holdfast.solvers.deletion_interior_point import WIDEST, ScaledDeletions
-from holdfast.solvers.deletion_parts import Constraints
+from holdfast.solvers.deletion_interior_point import WIDEST, ScaledDeletions, one_class
+from holdfast.solvers.deletion_parts import Constraints, listed
 from holdfast.solvers.mehrotra import CONTENT, Best
 
 PASSES = 50
@@ -56,8 +56,10 @@ class DeletionPrimalDual(Solver):
         program = problem.view(DeletionProgram)
         assert program is not None
         scaled = ScaledDeletions(program)
+        if scaled.has_one_class:
+            return one_class(scaled, self.name)
         every = sparse.vstack([sparse.csr_array(block) for _, block in scaled.rows.blocks()], format="csr")
-        iterates = Iterates(scaled, Constraints(scaled, slice(0, every.shape[0]), every, share=np.inf))
+        iterates = Iterates(scaled, Constraints(scaled, slice(0, every.shape[0]), every, listed))
         goal, status, n_iter = max(SPARE * tol, CONTENT), Status.ITERATION_LIMIT, 0
         best = iterates.best
         iterates.look()
