@@ -19,7 +19,7 @@ from holdfast._core.solver import Report, Solver, silent
 from holdfast._core.tolerances import ROUNDING
 from holdfast._problems.feature_deletion import FeatureDeletionProblem
 from holdfast._proofs.feature_deletion import DeletionProof, deletion_bound, deletion_proof
-from holdfast.solvers import Highs
+from holdfast.solvers import DeletionInteriorPoint, Highs
 from holdfast.solvers.selection import pick
 
 SMALL_PROGRAM = 1e5
@@ -63,13 +63,26 @@ def train_deletion(
     status = Status.CHUNKED if n_chunks > 1 else worst.status
     steps = max(each.n_iter for each in found)
     mean, proof = _flattened(problem, mean, proof)
-    is_stuck = proof.gap > tol and status not in (Status.ITERATION_LIMIT, Status.CHUNKED)
-    if is_stuck and solver is None and problem.rows.n_samples * n <= SMALL_PROGRAM:
-        report("once more by the simplex method, which rows of very different weights do not disturb")
-        again = train_deletion(problem, Highs(), tol=tol, max_iter=max_iter, report=report)
+    other = _other(problem, chosen, status) if solver is None and proof.gap > tol else None
+    if other is not None:
+        report(f"certified gap {proof.gap:.2e}; once more by {other.name}")
+        again = train_deletion(problem, other, tol=tol, max_iter=max_iter, report=report)
         if again[1].gap < proof.gap:
             return again
     return _told(mean, proof, status, steps, chosen.name, tol), proof
+
+
+def _other(problem: FeatureDeletionProblem, chosen: Solver, status: Status) -> Solver | None:
+    """Return the solver to try where this one has not come near enough, None where there is none."""
+    structured = DeletionInteriorPoint()
+    if status is Status.CHUNKED:
+        return None
+    if chosen.name != structured.name:
+        # dear steps, but few of them are enough for any accuracy
+        return structured if structured.preference(problem.work()) > 1 else None
+    # the simplex method is not disturbed by rows of very different weights
+    is_small = problem.rows.n_samples * problem.rows.n_features <= SMALL_PROGRAM
+    return Highs() if is_small and status is not Status.ITERATION_LIMIT else None
 
 
 def _flattened(problem: FeatureDeletionProblem, found: Array, proof: DeletionProof) -> tuple[Array, DeletionProof]:
