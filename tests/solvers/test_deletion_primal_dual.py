@@ -1,4 +1,4 @@
-"""Deleted features of wide sparse rows: HiGHS on the published program, the choice by size, and work of a pass over nonzeros."""
+"""Deleted features of wide sparse rows: HiGHS on the published program, the choice by size, and nothing that is dense."""
 
 import numpy as np
 import pytest

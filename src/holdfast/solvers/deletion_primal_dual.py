@@ -35,10 +35,10 @@ class DeletionPrimalDual(Solver):
 
     The program is the one of `DeletionInteriorPoint`. Each pass takes a projected step of the weights, the prices and the
     :math:`\alpha_{ij}`, then one of the dual weights :math:`0 \le \pi_i \le c_i`, :math:`t_{ij} \ge 0`. Lengths of steps are
-    those of Pock and Chambolle (2011): one over the sum of the absolute entries of each row and column. That makes up for
+    those of Pock and Chambolle (2011), one over the sum of the absolute entries of each row and column, which makes up for
     words of very different frequency. Every pass is reflected and averaged with an anchor (Halpern's iteration), which moves
-    on at each restart, as in PDLP and its successors. Where some weights classify all rows by the margin asked for,
-    hundreds of passes are enough; elsewhere the last digits may take many thousands. The start is not used.
+    on at each restart, as in PDLP and its successors. Where some weights classify all rows by the margin asked for, hundreds
+    of passes are enough; elsewhere the last digits may take many thousands. The start is not used.
     """
 
     name = "deletion_primal_dual"
@@ -91,20 +91,9 @@ class Iterates:
     def __init__(self, scaled: ScaledDeletions, rows: Constraints):
         self.scaled, self.rows = scaled, rows
         self.best = Best(scaled.floor)
-        entries, m = rows.entries, len(rows.c)
+        m = len(rows.c)
         self.n_z = rows.n + rows.U.shape[1]
-        fixed, reach = abs(rows.U), np.abs(rows.A)
-        counts = entries.row_sums(np.ones_like(rows.A))
-        self.primal_steps = 1 / np.concatenate(
-            [
-                _positive(np.concatenate([entries.column_sums(reach), _sums(fixed, 0)])),
-                _positive(np.abs(rows.needed) + rows.worth),
-                np.full(rows.A.size, 2.0),
-            ]
-        )
-        self.dual_steps = 1 / np.concatenate(
-            [_positive(np.abs(rows.needed) + counts + _sums(fixed, 1)), reach + rows.v + 1]
-        )
+        self.primal_steps, self.dual_steps = _steps(rows)
         self.ridge = np.zeros(self.n_z)
         self.ridge[: len(scaled.order)] = scaled.ridge
         self.limit = np.full(self.n_z, np.inf)
@@ -220,6 +209,15 @@ class Iterates:
             guess = guess._replace(pi=shares * guess.pi, t=rows.entries.of_rows(shares) * guess.t)
         z, price, _ = self._parts(self.next.primal)
         self.scaled.look(self.best, [rows], z.copy(), [price], [guess])
+
+
+def _steps(rows: Constraints) -> tuple[Array, Array]:
+    """Return the lengths of primal and of dual steps: one over the sums of the absolute entries of columns and of rows."""
+    entries, reach, fixed, needed = rows.entries, np.abs(rows.A), abs(rows.U), np.abs(rows.needed)
+    columns = [entries.column_sums(reach), _sums(fixed, 0), needed + rows.worth, np.full(rows.A.size, 2.0)]
+    counts = entries.row_sums(np.ones_like(rows.A))
+    across = [needed + counts + _sums(fixed, 1), reach + rows.v + 1]
+    return 1 / _positive(np.concatenate(columns)), 1 / _positive(np.concatenate(across))
 
 
 def _reflected(here: Array, there: Array) -> Array:
