@@ -266,6 +266,17 @@ def test_data_too_large_are_refused_with_a_cure(rng, monkeypatch):
         FeatureDeletionClassifier(1).fit(X, y)
 
 
+@pytest.mark.parametrize(
+    "options", [{"solver": "deletion_interior_point"}, {"adversary": "exact", "values": [1, 1, 2, 2, 1]}]
+)
+def test_wide_rows_are_refused_by_those_who_make_them_dense(options, rng, monkeypatch):
+    X, y = draw(rng)
+    monkeypatch.setattr("holdfast.estimators.feature_deletion.WIDEST", 4)
+    with pytest.raises(ValueError, match=r"X has 5 features.*adversary='relaxed' and solver=None, or 4 features"):
+        FeatureDeletionClassifier(1, **options).fit(X, y)
+    assert FeatureDeletionClassifier(1).fit(X, y).gap_ <= 1e-6
+
+
 def test_labels_may_be_words_and_columns_have_names(rng):
     pd = pytest.importorskip("pandas")
     X, y = draw(rng)
