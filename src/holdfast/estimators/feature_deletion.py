@@ -27,7 +27,7 @@ from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import blas_threads_for, class_codes, row_weights
 from holdfast.estimators.missing import MissingFeatures, entry_ranges, without_missing
 from holdfast.solvers.deletion_interior_point import LARGEST_MATRIX, WIDEST
-from holdfast.solvers.deletion_primal_dual import DeletionPrimalDual
+from holdfast.solvers.deletion_primal_dual import DeletionPrimalDual, suits
 from holdfast.uncertainty.deletion_loss import DeletionLoss
 from holdfast.uncertainty.deletions import deletions_survived
 
@@ -225,13 +225,16 @@ class FeatureDeletionClassifier(MissingFeatures):
                 f"{NAME}(n_chunks={self.n_chunks}).fit: a class has {fewest} distinct rows only, and every chunk needs one of "
                 "each class. Use fewer chunks."
             )
-        if X.shape[1] > WIDEST and (is_whole or self.solver not in (None, DeletionPrimalDual.name)):
+        n_entries = X.nnz if sparse.issparse(X) else X.size
+        is_named = self.solver in (None, DeletionPrimalDual.name)
+        is_passed = is_named and suits(X.shape[0], X.shape[1], n_entries) and not is_whole
+        if X.shape[1] > WIDEST and not is_passed:
             raise ValueError(
                 f"{NAME}(adversary={self.adversary!r}, solver={self.solver!r}).fit: X has {X.shape[1]} features, and this "
-                f"takes matrices of as many columns that are not sparse. Use adversary='relaxed' and solver=None, or {WIDEST} "
-                "features at most (sklearn.feature_selection)."
+                "takes a matrix of as many rows and columns at every step. Sparse rows need none with adversary='relaxed' and "
+                f"solver=None; otherwise use {WIDEST} features at most (sklearn.feature_selection)."
             )
-        n_entries = (X.nnz if sparse.issparse(X) else X.size) / self.n_chunks
+        n_entries /= self.n_chunks
         if n_entries > LARGEST_MATRIX:
             raise ValueError(
                 f"{NAME}(n_chunks={self.n_chunks}).fit: {n_entries:.2g} entries at once need some {n_entries * 136e-9:.0f} GB. "

@@ -11,8 +11,8 @@ from holdfast._core.problem import Problem
 from holdfast._core.programs import DeletionProgram
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
-from holdfast.solvers.deletion_interior_point import WIDEST, ScaledDeletions, one_class
-from holdfast.solvers.deletion_parts import Constraints, listed
+from holdfast.solvers.deletion_interior_point import ScaledDeletions, one_class
+from holdfast.solvers.deletion_parts import CROWDED, Constraints, listed
 from holdfast.solvers.mehrotra import CONTENT, Best
 
 PASSES = 50
@@ -46,9 +46,7 @@ class DeletionPrimalDual(Solver):
     takes = "It is for features that may be deleted. "
 
     def preference(self, work: dict[str, Any]) -> float:
-        m, n = work["n_samples"], work["n_features"]
-        is_dear = n * n * (2 * m + n / 3) > DEAR * work["n_entries"] or n > WIDEST
-        return 6.0 if is_dear else 0.1
+        return 6.0 if suits(work["n_samples"], work["n_features"], work["n_entries"]) else 0.1
 
     def minimise(
         self, problem: Problem, start: Array, *, tol: float, max_iter: int, rough: bool = False, report: Report = silent
@@ -74,6 +72,12 @@ class DeletionPrimalDual(Solver):
                 status = Status.SOLVED
                 break
         return scaled.solution(best, [iterates.rows], status, n_iter, self.name)
+
+
+def suits(n_samples: int, n_features: int, n_entries: float) -> bool:
+    """Return whether rows are sparse, and so wide that many passes over them are cheap beside matrices of all features."""
+    products = n_features**2 * (2 * n_samples + n_features / 3)
+    return n_entries <= CROWDED * n_samples * n_features and products > DEAR * n_entries
 
 
 class Point(NamedTuple):
