@@ -226,9 +226,9 @@ class FeatureDeletionClassifier(MissingFeatures):
                 "each class. Use fewer chunks."
             )
         n_entries = X.nnz if sparse.issparse(X) else X.size
-        is_named = self.solver in (None, DeletionPrimalDual.name)
-        is_passed = is_named and suits(X.shape[0], X.shape[1], n_entries) and not is_whole
-        if X.shape[1] > WIDEST and not is_passed:
+        is_picked = self.solver is None and suits(X.shape[0], X.shape[1], n_entries)
+        is_passed_over = not is_whole and (is_picked or self.solver == DeletionPrimalDual.name)
+        if X.shape[1] > WIDEST and not is_passed_over:
             raise ValueError(
                 f"{NAME}(adversary={self.adversary!r}, solver={self.solver!r}).fit: X has {X.shape[1]} features, and this "
                 "takes a matrix of as many rows and columns at every step. Sparse rows need none with adversary='relaxed' and "
