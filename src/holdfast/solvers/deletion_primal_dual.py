@@ -103,41 +103,44 @@ class Iterates:
         self.limit = np.full(self.n_z, np.inf)
         self.limit[: len(scaled.order)] = scaled.limit
         self.asked = np.concatenate([rows.base, rows.g])
-        self.here = Point(np.zeros(len(self.primal_steps)), np.zeros(len(self.dual_steps)))
-        self.anchor, self.next = self.here, self.here
+        # long arrays are written over and over: to ask for new ones takes longer than to fill them
+        sizes = len(self.primal_steps), len(self.dual_steps)
+        self.here, self.anchor, self.next = (Point(*map(np.zeros, sizes)) for _ in range(3))
+        self.beyond = np.empty(sizes[0])
+        self.work = np.empty(rows.A.size)
         self.weight = FIRST_WEIGHT * np.sqrt(m)
         self.n_passes, self.age = 0, 0
         self.first, self.last = np.inf, np.inf
 
-    def _forward(self, primal: Array) -> Array:
-        """Return what the constraints say of a primal point."""
+    def _forward(self, primal: Array, out: Array) -> None:
+        """Write what the constraints say of a primal point to `out`."""
         rows, m, (z, price, alpha) = self.rows, len(self.rows.c), self._parts(primal)
-        entries, out = rows.entries, np.empty(len(self.dual_steps))
+        entries = rows.entries
         out[:m] = rows.needed * price - entries.row_sums(alpha) + rows.U @ z[rows.n :]
         each = out[m:]
         np.multiply(rows.A, entries.of_columns(z[: rows.n]), out=each)
         each += alpha
-        each -= entries.of_rows(price) * rows.v
-        return out
+        each -= np.multiply(entries.of_rows(price), rows.v, out=self.work)
 
-    def _back(self, dual: Array) -> Array:
-        """Return what dual weights say of the primal variables, the transpose of `_forward`."""
-        rows, m, out = self.rows, len(self.rows.c), np.empty(len(self.primal_steps))
+    def _back(self, dual: Array, out: Array) -> None:
+        """Write what dual weights say of the primal variables to `out`, the transpose of `_forward`."""
+        rows, m = self.rows, len(self.rows.c)
         pi, t = dual[:m], dual[m:]
         entries, (z, price, alpha) = rows.entries, self._parts(out)
-        z[: rows.n], z[rows.n :] = entries.column_sums(rows.A * t), rows.U.T @ pi
-        price[:] = rows.needed * pi - entries.row_sums(t * rows.v)
+        z[: rows.n] = entries.column_sums(np.multiply(rows.A, t, out=self.work))
+        z[rows.n :] = rows.U.T @ pi
+        price[:] = rows.needed * pi - entries.row_sums(np.multiply(t, rows.v, out=self.work))
         np.subtract(t, entries.of_rows(pi), out=alpha)
-        return out
 
     def _parts(self, primal: Array) -> tuple[Array, Array, Array]:
         """Return weights and intercept, prices, and alpha."""
         m = len(self.rows.c)
         return primal[: self.n_z], primal[self.n_z : self.n_z + m], primal[self.n_z + m :]
 
-    def _moved(self, here: Point) -> Point:
-        """Return the point after a step of the primal, then of the dual."""
-        primal = self._back(here.dual)
+    def _move(self) -> None:
+        """Set the next point: after a step of the primal, then of the dual."""
+        here, (primal, dual), beyond = self.here, self.next, self.beyond
+        self._back(here.dual, primal)
         primal *= self.primal_steps
         primal /= self.weight
         primal += here.primal
@@ -147,7 +150,9 @@ class Iterates:
         # a budget that has to be spent has a price of either sign
         for part in (alpha,) if self.rows.is_spent else (price, alpha):
             np.maximum(part, 0.0, out=part)
-        dual = self._forward(_reflected(here.primal, primal))
+        np.multiply(primal, 2.0, out=beyond)
+        beyond -= here.primal
+        self._forward(beyond, dual)
         np.subtract(self.asked, dual, out=dual)
         dual *= self.dual_steps
         dual *= self.weight
@@ -155,7 +160,6 @@ class Iterates:
         np.maximum(dual, 0.0, out=dual)
         pi = dual[: len(self.rows.c)]
         np.minimum(pi, self.rows.c, out=pi)
-        return Point(primal, dual)
 
     def _distances(self, here: Point, there: Point) -> tuple[float, float]:
         """Return how far apart two points are, in the primal and in the dual, by the lengths of steps."""
@@ -171,23 +175,24 @@ class Iterates:
     def advance(self) -> None:
         """Take some passes, and restart where that is due."""
         for k in range(PASSES):
-            self.next = self._moved(self.here)
+            self._move()
             if self.age == 0:
                 self.first = self._residual()
             if k == PASSES - 1 and self._is_to_restart():
                 self._restart()
                 continue
             self.age += 1
-            self.here = Point(*map(self._averaged, self.anchor, self.here, self.next))
+            self._average()
         self.n_passes += PASSES
 
-    def _averaged(self, anchor: Array, here: Array, there: Array) -> Array:
-        """Return the mean of the reflected point and, with a weight that falls by the pass, the anchor."""
-        mean = _reflected(here, there)
-        mean -= anchor
-        mean *= self.age / (self.age + 1)
-        mean += anchor
-        return mean
+    def _average(self) -> None:
+        """Go as far beyond the next point as it is away, and towards the anchor, with a weight that falls by the pass."""
+        for anchor, here, there in zip(self.anchor, self.here, self.next, strict=True):
+            np.subtract(there, here, out=here)
+            here += there
+            here -= anchor
+            here *= self.age / (self.age + 1)
+            here += anchor
 
     def _is_to_restart(self) -> bool:
         last, self.last = self.last, self._residual()
@@ -199,7 +204,8 @@ class Iterates:
         primal, dual = self._distances(self.anchor, self.next)
         if min(primal, dual) > NO_MOVE:
             self.weight = float(np.sqrt(self.weight * dual / primal))
-        self.here = self.anchor = self.next
+        for anchor, here, there in zip(self.anchor, self.here, self.next, strict=True):
+            here[:] = anchor[:] = there
         self.age, self.last = 0, np.inf
 
     def look(self) -> None:
@@ -222,13 +228,6 @@ def _steps(rows: Constraints) -> tuple[Array, Array]:
     counts = entries.row_sums(np.ones_like(rows.A))
     across = [needed + counts + _sums(fixed, 1), reach + rows.v + 1]
     return 1 / _positive(np.concatenate(columns)), 1 / _positive(np.concatenate(across))
-
-
-def _reflected(here: Array, there: Array) -> Array:
-    """Return the point as far beyond `there` as `here` is before it."""
-    beyond = 2 * there
-    beyond -= here
-    return beyond
 
 
 def _positive(sums: Array) -> Array:
