@@ -19,6 +19,7 @@ from holdfast import (
     Ball,
     Box,
     Ellipsoid,
+    FeatureDeletion,
     FeatureDeletionClassifier,
     GaussianRobustClassifier,
     GaussianRobustClassifierCV,
@@ -93,6 +94,12 @@ FITS = {
     "label flips": ((226, 27, 27, 11), few(RobustLinearClassifier(ambiguity=LabelFlips(0.05)))),
     "weight errors": ((247, 0, 16, 1), few(RobustLinearClassifier(weight_error=WeightError(0.05)))),
     "deleted features": ((1, 0, 32, 1), few(FeatureDeletionClassifier(2))),
+    # a step is 50 passes of the solver's own
+    "deleted features, wide sparse": ((1, 0, 2, 1), lambda: FeatureDeletionClassifier(2).fit(*words())),
+    "deleted features, wide sparse, ridge": (
+        (5, 0, 54, 1),
+        lambda: RobustLinearClassifier(FeatureDeletion(2)).fit(*words()),
+    ),
     "class moments": ((16, 0, 0, 1), few(MinimaxProbabilityClassifier())),
     "class moments, boxes": ((520, 30, 30, 2), told(MinimaxProbabilityClassifier(Box()))),
     "boosting, exp": ((0, 8, 8, 1), few(LaplaceBoostClassifier("exp"))),

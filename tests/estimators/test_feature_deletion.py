@@ -266,6 +266,22 @@ def test_data_too_large_are_refused_with_a_cure(rng, monkeypatch):
         FeatureDeletionClassifier(1).fit(X, y)
 
 
+@pytest.mark.parametrize(
+    "options", [{"solver": "deletion_interior_point"}, {"adversary": "exact"}, {"dense": True}, {}]
+)
+def test_wide_rows_are_refused_by_those_who_take_matrices_of_all_features(options, rng, monkeypatch):
+    X = sparse.random_array((40, 2000), density=0.005, rng=rng, format="csr")
+    y, is_refused = np.where(np.arange(40) % 2, 1, -1), bool(options)
+    X = X.toarray() if options.pop("dense", False) else X
+    monkeypatch.setattr("holdfast.estimators.feature_deletion.WIDEST", 1999)
+    model = FeatureDeletionClassifier(2, 1 + np.arange(2000) % 2, **options)
+    if is_refused:
+        with pytest.raises(ValueError, match=r"X has 2000 features.*adversary='relaxed' and.*1999 features"):
+            model.fit(X, y)
+    else:
+        assert model.fit(X, y).solution_["solver"] == "deletion_primal_dual"
+
+
 def test_labels_may_be_words_and_columns_have_names(rng):
     pd = pytest.importorskip("pandas")
     X, y = draw(rng)

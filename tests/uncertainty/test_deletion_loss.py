@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 from scipy.optimize import linprog
 
 from holdfast._core.deletion_steps import fraction_left, whole_left
@@ -46,6 +47,20 @@ def test_relaxed_deletions_solve_the_linear_program(values, budget):
     assert np.all(np.sum((found > 0) & (found < 1), axis=1) <= 1)
     best = [-linprog(-g, A_ub=finite[None], b_ub=[budget], bounds=np.c_[0 * most, most]).fun for g in gains]
     assert_allclose(np.sum(found * gains, axis=1), best, atol=1e-9)
+
+
+@each_case
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_sparse_rows_lose_what_they_lose_as_arrays(values, budget, adversary, rng):
+    loss = DeletionLoss.of(values, budget, 0.7, adversary, 6, "test")
+    margins, bias = rng.normal(size=(20, 6)) * (rng.random((20, 6)) < 0.5), rng.normal(size=20)
+    margins[0] = 0.0
+    (deficits, deleted), (expected, shares) = (
+        loss.worst_of(rows, bias) for rows in (sparse.csr_array(margins), margins)
+    )
+    assert_allclose(deficits, expected, atol=1e-12)
+    is_paid = (values > 0) & (margins != 0)  # what is free may be deleted or not where it is 0
+    assert_allclose(deleted.toarray()[is_paid], shares[is_paid], atol=1e-12)
 
 
 def test_relaxed_deletions_solve_the_linear_program_of_real_values():

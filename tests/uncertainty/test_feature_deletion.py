@@ -164,6 +164,21 @@ def test_exactly_so_many_are_deleted_also_where_that_helps(rows, rng):
     assert np.any(FeatureDeletion(5, exactly=True).at(X, {}).against_labels(y).support(w) < 0)
 
 
+def test_rows_with_enough_zeros_may_delete_these_and_need_no_dense_matrix(rng):
+    values = np.array([1.0, 2.0, 1.0, 0.5, 1.0, 3.0])
+    X = rng.normal(size=(10, 6)) * (np.arange(6) != rng.integers(0, 6, size=(10, 1)))
+    for budget in (0.5, 0.51):  # the cheapest zero is worth 0.5
+        X[0] = [1.0, -1.0, 1.0, 0.0, 1.0, -1.0]
+        exactly, up_to = (
+            FeatureDeletion(budget, values, exactly=each).at(sparse.csr_array(X), {}) for each in (True, False)
+        )
+        assert exactly.has_origin == (budget == 0.5)
+        assert exactly.moves.nnz == (np.count_nonzero(X) if budget == 0.5 else X.size)
+        w = rng.normal(size=6)
+        is_same = exactly.support(w) == pytest.approx(up_to.support(w), abs=1e-12)
+        assert is_same or budget > 0.5
+
+
 def test_draws_of_exactly_so_many_deletions_are_in_the_set_and_fewer_are_not(rng):
     X = rng.normal(size=(8, 5))
     bound = FeatureDeletion(2, exactly=True).at(X, {})

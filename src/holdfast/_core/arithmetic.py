@@ -83,6 +83,15 @@ def rescaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:
     return sparse.csr_array((matrix.data * factors, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
+def without_duplicates(matrix: Any) -> Any:
+    """Return the same array, or a CSR array that stores each entry once."""
+    if not sparse.issparse(matrix) or matrix.has_canonical_format:
+        return matrix
+    merged = sparse.csr_array(matrix, copy=True)
+    merged.sum_duplicates()
+    return merged
+
+
 def spectral_norm(A: Array) -> float:
     r"""Return :math:`\max_{|v|_2 \le 1} |A v|_2`, rounded up."""
     return float(np.linalg.norm(A, 2)) * (1 + 1e-12) if A.size else 0.0

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from holdfast._core.arithmetic import ratio
+from holdfast._core.arithmetic import ratio, rescaled, without_duplicates
 from holdfast._core.problem import Problem
 from holdfast._core.programs import ConeProgram, DeletionProgram, LinearProgram
 from holdfast._core.row_forms import Array
@@ -69,12 +69,12 @@ class FeatureDeletionProblem(Problem):
         """Return the problem of some of the rows."""
         return replace(self, rows=self.rows.take(rows), signs=self.signs[rows], weights=self.weights[rows])
 
-    def worst(self, w: Array, b: float) -> Iterator[tuple[slice, Array, Array]]:
+    def worst(self, w: Array, b: float) -> Iterator[tuple[slice, Any, Array]]:
         """Yield (which rows, what is deleted of each entry, the deficit then: the loss is its positive part)."""
-        for rows, X in self.rows.dense_blocks():
-            y = self.signs[rows]
-            deficits, left = self.loss.deficits(y[:, None] * X * w, self.bias[rows] * b)
-            yield rows, 1 - left, deficits
+        for rows, X in self.rows.blocks():
+            margins = rescaled(without_duplicates(X), self.signs[rows], w)
+            deficits, deleted = self.loss.worst_of(margins, self.bias[rows] * b)
+            yield rows, deleted, deficits
 
     def objective(self, w: Array, b: float) -> float:
         """Return the weighted sum of the losses."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from holdfast._core.arithmetic import dense, rescaled
 from holdfast._core.row_forms import Array
 from holdfast._core.solution import Solution
 from holdfast._core.tolerances import ROUNDING
@@ -58,18 +59,25 @@ def deletion_bound(problem: FeatureDeletionProblem, slopes: Array, deleted: Any)
     sums = [float(pi[problem.signs == sign].sum()) for sign in (-1.0, 1.0)]
     if problem.fit_intercept:
         pi = pi * np.where(problem.signs > 0, *(min(sums) / (each or 1.0) for each in sums[::-1]))
-    worth, pull = 0.0, np.zeros(problem.rows.n_features)
-    sack = problem.loss.knapsack
+    asked, sack, pulls = problem.loss.asked, problem.loss.knapsack, pi * problem.signs
     finite = np.where(np.isfinite(sack.prices), sack.prices, 0.0)
-    for rows, X in problem.rows.dense_blocks():
-        d = deleted[rows].toarray() if sparse.issparse(deleted) else deleted[rows]
-        d = np.clip(np.nan_to_num(d), 0.0, 1.0) * (finite > 0)
+    worth, pull = float(pi.sum()) * float(asked.sum()), problem.rows.transpose_dot(pulls)
+    for rows, X in problem.rows.blocks():
+        d = rescaled(_shares(deleted[rows]), np.ones(len(pi[rows])), np.where(finite > 0, 1.0, 0.0))
         spent = d @ finite
-        d = d * np.minimum(1.0, sack.capacity / np.where(spent > 0, spent, np.inf))[:, None]
-        kept = pi[rows, None] * (1 - d)
-        worth += float(np.sum(kept @ problem.loss.asked))
-        pull += np.sum(problem.signs[rows, None] * kept * X, axis=0)
+        d = rescaled(d, np.minimum(1.0, sack.capacity / np.where(spent > 0, spent, np.inf)))
+        worth -= float(pi[rows] @ (d @ asked))
+        pull -= (d.multiply(X) if sparse.issparse(d) else d * dense(X)).T @ pulls[rows]
     return worth - problem.limit * float(np.sum(np.abs(pull)))
+
+
+def _shares(guess: Any) -> Any:
+    """Return a guess as shares from 0 to 1, sparse where it is."""
+    if not sparse.issparse(guess):
+        return np.clip(np.nan_to_num(guess), 0.0, 1.0)
+    found = sparse.csr_array(guess)
+    found.data = np.clip(np.nan_to_num(found.data), 0.0, 1.0)
+    return found
 
 
 def deletion_proof(problem: FeatureDeletionProblem, w: Array, b: float, slopes: Array, deleted: Any) -> DeletionProof:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from holdfast._core.arithmetic import ratio
+from holdfast._core.arithmetic import dense, ratio
 from holdfast._core.problem import Offer, Problem
 from holdfast._core.programs import ConeProgram, LinearProgram
 from holdfast._core.row_forms import Array
@@ -19,7 +19,7 @@ from holdfast._core.solver import Report, Solver, silent
 from holdfast._core.tolerances import ROUNDING
 from holdfast._problems.feature_deletion import FeatureDeletionProblem
 from holdfast._proofs.feature_deletion import DeletionProof, deletion_bound, deletion_proof
-from holdfast.solvers import Highs
+from holdfast.solvers import DeletionInteriorPoint, Highs
 from holdfast.solvers.selection import pick
 
 SMALL_PROGRAM = 1e5
@@ -55,7 +55,7 @@ def train_deletion(
         mean[: len(own.parameters)] += own.parameters * float(part.weights.sum() / problem.weights.sum())
         if own.dual is not None:
             slopes[rows] = own.dual.slopes
-        deleted.append(np.zeros((len(rows), n)) if own.dual is None else own.dual.points)
+        deleted.append(sparse.csr_array((len(rows), n)) if own.dual is None else own.dual.points)
     mean[:n] = np.clip(mean[:n], -problem.limit, problem.limit)
     mean[n] *= problem.fit_intercept
     proof = deletion_proof(problem, mean[:n], float(mean[n]), slopes, _joined(deleted, parts))
@@ -63,13 +63,26 @@ def train_deletion(
     status = Status.CHUNKED if n_chunks > 1 else worst.status
     steps = max(each.n_iter for each in found)
     mean, proof = _flattened(problem, mean, proof)
-    is_stuck = proof.gap > tol and status not in (Status.ITERATION_LIMIT, Status.CHUNKED)
-    if is_stuck and solver is None and problem.rows.n_samples * n <= SMALL_PROGRAM:
-        report("once more by the simplex method, which rows of very different weights do not disturb")
-        again = train_deletion(problem, Highs(), tol=tol, max_iter=max_iter, report=report)
+    other = _other(problem, chosen, status) if solver is None and proof.gap > tol else None
+    if other is not None:
+        report(f"certified gap {proof.gap:.2e}; once more by {other.name}")
+        again = train_deletion(problem, other, tol=tol, max_iter=max_iter, report=report)
         if again[1].gap < proof.gap:
             return again
     return _told(mean, proof, status, steps, chosen.name, tol), proof
+
+
+def _other(problem: FeatureDeletionProblem, chosen: Solver, status: Status) -> Solver | None:
+    """Return the solver to try where this one has not come near enough, None where there is none."""
+    structured = DeletionInteriorPoint()
+    if status is Status.CHUNKED:
+        return None
+    if chosen.name != structured.name:
+        # dear steps, but few of them are enough for any accuracy
+        return structured if structured.preference(problem.work()) > 1 else None
+    # the simplex method is not disturbed by rows of very different weights
+    is_small = problem.rows.n_samples * problem.rows.n_features <= SMALL_PROGRAM
+    return Highs() if is_small and status is not Status.ITERATION_LIMIT else None
 
 
 def _flattened(problem: FeatureDeletionProblem, found: Array, proof: DeletionProof) -> tuple[Array, DeletionProof]:
@@ -173,7 +186,7 @@ def generate_rows(
     promised = np.full(len(problem.signs), -np.inf)
     for n_iter in range(1, max_iter + 1):
         worst = list(problem.worst(z[:n], float(z[n])))
-        deficits, d = (np.concatenate([each[k] for each in worst]) for k in (2, 1))
+        d, deficits = (np.concatenate([dense(each[k]) for each in worst]) for k in (1, 2))
         found = float(problem.weights @ np.maximum(deficits, 0.0))
         if found < value:
             best, value = z, found

@@ -27,6 +27,7 @@ from holdfast.estimators.callbacks import announced, with_callbacks
 from holdfast.estimators.inputs import blas_threads_for, class_codes, row_weights
 from holdfast.estimators.missing import MissingFeatures, entry_ranges, without_missing
 from holdfast.solvers.deletion_interior_point import LARGEST_MATRIX, WIDEST
+from holdfast.solvers.deletion_primal_dual import DeletionPrimalDual, suits
 from holdfast.uncertainty.deletion_loss import DeletionLoss
 from holdfast.uncertainty.deletions import deletions_survived
 
@@ -82,12 +83,14 @@ class FeatureDeletionClassifier(MissingFeatures):
         With more than 1 the rows are dealt out to so many problems, and their mean is the model, as published for large data.
         `gap_` is that of the mean on all rows.
     solver : str or Solver, default=None
-        "deletion_interior_point", which None picks, or "highs" or "clarabel" on the linear program as published. For the
-        exact adversary of integer values the solver of each round, "highs" (None) or "clarabel".
+        None picks by size: "deletion_interior_point", which factorises a matrix of all features at every step, or
+        "deletion_primal_dual" for wide sparse rows, such as texts, which only passes over the nonzeros. "highs" and
+        "clarabel" take the linear program as published. For the exact adversary of integer values the solver of each round,
+        "highs" (None) or "clarabel".
     tol : float, default=1e-6
         Largest certified gap to accept.
     max_iter : int, default=200
-        Steps, or rounds of generated constraints.
+        Steps, or rounds of generated constraints. 50 passes of "deletion_primal_dual" count as one.
     missing : {"raise", "delete"}, default="raise"
         What predictions do about NaN: refuse, or score rows without these features, which is what the model was trained for;
         a warning says so where more is missing than the budget. In `fit` such entries are then deleted to begin with.
@@ -195,7 +198,7 @@ class FeatureDeletionClassifier(MissingFeatures):
         distinct, weights = _distinct(X, codes, weights)
         if len(distinct) < X.shape[0]:
             X, y, codes = X[distinct], y[distinct], codes[distinct]
-        self._check_size(X, codes)
+        self._check_size(X, codes, loss.knapsack.is_whole)
         report, finished = announced(self, reporter(self.verbose), X, y)
         used = np.flatnonzero(loss.values > 0)
         rows = rows_of(X if len(used) == X.shape[1] else X[:, used])
@@ -210,7 +213,7 @@ class FeatureDeletionClassifier(MissingFeatures):
         finished()
         return self
 
-    def _check_size(self, X: Any, codes: NDArray[np.intp]) -> None:
+    def _check_size(self, X: Any, codes: NDArray[np.intp], is_whole: bool) -> None:
         """Raise if the arrays of a problem would not fit, or chunks lack a class."""
         if self.n_chunks > 1 and self.adversary == "exact":
             raise ValueError(
@@ -222,12 +225,16 @@ class FeatureDeletionClassifier(MissingFeatures):
                 f"{NAME}(n_chunks={self.n_chunks}).fit: a class has {fewest} distinct rows only, and every chunk needs one of "
                 "each class. Use fewer chunks."
             )
-        if X.shape[1] > WIDEST:
+        n_entries = X.nnz if sparse.issparse(X) else X.size
+        is_picked = self.solver is None and suits(X.shape[0], X.shape[1], n_entries)
+        is_passed_over = not is_whole and (is_picked or self.solver == DeletionPrimalDual.name)
+        if X.shape[1] > WIDEST and not is_passed_over:
             raise ValueError(
-                f"{NAME}.fit: X has {X.shape[1]} features, and a matrix of as many rows and columns is factorised at every "
-                f"step. Use {WIDEST} features at most (sklearn.feature_selection)."
+                f"{NAME}(adversary={self.adversary!r}, solver={self.solver!r}).fit: X has {X.shape[1]} features, and this "
+                "takes a matrix of as many rows and columns at every step. Sparse rows need none with adversary='relaxed' and "
+                f"solver=None; otherwise use {WIDEST} features at most (sklearn.feature_selection)."
             )
-        n_entries = (X.nnz if sparse.issparse(X) else X.size) / self.n_chunks
+        n_entries /= self.n_chunks
         if n_entries > LARGEST_MATRIX:
             raise ValueError(
                 f"{NAME}(n_chunks={self.n_chunks}).fit: {n_entries:.2g} entries at once need some {n_entries * 136e-9:.0f} GB. "

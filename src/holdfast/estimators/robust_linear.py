@@ -134,8 +134,8 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes.
     solver : str or Solver, default=None
-        "interior_point", "deletion_interior_point", "semismooth", "newton", "quasi_newton", "newton_cg", "clarabel" or "highs";
-        None picks one.
+        "interior_point", "deletion_interior_point", "deletion_primal_dual", "semismooth", "newton", "quasi_newton",
+        "newton_cg", "clarabel" or "highs"; None picks one.
         "stochastic_proximal" or :class:`StochasticProximal` is the stochastic descent of Couellan & Jan: rough, never picked.
     tol : float, default=1e-6
         Largest certified relative gap to accept.

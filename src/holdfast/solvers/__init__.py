@@ -8,6 +8,7 @@ from holdfast._core.compiled import compile
 from holdfast.solvers.clarabel import Clarabel
 from holdfast.solvers.coordinate_descent import CoordinateDescent
 from holdfast.solvers.deletion_interior_point import DeletionInteriorPoint
+from holdfast.solvers.deletion_primal_dual import DeletionPrimalDual
 from holdfast.solvers.highs import Highs
 from holdfast.solvers.interior_point import InteriorPoint
 from holdfast.solvers.newton import Newton
@@ -22,6 +23,7 @@ __all__ = [
     "Clarabel",
     "CoordinateDescent",
     "DeletionInteriorPoint",
+    "DeletionPrimalDual",
     "Highs",
     "InteriorPoint",
     "Newton",

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._core.arithmetic import ratio
 from holdfast._core.problem import Problem
 from holdfast._core.programs import DeletionProgram
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast._core.unit_cholesky import UnitCholesky
-from holdfast.solvers.deletion_parts import Group, Limits, Part
+from holdfast.solvers.deletion_parts import Constraints, Group, GroupDual, Limits, Part
 from holdfast.solvers.mehrotra import CONTENT, Best, PrimalDual
 
 GROUP_ENTRIES, GROUP_ROWS = 1 << 17, 64
@@ -60,10 +61,11 @@ class DeletionInteriorPoint(Solver):
         program = problem.view(DeletionProgram)
         assert program is not None
         scaled = ScaledDeletions(program)
-        if program.fit_intercept and len(np.unique(scaled.signs)) < 2:
-            return _one_class(scaled)
+        if scaled.has_one_class:
+            return one_class(scaled, self.name)
         point = DeletionPoint(scaled)
-        return point.solution(*point.solve(tol=tol, max_iter=max_iter, report=report))
+        status, n_iter = point.solve(tol=tol, max_iter=max_iter, report=report)
+        return scaled.solution(point.best, point.groups, status, n_iter, self.name)
 
 
 class ScaledDeletions:
@@ -92,6 +94,11 @@ class ScaledDeletions:
         self.limit = program.limit / self.size
         self.ridge = program.ridge * self.size / self.unit
         self.floor = program.floor / (self.unit * self.size)
+
+    @property
+    def has_one_class(self) -> bool:
+        """Whether an intercept alone leaves no loss."""
+        return self.program.fit_intercept and len(np.unique(self.signs)) < 2
 
     @cached_property
     def first_slopes(self) -> Array:
@@ -135,6 +142,36 @@ class ScaledDeletions:
         n = len(self.order)
         return np.append(np.clip(z[:n], -self.limit, self.limit), z[n:])
 
+    def look(
+        self, best: Best, groups: Sequence[Constraints], z: Array, prices: Sequence[Array], guesses: Sequence[GroupDual]
+    ) -> None:
+        """Show these parameters, with what prices say that they lose, and these dual weights to `best`."""
+        z, n = self.clipped(z), len(self.order)
+        w = z[:n]
+        value = sum(float(group.c @ group.losses(z, price)) for group, price in zip(groups, prices, strict=True))
+        value += 0.5 * self.ridge * float(w @ w)
+        both = list(zip(groups, guesses, strict=True))
+        pull = total_of(group.pull(guess) for group, guess in both)[:n]
+        limits = np.full(n, self.limit)
+        held = np.copysign(limits, pull) if self.ridge == 0 else np.clip(pull / self.ridge, -limits, limits)
+        bound = sum(group.worth_of(guess) for group, guess in both)
+        best.see(value, z, bound + 0.5 * self.ridge * float(held @ held) - float(pull @ held), list(guesses))
+
+    def solution(self, best: Best, groups: Sequence[Constraints], status: Status, n_iter: int, name: str) -> Solution:
+        """Return the best points as the program states them."""
+        program, unit = self.program, self.unit * self.size
+        n_samples, n = len(program.weights), len(self.order)
+        slopes = np.zeros(n_samples)
+        slopes[self.kept] = np.concatenate([dual.pi for dual in best.dual]) / self.weights
+        deleted = [
+            group.entries.matrix(ratio(group.entries.of_rows(pi) - t, group.entries.of_rows(pi)))
+            for group, (pi, t) in zip(groups, best.dual, strict=True)
+        ]
+        points = program.points(_placed(deleted, self.kept, self.order[: self.n_deletable], (n_samples, n)))
+        parameters = self.stated(best.primal)
+        dual = DualGuess(slopes, parameters[:n], np.zeros(n_samples), points=points)
+        return Solution(parameters, status, best.value * unit, n_iter, name, best.bound * unit, dual)
+
     def stated(self, z: Array) -> Array:
         """Return parameters in the order and the units of the program."""
         found = self.size * z
@@ -142,14 +179,13 @@ class ScaledDeletions:
         return found
 
 
-def _one_class(scaled: ScaledDeletions) -> Solution:
+def one_class(scaled: ScaledDeletions, name: str) -> Solution:
     """Return the solution for rows of one class: an intercept that leaves no loss."""
     z = np.zeros(len(scaled.order) + 1)
     z[-1] = scaled.signs[0] if len(scaled.signs) else 0.0
     n_samples, n = len(scaled.program.weights), len(scaled.order)
     points = scaled.program.points(sparse.csr_array((n_samples, n)))
     dual = DualGuess(np.zeros(n_samples), np.zeros(n), np.zeros(n_samples), points=points)
-    name = DeletionInteriorPoint.name
     return Solution(scaled.stated(z), Status.SOLVED, 0.0, 1, name, lower_bound=0.0, dual=dual)
 
 
@@ -173,25 +209,11 @@ class DeletionPoint(PrimalDual):
         return self.product(0.0, 0.0)
 
     def look(self, goal: float) -> None:
-        scaled, n = self.scaled, len(self.scaled.order)
         # the steps' own gap is the sum of all products
         if self.n_pairs * self.mu > BOUNDED_FROM * goal * self._scale():
             return
-        z = scaled.clipped(self.z)
-        w = z[:n]
         guesses = [group.dual() for group in self.groups]
-        values, duals = zip(
-            *(group.bounds(z, guess) for group, guess in zip(self.groups, guesses, strict=True)), strict=True
-        )
-        value = sum(values) + 0.5 * scaled.ridge * float(w @ w)
-        pull = total_of(group.pull(guess) for group, guess in zip(self.groups, guesses, strict=True))[: len(w)]
-        held = (
-            np.copysign(scaled.limit, pull)
-            if scaled.ridge == 0
-            else np.clip(pull / scaled.ridge, -scaled.limit, scaled.limit)
-        )
-        bound = sum(duals) + 0.5 * scaled.ridge * float(held @ held) - float(pull @ held)
-        self.best.see(value, z, bound, guesses)
+        self.scaled.look(self.best, self.groups, self.z, [group.price.slack for group in self.groups], guesses)
 
     def _scale(self) -> float:
         """Return about the number that the gap will be measured against."""
@@ -235,23 +257,6 @@ class DeletionPoint(PrimalDual):
         for part in self.parts:
             part.move(primal, dual)
         return True
-
-    def solution(self, status: Status, n_iter: int) -> Solution:
-        """Return the best points as the program states them."""
-        scaled, program = self.scaled, self.scaled.program
-        n_samples, n = len(program.weights), len(scaled.order)
-        slopes = np.zeros(n_samples)
-        slopes[scaled.kept] = np.concatenate([dual.pi for dual in self.best.dual]) / scaled.weights
-        deleted = [
-            group.entries.matrix(1 - t / group.entries.of_rows(pi))
-            for group, (pi, t) in zip(self.groups, self.best.dual, strict=True)
-        ]
-        points = program.points(_placed(deleted, scaled.kept, scaled.order[: scaled.n_deletable], (n_samples, n)))
-        parameters = scaled.stated(self.best.primal)
-        unit = self.unit
-        dual = DualGuess(slopes, parameters[:n], np.zeros(n_samples), points=points)
-        name = DeletionInteriorPoint.name
-        return Solution(parameters, status, self.best.value * unit, n_iter, name, self.best.bound * unit, dual)
 
 
 def _placed(parts: Sequence[Any], rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, int]) -> Any:

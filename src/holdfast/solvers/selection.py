@@ -14,6 +14,7 @@ from holdfast._core.solver import Report, Solver, silent
 from holdfast.solvers.clarabel import Clarabel
 from holdfast.solvers.coordinate_descent import CoordinateDescent
 from holdfast.solvers.deletion_interior_point import DeletionInteriorPoint
+from holdfast.solvers.deletion_primal_dual import DeletionPrimalDual
 from holdfast.solvers.highs import Highs
 from holdfast.solvers.interior_point import InteriorPoint
 from holdfast.solvers.newton import Newton
@@ -33,6 +34,7 @@ BUILT_IN: dict[str, type[Solver]] = {
         Semismooth,
         InteriorPoint,
         DeletionInteriorPoint,
+        DeletionPrimalDual,
         Clarabel,
         Highs,
         SGD,

@@ -184,8 +184,8 @@ class Deletions(RowPoints):
 
         best = multiple(np.zeros(self.moves.nnz))
         n, d = self.moves.shape
-        # each approach takes Newton steps with a Hessian, n d^2
-        if n * d * d <= AFFORDABLE:
+        # each approach takes Newton steps with a Hessian, n d^2, solved by singular values, which take some 20 d^3
+        if (n + 20 * d) * d * d <= AFFORDABLE:
             for approach in approaches(self, target, budgets):
                 excess = approach.least - 1
                 if best <= 1 or best - approach.least <= max(ROUNDING, NEARLY * excess) or excess > HOPELESS:

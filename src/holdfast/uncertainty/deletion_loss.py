@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from holdfast._core.row_forms import Array
 from holdfast.uncertainty.checks import feature_costs, stated_number
@@ -148,6 +149,25 @@ class DeletionLoss:
         gains = margins - self.asked[where]
         deleted = self.knapsack.best(gains, where)
         return self.largest_margin - bias - margins.sum(axis=1) + (deleted * gains).sum(axis=1), 1.0 - deleted
+
+    def worst_of(self, margins: Any, bias: Array) -> tuple[Array, Any]:
+        """Return the deficit of each row, and the share of each entry that is deleted.
+
+        Parameters
+        ----------
+        margins : {ndarray, csr_array} of shape (n_rows, n_features)
+            a; of a sparse array only what is stored is read.
+        bias : ndarray of shape (n_rows,)
+            y b.
+        """
+        if not sparse.issparse(margins):
+            deficits, left = self.deficits(margins, bias)
+            return deficits, 1.0 - left
+        gains = margins.copy()
+        gains.data = margins.data - self.asked[margins.indices]
+        deleted = self.knapsack.best_stored(gains)
+        gains.data *= deleted.data
+        return self.largest_margin - bias - margins.sum(axis=1) + gains.sum(axis=1), deleted
 
     def take(self, where: Where) -> DeletionLoss:
         """Return the loss of some features, all others being free to delete."""

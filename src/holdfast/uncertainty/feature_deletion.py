@@ -53,7 +53,8 @@ class FeatureDeletion(UncertaintySet):
     share : float, default=1.0
         s, the share of its value that a deleted feature loses: 1 sets it to 0, 0.5 to half, 2 to its negative.
     exactly : bool, default=False
-        Whether features worth N are deleted even where that does no harm; takes a dense matrix of all rows.
+        Whether features worth N are deleted even where that does no harm. Rows with zeros worth N can always delete these;
+        elsewhere it takes a dense matrix of all rows.
     filler : float, array-like of shape (n_features,) or "missing", default=0.0
         What a deleted feature is set to in place of 0, such as what becomes of 0 when features are centred: x is then counted
         from there. "missing": whatever becomes 0 in the units of the classifier, behind scalers, such as the mean of a column
@@ -100,8 +101,10 @@ class FeatureDeletion(UncertaintySet):
         filler = self.fillers(n_features)
         rows = numbers(X, "X=...", "X")
         rows = dense(rows) - filler if np.any(filler) else rows
-        # deleting an entry of 0 changes nothing but uses up budget, so zeros are stored where all of it must be spent
-        if self.exactly and budget > 0 and share > 0:
+        # deleting an entry of 0 changes nothing but uses up budget: what has to be spent may be where a row has enough zeros,
+        # and elsewhere zeros are stored
+        is_spent = bool(self.exactly) and not _zeros_pay(rows, np.where(lost > 0, values, 0.0), budget)
+        if is_spent and budget > 0 and share > 0:
             moves = _every_entry(dense(rows), np.flatnonzero(lost), -share)
         else:
             moves = sparse.csr_array(sparse.csr_array(rows) * -lost)
@@ -114,7 +117,7 @@ class FeatureDeletion(UncertaintySet):
             prices,
             budget,
             is_dense=not sparse.issparse(X),
-            is_spent=bool(self.exactly),
+            is_spent=is_spent,
             is_to_zero=share == 1 and not np.any(filler),
         )
 
@@ -169,6 +172,13 @@ class FeatureDeletion(UncertaintySet):
             (cls(1.5, [1.0, 0.7, 2.0], share=0.8), {}),
             (cls(1.2, [0.0, 3.0, 1.0], filler=[0.2, 0.0, -0.1]), {}),
         ]
+
+
+def _zeros_pay(rows: Any, values: Array, budget: float) -> bool:
+    """Return whether the zeros of every row are worth the budget."""
+    stored = sparse.csr_array(rows)
+    of_others = sparse.csr_array((1.0 * (stored.data != 0), stored.indices, stored.indptr), shape=stored.shape) @ values
+    return bool(np.all(values.sum() - of_others >= budget))
 
 
 def _every_entry(X: Array, columns: NDArray[np.intp], factor: float) -> sparse.csr_array:

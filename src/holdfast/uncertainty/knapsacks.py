@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from holdfast._core.arithmetic import ratio
 from holdfast._core.row_forms import Array
@@ -293,6 +294,19 @@ class Knapsack:
         costs = np.tile(np.where(is_taken, prices, 0.0), n_rows)
         rows = Knapsacks(n_items * np.arange(n_rows + 1), costs, self.capacity)
         return rows.filled(np.where(is_taken, gains, 0.0).ravel()).shares.reshape(gains.shape)
+
+    def best_stored(self, gains: sparse.csr_array) -> sparse.csr_array:
+        """Return what to take of the items that each row of gains stores; all others gain nothing."""
+        prices = self.prices[gains.indices]
+        if self.is_whole:
+            # a table for every row and all items, so for data of moderate size only
+            taken = _whole(gains.toarray(), self.prices.astype(np.int64), int(self.capacity))
+            shares = taken[np.repeat(np.arange(len(taken)), np.diff(gains.indptr)), gains.indices]
+        else:
+            is_taken = np.isfinite(prices)
+            rows = Knapsacks(gains.indptr, np.where(is_taken, prices, 0.0), self.capacity)
+            shares = rows.filled(np.where(is_taken, gains.data, 0.0)).shares
+        return sparse.csr_array((shares, gains.indices, gains.indptr), shape=gains.shape)
 
 
 def _whole(gains: Array, prices: NDArray[np.int64], capacity: int) -> Array:
