@@ -202,7 +202,8 @@ class PairwiseProblem(LinearProblem):
         guaranteed = ratio(
             np.einsum("klj,klj->kl", differences, flows), np.einsum("klj,klj->kl", differences, differences)
         )
-        stiffness = guaranteed + 2 * self.alpha / self.n_classes
+        # without a dual the proof rests on the ridge alone
+        stiffness = guaranteed * self.loss.has_dual + 2 * self.alpha / self.n_classes
         np.fill_diagonal(stiffness, 0.0)
         return flows.sum(axis=1), stiffness
 
@@ -224,11 +225,14 @@ class PairwiseProblem(LinearProblem):
 
     def bends(self, parameters: Array) -> PairBends:
         """Return how the rows' losses bend."""
-        u, t = self._deficits_and_scales(parameters)
-        parts = self.loss.derivatives(u.ravel(), t.ravel())[2:]
+        return self.derivatives(*self._deficits_and_scales(parameters))[2]
+
+    def derivatives(self, u: Array, t: Array) -> tuple[float, Array, PairBends]:
+        """Return the sum of all rows' losses, their slopes in u and how they bend, weights included."""
+        parts = self.loss.derivatives(u.ravel(), t.ravel())
         c = np.where(self.labels[:, None] == np.arange(self.n_classes), 0.0, self.weights[:, None])
-        slopes, uu, ut, tt = (c * part.reshape(u.shape) for part in parts)
-        return PairBends(slopes, uu, ut, tt)
+        losses, by_u, by_t, uu, ut, tt = (c * part.reshape(u.shape) for part in parts)
+        return float(losses.sum()), by_u, PairBends(by_t, uu, ut, tt)
 
     def _deficits_and_scales(self, parameters: Array) -> tuple[Array, Array]:
         """Return the tables u and t of all rows, the entries of a row's own class meaning nothing."""
