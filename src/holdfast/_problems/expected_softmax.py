@@ -14,7 +14,7 @@ from holdfast._core.programs import FiniteSum
 from holdfast._core.tolerances import AFFORDABLE
 from holdfast._problems.pairwise import PairBends, PairwiseProblem
 
-MOST_PARAMETERS = 1000
+MOST_PARAMETERS = 500
 """Parameters up to which a Hessian is worth its price: passes, which average over noise, are dear too."""
 
 

@@ -56,8 +56,8 @@ class _Minorant:
     def __init__(self, problem: ExpectedSoftmaxProblem, scores: Array, guess: DualGuess, b: Array):
         self.problem, self.guess, self.b, labels = problem, guess, b, problem.labels
         self.u, self.t = deficits(problem, scores, b), guess.scale
-        rivals = [problem.rivals(part, labels) for part in (self.u, self.t)]
-        self.values, *slopes, self.excess = problem.loss.tangent(*rivals, problem.loss.log_shares(*rivals))
+        u, t = (problem.rivals(part, labels) for part in (self.u, self.t))
+        self.values, *slopes, self.excess = problem.loss.tangent(u, t, problem.loss.log_shares(u, t))
         self.by_u, self.by_t = (problem.weights[:, None] * problem.among_all(part, labels) for part in slopes)
         self.pulls = -self.by_u
         self.pulls[np.arange(len(labels)), labels] = self.by_u.sum(axis=1)
@@ -79,7 +79,9 @@ class _Minorant:
         outward = bearing.outward(guess.direction, self.by_t)[0]
         missed = problem.rows.transpose_dot(self.pulls).T - outward
         # the own class's entries of both slopes are 0
-        at_zero = float(problem.weights @ self.values) - float(np.vdot(self.by_u, self.u - 1.0) + np.vdot(self.by_t, self.t))
+        at_zero = float(problem.weights @ self.values) - float(
+            np.vdot(self.by_u, self.u - 1.0) + np.vdot(self.by_t, self.t)
+        )
         lowest = at_zero - float(np.sum(np.square(missed))) / (4 * problem.alpha)
         return lowest - self.cost_of_intercepts(farthest)
 
