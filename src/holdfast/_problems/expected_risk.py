@@ -48,8 +48,6 @@ class ExpectedRisk:
     def problems(self, labelled: LabelledRows, noise: RowSets) -> list[Any]:
         """Return the joint problem of several classes, or one for each of them, or one for two."""
         n_classes = len(labelled.classes)
-        if n_classes > 2:
-            self._check_multiclass()
         rows, weights = rows_of(self.noise.mean_rows(labelled.X)), labelled.weights
         if n_classes == 2 or self.multiclass == "ovr":
             return [
@@ -61,20 +59,3 @@ class ExpectedRisk:
             return [PairwiseProblem(rows, labelled.codes, weights, self.loss, *options)]
         loss = cast(ExpectedJointLoss, self.loss.jointly())
         return [ExpectedSoftmaxProblem(rows, labelled.codes, weights, loss, *options)]
-
-    def is_softmax(self, n_classes: int) -> bool:
-        """Return whether so many classes are fitted by the softmax of their scores."""
-        return n_classes > 2 and self.multiclass == "joint" and not self.loss.is_homogeneous
-
-    def _check_multiclass(self) -> None:
-        """Raise if more than two classes cannot be fitted in this way with this loss."""
-        if self.multiclass == "ovr" and self.loss.is_homogeneous:
-            raise ValueError(
-                f"{self.quoted('loss', 'multiclass')}: this loss is added up over all pairs of classes. Use "
-                "multiclass='joint', or loss='logistic'."
-            )
-        if self.multiclass == "joint" and not self.loss.is_homogeneous and self.loss.jointly() is None:
-            raise ValueError(
-                f"{self.quoted('loss', 'multiclass')}: this loss has no form for all classes at once; one of your own states "
-                "it by `jointly`. Use multiclass='ovr', or loss='logistic'."
-            )

@@ -164,9 +164,9 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
     alpha : float, default=None
         Strength of the ridge, what scikit-learn's linear classifiers call 1/C. It acts in the units of the features, so scale
         them. None: 1 for the logistic loss, 0 for the others.
-    multiclass : {"joint", "ovr"}, default="joint"
-        More than two classes: all at once, or, with the logistic loss only, one against the rest; `link`, ``solver="sgd"`` and
-        `partial_fit` take that loss one against the rest alone.
+    multiclass : {None, "joint", "ovr"}, default=None
+        More than two classes: all at once, or, with the logistic loss only, one against the rest. None: all at once, but one
+        against the rest where nothing else is known: that loss with a `link`, ``solver="sgd"`` or `partial_fit`.
     fit_intercept : bool, default=True
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes. "balanced" makes them weigh the same, which also prevents a collapse.
@@ -222,6 +222,8 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
         How the solver ended: status, advice, solver, n_iter, objective, lower_bound.
     stream_ : list of dict
         Where `partial_fit` stands; only after it.
+    multiclass_ : {"joint", "ovr"}
+        How more than two classes were fitted.
     row_noise_ : bool
         Whether the noise was stated row by row in fit; flip_probability then asks for it too.
     holdfast_version_ : str
@@ -253,14 +255,15 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
 
     _steps, _stream = SGD, Stream
     link: str | None = None
-    multiclass: str = "joint"
     kernel: Any = "linear"
     n_landmarks: int | None = None
     linear_kernel = "linear"
 
     parameter_table = {
         "alpha": Number() | NOTHING,
-        "multiclass": Choice("joint", "ovr", advice="give 'joint' (all at once) or 'ovr' (one class against the rest)"),
+        "multiclass": Choice(
+            None, "joint", "ovr", advice="give 'joint' (all at once), 'ovr' (one against the rest) or None"
+        ),
         "link": Choice(None, "moderated"),
         "kernel": Choice("linear", "rbf", "poly", "precomputed") | Having(("__call__",), "a callable"),
         "gamma": Choice("scale", "auto") | Number(strictly=True),
@@ -281,7 +284,7 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
         n_landmarks: int | None = None,
         link: str | None = None,
         alpha: float | None = None,
-        multiclass: str = "joint",
+        multiclass: str | None = None,
         fit_intercept: bool = True,
         class_weight: Any = None,
         solver: Any = None,
@@ -331,7 +334,7 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
         risk = self._risk()
         rows = self._labelled(X, y, sample_weight, metadata)
         problems = risk.problems(rows, self._noise_at(rows.X, metadata, risk))
-        learned = {"classes_": rows.classes, "row_noise_": bool(metadata)}
+        learned = {"classes_": rows.classes, "row_noise_": bool(metadata), "multiclass_": risk.multiclass}
         return Task(problems, learned, risk.noise.row_factor, risk)
 
     def _kernel_task(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> Task:
@@ -351,7 +354,7 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
             space = self._space_of(rows.X, rows.counts)
         featured = rows._replace(X=space.coordinates)
         problems = risk.problems(featured, self._noise_at(featured.X, {}, risk))
-        learned = {"classes_": rows.classes, "row_noise_": False}
+        learned = {"classes_": rows.classes, "row_noise_": False, "multiclass_": risk.multiclass}
         return KernelTask(problems, learned, risk=risk, space=space, labelled=rows)
 
     def _noise_at(self, X: Any, metadata: Mapping[str, Any], risk: ExpectedRisk) -> RowSets:
@@ -365,14 +368,15 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
         self._check_kernel()
         formats = False if self._is_precomputed else "csr"
         rows = labelled_rows(self, X, y, sample_weight, metadata, by_feature=("noise",), accept_sparse=formats)
-        self._check_softmax(len(rows.classes), self._is_stochastic)
+        self._check_classes(self._loss(), len(rows.classes), self._is_stochastic)
         return rows
 
-    def _risk(self) -> ExpectedRisk:
+    def _risk(self, *, takes_steps: bool = False) -> ExpectedRisk:
         """Return what is minimised, as it is set."""
         loss = self._loss()
+        way = self._way_of(loss, takes_steps or self._is_stochastic)
         alpha, intercept = float(self._alpha(loss)), bool(self.fit_intercept)
-        return ExpectedRisk(loss, self._noise(), alpha, intercept, self.multiclass, self._quoted)
+        return ExpectedRisk(loss, self._noise(), alpha, intercept, way, self._quoted)
 
     @offered_if(_takes_parts)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, X_std: Any = None) -> Self:
@@ -395,12 +399,12 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
         X_std : array-like of shape (n_samples, n_features), default=None
             Standard deviation of each entry's own, independent error; in all calls or in none.
         """
-        risk, metadata = self._risk(), {} if X_std is None else {"X_std": X_std}
+        risk, metadata = self._risk(takes_steps=True), {} if X_std is None else {"X_std": X_std}
         risk.noise.refuse_parts(f"{NAME}.partial_fit")
         rows = self._part(X, y, classes, sample_weight, metadata, "row_noise_", ("X_std",))
-        self._check_softmax(len(rows.classes), True)
+        self._check_classes(risk.loss, len(rows.classes), True)
         self._advance(risk.problems(rows, self._noise_at(rows.X, metadata, risk)), rows.classes)
-        self.row_noise_ = bool(metadata)
+        self.row_noise_, self.multiclass_ = bool(metadata), risk.multiclass
         self.collapsed_pairs_ = rows.classes[np.zeros((0, 2), dtype=np.intp)]
         return self
 

@@ -49,7 +49,7 @@ class NoisyScores(KernelScores):
 
     loss: Any
     link: str | None
-    multiclass: str
+    multiclass_: str
     row_noise_: bool
 
     def _loss(self) -> Loss:
@@ -130,10 +130,10 @@ class NoisyScores(KernelScores):
         Only with ``loss="logistic"``. Takes noise as `flip_probability` does; a model fitted with the noise of each row and
         given none here returns plain, unmoderated probabilities, and warns.
 
-        More than two classes: the softmax of the scores, averaged approximately, by the exact probabilities of pairs of classes
-        (see :class:`ModeratedClassifier`); where noise is large, another class than the predicted one may be the likeliest.
-        With ``multiclass="ovr"`` those of each class against the rest, made to sum to 1, with the root mean square of the
-        classes' deviations for t, so that the likeliest is predicted.
+        More than two classes: the softmax of the scores, averaged approximately, by the probabilities of pairs of classes as
+        :class:`ModeratedClassifier` does, but with the root mean square of their deviations for t, so that the likeliest is
+        predicted. With ``multiclass="ovr"`` those of each class against the rest, made to sum to 1, with that of the classes'
+        deviations.
 
         Returns
         -------
@@ -161,8 +161,9 @@ class NoisyScores(KernelScores):
                 return loss.evaluate(1.0 + score, t)[1]
             return loss.evaluate(1.0 + moderation(t) * score, 0.0 * t)[1]
 
-        averaged = among_all if scores.ndim > 1 and self.multiclass == "joint" else against_the_rest
-        return averaged(scores, coef, noise, probability)
+        if scores.ndim > 1 and self.multiclass_ == "joint":
+            return among_all(scores, coef, noise, probability, is_alike=True)
+        return against_the_rest(scores, coef, noise, probability)
 
     @offered_if(_is_proper)
     @takes_metadata

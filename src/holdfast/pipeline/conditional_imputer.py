@@ -195,7 +195,7 @@ class ConditionalImputer(WholeFits, TransformerMixin, BaseEstimator):
             UserWarning,
         )
         if len(self.kept_) == 0:
-            raise ValueError(f"{NAME}.fit: no column has two known entries, so that there is nothing to learn from.")
+            raise ValueError(f"{NAME}.fit(X): no column has two known entries, so that there is nothing to learn from.")
 
     def _groups(self, Y: Array, active: NDArray[np.intp]) -> list[NDArray[np.intp]]:
         found = one_hot_groups(Y) if self.categories == "auto" else []
