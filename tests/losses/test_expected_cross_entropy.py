@@ -146,3 +146,10 @@ def test_shares_settle_at_any_scale(rng, spread, noise):
         parts = LOSS.derivatives(u, t)
     assert np.all(excess <= 1e-12 * (1 + value))
     assert all(np.all(np.isfinite(part)) for part in parts)
+
+
+def test_a_rival_far_behind_counts_where_its_noise_can_make_up_for_it():
+    u, t = np.full((1, 4), -400.0), np.array([[150.0, 1.0, 0.0, 0.0]])
+    _, _, _, excess = LOSS.tangent(u, t, LOSS.log_shares(u, t))
+    assert excess[0] <= 1e-12
+    assert_allclose(LOSS.evaluate(u, t)[0], LOSS.evaluate(u[:, :1], t[:, :1])[0], rtol=1e-9)
