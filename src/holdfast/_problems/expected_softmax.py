@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,6 +63,12 @@ class ExpectedSoftmaxProblem(PairwiseProblem):
         shared = (np.sqrt(c) * p, np.sqrt(c) * q)
         bends = PairBends(c * scale_slopes, c * uu, c * ut, c * tt, shared)
         return float(self.weights @ values), c * slopes, bends
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def second_order(self, parameters: Array) -> tuple[float, Array, Callable[[], Array]]:
+        # the shares of the rivals are found once for all of it
+        here = self.at(parameters)
+        return here.value, here.gradient, here.hessian
 
     def tidied(self, parameters: Array, delta: float) -> Array:
         return parameters

@@ -27,8 +27,8 @@ class PairCosts:
         scores = scores + b
         u = 1.0 - scores[np.arange(len(scores)), problem.labels][:, None] + scores
         t = problem.by_row(problem.scale_table(W))
-        value, self.slopes, bends = problem.derivatives(u, t)
-        self.scale_slopes, self.uu, self.ut, self.tt, self.shared = bends
+        value, self.slopes, self.bends = problem.derivatives(u, t)
+        self.scale_slopes, self.uu, self.ut, self.tt, self.shared = self.bends
         self.value = value + problem.ridge(W)
 
     def bent(self, rows: slice, du: Array, dt: Array) -> tuple[Array, Array]:
@@ -95,7 +95,7 @@ class LocalPairwiseModel:
         return problem.join(out, total)
 
     def hessian(self, *, whole: bool = False) -> Array:
-        return self.problem.hessian(self.parameters)
+        return self.problem.hessian_of(self.W, self.costs.bends)
 
     def preconditioner(self) -> Callable[[Array], Array]:
         """Return the inverse of one block a class: the heaviest columns and the intercept by Cholesky, a diagonal elsewhere."""

@@ -296,7 +296,11 @@ class PairwiseProblem(LinearProblem):
         return moves
 
     def hessian(self, parameters: Array) -> Array:
-        W, bends, p = self.split(parameters)[0], self.bends(parameters), self.n_parameters_per_class
+        return self.hessian_of(self.split(parameters)[0], self.bends(parameters))
+
+    def hessian_of(self, W: Array, bends: PairBends) -> Array:
+        """Return the Hessian at W where the rows' losses bend so."""
+        p = self.n_parameters_per_class
         H = np.zeros((self.n_classes, p, self.n_classes, p))
         for k, other, bend in self._pair_hessians(W, bends):
             H[k, :, k] += bend
