@@ -45,9 +45,10 @@ from tables import environment, table, write
 HERE = Path(__file__).parent
 N_SPLITS, MOST_ROWS, N_DRAWS, AGAIN = 8, 300, 40, 5
 ALPHAS, SIZES = (0.01, 0.1, 1.0, 10.0), (0.3, 1.0)
-ADVICE = """Jensen's bound grows with the square of the deviation: where rows are noisy it is at times worse than one class
-against the rest. Pairs are as good as the expected cross-entropy, but are not softmax regression where there is no noise. The
-joint form is both, and that is what is fitted."""
+ADVICE = """The joint form stays within 0.4 points of *drawn*, and within 0.02 of its log loss, throughout. One class against the
+rest falls behind by up to 2.8 points and 0.13; it is ahead on digits that are measured very badly. Jensen's bound grows with the
+square of the deviation: it is as good on splice and digits, and behind by up to 1.3 points and 0.07 on noisy iris and wine. Pairs
+are as good as the joint form, but they are not softmax regression where there is no noise. So the joint form is what is fitted."""
 
 
 def sets():
