@@ -101,8 +101,8 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
               \textstyle\sum_k w_k = 0,
 
     over shares a of the row's rivals that add up to 1 (Z by 11 points). Without noise that is softmax regression, for a single
-    rival the loss above; else it is at most the expected cross-entropy, and all but as accurate; ``multiclass="ovr"``, each class
-    against the rest, was up to 2.8 points behind (``benchmarks/several_classes.md``). See :class:`ExpectedCrossEntropy`.
+    rival the loss above; else it is at most the expected cross-entropy, and all but as accurate; ``multiclass="ovr"``, each
+    class against the rest, was up to 2.8 points behind (``benchmarks/several_classes.md``). See :class:`ExpectedCrossEntropy`.
 
     ``link="moderated"``: the expected logistic loss pays for the noise of every score, so a few rows that are measured badly
     keep all weights small. With this link noisy scores are shrunk instead, in training as in `predict_proba`. It minimises

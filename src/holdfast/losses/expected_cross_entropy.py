@@ -34,8 +34,8 @@ class ExpectedCrossEntropy(ExpectedJointLoss):
     those of Gauss and Hermite.
 
     On noisy iris, wine, digits and splice it is never more than 0.2 points of accuracy and 0.02 of log loss behind the average
-    over copies of the rows. The upper bound :math:`\log(1 + \sum_k e^{v_k + t_k^2/2})` needs no nodes, but is behind by up to 1.3
-    points and 0.07, one class against the rest by up to 2.8 points and 0.14 (``benchmarks/several_classes.py``).
+    over copies of the rows. The upper bound :math:`\log(1 + \sum_k e^{v_k + t_k^2/2})` needs no nodes, but is behind by up to
+    1.3 points and 0.07, one class against the rest by up to 2.8 points and 0.14 (``benchmarks/several_classes.py``).
 
     Examples
     --------
