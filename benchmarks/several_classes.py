@@ -48,8 +48,8 @@ ALPHAS, SIZES = (0.01, 0.1, 1.0, 10.0), (0.3, 1.0)
 ADVICE = """The joint form is never more than 0.2 points behind *drawn*, nor more than 0.02 in log loss. One class
 against the rest falls behind by up to 2.8 points and 0.14. Jensen's bound grows with the square of the deviation, and falls
 behind by up to 1.3 points and 0.07, on iris and wine. Where splice is measured very badly (by row, 1) both have a lower log
-loss than *drawn*, which is then not the best thing to minimise, and on digits the one against the rest. Pairs are as good as the
-joint form, but not softmax regression where there is no noise. So the joint form is what is fitted."""
+loss than *drawn*, which is then not the best thing to minimise, and on digits the one against the rest. Pairs are as good as
+the joint form, but not softmax regression where there is no noise. So the joint form is what is fitted."""
 
 
 def sets():
