@@ -30,6 +30,7 @@ import argparse
 import os
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,7 @@ from holdfast import (
 from holdfast.datasets import load_from_folder
 
 HERE = Path(__file__).parent
+GL = partial(GaussianRobustClassifier, multiclass="ovr")
 CELLS = ("complete", "25 % gone", "50 % gone", "best fifth gone")
 COPIES = 8
 OURS = (
@@ -132,15 +134,13 @@ def fitted(X, y, rng, width):
         "mean + LR": make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression(max_iter=1000)),
         "iterative + LR": make_pipeline(iterative, StandardScaler(), LogisticRegression(max_iter=1000)),
         "deletion LP": make_pipeline(SimpleImputer(), StandardScaler(), FeatureDeletionClassifier(1, tol=1e-4)),
-        "spread + GL": make_uncertain_pipeline(SpreadImputer(), StandardScaler(), GaussianRobustClassifier()),
-        "dropout GL": make_pipeline(SimpleImputer(), StandardScaler(), GaussianRobustClassifier(DropoutNoise(0.5))),
+        "spread + GL": make_uncertain_pipeline(SpreadImputer(), StandardScaler(), GL()),
+        "dropout GL": make_pipeline(SimpleImputer(), StandardScaler(), GL(DropoutNoise(0.5))),
         "conditional + LR": make_pipeline(ConditionalImputer(), StandardScaler(), LogisticRegression(max_iter=1000)),
-        "conditional + GL": make_uncertain_pipeline(ConditionalImputer(), StandardScaler(), GaussianRobustClassifier()),
+        "conditional + GL": make_uncertain_pipeline(ConditionalImputer(), StandardScaler(), GL()),
     }
     copied = {
-        "conditional + GL, copies": make_uncertain_pipeline(
-            ConditionalImputer(), StandardScaler(), GaussianRobustClassifier()
-        ),
+        "conditional + GL, copies": make_uncertain_pipeline(ConditionalImputer(), StandardScaler(), GL()),
         "conditional + noise-aware, copies": make_uncertain_pipeline(
             ConditionalImputer(), StandardScaler(), NoiseAwareClassifier(levels=(0, 1), n_copies=1, n_components=300)
         ),

@@ -88,7 +88,7 @@ def models(X, S, y):
     fitted = {"LR": GridSearchCV(LogisticRegression(max_iter=2000), RIDGES, cv=3).fit(X, y)}
     for noise in (1.0, 4.0):
         for link in (None, "moderated"):
-            fitted[noise, link] = GaussianRobustClassifier(noise, link=link).fit(X, y, X_std=S)
+            fitted[noise, link] = GaussianRobustClassifier(noise, link=link, multiclass="ovr").fit(X, y, X_std=S)
         fitted[noise, "averaged"] = ModeratedClassifier(FrozenEstimator(fitted[noise, "moderated"])).fit(X, y)
     return fitted
 

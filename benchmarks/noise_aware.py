@@ -215,7 +215,7 @@ def kernel(rows, level, settings, seed):
 
 
 def linear(rows, level, settings, seed):
-    return told(rows, [GaussianRobustClassifier(level, alpha=alpha) for (alpha,) in settings])
+    return told(rows, [GaussianRobustClassifier(level, alpha=alpha, multiclass="ovr") for (alpha,) in settings])
 
 
 def boosting(rows, level, settings, seed):

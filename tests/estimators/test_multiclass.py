@@ -136,9 +136,9 @@ def test_warnings_name_the_line_that_called_fit(crowded):
 # Reductions and metamorphic relations
 
 
-def test_logistic_loss_is_one_fit_for_each_class(wine, wine_errors):
+def test_one_against_the_rest_is_one_fit_for_each_class(wine, wine_errors):
     X, y = wine
-    model = GaussianRobustClassifier(0.7).fit(X, y, X_std=wine_errors)
+    model = GaussianRobustClassifier(0.7, multiclass="ovr").fit(X, y, X_std=wine_errors)
     parts = [GaussianRobustClassifier(0.7).fit(X, y == k, X_std=wine_errors) for k in range(3)]
     assert_allclose(model.coef_, np.concatenate([part.coef_ for part in parts]), rtol=1e-9)
     assert_allclose(model.intercept_, np.concatenate([part.intercept_ for part in parts]), rtol=1e-9)
@@ -377,9 +377,10 @@ def test_score_deviation_is_that_of_the_lead_over_each_class(wine, wine_errors, 
     assert_array_equal(model.flip_probability(X, X_std=np.zeros_like(X)), 0)
 
 
-def test_the_likeliest_class_is_predicted(wine, wine_errors):
+@pytest.mark.parametrize("multiclass", ["joint", "ovr"])
+def test_the_likeliest_class_is_predicted(multiclass, wine, wine_errors):
     X, y = wine
-    model = GaussianRobustClassifier(0.5).fit(X, y)
+    model = GaussianRobustClassifier(0.5, multiclass=multiclass).fit(X, y)
     for metadata in ({}, {"X_std": wine_errors}):
         probabilities = model.predict_proba(X, **metadata)
         assert probabilities.shape == (178, 3)
@@ -393,7 +394,7 @@ def test_the_likeliest_class_is_predicted(wine, wine_errors):
 
 def test_rows_far_from_every_class_have_probabilities_that_sum_to_one(wine):
     X, y = wine
-    model = GaussianRobustClassifier(0.1).fit(X, y)
+    model = GaussianRobustClassifier(0.1, multiclass="ovr").fit(X, y)
     model.intercept_ = np.full(3, -1e6)
     assert_array_equal(model.predict_proba(X), np.full((178, 3), 1 / 3))
 

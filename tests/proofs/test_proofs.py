@@ -18,6 +18,7 @@ from holdfast import (
 )
 from holdfast._core.exceptions import ProofError
 from holdfast._problems.dispersions import RootOfSquares
+from holdfast._problems.expected_softmax import ExpectedSoftmaxProblem
 from holdfast._problems.label_flips import LabelFlipProblem, most_valuable
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._problems.max_of_pairs import MaxOfPairsProblem
@@ -26,7 +27,7 @@ from holdfast._problems.pairwise import PairwiseProblem
 from holdfast._proofs.consistency import consistent
 from holdfast._proofs.label_flips import dearest_flips
 from holdfast._proofs.pulls import sizes_of_sums
-from holdfast.losses import ExpectedLogistic, Hinge
+from holdfast.losses import ExpectedCrossEntropy, ExpectedLogistic, Hinge
 from holdfast.losses.joint import CrossEntropy, EasedMaxHinge, MaxHinge
 from holdfast.losses.worst_case import WorstCaseLoss
 from holdfast.uncertainty.deletion_loss import DeletionLoss
@@ -160,6 +161,18 @@ def test_joint_loss_that_solvers_see_too_small_is_noticed_at_fit(cls, three, mon
         RobustLinearClassifier(Ball(0.2), loss=loss, multiclass="joint").fit(*three)
 
 
+def test_expected_cross_entropy_that_solvers_see_too_small_is_noticed_at_fit(three, monkeypatch):
+    _plant(monkeypatch, ExpectedCrossEntropy, "evaluate", "derivatives")
+    with pytest.raises(ProofError):
+        GaussianRobustClassifier(0.3).fit(*three)
+
+
+def test_shares_that_are_not_the_best_are_noticed_at_fit(three, monkeypatch):
+    monkeypatch.setattr(ExpectedCrossEntropy, "log_shares", lambda self, u, t: np.full(u.shape, -np.log(u.shape[1])))
+    with pytest.raises(ProofError):
+        GaussianRobustClassifier(0.3).fit(*three)
+
+
 @pytest.mark.parametrize("loss", ["hinge", pytest.param("logistic", marks=pytest.mark.slow)])
 def test_joint_fit_and_flips_notice_losses_that_are_too_small_everywhere(loss, data, three, monkeypatch):
     """Once shown as a gap of 0: the objective was taken from the solver."""
@@ -176,6 +189,7 @@ PROBLEMS = {
     NoiseAndSetProblem: lambda X, y: RobustLinearClassifier(GaussianNoise(0.2) + Ball(0.1)).fit(X, y > 0),
     LabelFlipProblem: lambda X, y: RobustLinearClassifier(Ball(0.1), ambiguity=LabelFlips(0.1)).fit(X, y > 0),
     PairwiseProblem: lambda X, y: GaussianRobustClassifier(0.3, loss="hinge").fit(X, y),
+    ExpectedSoftmaxProblem: lambda X, y: GaussianRobustClassifier(0.3).fit(X, y),
     MaxOfPairsProblem: lambda X, y: RobustLinearClassifier(Ball(0.1), multiclass="joint").fit(X, y),
 }
 

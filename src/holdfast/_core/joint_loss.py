@@ -28,6 +28,7 @@ class JointLoss(Parameters, ABC):
 
     margin = 1.0
     is_smooth = True
+    has_dual = True
     dual_limit = 1.0
 
     @abstractmethod
@@ -57,3 +58,39 @@ class JointLoss(Parameters, ABC):
     def dual_scale(self, shares: Array) -> Array:
         """Return what the shares weigh the sets' supports by: themselves, every set being maximised over."""
         return np.asarray(shares)
+
+
+class ExpectedJointLoss(Parameters, ABC):
+    r"""A loss F(u, t) of a row's deficits and scales against its rivals, the other classes: convex and nondecreasing.
+
+    It is itself a maximum, over shares of the rivals that add up to 1, of convex functions: what any shares give is a minorant.
+    All methods take tables of shape (n_rows, n_rivals), :math:`t \ge 0` being the standard deviation of each lead.
+    """
+
+    is_homogeneous = False
+    is_smooth = True
+    has_dual = False
+    dual_limit = 1.0
+
+    @abstractmethod
+    def log_shares(self, u: Array, t: Array) -> Array:
+        """Return the logarithms of the best shares."""
+
+    @abstractmethod
+    def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        """Return F, shape (n_rows,), and its slopes in u and in t."""
+
+    @abstractmethod
+    def derivatives(self, u: Array, t: Array) -> tuple[Array, ...]:
+        r"""Return the results of `evaluate`, then uu, ut, tt, p and q.
+
+        The Hessian of a row is that of :math:`\sum_k` (uu :math:`du_k^2` + 2 ut :math:`du_k dt_k` + tt :math:`dt_k^2`) less
+        :math:`(\sum_k p_k du_k + q_k dt_k)^2`, each sum halved.
+        """
+
+    @abstractmethod
+    def tangent(self, u: Array, t: Array, log_shares: Array) -> tuple[Array, Array, Array, Array]:
+        """Return what these shares give, its slopes in u and in t, and a bound on what better shares would add to it.
+
+        Proofs recompute the objective with it, so it shares no code with `evaluate`.
+        """

@@ -13,7 +13,7 @@ from holdfast._core.parameters import Parameters
 from holdfast._core.programs import Epigraph
 
 if TYPE_CHECKING:
-    from holdfast._core.joint_loss import JointLoss
+    from holdfast._core.joint_loss import ExpectedJointLoss, JointLoss
 
 Array = NDArray[np.float64]
 
@@ -131,8 +131,11 @@ class Loss(Parameters, ABC):
             "or another loss; a loss of your own states it by `averaged`."
         )
 
-    def jointly(self) -> JointLoss | None:
-        """Return the loss of several classes at once that is this one for two classes, or None where none is known."""
+    def jointly(self) -> JointLoss | ExpectedJointLoss | None:
+        """Return the loss of several classes at once that is this one for two classes, or None where none is known.
+
+        That of a loss averaged over noise is an :class:`ExpectedJointLoss`.
+        """
         return None
 
     def largest_scale_slope(self) -> float:

@@ -27,12 +27,19 @@ class PairCosts:
         scores = scores + b
         u = 1.0 - scores[np.arange(len(scores)), problem.labels][:, None] + scores
         t = problem.by_row(problem.scale_table(W))
-        parts = problem.loss.derivatives(u.ravel(), t.ravel())
-        c = np.where(problem.labels[:, None] == np.arange(problem.n_classes), 0.0, problem.weights[:, None])
-        losses, self.slopes, self.scale_slopes, self.uu, self.ut, self.tt = (
-            c * part.reshape(u.shape) for part in parts
-        )
-        self.value = float(losses.sum()) + problem.ridge(W)
+        value, self.slopes, self.bends = problem.derivatives(u, t)
+        self.scale_slopes, self.uu, self.ut, self.tt, self.shared = self.bends
+        self.value = value + problem.ridge(W)
+
+    def bent(self, rows: slice, du: Array, dt: Array) -> tuple[Array, Array]:
+        """Return how the slopes of some rows in u and in t change along (du, dt), each of shape (..., n_rows, n_classes)."""
+        by_u = self.uu[rows] * du + self.ut[rows] * dt
+        by_t = self.ut[rows] * du + self.tt[rows] * dt
+        if self.shared is not None:
+            p, q = (part[rows] for part in self.shared)
+            along = np.sum(p * du + q * dt, axis=-1, keepdims=True)
+            by_u, by_t = by_u - along * p, by_t - along * q
+        return by_u, by_t
 
     def pulls(self, r: Array) -> Array:
         """Return how a change r of each loss's deficit acts on the scores: against the other class, for the own one."""
@@ -70,8 +77,7 @@ class LocalPairwiseModel:
             moves = moves + shift
             du = moves - moves[np.arange(len(y)), y][:, None]
             dt = widening[y] if problem.sets.is_common else widening[rows]
-            scale_part[rows] = costs.ut[rows] * du + costs.tt[rows] * dt
-            r = costs.uu[rows] * du + costs.ut[rows] * dt
+            r, scale_part[rows] = costs.bent(rows, du, dt)
             r[np.arange(len(y)), y] = -r.sum(axis=1)
             total += r.sum(axis=0)
             return r
@@ -89,7 +95,7 @@ class LocalPairwiseModel:
         return problem.join(out, total)
 
     def hessian(self, *, whole: bool = False) -> Array:
-        return self.problem.hessian(self.parameters)
+        return self.problem.hessian_of(self.W, self.costs.bends)
 
     def preconditioner(self) -> Callable[[Array], Array]:
         """Return the inverse of one block a class: the heaviest columns and the intercept by Cholesky, a diagonal elsewhere."""
@@ -190,9 +196,8 @@ class _ScaleAndStep(Plane):
     def hessian(self, parameters: Array) -> Array:
         W, costs = self._costs(parameters)
         u, t = self._u_slopes, self._t_slopes(W)
-        mixed = np.einsum("knc,nc,lnc->kl", u, costs.ut, t)
-        H = np.einsum("knc,nc,lnc->kl", u, costs.uu, u) + mixed + mixed.T
-        H += np.einsum("knc,nc,lnc->kl", t, costs.tt, t) + self._ridge()
+        by_u, by_t = costs.bent(slice(None), u, t)
+        H = np.einsum("knc,lnc->kl", u, by_u) + np.einsum("knc,lnc->kl", t, by_t) + self._ridge()
         directions = (self.origin.W, self.W)
         for k, other in combinations(range(self.problem.n_classes), 2):
             moves = [V[k] - V[other] for V in directions]

@@ -202,7 +202,8 @@ class PairwiseProblem(LinearProblem):
         guaranteed = ratio(
             np.einsum("klj,klj->kl", differences, flows), np.einsum("klj,klj->kl", differences, differences)
         )
-        stiffness = guaranteed + 2 * self.alpha / self.n_classes
+        # without a dual the proof rests on the ridge alone
+        stiffness = guaranteed * self.loss.has_dual + 2 * self.alpha / self.n_classes
         np.fill_diagonal(stiffness, 0.0)
         return flows.sum(axis=1), stiffness
 
@@ -224,11 +225,14 @@ class PairwiseProblem(LinearProblem):
 
     def bends(self, parameters: Array) -> PairBends:
         """Return how the rows' losses bend."""
-        u, t = self._deficits_and_scales(parameters)
-        parts = self.loss.derivatives(u.ravel(), t.ravel())[2:]
+        return self.derivatives(*self._deficits_and_scales(parameters))[2]
+
+    def derivatives(self, u: Array, t: Array) -> tuple[float, Array, PairBends]:
+        """Return the sum of all rows' losses, their slopes in u and how they bend, weights included."""
+        parts = self.loss.derivatives(u.ravel(), t.ravel())
         c = np.where(self.labels[:, None] == np.arange(self.n_classes), 0.0, self.weights[:, None])
-        slopes, uu, ut, tt = (c * part.reshape(u.shape) for part in parts)
-        return PairBends(slopes, uu, ut, tt)
+        losses, by_u, by_t, uu, ut, tt = (c * part.reshape(u.shape) for part in parts)
+        return float(losses.sum()), by_u, PairBends(by_t, uu, ut, tt)
 
     def _deficits_and_scales(self, parameters: Array) -> tuple[Array, Array]:
         """Return the tables u and t of all rows, the entries of a row's own class meaning nothing."""
@@ -292,7 +296,11 @@ class PairwiseProblem(LinearProblem):
         return moves
 
     def hessian(self, parameters: Array) -> Array:
-        W, bends, p = self.split(parameters)[0], self.bends(parameters), self.n_parameters_per_class
+        return self.hessian_of(self.split(parameters)[0], self.bends(parameters))
+
+    def hessian_of(self, W: Array, bends: PairBends) -> Array:
+        """Return the Hessian at W where the rows' losses bend so."""
+        p = self.n_parameters_per_class
         H = np.zeros((self.n_classes, p, self.n_classes, p))
         for k, other, bend in self._pair_hessians(W, bends):
             H[k, :, k] += bend

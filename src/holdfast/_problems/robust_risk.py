@@ -161,8 +161,7 @@ class RobustRisk:
         if is_joint and cloud is not None:
             raise ValueError(
                 f"{self.quoted('multiclass', 'uncertainty')}: losses averaged over noise are not known for all classes at "
-                "once. Use multiclass='ovr', or GaussianRobustClassifier(noise, loss='hinge'), which adds them up over all "
-                "pairs of classes."
+                "once here. Use multiclass='ovr', or GaussianRobustClassifier(noise), which takes all classes at once."
             )
 
     def _check_symmetric(self, worst: RowSets, flips: Array | None) -> None:

@@ -7,9 +7,7 @@ from itertools import combinations
 from typing import Any, Self, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core.allowed import NOTHING, Choice, Count, Having, Number, is_array
 from holdfast._core.caller import warn_caller
@@ -30,11 +28,13 @@ from holdfast._training.collapse import majority
 from holdfast._training.moderated_link import through_moderated_link
 from holdfast._training.streaming import Stream
 from holdfast.estimators.callbacks import with_callbacks
+from holdfast.estimators.carrying import CarryingRows
 from holdfast.estimators.incremental import IncrementalClassifier, is_incremental
 from holdfast.estimators.inputs import blas_threads_for, labelled_rows, number
 from holdfast.estimators.kernel_scores import KernelTask
 from holdfast.estimators.linear import Task
 from holdfast.estimators.noisy_scores import NoisyScores
+from holdfast.estimators.refusals import Refusals
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
 from holdfast.solvers import SGD
 from holdfast.uncertainty import GaussianNoise
@@ -64,7 +64,7 @@ def _takes_parts(estimator: GaussianRobustClassifier) -> bool:
     return is_incremental(estimator)
 
 
-class GaussianRobustClassifier(NoisyScores, IncrementalClassifier):
+class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalClassifier):
     r"""Classifier, linear or with a kernel, trained for the loss that Gaussian noise on the features makes it expect.
 
     Minimises over w and b
@@ -92,7 +92,17 @@ class GaussianRobustClassifier(NoisyScores, IncrementalClassifier):
               u_{ik} = 1 - (w_{y_i} - w_k)^\top x_i - (b_{y_i} - b_k), \qquad \textstyle\sum_k w_k = 0,
 
     published as M-GURU for the hinge; with two classes that is the problem above. Then pairs of classes may collapse,
-    w_k = w_l, which is said too. The logistic loss is fitted one class against the rest.
+    w_k = w_l, which is said too.
+
+    The logistic loss of several classes is the cross-entropy of the softmax, under noise
+
+    .. math:: \sum_i c_i \max_{a \in \Delta} \sum_{k \ne y_i} a_k\,
+              \mathbb E \log\bigl(1 + e^{u_{ik} - 1 + t_{ik} Z} / a_k\bigr) + \alpha \sum_k |w_k|^2, \qquad
+              \textstyle\sum_k w_k = 0,
+
+    over shares a of the row's rivals that add up to 1 (Z by 11 points). Without noise that is softmax regression, for a single
+    rival the loss above; else it is at most the expected cross-entropy, and all but as accurate; ``multiclass="ovr"``, each
+    class against the rest, was up to 2.8 points behind (``benchmarks/several_classes.md``). See :class:`ExpectedCrossEntropy`.
 
     ``link="moderated"``: the expected logistic loss pays for the noise of every score, so a few rows that are measured badly
     keep all weights small. With this link noisy scores are shrunk instead, in training as in `predict_proba`. It minimises
@@ -154,6 +164,9 @@ class GaussianRobustClassifier(NoisyScores, IncrementalClassifier):
     alpha : float, default=None
         Strength of the ridge, what scikit-learn's linear classifiers call 1/C. It acts in the units of the features, so scale
         them. None: 1 for the logistic loss, 0 for the others.
+    multiclass : {None, "joint", "ovr"}, default=None
+        More than two classes: all at once, or, with the logistic loss only, one against the rest. None: all at once, but one
+        against the rest where nothing else is known: that loss with a `link`, ``solver="sgd"`` or `partial_fit`.
     fit_intercept : bool, default=True
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes. "balanced" makes them weigh the same, which also prevents a collapse.
@@ -209,6 +222,8 @@ class GaussianRobustClassifier(NoisyScores, IncrementalClassifier):
         How the solver ended: status, advice, solver, n_iter, objective, lower_bound.
     stream_ : list of dict
         Where `partial_fit` stands; only after it.
+    multiclass_ : {"joint", "ovr"}
+        How more than two classes were fitted.
     row_noise_ : bool
         Whether the noise was stated row by row in fit; flip_probability then asks for it too.
     holdfast_version_ : str
@@ -246,6 +261,9 @@ class GaussianRobustClassifier(NoisyScores, IncrementalClassifier):
 
     parameter_table = {
         "alpha": Number() | NOTHING,
+        "multiclass": Choice(
+            None, "joint", "ovr", advice="give 'joint' (all at once), 'ovr' (one against the rest) or None"
+        ),
         "link": Choice(None, "moderated"),
         "kernel": Choice("linear", "rbf", "poly", "precomputed") | Having(("__call__",), "a callable"),
         "gamma": Choice("scale", "auto") | Number(strictly=True),
@@ -266,6 +284,7 @@ class GaussianRobustClassifier(NoisyScores, IncrementalClassifier):
         n_landmarks: int | None = None,
         link: str | None = None,
         alpha: float | None = None,
+        multiclass: str | None = None,
         fit_intercept: bool = True,
         class_weight: Any = None,
         solver: Any = None,
@@ -284,6 +303,7 @@ class GaussianRobustClassifier(NoisyScores, IncrementalClassifier):
         self.n_landmarks = n_landmarks
         self.link = link
         self.alpha = alpha
+        self.multiclass = multiclass
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.solver = solver
@@ -314,7 +334,7 @@ class GaussianRobustClassifier(NoisyScores, IncrementalClassifier):
         risk = self._risk()
         rows = self._labelled(X, y, sample_weight, metadata)
         problems = risk.problems(rows, self._noise_at(rows.X, metadata, risk))
-        learned = {"classes_": rows.classes, "row_noise_": bool(metadata)}
+        learned = {"classes_": rows.classes, "row_noise_": bool(metadata), "multiclass_": risk.multiclass}
         return Task(problems, learned, risk.noise.row_factor, risk)
 
     def _kernel_task(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> Task:
@@ -334,12 +354,12 @@ class GaussianRobustClassifier(NoisyScores, IncrementalClassifier):
             space = self._space_of(rows.X, rows.counts)
         featured = rows._replace(X=space.coordinates)
         problems = risk.problems(featured, self._noise_at(featured.X, {}, risk))
-        learned = {"classes_": rows.classes, "row_noise_": False}
+        learned = {"classes_": rows.classes, "row_noise_": False, "multiclass_": risk.multiclass}
         return KernelTask(problems, learned, risk=risk, space=space, labelled=rows)
 
     def _noise_at(self, X: Any, metadata: Mapping[str, Any], risk: ExpectedRisk) -> RowSets:
         """Return the noise of rows, after checking that loss and link have a use for it."""
-        noise = risk.noise_of(X, metadata, self._quoted)
+        noise = risk.noise_of(X, metadata)
         if self.link is not None:
             self._check_link(risk.loss, noise)
         return noise
@@ -347,12 +367,16 @@ class GaussianRobustClassifier(NoisyScores, IncrementalClassifier):
     def _labelled(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> LabelledRows:
         self._check_kernel()
         formats = False if self._is_precomputed else "csr"
-        return labelled_rows(self, X, y, sample_weight, metadata, by_feature=("noise",), accept_sparse=formats)
+        rows = labelled_rows(self, X, y, sample_weight, metadata, by_feature=("noise",), accept_sparse=formats)
+        self._check_classes(self._loss(), len(rows.classes), self._is_stochastic)
+        return rows
 
-    def _risk(self) -> ExpectedRisk:
+    def _risk(self, *, takes_steps: bool = False) -> ExpectedRisk:
         """Return what is minimised, as it is set."""
         loss = self._loss()
-        return ExpectedRisk(loss, self._noise(), float(self._alpha(loss)), bool(self.fit_intercept))
+        way = self._way_of(loss, takes_steps or self._is_stochastic)
+        alpha, intercept = float(self._alpha(loss)), bool(self.fit_intercept)
+        return ExpectedRisk(loss, self._noise(), alpha, intercept, way, self._quoted)
 
     @offered_if(_takes_parts)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, X_std: Any = None) -> Self:
@@ -375,11 +399,12 @@ class GaussianRobustClassifier(NoisyScores, IncrementalClassifier):
         X_std : array-like of shape (n_samples, n_features), default=None
             Standard deviation of each entry's own, independent error; in all calls or in none.
         """
-        risk, metadata = self._risk(), {} if X_std is None else {"X_std": X_std}
+        risk, metadata = self._risk(takes_steps=True), {} if X_std is None else {"X_std": X_std}
         risk.noise.refuse_parts(f"{NAME}.partial_fit")
         rows = self._part(X, y, classes, sample_weight, metadata, "row_noise_", ("X_std",))
+        self._check_classes(risk.loss, len(rows.classes), True)
         self._advance(risk.problems(rows, self._noise_at(rows.X, metadata, risk)), rows.classes)
-        self.row_noise_ = bool(metadata)
+        self.row_noise_, self.multiclass_ = bool(metadata), risk.multiclass
         self.collapsed_pairs_ = rows.classes[np.zeros((0, 2), dtype=np.intp)]
         return self
 
@@ -389,24 +414,6 @@ class GaussianRobustClassifier(NoisyScores, IncrementalClassifier):
             return found, proof
         tol, max_iter = float(self.tol), int(self.max_iter)
         return through_moderated_link(problem, found, proof, tol=tol, max_iter=max_iter, report=report)
-
-    def _check_link(self, loss: Loss, bound: RowSets) -> None:
-        """Raise where no descent through the link is known."""
-        if not loss.is_proper:
-            raise ValueError(
-                f"{NAME}(loss={self.loss!r}, link={self.link!r}): a link makes probabilities of scores, and this loss models "
-                "none. Use loss='logistic', or link=None."
-            )
-        if self.solver == SGD.name or isinstance(self.solver, SGD):
-            raise ValueError(
-                f"{NAME}(solver={self.solver!r}, link={self.link!r}): the descent starts from a certified solution, which "
-                "stochastic steps do not give. Use solver=None, or link=None."
-            )
-        if not bound.is_smooth:
-            raise ValueError(
-                f"{NAME}(noise={self.noise!r}, link={self.link!r}): moderated losses may fall as noise grows, so the largest "
-                "deviation is not the worst. State the covariance, with unknown=None, or use link=None."
-            )
 
     def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
         worst = super()._unpack(problems, fits)
@@ -479,21 +486,3 @@ class GaussianRobustClassifier(NoisyScores, IncrementalClassifier):
                 f"{self.solution_['advice']} Where alpha is next to 0, weights may grow without end: then raise alpha.",
                 ConvergenceWarning,
             )
-
-    def carrying_rows(self, share: float = 0.9) -> NDArray[np.intp]:
-        """Return the fewest training rows that carry `share` of the model, heaviest first.
-
-        A row's weight is the sum of its entries in \\|`proof_weights_`\\|; only for the perspective losses. 0 < share <= 1.
-        """
-        check_is_fitted(self)
-        if not hasattr(self, "proof_weights_"):
-            raise AttributeError(
-                f"{NAME}(loss={self.loss!r}).carrying_rows: there are no dual weights. They come with fit, not partial_fit, "
-                "and with the losses 'hinge', 'two_point', 'log2' and 'quadratic'."
-            )
-        if number(share, f"{NAME}.carrying_rows(share", strictly=True) > 1:
-            raise ValueError(f"{NAME}.carrying_rows(share={share!r}): a share is at most 1.")
-        weight = np.abs(self.proof_weights_).sum(axis=0)
-        order = np.argsort(-weight, kind="stable")
-        carried = np.cumsum(weight[order])
-        return order[: int(np.searchsorted(carried, share * carried[-1])) + 1] if np.any(weight) else order[:0]

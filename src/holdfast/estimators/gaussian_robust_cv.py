@@ -68,6 +68,7 @@ def noise_path(
     noise: float | GaussianNoise | None = None,
     loss: str | Loss = "logistic",
     alpha: float | None = None,
+    multiclass: str | None = None,
     fit_intercept: bool = True,
     class_weight: Any = None,
     sample_weight: Any = None,
@@ -80,7 +81,7 @@ def noise_path(
 
     Parameters
     ----------
-    X, y, noise, loss, alpha, fit_intercept, class_weight, sample_weight, tol, max_iter, verbose
+    X, y, noise, loss, alpha, multiclass, fit_intercept, class_weight, sample_weight, tol, max_iter, verbose
         As for :class:`GaussianRobustClassifier` and its `fit`.
     **metadata
     noises : int or array-like of floats, default=30
@@ -104,6 +105,7 @@ def noise_path(
         shape_of(noise, 1.0),
         loss=loss,
         alpha=alpha,
+        multiclass=multiclass,
         fit_intercept=fit_intercept,
         class_weight=class_weight,
         tol=tol,
@@ -189,7 +191,7 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
         Fit on all rows with what was chosen. False: the mean of the folds' coefficients, with its own honest `gap_`.
     n_jobs : int, default=None
         Folds fitted at the same time, in threads.
-    noise, loss, fit_intercept, class_weight, solver, tol, max_iter, verbose, random_state
+    noise, loss, multiclass, fit_intercept, class_weight, solver, tol, max_iter, verbose, random_state
         As in :class:`GaussianRobustClassifier`.
 
     Attributes
@@ -240,6 +242,7 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
         n_jobs: int | None = None,
         noise: float | GaussianNoise | None = None,
         loss: str | Loss = "logistic",
+        multiclass: str | None = None,
         fit_intercept: bool = True,
         class_weight: Any = None,
         solver: Any = None,
@@ -251,6 +254,7 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
         super().__init__(
             noise,
             loss=loss,
+            multiclass=multiclass,
             fit_intercept=fit_intercept,
             class_weight=class_weight,
             solver=solver,
@@ -317,6 +321,7 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
             shape_of(self.noise, 1.0) if factor == 1.0 else _times(shape_of(self.noise, 1.0), factor),
             loss=self.loss,
             alpha=0.0,
+            multiclass=self.multiclass,
             fit_intercept=self.fit_intercept,
             class_weight=self.class_weight,
             tol=self.tol,

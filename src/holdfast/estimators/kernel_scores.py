@@ -48,6 +48,7 @@ class KernelScores(LinearClassifier):
     support_vectors_: Any
     rkhs_norm_: Array
     _kernel_: Kernel
+    _in_span_: Array
 
     @property
     def _has_kernel(self) -> bool:
@@ -121,6 +122,8 @@ class KernelScores(LinearClassifier):
         self.support_ = space.support[order]
         self.dual_coef_ = np.ascontiguousarray(space.factor.weights(theta.T)[order].T)
         self.rkhs_norm_ = np.linalg.norm(theta, axis=1)
+        # the classes' weights in coordinates of their own span, which tell how far apart they are
+        self._in_span_ = np.linalg.qr(theta.T).R.T
         self.n_support_ = np.bincount(codes[self.support_], minlength=len(self.classes_))
         if not self._is_precomputed:
             self.support_vectors_, self.gamma_ = X[self.support_], self._kernel_.gamma

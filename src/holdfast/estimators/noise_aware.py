@@ -28,7 +28,6 @@ from holdfast._proofs.certificate import certificate
 from holdfast.estimators.gaussian_robust import GaussianRobustClassifier
 from holdfast.estimators.inputs import labelled_rows, refuse_exact_alone, seed_of
 from holdfast.estimators.linear import ROUTING, predicted_codes, shares_of_classes
-from holdfast.estimators.robust_linear import RobustLinearClassifier
 from holdfast.estimators.scores import in_deviations
 from holdfast.estimators.units import units_looked_at, warn_of_units
 from holdfast.features.averaged import Averaged, SlopedNoise
@@ -333,7 +332,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         self.n_iter_, self.holdfast_version_ = int(np.max(self.model_.n_iter_)), __version__
 
     def _by_moments(self, pushed: Pushed, alpha: float) -> tuple[Any, tuple[float, float, float]]:
-        model = GaussianRobustClassifier(alpha=alpha, tol=self.tol, max_iter=self.max_iter)
+        model = GaussianRobustClassifier(alpha=alpha, multiclass="ovr", tol=self.tol, max_iter=self.max_iter)
         noise = {} if pushed.noise is None else {"X_factor": pushed.noise}
         with units_looked_at():
             model.fit(pushed.rows, pushed.codes, pushed.weights, **noise)
@@ -341,9 +340,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
 
     def _by_draws(self, pushed: Pushed, alpha: float) -> tuple[Any, tuple[float, float, float]]:
         is_binary = len(self.classes_) == 2
-        options = {} if is_binary else {"loss": "logistic", "multiclass": "joint"}
-        ours: Any = GaussianRobustClassifier if is_binary else RobustLinearClassifier
-        [problem] = ours(alpha=alpha, **options)._problems(pushed.rows, pushed.codes, pushed.weights, {})
+        [problem] = GaussianRobustClassifier(alpha=alpha)._problems(pushed.rows, pushed.codes, pushed.weights, {})
         model = getattr(self, "model_", None) or LogisticRegression(warm_start=True, max_iter=int(self.max_iter))
         # alpha/2 |w|^2 with two classes, alpha |W|^2 with more
         model.set_params(C=1.0 / alpha if is_binary else 0.5 / alpha)

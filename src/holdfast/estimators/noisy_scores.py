@@ -20,7 +20,7 @@ from holdfast._training.moderated_link import moderation
 from holdfast.estimators.flips import flip_probabilities
 from holdfast.estimators.kernel_scores import KernelScores
 from holdfast.estimators.linear import ROUTING
-from holdfast.estimators.scores import against_the_rest, score_deviations
+from holdfast.estimators.scores import against_the_rest, among_all, score_deviations
 
 NEEDS_NOISE = f"Pass X_std, X_cov or X_factor (zeros for exact rows). {ROUTING}"
 
@@ -49,6 +49,7 @@ class NoisyScores(KernelScores):
 
     loss: Any
     link: str | None
+    multiclass_: str
     row_noise_: bool
 
     def _loss(self) -> Loss:
@@ -127,9 +128,12 @@ class NoisyScores(KernelScores):
 
         With ``link="moderated"`` they are those that it was trained for, sigmoid(r (w'x + b)), which differ by up to 0.02.
         Only with ``loss="logistic"``. Takes noise as `flip_probability` does; a model fitted with the noise of each row and
-        given none here returns plain, unmoderated probabilities, and warns. More than two classes: those of each class against
-        the rest, made to sum to 1, with the root mean square of the classes' deviations for t, so that the likeliest is
-        predicted.
+        given none here returns plain, unmoderated probabilities, and warns.
+
+        More than two classes: the softmax of the scores, averaged approximately, by the probabilities of pairs of classes as
+        :class:`ModeratedClassifier` does, but with the root mean square of their deviations for t, so that the likeliest is
+        predicted. With ``multiclass="ovr"`` those of each class against the rest, made to sum to 1, with that of the classes'
+        deviations.
 
         Returns
         -------
@@ -138,8 +142,8 @@ class NoisyScores(KernelScores):
         scores = self.decision_function(X)
         self._refuse_errors_of_inputs(metadata, "predict_proba")
         check_columns(X, metadata, self)
-        # in the span of a score's own direction noise of the kernel's features is the same as in all of it
-        coef = self.rkhs_norm_[:, None] if hasattr(self, "dual_coef_") else self.coef_
+        # in the span of the weights noise of the kernel's features is the same as in all of their space
+        coef = self._in_span_ if hasattr(self, "dual_coef_") else self.coef_
         noise = None
         if self.row_noise_ and not metadata:
             warn_caller(
@@ -157,6 +161,8 @@ class NoisyScores(KernelScores):
                 return loss.evaluate(1.0 + score, t)[1]
             return loss.evaluate(1.0 + moderation(t) * score, 0.0 * t)[1]
 
+        if scores.ndim > 1 and self.multiclass_ == "joint":
+            return among_all(scores, coef, noise, probability, is_alike=True)
         return against_the_rest(scores, coef, noise, probability)
 
     @offered_if(_is_proper)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,14 @@ def against_the_rest(
     return np.column_stack([1.0 - positive, positive]) if len(coef) == 1 else shares_of_classes(positive)
 
 
-def among_all(scores: Array, coef: Array, noise: RowSets | None, expected: Callable[[Array, Array], Array]) -> Array:
+def among_all(
+    scores: Array,
+    coef: Array,
+    noise: RowSets | None,
+    expected: Callable[[Array, Array], Array],
+    *,
+    is_alike: bool = False,
+) -> Array:
     r"""Return softmax probabilities of several classes, approximately averaged over the noise.
 
     With :math:`p_{kl} = \mathbb E\,\mathrm{sigmoid}(f_k - f_l + t_{kl} Z)`, exact for every pair of classes, :math:`t_{kl}`
@@ -87,15 +95,18 @@ def among_all(scores: Array, coef: Array, noise: RowSets | None, expected: Calla
     .. math:: q_k = \Bigl(1 + \sum_{l \ne k} \frac{1 - p_{kl}}{p_{kl}}\Bigr)^{-1}, \qquad p_k = q_k / \textstyle\sum_l q_l
 
     (a mean-field form of Lu, Ie & Sha, 2020). Without noise that is the softmax, with two classes exact, and whatever is added
-    to all scores changes nothing.
+    to all scores changes nothing. Where `is_alike`, the root mean square of a row's deviations stands for all of them: that is
+    rougher, and the class with the highest score is the likeliest.
     """
+    pairs = list(combinations(range(len(coef)), 2))
+    squares = [np.zeros(()) if noise is None else np.square(noise.support(coef[k] - coef[other])) for k, other in pairs]
+    if is_alike:
+        squares = [np.mean(squares, axis=0)] * len(pairs)
     odds = np.ones(scores.shape)
-    for k, w in enumerate(coef):
-        for other in range(k):
-            t = np.zeros(()) if noise is None else noise.support(w - coef[other])
-            lead = scores[:, k] - scores[:, other]
-            first, second = expected(lead, t), expected(-lead, t)
-            with np.errstate(divide="ignore", over="ignore"):
-                odds[:, k] += second / first
-                odds[:, other] += first / second
+    for (k, other), square in zip(pairs, squares, strict=True):
+        lead, t = scores[:, k] - scores[:, other], np.sqrt(square)
+        first, second = expected(lead, t), expected(-lead, t)
+        with np.errstate(divide="ignore", over="ignore"):
+            odds[:, k] += second / first
+            odds[:, other] += first / second
     return shares_of_classes(1.0 / odds)

@@ -2,10 +2,11 @@
 
 At the worst point of a set: `Hinge`, `SquaredHinge`, `Logistic`, `HuberizedHinge`. Averaged over Gaussian noise:
 `GaussianHinge` and those named `Expected...`. Bounds of such averages: `Log2Hinge`, `QuadraticHinge`, `TwoPointHinge`. Of all
-classes at once: `CrossEntropy`, `MaxHinge`. `Mixture` is the loss of `kappa`. Of votes with Laplace laws: `LogVote`, `ExpVote`,
-beside `laplace_tail`, `laplace_density` and `laplace_kl`.
+classes at once: `CrossEntropy`, `MaxHinge`, under noise `ExpectedCrossEntropy`. `Mixture` is the loss of `kappa`. Of votes with
+Laplace laws: `LogVote`, `ExpVote`, beside `laplace_tail`, `laplace_density` and `laplace_kl`.
 """
 
+from holdfast.losses.expected_cross_entropy import ExpectedCrossEntropy
 from holdfast.losses.expected_logistic import ExpectedLogistic
 from holdfast.losses.expected_squared_hinge import ExpectedHuberizedHinge, ExpectedSquaredHinge
 from holdfast.losses.gaussian_hinge import GaussianHinge
@@ -24,6 +25,7 @@ from holdfast.losses.votes import ExpVote, LogVote, VoteLoss
 __all__ = [
     "CrossEntropy",
     "ExpVote",
+    "ExpectedCrossEntropy",
     "ExpectedHuberizedHinge",
     "ExpectedLogistic",
     "ExpectedSquaredHinge",

@@ -13,7 +13,9 @@ from scipy.special import expit, ndtr
 
 from holdfast._core import compiled
 from holdfast._core.chunks import STRETCH
+from holdfast._core.joint_loss import ExpectedJointLoss
 from holdfast._core.loss import Array, Loss
+from holdfast.losses.expected_cross_entropy import ExpectedCrossEntropy
 from holdfast.losses.gaussian_hinge import density, mills_ratios
 
 SPACINGS = ((0.5, 0.7), (0.8, 0.5), (1.2, 0.4), (2.0, 0.25), (4.0, 0.125), (8.0, 0.0625))
@@ -75,6 +77,9 @@ class ExpectedLogistic(Loss):
 
     def largest_scale_slope(self) -> float:
         return float(density(np.array(0.0)))  # E[Z p(x + tZ)] <= E[Z+], p increasing from 0 to 1
+
+    def jointly(self) -> ExpectedJointLoss:
+        return ExpectedCrossEntropy()
 
     def compiled(self) -> Any | None:
         return compiled.kernel("expected_logistic")

@@ -1,0 +1,74 @@
+"""Several classes at once: the cross-entropy of the softmax, averaged over the noise of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._core.joint_loss import ExpectedJointLoss
+from holdfast._core.loss import Array
+from holdfast._core.problem import WITHHELD
+from holdfast._core.programs import FiniteSum
+from holdfast._core.tolerances import AFFORDABLE
+from holdfast._problems.pairwise import PairBends, PairwiseProblem
+
+MOST_PARAMETERS = 500
+"""Parameters up to which a Hessian is worth its price: passes, which average over noise, are dear too."""
+
+
+@dataclass
+class ExpectedSoftmaxProblem(PairwiseProblem):
+    r"""Minimise what rows cost on average over their noise, over C weight vectors and intercepts:
+
+    .. math:: \sum_i c_i F\bigl([u_{ik}]_{k \ne y_i}, [t_i(w_{y_i} - w_k)]_{k \ne y_i}\bigr)
+              + \frac{\alpha}{C} \sum_{k<l} |w_k - w_l|^2, \qquad
+              u_{ik} = 1 - (w_{y_i} - w_k)^\top x_i - (b_{y_i} - b_k),
+
+    F an :class:`ExpectedJointLoss`.
+    """
+
+    loss: ExpectedJointLoss  # type: ignore[assignment]
+    views = {FiniteSum: WITHHELD}
+
+    def work(self) -> dict[str, object]:
+        p = self.n_parameters
+        cheap = p <= MOST_PARAMETERS and p**2 * (self.rows.n_samples + p / 3) <= AFFORDABLE
+        return super().work() | {"is_cheap_to_factorise": cheap}
+
+    def rivals(self, table: Array, labels: NDArray[np.intp]) -> Array:
+        """Return a table without the entries of the rows' own classes, shape (n_samples, n_classes - 1)."""
+        return table[self._foreign(labels)].reshape(len(labels), -1)
+
+    def among_all(self, table: Array, labels: NDArray[np.intp]) -> Array:
+        """Return a table of rivals with an entry of 0 for each row's own class."""
+        out = np.zeros((len(labels), self.n_classes))
+        out[self._foreign(labels)] = table.ravel()
+        return out
+
+    def _foreign(self, labels: NDArray[np.intp]) -> NDArray[np.bool_]:
+        return labels[:, None] != np.arange(self.n_classes)
+
+    def row_losses(self, u: Array, t: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, Array]:
+        values, *slopes = self.loss.evaluate(self.rivals(u, labels), self.rivals(t, labels))
+        by_u, by_t = (self.among_all(part, labels) for part in slopes)
+        return values, by_u, by_t
+
+    def derivatives(self, u: Array, t: Array) -> tuple[float, Array, PairBends]:
+        labels, c = self.labels, self.weights[:, None]
+        values, *tables = self.loss.derivatives(self.rivals(u, labels), self.rivals(t, labels))
+        slopes, scale_slopes, uu, ut, tt, p, q = (self.among_all(part, labels) for part in tables)
+        shared = (np.sqrt(c) * p, np.sqrt(c) * q)
+        bends = PairBends(c * scale_slopes, c * uu, c * ut, c * tt, shared)
+        return float(self.weights @ values), c * slopes, bends
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def second_order(self, parameters: Array) -> tuple[float, Array, Callable[[], Array]]:
+        # the shares of the rivals are found once for all of it
+        here = self.at(parameters)
+        return here.value, here.gradient, here.hessian
+
+    def tidied(self, parameters: Array, delta: float) -> Array:
+        return parameters
