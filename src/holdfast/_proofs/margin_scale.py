@@ -19,9 +19,8 @@ from holdfast._proofs.pair_constraints import PairConstraint, dual_objective
 from holdfast._proofs.pulls import balanced, sizes_of_sums, without_exact_pull
 from holdfast._proofs.worst_case import worst_case_certificate
 
-UNSEEN, TRIFLE, ROUGH = 1e-11, 0.01, 1e-3
-"""What an intercept that is not quite the best may cost a bound: a share of the objective, or of what the bound lacks anyway;
-where it costs more than the last share of the objective, there is no need to look what the bound lacks."""
+UNSEEN, TRIFLE = 1e-11, 0.01
+"""What an intercept that is not quite the best may cost a bound: a share of the objective, or of what the bound lacks anyway."""
 
 
 @certificate.register
@@ -61,8 +60,8 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     if dual is not None:
         best = _Minorant(problem, scores, dual, b)
     for n_steps in (1, MOST_STEPS):
-        # one step is nearly always enough
-        if not best.is_balanced(objective, farthest):
+        # one step is nearly always enough, and cheaper than the pass over the rows that tells what the bound lacks
+        if not best.is_balanced(objective, farthest, nearly=n_steps > 1):
             b = best_intercept(problem, w, scores, best.guess.scale, b, n_steps)
             best = _Minorant(problem, scores, best.guess, b)
     return certified(objective, best.bound(farthest), problem.floor, rounding, problem.norm_bound(best.pulls[1]))
@@ -167,12 +166,10 @@ class _Minorant:
         """Return the minimum over v and all intercepts up to the farthest one that may be optimal."""
         return self.lowest - self.imbalance * (abs(self.b) + farthest)
 
-    def is_balanced(self, objective: float, farthest: float) -> bool:
-        """Return whether a better b would not tell: rounding, or next to nothing beside what the bound lacks anyway."""
+    def is_balanced(self, objective: float, farthest: float, *, nearly: bool) -> bool:
+        """Return whether a better b would not tell, or next to nothing beside what the bound lacks anyway (`nearly`)."""
         cost = self.imbalance * (abs(self.b) + farthest)
-        if cost <= UNSEEN * objective:
-            return True
-        return cost <= ROUGH * objective and cost <= TRIFLE * (objective - self.lowest)
+        return cost <= UNSEEN * objective or (nearly and cost <= TRIFLE * (objective - self.lowest))
 
 
 def _farthest_intercept(problem: MarginScaleProblem, objective: float) -> float:
@@ -180,5 +177,8 @@ def _farthest_intercept(problem: MarginScaleProblem, objective: float) -> float:
     if not problem.fit_intercept:
         return 0.0
     c, reach = problem.weights, np.sqrt(2 * objective / problem.alpha)
-    rows_norm = np.sqrt(float(np.sum(problem.rows.square_sums(c))) * float(c.sum()))
+    # sums of squares are known by now but for rows of different weights
+    is_even = bool(np.all(c == c[0]))
+    squares = float(c.sum()) * problem.rows.column_squares if is_even else problem.rows.square_sums(c)
+    rows_norm = np.sqrt(float(np.sum(squares)) * float(c.sum()))
     return float(max((objective + reach * rows_norm) / weight for weight in problem.class_weights()))

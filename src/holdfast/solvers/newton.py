@@ -80,7 +80,7 @@ def newton_step(
     while ridge < largest:
         ridged = scaled.copy()
         ridged.flat[:: len(scale) + 1] = unit + ridge
-        factor, failed = dpotrf(ridged.T, lower=True, overwrite_a=True)
+        factor, failed = dpotrf(ridged, lower=True, overwrite_a=True)
         if failed:
             # the matrix is singular to rounding: the smallest ridge that helps changes the step least
             ridge = max(10 * ridge, 1e-14)
