@@ -38,7 +38,7 @@ from holdfast._core.solver import Solver
 
 KINDS = ("passes", "Hessians", "steps", "proofs")
 SLACK, SPARE = 1.2, 2
-"""A fit may take so many times the counts below, and so many more: other processors round differently, whence a stage or two."""
+"""A fit may take so many times the counts below, and so many more: other processors round differently, and add a stage."""
 PASSES = ("dot", "transpose_dot", "pull", "margin_pass", "normal_pass", "square_sums")
 
 

@@ -253,7 +253,10 @@ def test_names_frames_and_columns_of_nothing(table):
     assert_array_equal(kept[:, 0], 3.0)
     assert_array_equal(kept[:, 3], 0.0)
     assert_allclose(np.delete(kept, [0, 3], axis=1), found)
-    with pytest.warns(UserWarning, match="fewer"), pytest.raises(ValueError, match="no column of X has two known entries"):
+    with (
+        pytest.warns(UserWarning, match="fewer"),
+        pytest.raises(ValueError, match="no column of X has two known entries"),
+    ):
         ConditionalImputer().fit(np.full((4, 2), np.nan))
 
 

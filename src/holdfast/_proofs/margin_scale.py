@@ -20,7 +20,7 @@ from holdfast._proofs.pulls import balanced, sizes_of_sums, without_exact_pull
 from holdfast._proofs.worst_case import worst_case_certificate
 
 UNSEEN, TRIFLE = 1e-11, 0.01
-"""What an intercept that is not quite the best may cost a bound: a share of the objective, or of what the bound lacks anyway."""
+"""What an intercept short of the best may cost a bound: a share of the objective, or of what the bound lacks anyway."""
 
 
 @certificate.register

@@ -185,8 +185,8 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
         How noisy the rows will be at prediction. Known noise: the factor on it, at training and validation. Unknown: a
         multiple of `noise` under which validation rows are scored (None: as they are).
     cv_tol : float, default=1e-3
-        Largest certified gap to accept of the fits in the folds. Scores of validation rows hardly see more, and paths take a
-        half to a third of the time. The fit on all rows is certified to `tol`.
+        Largest certified gap to accept of the fits in the folds. Scores of validation rows hardly see more
+        (``benchmarks/fold_accuracy.md``). The fit on all rows is certified to `tol`.
     refit : bool, default=True
         Fit on all rows with what was chosen. False: the mean of the folds' coefficients, with its own honest `gap_`.
     n_jobs : int, default=None

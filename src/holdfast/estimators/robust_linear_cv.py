@@ -176,8 +176,8 @@ class RobustLinearClassifierCV(PathSearch, RobustLinearClassifier):
         and accuracy elsewhere. Otherwise a scikit-learn scorer, which sees the validation rows as they are, and their
         weights if its metric takes them.
     cv_tol : float, default=1e-3
-        Largest certified gap to accept of the fits in the folds. Scores of validation rows hardly see more, and paths take a
-        half to a third of the time. The fit on all rows is certified to `tol`.
+        Largest certified gap to accept of the fits in the folds. Scores of validation rows hardly see more
+        (``benchmarks/fold_accuracy.md``). The fit on all rows is certified to `tol`.
     refit : bool, default=True
         Fit on all rows with what was chosen. False: the mean of the folds' coefficients, with its own honest `gap_`.
     n_jobs : int, default=None
