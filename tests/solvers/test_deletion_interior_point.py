@@ -162,7 +162,7 @@ def test_rows_of_weight_0_do_not_count(rng):
 def test_limit_of_steps_is_said(way, rng):
     X, y = rows(rng, m=40)
     found = solved(program(X, y), max_iter=3, solver=way[0])
-    assert found.status is Status.ITERATION_LIMIT
+    assert found.status in (Status.ITERATION_LIMIT, Status.SLOW)
     assert found.n_iter == 3
     assert found.lower_bound <= solved(program(X, y)).objective <= found.objective
 

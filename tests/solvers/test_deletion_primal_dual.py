@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from holdfast import FeatureDeletion, FeatureDeletionClassifier, RobustLinearClassifier
 from holdfast._core.solution import Status
@@ -115,8 +116,26 @@ def test_what_it_cannot_finish_the_interior_point_does(monkeypatch, rng):
     assert found.solver == "deletion_interior_point"
     assert proof.gap <= 1e-7
     named, gap = train_deletion(problem, DeletionPrimalDual(), tol=1e-7, max_iter=30)
-    assert named.status is Status.ITERATION_LIMIT
+    assert named.status is Status.SLOW
     assert gap.gap > 1e-7
+
+
+def test_nor_does_a_ridge_keep_it_from_that(monkeypatch, rng):
+    X, y = texts(rng)
+    X = X.multiply(10.0 ** rng.integers(-2, 3, X.shape[1])).tocsr()
+    monkeypatch.setattr(DeletionPrimalDual, "preference", lambda solver, work: 9.0)
+    free = RobustLinearClassifier(FeatureDeletion(1), max_iter=100).fit(X, y)
+    assert free.gap_ <= 1e-6
+    assert free.solution_["solver"] == "deletion_interior_point"
+    with pytest.warns(ConvergenceWarning, match="deletion_interior_point"):
+        named = RobustLinearClassifier(FeatureDeletion(1), max_iter=5, solver="deletion_primal_dual").fit(X, y)
+    assert named.gap_ > 1e-6
+
+
+@pytest.mark.parametrize(("n_samples", "n_features", "expected"), [(150, 2500, True), (150, 20_000, False)])
+def test_it_hands_over_only_where_that_is_a_matter_of_seconds(n_samples, n_features, expected):
+    work = {"n_samples": n_samples, "n_features": n_features, "n_entries": 8 * n_samples}
+    assert (DeletionPrimalDual().stand_in(work) is not None) == expected
 
 
 def test_stored_zeros_and_entries_in_parts_change_nothing(rng):

@@ -17,6 +17,10 @@ class Status(Enum):
 
     SOLVED = "Solved: nothing to do."
     ITERATION_LIMIT = "Stopped at max_iter. Raise max_iter, or raise tol if this accuracy is enough."
+    SLOW = (
+        "Stopped at max_iter; steps that are cheap gain their last digits slowly. Raise tol if this accuracy is enough. "
+        "With a few thousand features solver='deletion_interior_point' gets there in minutes."
+    )
     STALLED = (
         "No further progress is possible in floating point at this point. Put the features on similar scales "
         "(StandardScaler), or raise tol if this accuracy is enough."

@@ -47,6 +47,10 @@ class Solver(Parameters, ABC):
         `rough` solution, a mere start for something else, is done when the next step promises less than `tol`.
         """
 
+    def stand_in(self, work: dict[str, Any]) -> Solver | None:
+        """Return the solver that takes over where nobody chose this one and it ends above `tol`, None where none should."""
+        return None
+
     def seeded(self, random_state: Any) -> Solver:
         """Return the solver with this source of randomness, itself where it needs none or has its own."""
         return self

@@ -19,7 +19,7 @@ from holdfast._core.solver import Report, Solver, silent
 from holdfast._core.tolerances import ROUNDING
 from holdfast._problems.feature_deletion import FeatureDeletionProblem
 from holdfast._proofs.feature_deletion import DeletionProof, deletion_bound, deletion_proof
-from holdfast.solvers import DeletionInteriorPoint, Highs
+from holdfast.solvers import Highs
 from holdfast.solvers.selection import pick
 
 SMALL_PROGRAM = 1e5
@@ -74,15 +74,12 @@ def train_deletion(
 
 def _other(problem: FeatureDeletionProblem, chosen: Solver, status: Status) -> Solver | None:
     """Return the solver to try where this one has not come near enough, None where there is none."""
-    structured = DeletionInteriorPoint()
     if status is Status.CHUNKED:
         return None
-    if chosen.name != structured.name:
-        # dear steps, but few of them are enough for any accuracy
-        return structured if structured.preference(problem.work()) > 1 else None
     # the simplex method is not disturbed by rows of very different weights
     is_small = problem.rows.n_samples * problem.rows.n_features <= SMALL_PROGRAM
-    return Highs() if is_small and status is not Status.ITERATION_LIMIT else None
+    is_stuck = is_small and status not in (Status.ITERATION_LIMIT, Status.SLOW)
+    return Highs() if is_stuck else chosen.stand_in(problem.work())
 
 
 def _flattened(problem: FeatureDeletionProblem, found: Array, proof: DeletionProof) -> tuple[Array, DeletionProof]:

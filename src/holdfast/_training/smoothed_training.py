@@ -87,6 +87,12 @@ class SmoothedTraining:
                 # general solvers are not that accurate
                 self.fine = self.tol
             found, proof = self._taken_whole()
+            other = self.solver.stand_in(self.problem.work()) if self.is_free and proof.gap > self.tol else None
+            if other is not None:
+                self.report(f"certified gap {proof.gap:.2e}; once more by {other.name}")
+                self.solver = other
+                again, better = self._taken_whole()
+                found, proof = (again, better) if better.gap < proof.gap else (found, proof)
             if proof.gap <= self.tol or not self.is_free or self.n_iter >= self.max_iter:
                 return self._polished(found, proof)
             start, self.dual = found.parameters, found.dual

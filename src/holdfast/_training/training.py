@@ -165,7 +165,7 @@ def _judged(found: Solution, proof: Certificate, tol: float, max_iter: int) -> S
     """Return the solution with the status that its proof deserves."""
     if proof.gap <= tol:
         status = Status.SOLVED
-    elif found.n_iter >= max_iter:
+    elif found.n_iter >= max_iter and found.status is not Status.SLOW:
         status = Status.ITERATION_LIMIT
     elif proof.lower_bound == -np.inf:
         status = Status.NO_BOUND

@@ -224,8 +224,10 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
 
     _searched = SEARCHED
     _beyond = {
-        "smallest": "Give smaller noises or alphas; where rows to come are noisier than these, state deploy_noise.",
-        "largest": "Give larger noises or alphas.",
+        ("noise", "smallest"): "Give smaller noises; where rows to come are noisier than these, state deploy_noise.",
+        ("noise", "largest"): "Give larger noises.",
+        ("alpha", "smallest"): "Give smaller alphas.",
+        ("alpha", "largest"): "Give larger alphas.",
     }
     parameter_table = {"deploy_noise": Number() | NOTHING}
 

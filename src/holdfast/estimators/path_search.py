@@ -53,8 +53,8 @@ class PathSearch(LinearClassifier):
     _takes_streams = False
     _searched: tuple[str, ...]
     """The names of the settings that make a step; the first is the size of the uncertainty."""
-    _beyond: Mapping[str, str]
-    """What to do where the best size is the "smallest" or the "largest" of those tried."""
+    _beyond: Mapping[tuple[str, str], str]
+    """What to do where the best of a setting is the "smallest" or the "largest" of those tried."""
     parameter_table = {"cv": CV, "cv_tol": Number(strictly=True)}
     cv: Any
     cv_tol: float
@@ -134,7 +134,7 @@ class PathSearch(LinearClassifier):
         if best > 0 and best in ends and len(tried) > 2:
             warn_caller(
                 f"{type(self).__name__}.fit: the {name} chosen, {best:.3g}, is the {ends[best]} of {len(tried)} that were "
-                f"tried, so that one beyond may be better. {self._beyond[ends[best]]}",
+                f"tried, so that one beyond may be better. {self._beyond[name, ends[best]]}",
                 EndOfPathWarning,
             )
 

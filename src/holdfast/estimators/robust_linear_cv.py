@@ -216,8 +216,11 @@ class RobustLinearClassifierCV(PathSearch, RobustLinearClassifier):
 
     _searched = SEARCHED
     _beyond = {
-        "smallest": 'Give smaller radii; where rows to come are less exact than these, use scoring="certified".',
-        "largest": "Give larger radii.",
+        (
+            "radius",
+            "smallest",
+        ): 'Give smaller radii; where rows to come are less exact than these, use scoring="certified".',
+        ("radius", "largest"): "Give larger radii.",
     }
 
     def __init__(

@@ -49,7 +49,10 @@ class DeletionInteriorPoint(Solver):
 
     name = "deletion_interior_point"
     needs = (DeletionProgram,)
-    takes = "It is for features that may be deleted. "
+    takes = (
+        "It takes the hinge loss, an l2 or box penalty, and deletions of whole features, each worth more than 0, within a "
+        "budget above 0. "
+    )
 
     def preference(self, work: dict[str, Any]) -> float:
         is_small = work["n_entries"] <= LARGEST_MATRIX and work["n_features"] <= WIDEST

@@ -11,7 +11,7 @@ from holdfast._core.problem import Problem
 from holdfast._core.programs import DeletionProgram
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
-from holdfast.solvers.deletion_interior_point import ScaledDeletions, one_class
+from holdfast.solvers.deletion_interior_point import DeletionInteriorPoint, ScaledDeletions, one_class
 from holdfast.solvers.deletion_parts import CROWDED, Constraints, listed
 from holdfast.solvers.mehrotra import CONTENT, Best
 
@@ -21,6 +21,8 @@ SPARE = 0.7
 """It stops at this share of the tolerated gap, so that the proof does not miss it by rounding."""
 DEAR = 5e5
 """Products by nonzero that a step of the interior point may take before this method is preferred: 10 000 passes are as dear."""
+QUICK = 3e10
+"""Products that a step of the interior point may take for it to finish what passes could not: half a minute in all."""
 FIRST_WEIGHT = 0.01
 """Lengths of steps in the dual over those in the primal to begin with, for one row, where the units of both are 1."""
 ENOUGH, SOME, LONG = 0.2, 0.8, 0.36
@@ -43,10 +45,17 @@ class DeletionPrimalDual(Solver):
 
     name = "deletion_primal_dual"
     needs = (DeletionProgram,)
-    takes = "It is for features that may be deleted. "
+    takes = (
+        "It takes the hinge loss, an l2 or box penalty, and deletions of whole features, each worth more than 0, within a "
+        "budget above 0. "
+    )
 
     def preference(self, work: dict[str, Any]) -> float:
         return 6.0 if suits(work["n_samples"], work["n_features"], work["n_entries"]) else 0.1
+
+    def stand_in(self, work: dict[str, Any]) -> Solver | None:
+        is_quick = _products(work["n_samples"], work["n_features"]) <= QUICK
+        return DeletionInteriorPoint() if is_quick else None
 
     def minimise(
         self, problem: Problem, start: Array, *, tol: float, max_iter: int, rough: bool = False, report: Report = silent
@@ -58,7 +67,7 @@ class DeletionPrimalDual(Solver):
             return one_class(scaled, self.name)
         every = sparse.vstack([sparse.csr_array(block) for _, block in scaled.rows.blocks()], format="csr")
         iterates = Iterates(scaled, Constraints(scaled, slice(0, every.shape[0]), every, listed))
-        goal, status, n_iter = max(SPARE * tol, CONTENT), Status.ITERATION_LIMIT, 0
+        goal, status, n_iter = max(SPARE * tol, CONTENT), Status.SLOW, 0
         best = iterates.best
         iterates.look()
         for n_iter in range(1, max_iter + 1):
@@ -76,8 +85,12 @@ class DeletionPrimalDual(Solver):
 
 def suits(n_samples: int, n_features: int, n_entries: float) -> bool:
     """Return whether rows are sparse, and so wide that many passes over them are cheap beside matrices of all features."""
-    products = n_features**2 * (2 * n_samples + n_features / 3)
-    return n_entries <= CROWDED * n_samples * n_features and products > DEAR * n_entries
+    return n_entries <= CROWDED * n_samples * n_features and _products(n_samples, n_features) > DEAR * n_entries
+
+
+def _products(n_samples: int, n_features: int) -> float:
+    """Return how many products a step of the interior point takes."""
+    return n_features**2 * (2 * n_samples + n_features / 3)
 
 
 class Point(NamedTuple):
