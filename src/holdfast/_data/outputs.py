@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from holdfast._core.memory import keep_freed
 from holdfast._core.rows import Array
 
 BLOCK_ENTRIES = 1 << 17
@@ -140,6 +141,8 @@ class DenseOutputs(Outputs):
             X, dtype=np.float64
         )  # so that operations on one learner, for all rows, are contiguous
         self.n_samples, self.n_learners = self.X.shape
+        # each point of a fit makes and drops arrays of this size
+        keep_freed(2 * self.X.size)
 
     @cached_property
     def squares(self) -> Array:
