@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.special import expit
 
 from holdfast.losses import ExpectedLogistic
-from holdfast.losses.expected_logistic import SPACINGS
+from holdfast.losses.expected_logistic import MANY_ROWS, SPACINGS
 
 SCORES = [-40.0, -7.3, -1.0, 0.0, 0.4, 2.0, 11.0]
 
@@ -69,6 +69,16 @@ def test_table_reaches_the_asymptotes(rng):
     assert_allclose(value[-4:], [1e8 - 1, 0, 1e10 - 1, 0], rtol=1e-15, atol=1e-15)
     assert_allclose(slope[-4:], [1, 0, 1, 0], rtol=0, atol=1e-15)
     assert_allclose(scale_slope[-4:], 0, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("t", [0.0, 0.05, 0.9, 2.2, 7.9, 8.1, 80.0])
+def test_what_proofs_read_off_a_spline_is_the_rule_itself(t, rng):
+    u = np.append(1 + 12 * max(t, 1) * rng.uniform(-1, 1, size=MANY_ROWS + 1), [1e8, -1e8])
+    many = ExpectedLogistic().tangent(u, np.array(t))
+    some = np.r_[0:400, -2:0]
+    few = ExpectedLogistic().tangent(u[some], np.full(402, t))
+    for one, other in zip(many, few, strict=True):
+        assert_allclose(one[some], other, rtol=1e-14, atol=1e-11 * max(t, 1))
 
 
 def test_noise_moderates_probabilities_symmetrically():

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.loss import Array, Coupling, Loss
+from holdfast._core.memory import remembered
 from holdfast._core.problem import Evaluation
 from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import MarginPass, Rows
@@ -99,6 +100,7 @@ class MarginScaleProblem(LinearProblem):
         """Return the parameters made of w and b."""
         return np.append(w, b) if self.fit_intercept else w
 
+    @remembered  # what the solver ended with is compared with the proof
     @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
     def evaluate(self, parameters: Array) -> Evaluation:
         w, b = self.split(parameters)

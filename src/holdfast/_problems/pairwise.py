@@ -15,6 +15,7 @@ from scipy.sparse.csgraph import connected_components
 
 from holdfast._core.arithmetic import ratio
 from holdfast._core.loss import Array, Loss
+from holdfast._core.memory import remembered
 from holdfast._core.problem import Evaluation
 from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
@@ -145,6 +146,7 @@ class PairwiseProblem(LinearProblem):
         own = np.arange(self.n_classes) if self.sets.is_common else self.labels
         return table[own[:, None] != np.arange(self.n_classes)]
 
+    @remembered
     @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
     def evaluate(self, parameters: Array) -> Evaluation:
         W, b = self.split(parameters)

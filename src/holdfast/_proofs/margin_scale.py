@@ -12,7 +12,7 @@ from holdfast._core.solution import DualGuess
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._proofs.best_scale import Point, slopes_at_best_scale
 from holdfast._proofs.certificate import Certificate, certificate, certified, rounding_at
-from holdfast._proofs.intercepts import MOST_STEPS, best_intercept
+from holdfast._proofs.intercepts import best_intercept
 from holdfast._proofs.lines import tangent_lines
 from holdfast._proofs.objectives import objective_at
 from holdfast._proofs.pair_constraints import PairConstraint, dual_objective
@@ -59,10 +59,10 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     farthest = _farthest_intercept(problem, objective)
     if dual is not None:
         best = _Minorant(problem, scores, dual, b)
-    for n_steps in (1, MOST_STEPS):
+    for is_last in (False, True):
         # one step is nearly always enough, and cheaper than the pass over the rows that tells what the bound lacks
-        if not best.is_balanced(objective, farthest, nearly=n_steps > 1):
-            b = best_intercept(problem, w, scores, best.guess.scale, b, n_steps)
+        if not best.is_balanced(objective, farthest, nearly=is_last):
+            b = best_intercept(problem, w, scores, best.guess.scale, b) if is_last else best.next_intercept
             best = _Minorant(problem, scores, best.guess, b)
     return certified(objective, best.bound(farthest), problem.floor, rounding, problem.norm_bound(best.pulls[1]))
 
@@ -132,11 +132,12 @@ class _Minorant:
     """
 
     def __init__(self, problem: MarginScaleProblem, scores: Array, guess: DualGuess, b: float):
-        self.problem, self.guess, self.b = problem, guess, b
+        self.problem, self.scores, self.guess, self.b = problem, scores, guess, b
         u = problem.target - problem.signs * (scores + b)
         self.values, slopes, scale_slopes = problem.loss.tangent(u, guess.scale)
         self.lines = tangent_lines(u, guess.scale, self.values, slopes, scale_slopes)
         self.r = problem.weights * problem.signs * slopes
+        self.scale_slopes = scale_slopes
         self.imbalance = abs(float(np.sum(self.r))) if problem.fit_intercept else 0.0
 
     @property
@@ -144,6 +145,17 @@ class _Minorant:
         """The objective at the guess's direction and b, where the guess's scales are those of the sets."""
         problem, w = self.problem, self.guess.direction
         return float(problem.weights @ self.values) + 0.5 * problem.alpha * float(w @ w)
+
+    @property
+    def next_intercept(self) -> float:
+        """Where a Newton step leads.
+
+        Averages over Gaussian noise solve the heat equation: the slope in t is t times the curvature in u, which costs a pass.
+        """
+        if not np.all(self.guess.scale > 0):
+            return best_intercept(self.problem, self.guess.direction, self.scores, self.guess.scale, self.b, n_steps=1)
+        curvature = float(self.problem.weights @ (self.scale_slopes / self.guess.scale))
+        return self.b + float(np.sum(self.r)) / curvature if curvature > 0 else self.b
 
     @cached_property
     def pulls(self) -> Array:

@@ -13,6 +13,10 @@ from holdfast._core.loss import Array
 from holdfast._core.row_sets import RowSets
 
 
+SAMPLE, MARGIN = 1000, 1.1
+"""Rows among which a share is sought first, and by how much a cut that is enough for them is widened for all."""
+
+
 class DualScale(Protocol):
     """What a constraint needs to know of a loss."""
 
@@ -62,16 +66,33 @@ def largest_share(loss: DualScale, constraints: Sequence[PairConstraint]) -> flo
         )
 
     def slack(k: float) -> Array:
-        budgets = [one.weights * loss.dual_scale(k * one.slopes) for one in constraints]
-        return offered(budgets) - k * required
+        return offered([one.weights * loss.dual_scale(k * one.slopes) for one in constraints]) - k * required
 
     whole = offered(full) - required
     if np.all(whole >= 0):
         return 1.0
-    cut, growth = max(float(np.max(-whole / np.where(whole < 0, required, 1.0))), 1e-15), 2.0
-    if cut > 1e-3:
-        # too much is missing for a linear guess: budgets can rise steeply, so begin with a tiny cut
-        cut, growth = 1e-15, 8.0
+    cut = max(float(np.max(-whole / np.where(whole < 0, required, 1.0))), 1e-15)
+    # too much may be missing for a linear guess: budgets can rise steeply, so begin with a tiny cut
+    first = (cut, 2.0) if cut <= 1e-3 else (1e-15, 8.0)
+    some = [slice(None, None, 1 + len(b) // SAMPLE) for b in full]
+    parts = np.array([np.sum(b[part]) / np.sum(b) for b, part in zip(full, some, strict=True) if np.any(b)])
+    if all(commons) and len(parts) == len(full) and 0 < np.min(parts) <= np.max(parts) < 0.5:
+        # what is enough for some of the rows tells where to begin
+
+        def sampled(k: float) -> Array:
+            budgets = [
+                one.weights[part] * loss.dual_scale(k * one.slopes[part])
+                for one, part in zip(constraints, some, strict=True)
+            ]
+            return offered(budgets) / parts - k * required
+
+        cut = MARGIN * (1 - _covered_share(sampled, whole, *first))
+        first = (max(cut, 1e-15), 2.0) if cut < 0.5 else first
+    return _covered_share(slack, whole, *first)
+
+
+def _covered_share(slack: Callable[[float], Array], whole: Array, cut: float, growth: float) -> float:
+    """Return a k in [0, 1] at which no slack is negative, near the largest one; cuts grow from the first one on."""
     while cut < 0.5:
         rest = slack(1 - cut)
         if np.all(rest >= 0):

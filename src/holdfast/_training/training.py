@@ -258,7 +258,7 @@ class _Training:
             if self.accuracy > 0 and not is_slow
             else []
         )
-        newton = [(Newton(), 0.0)] * 2 if self.can_factorise else []
+        newton = [(Newton(), tol) for tol in (self.accuracy, 0.0)] if self.can_factorise else []
         return [*finer, *newton, (self.solver, 0.0)]
 
     @property
@@ -277,13 +277,18 @@ class _Training:
         solver: Solver | None = None,
         limit: int = sys.maxsize,
     ) -> Solution:
-        """Return what the solver (another one, if given) finds with the steps that are left, `limit` at most."""
+        """Return what the solver (another one, if given) finds with the steps that are left, `limit` at most.
+
+        Newton's method goes on where it shows no end.
+        """
         left = min(max(1, self.max_iter - self.n_iter), limit)
-        solver = solver or self.solver
+        solver, patience = solver or self.solver, left
         if self.is_free and self.can_factorise and not isinstance(solver, Newton):
-            left = min(left, max(self.patience, self.patience // 6 * problem.metric_age))
-        found = solver.minimise(problem, start, tol=tol, max_iter=left, rough=rough, report=self.report)
+            patience = min(left, max(self.patience, self.patience // 6 * problem.metric_age))
+        found = solver.minimise(problem, start, tol=tol, max_iter=patience, rough=rough, report=self.report)
         self.n_iter += found.n_iter
+        if found.status is Status.ITERATION_LIMIT and patience < left and not rough:
+            return self.minimise(problem, found.parameters, tol, solver=Newton(), limit=limit - patience)
         return replace(found, n_iter=self.n_iter)
 
     @property

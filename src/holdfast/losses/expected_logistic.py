@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
+from math import factorial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import CubicSpline
+from scipy.interpolate import make_interp_spline
 from scipy.special import expit, ndtr
 
 from holdfast._core import compiled
@@ -27,7 +28,9 @@ REACH, WIDEST = 9.0, 36.0
 BLOCK_ENTRIES = 25_000
 """Row-node pairs evaluated at once: few enough to stay in the cache, many enough to make calls worth their while."""
 MANY_ROWS = 5_000
-"""With more rows of one scale than this, a proof evaluates the loss by a spline."""
+"""With more rows of one scale than this, a proof reads the loss off a spline."""
+DEGREE, PER_UNIT_OF_CURVES = 5, 32
+"""The degree of that spline, and its nodes per unit of the loss or of the noise, whichever is wider."""
 TABLE_GROWTH = 64
 """Tables grow by so many nodes on either side."""
 PER_UNIT = 48
@@ -94,11 +97,7 @@ def plain_moments(x: Array, t: Array, n: int) -> Array:
     x, t = np.asarray(x, dtype=float), np.asarray(t, dtype=float)
     if t.ndim == 0 and x.size > MANY_ROWS:
         reach = float(min(np.abs(x).max(), 40.0 + 9.5 * t))
-        curve = _curve(float(t), 8.0 * np.ceil(reach / 8.0 + 0.1), n)
-        inside = np.clip(x, curve.x[0], curve.x[-1])
-        out = np.ascontiguousarray(np.moveaxis(curve(inside), -1, 0))
-        out[0] += np.maximum(x - inside, 0.0)  # beyond its ends the loss is 0 or straight
-        return out
+        return _read_off(x, _curve(float(t), 8.0 * np.ceil(reach / 8.0 + 0.1), n))
     flat, scales = x.ravel(), np.broadcast_to(t, x.shape).ravel()
     out = np.empty((n, flat.size))
     for rows, rule in _by_scale(scales, FINE_SPACINGS, _over_noise, _over_logistic):
@@ -107,11 +106,32 @@ def plain_moments(x: Array, t: Array, n: int) -> Array:
 
 
 @lru_cache(maxsize=4)
-def _curve(t: float, reach: float, n: int) -> CubicSpline:
-    """Return the means as functions of x up to a reach, off by less than 1e-11."""
-    half = np.ceil(128 * reach / max(1.0, t))
+def _curve(t: float, reach: float, n: int) -> tuple[Array, Array]:
+    """Return nodes and, by mean and power, the coefficients of splines through the means there, off by less than 1e-11."""
+    half = np.ceil(PER_UNIT_OF_CURVES * reach / max(1.0, t))
     nodes = np.linspace(-reach, reach, int(2 * half) + 1)
-    return CubicSpline(nodes, plain_moments(nodes, np.full(nodes.shape, t), n).T)
+    spline = make_interp_spline(nodes, plain_moments(nodes, np.full(nodes.shape, t), n).T, k=DEGREE)
+    powers = [spline(nodes, nu=power).T / factorial(power) for power in range(DEGREE + 1)]
+    return nodes, np.ascontiguousarray(np.moveaxis(powers, 0, 1))
+
+
+def _read_off(x: Array, curve: tuple[Array, Array]) -> Array:
+    """Return the means at x from splines with evenly spaced nodes."""
+    nodes, coefs = curve
+    out = np.empty((len(coefs), x.size))
+    for start in range(0, x.size, STRETCH):
+        part = slice(start, start + STRETCH)
+        inside = np.clip(x[part], nodes[0], nodes[-1])
+        index = ((inside - nodes[0]) * ((len(nodes) - 1) / (nodes[-1] - nodes[0]))).astype(np.intp)
+        e = inside - nodes[index]
+        for row, powers in zip(out, coefs, strict=True):
+            g = powers[DEGREE].take(index)
+            for coef in powers[-2::-1]:
+                g *= e
+                g += coef.take(index)
+            row[part] = g
+        out[0, part] += np.maximum(x[part] - inside, 0.0)  # beyond its ends the loss is 0 or straight
+    return out
 
 
 def _by_scale(
@@ -182,21 +202,21 @@ def _interpolated(x: Array, t: float, order: int, unit: float, reach: float) -> 
     """Return G_0 ... G_order by Taylor expansion around the nearest node of a table made for this t."""
     # rounded up, so that calls for one t share a table although their rows move a little
     half = TABLE_GROWTH * int(np.ceil((reach / unit + 1) / TABLE_GROWTH))
-    nodes, by_node = _table(t, unit, half)
+    nodes, by_order = _table(t, unit, half)
     out = np.empty((order + 1, x.size))
     for start in range(0, x.size, STRETCH):
         part = slice(start, start + STRETCH)
         inside = np.clip(x[part], -reach - unit, reach + unit)
         index = np.rint(inside / unit).astype(np.intp) + half
-        near = by_node[index]
+        near = [values.take(index) for values in by_order]
         e = inside - nodes[index]
         shares = [e / (k + 1) for k in range(6)]
         for k in range(order + 1):
-            g = near[:, 6] * shares[5 - k]
+            g = near[6] * shares[5 - k]
             for j in range(5, k, -1):
-                g += near[:, j]
+                g += near[j]
                 g *= shares[j - k - 1]
-            np.add(g, near[:, k], out=out[k, part])
+            np.add(g, near[k], out=out[k, part])
         # beyond the table the loss is its asymptote to the last bit
         out[0, part] += np.maximum(x[part] - inside, 0.0)
     return list(out)
@@ -204,9 +224,9 @@ def _interpolated(x: Array, t: float, order: int, unit: float, reach: float) -> 
 
 @lru_cache(maxsize=4)
 def _table(t: float, unit: float, half: int) -> tuple[Array, Array]:
-    """Return nodes around 0 and G_0 ... G_6 at each of them."""
+    """Return nodes around 0 and, for each of G_0 ... G_6, its values at them."""
     nodes: Array = unit * np.arange(-half, half + 1, dtype=np.float64)
-    return nodes, np.ascontiguousarray(_direct(nodes, np.full(nodes.size, t), 6).T)
+    return nodes, _direct(nodes, np.full(nodes.size, t), 6)
 
 
 def _narrow(x: Array, t: Array, order: int, nodes: Array) -> Array:
