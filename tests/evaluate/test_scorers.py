@@ -242,6 +242,14 @@ def test_a_model_of_rows_asks_for_theirs(noisy):
         certified_accuracy_scorer()(RobustLinearClassifier(Box()).fit(X, y, X_std=S), X, y)
 
 
+def test_models_that_were_told_nothing_of_rows_are_asked_for_with_the_switch_too(noisy):
+    X, y, _ = noisy
+    plain = LogisticRegression().fit(X, y)
+    for scorer in (robust_accuracy_scorer(Box()), flip_rate_scorer(GaussianNoise())):
+        with pytest.raises(ValueError, match=r"X_std.*enable_metadata_routing=True"):
+            scorer(plain, X, y)
+
+
 def test_what_is_passed_but_not_routed_is_asked_for_with_the_switch_that_routes_it(noisy):
     X, y, S = noisy
 
