@@ -364,6 +364,7 @@ class MarginScaleProblem(LinearProblem):
         """Return a bound on the l2 norm of the optimal w from ridge and penalty, `loss` being what rows cost at w = 0."""
         # strong convexity: P(0, 0) >= P(w, b) + alpha / 2 |w|^2 at the optimum, where P(w, b) >= alpha / 2 |w|^2
         t = np.zeros(()) if self.sets.is_sublinear else self.sets.support(np.zeros(self.rows.n_features))
-        at_zero = float(self.weights @ loss.value(np.broadcast_to(self.target, len(self.weights)), t))
+        # one value where all rows are alike
+        at_zero = float(np.sum(self.weights * loss.value(*np.broadcast_arrays(np.atleast_1d(self.target), t))))
         ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf
         return ridge if self.penalty is None else min(ridge, self.penalty.norm_bound(at_zero, self.rows.n_features))

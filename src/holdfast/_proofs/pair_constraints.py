@@ -12,7 +12,6 @@ from holdfast._core.arithmetic import norm
 from holdfast._core.loss import Array
 from holdfast._core.row_sets import RowSets
 
-
 SAMPLE, MARGIN = 1000, 1.1
 """Rows among which a share is sought first, and by how much a cut that is enough for them is widened for all."""
 

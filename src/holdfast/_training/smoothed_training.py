@@ -28,6 +28,8 @@ SMALLEST = 1e-10
 """The least smoothing at which steps are not lost in rounding."""
 STAGE_STEPS = 40
 """Steps after which a stage is given up for one nearer to the last."""
+PLAIN_STEPS = 15
+"""Newton steps of a stage without exact searches, which mostly need fewer."""
 AIM = 0.3
 """The gap that the next smoothing is meant to leave, as a share of `tol`."""
 STAGE, ROUGH = 0.02, 1e-2
@@ -65,9 +67,9 @@ class SmoothedTraining:
 
     def __post_init__(self) -> None:
         n, d = self.problem.rows.n_samples, self.problem.rows.n_features * self.problem.n_vectors
-        is_cheap = n * d * d <= SMALL_WORK
-        self.fine = min(self.tol, PROVED) if is_cheap and self.tol <= LOOSE else self.tol
-        self.is_quick = self.tol > LOOSE and (self.problem.loss.is_smooth or not is_cheap)
+        self.is_cheap = n * d * d <= SMALL_WORK
+        self.is_wide = bool(self.problem.work().get("is_wide", False))
+        self.fine = min(self.tol, PROVED) if self.is_cheap and self.tol <= LOOSE else self.tol
         self.lowest, self.highest = np.inf, -np.inf
         self.parameters = np.zeros(self.problem.n_parameters)
         self.dual: DualGuess | None = None
@@ -80,9 +82,15 @@ class SmoothedTraining:
 
     def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
         """Return a solution with its proof."""
-        # steps from a start that is near enough come before solvers that take none
-        is_near = start is not None and self.is_quick and self.is_free
-        if {ConeProgram, LinearProgram, *ACCURATE}.intersection(self.solver.needs) and not is_near:
+        whole = self.solver
+        takes_whole = bool({ConeProgram, LinearProgram, *ACCURATE}.intersection(whole.needs))
+        if takes_whole and start is not None and self.tol > LOOSE and self.is_free:
+            # steps from a start that is near enough come before solvers that take none
+            self.follow(start)
+            if self.gap <= self.tol:
+                return self._proved()
+            self.solver = whole
+        if takes_whole:
             if not ACCURATE.intersection(self.solver.needs):
                 # general solvers are not that accurate
                 self.fine = self.tol
@@ -100,16 +108,15 @@ class SmoothedTraining:
         self.follow(self._start_on_fewer_rows() if start is None else start)
         is_left = self.gap > self.tol and self.highest > -np.inf and self.n_iter < self.max_iter
         # a Hessian of far more features than rows costs more than all else, and shows newton_cg nothing new
-        is_wide = self.problem.work().get("is_wide", False)
-        if (
-            is_left
-            and self.is_free
-            and not (isinstance(self.solver, Newton) or is_wide)
-            and self.problem.offers(Curved)
-        ):
+        is_other = not (isinstance(self.solver, Newton) or self.is_wide)
+        if is_left and self.is_free and is_other and self.problem.offers(Curved):
             self.report("once more with plain Newton steps")
             self.solver, self.is_free = Newton(), False
             self.follow(None)
+        return self._proved()
+
+    def _proved(self) -> tuple[Solution, Certificate]:
+        """Return the best parameters with their proof."""
         found = Solution(self.parameters, self.status, self.lowest, self.n_iter, self.solver.name, dual=self.dual)
         return self._polished(found, self._proof(found))
 
@@ -264,6 +271,14 @@ class SmoothedTraining:
         return 0.05 * STAGE * gap if self.problem.alpha > 0 else 0.01 * np.square(STAGE * gap)
 
     def _minimise(self, smoothed: LinearProblem, start: Array, goal: float) -> Solution:
+        if self.is_free and self.is_cheap and not self.is_wide and smoothed.offers(Curved):
+            # exact searches save steps, and where Hessians are cheap cost more than these
+            limit = max(1, min(PLAIN_STEPS, self.max_iter - self.n_iter))
+            plain = Newton().minimise(smoothed, start, tol=goal, max_iter=limit, rough=True, report=self.report)
+            self.n_iter += plain.n_iter
+            if plain.status is Status.SOLVED or self.n_iter >= self.max_iter:
+                return plain
+            start = plain.parameters
         solver = pick(smoothed) if self.is_free else self.solver
         limit = min(STAGE_STEPS if self.is_free else self.max_iter, max(1, self.max_iter - self.n_iter))
         found = solver.minimise(smoothed, start, tol=goal, max_iter=limit, rough=True, report=self.report)

@@ -97,7 +97,7 @@ def plain_moments(x: Array, t: Array, n: int) -> Array:
     x, t = np.asarray(x, dtype=float), np.asarray(t, dtype=float)
     if t.ndim == 0 and x.size > MANY_ROWS:
         reach = float(min(np.abs(x).max(), 40.0 + 9.5 * t))
-        return _read_off(x, _curve(float(t), 8.0 * np.ceil(reach / 8.0 + 0.1), n))
+        return _read_off(x, _curve(float(t), 4.0 * np.ceil(reach / 4.0 + 0.1), n))
     flat, scales = x.ravel(), np.broadcast_to(t, x.shape).ravel()
     out = np.empty((n, flat.size))
     for rows, rule in _by_scale(scales, FINE_SPACINGS, _over_noise, _over_logistic):
@@ -112,7 +112,7 @@ def _curve(t: float, reach: float, n: int) -> tuple[Array, Array]:
     nodes = np.linspace(-reach, reach, int(2 * half) + 1)
     spline = make_interp_spline(nodes, plain_moments(nodes, np.full(nodes.shape, t), n).T, k=DEGREE)
     powers = [spline(nodes, nu=power).T / factorial(power) for power in range(DEGREE + 1)]
-    return nodes, np.ascontiguousarray(np.moveaxis(powers, 0, 1))
+    return nodes, np.ascontiguousarray(np.moveaxis(np.array(powers), 0, 1))
 
 
 def _read_off(x: Array, curve: tuple[Array, Array]) -> Array:
