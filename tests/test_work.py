@@ -74,14 +74,14 @@ def validated():
 
 FITS = {
     # (passes, Hessians, steps, proofs), and the fit
-    "Gaussian, hinge": ((56, 12, 12, 1), few(GaussianRobustClassifier(0.3, loss="hinge"))),
-    "Gaussian, logistic": ((41, 9, 9, 1), few(GaussianRobustClassifier(0.3))),
-    "Gaussian, own errors of rows": ((48, 13, 13, 1), told(GaussianRobustClassifier(loss="hinge"))),
-    "Gaussian, wide sparse": ((102, 4, 72, 2), lambda: GaussianRobustClassifier(0.02, loss="hinge").fit(*words())),
-    "Gaussian, three classes": ((74, 13, 13, 1), few(GaussianRobustClassifier(0.3, loss="hinge"), n_classes=3)),
-    "Gaussian, three classes, logistic": ((51, 9, 9, 1), few(GaussianRobustClassifier(0.3), n_classes=3)),
-    "Gaussian, path": ((986, 182, 187, 16), few(GaussianRobustClassifierCV(5, loss="hinge", cv=3))),
-    "Gaussian, path, logistic": ((346, 66, 66, 16), few(GaussianRobustClassifierCV(5, cv=3))),
+    "Gaussian, hinge": ((37, 8, 8, 1), few(GaussianRobustClassifier(0.3, loss="hinge"))),
+    "Gaussian, logistic": ((40, 9, 9, 1), few(GaussianRobustClassifier(0.3))),
+    "Gaussian, own errors of rows": ((27, 7, 7, 1), told(GaussianRobustClassifier(loss="hinge"))),
+    "Gaussian, wide sparse": ((31, 2, 20, 2), lambda: GaussianRobustClassifier(0.02, loss="hinge").fit(*words())),
+    "Gaussian, three classes": ((48, 8, 8, 1), few(GaussianRobustClassifier(0.3, loss="hinge"), n_classes=3)),
+    "Gaussian, three classes, logistic": ((50, 9, 9, 1), few(GaussianRobustClassifier(0.3), n_classes=3)),
+    "Gaussian, path": ((836, 177, 182, 16), few(GaussianRobustClassifierCV(5, loss="hinge", cv=3))),
+    "Gaussian, path, logistic": ((330, 66, 66, 16), few(GaussianRobustClassifierCV(5, cv=3))),
     "ball": ((216, 29, 29, 14), few(RobustLinearClassifier(Ball(0.2)))),
     "ball, path": ((1326, 218, 218, 70), few(RobustLinearClassifierCV(5, uncertainty=Ball(), cv=3))),
     "box": ((179, 0, 15, 1), few(RobustLinearClassifier(Box(0.1)))),

@@ -88,7 +88,7 @@ def test_place_knows_products_and_the_best_along_a_step(made, rng):
     assert_allclose(place.value, value, rtol=1e-13)
     assert_allclose(place.gradient, gradient, atol=1e-12)
     v = rng.normal(size=problem.n_parameters)
-    assert_allclose(place.product(v), problem.hessian(place.parameters) @ v, atol=1e-10)
+    assert_allclose(place.product(v)[0], problem.hessian(place.parameters) @ v, atol=1e-10)
     step = -place.preconditioner()(place.gradient)
     plane, x = place.plane(step), np.array([1.1, 0.2])
     moves = STEP * np.eye(2)
