@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from holdfast._core import compiled
+from holdfast._core.memory import keep_freed
 from holdfast._core.row_plus_sparse import Regular, regular
 from holdfast._core.rows import Array, Elementwise, MarginPass, RowArrays, Span
 from holdfast._data.block_rows import BlockRows
@@ -39,6 +40,8 @@ class DenseRows(BlockRows):
     def __init__(self, X: NDArray[np.floating], shift: Array | None = None):
         super().__init__(X)
         self.shift = shift
+        # every pass makes and drops arrays of the size of a block, or of a few numbers a row
+        keep_freed(BLOCK_BYTES // 4)
 
     def blocks(self) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         return self._blocks(max(64, BLOCK_BYTES // max(1, self.X.itemsize * self.n_features)))

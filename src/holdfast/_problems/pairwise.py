@@ -20,6 +20,7 @@ from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
+from holdfast._problems.class_blocks import class_blocks
 from holdfast._problems.linear import WIDEST_METRIC, LinearProblem
 from holdfast._problems.local_pairwise_model import LocalPairwiseModel
 from holdfast._problems.margin_scale import METRIC_ROWS
@@ -323,6 +324,8 @@ class PairwiseProblem(LinearProblem):
             return 0.25 * self.typical_curvature() + 2 * self.alpha
         sample, W = self.sample, self.split(parameters)[0]
         bends, p = sample.bends(parameters), self.n_parameters_per_class
+        if sample.sets.is_common:
+            return class_blocks(sample, W, bends)
         blocks = np.zeros((self.n_classes, p, p))
         for k, other, bend in sample._pair_hessians(W, bends):
             blocks[k] += bend

@@ -317,7 +317,10 @@ class _Training:
         if start is not None and np.any(self.problem.split(start)[0]):
             return self.finish(self.problem, start, self.accuracy)
         if not self.problem.loss.is_homogeneous and self.problem.sets.is_smooth:
-            return self.minimise(self.problem, np.zeros(self.problem.n_parameters), self.accuracy)
+            start, easier = np.zeros(self.problem.n_parameters), self.problem.without_noise()
+            if easier is not None:
+                start = self.minimise(easier, start, ROUGH, rough=True).parameters
+            return self.minimise(self.problem, start, self.accuracy)
         return self.follow_path(self.problem, rough=False)
 
     def start_on_fewer_rows(self) -> Array | None:
