@@ -318,7 +318,7 @@ class _Training:
             return self.finish(self.problem, start, self.accuracy)
         if not self.problem.loss.is_homogeneous and self.problem.sets.is_smooth:
             start, easier = np.zeros(self.problem.n_parameters), self.problem.without_noise()
-            if easier is not None:
+            if easier is not None and not self.problem.work()["is_cheap_to_factorise"]:
                 start = self.minimise(easier, start, ROUGH, rough=True).parameters
             return self.minimise(self.problem, start, self.accuracy)
         return self.follow_path(self.problem, rough=False)
