@@ -60,7 +60,7 @@ class NewtonCG(Solver):
         assert view is not None
         here = view.at(np.array(start, dtype=np.float64))
         status, n_iter, promise, is_stale, precondition = Status.ITERATION_LIMIT, 0, 1.0, True, None
-        exact = False
+        exact = False  # whether products are
         for n_iter in range(1, max_iter + 1):
             gap = here.gap(here.gradient)
             if here.value <= view.enough or (gap <= tol and not rough):
@@ -75,24 +75,20 @@ class NewtonCG(Solver):
             step, moves, n_products = self._step(here, precondition, loose, 0.0 if rough else SPARE * tol, most, exact)
             scale = max(abs(here.value), abs(view.enough))
             promise = -0.5 * float(here.gradient @ step) / scale
-            report(
-                f"newton-cg {n_iter}: objective {here.value:.10g}, estimated gap {gap:.2e}, "
-                f"next step {promise:.2e} after {n_products} products"
-            )
+            ahead = f"estimated gap {gap:.2e}, next step {promise:.2e} after {n_products} products"
+            report(f"newton-cg {n_iter}: objective {here.value:.10g}, {ahead}")
             if promise <= POLISHED:
                 status = Status.SOLVED
                 break
             # a search more exact than the step that it serves would be wasted
             found = best_along(here, step, (1e-2 if rough else 1e-4) * promise, moves=moves)
             gain = (here.value - found.value) / scale
-            if not gain > 0 and not exact:
-                # it may be the rounding of quick products that is in the way
-                here, exact = view.at(here.parameters), True
-                continue
             if not gain > 0:
                 # nothing gained: at a promise of 1e-9 rounding hides the gain, above that the model is wrong
-                status = Status.SOLVED if promise <= 1e-9 else Status.STALLED
-                break
+                if promise <= 1e-9 or exact:
+                    status = Status.SOLVED if promise <= 1e-9 else Status.STALLED
+                    break
+                found, exact = view.at(here.parameters), True
             is_stale, exact = gain > SETTLED or n_products > MANY_PRODUCTS, exact or n_products > HARD
             here = found
             if rough and promise <= tol:
