@@ -92,7 +92,7 @@ def test_metric_is_made_of_the_diagonal_blocks_of_the_hessian(made, rng):
 def test_problem_without_noise_costs_next_to_nothing_and_is_a_start(make):
     problem, _ = make("common", sizes=(40, 30, 35))
     easier = problem.without_noise()
-    assert not np.any(easier.scales(np.ones(easier.n_parameters)))
+    assert not np.any(easier.scales(np.arange(1.0, easier.n_parameters + 1) ** 2))
     assert easier.alpha > problem.alpha
     start = solve(easier, "newton").parameters
     at_start, at_zero = (problem.value_and_gradient(theta)[0] for theta in (start, 0 * start))
