@@ -74,13 +74,13 @@ def validated():
 
 FITS = {
     # (passes, Hessians, steps, proofs), and the fit
-    "Gaussian, hinge": ((55, 12, 12, 1), few(GaussianRobustClassifier(0.3, loss="hinge"))),
+    "Gaussian, hinge": ((37, 8, 8, 1), few(GaussianRobustClassifier(0.3, loss="hinge"))),
     "Gaussian, logistic": ((40, 9, 9, 1), few(GaussianRobustClassifier(0.3))),
-    "Gaussian, own errors of rows": ((47, 13, 13, 1), told(GaussianRobustClassifier(loss="hinge"))),
-    "Gaussian, wide sparse": ((102, 4, 72, 2), lambda: GaussianRobustClassifier(0.02, loss="hinge").fit(*words())),
-    "Gaussian, three classes": ((73, 13, 13, 1), few(GaussianRobustClassifier(0.3, loss="hinge"), n_classes=3)),
+    "Gaussian, own errors of rows": ((27, 7, 7, 1), told(GaussianRobustClassifier(loss="hinge"))),
+    "Gaussian, wide sparse": ((31, 2, 20, 2), lambda: GaussianRobustClassifier(0.02, loss="hinge").fit(*words())),
+    "Gaussian, three classes": ((48, 8, 8, 1), few(GaussianRobustClassifier(0.3, loss="hinge"), n_classes=3)),
     "Gaussian, three classes, logistic": ((50, 9, 9, 1), few(GaussianRobustClassifier(0.3), n_classes=3)),
-    "Gaussian, path": ((837, 179, 184, 16), few(GaussianRobustClassifierCV(5, loss="hinge", cv=3))),
+    "Gaussian, path": ((836, 177, 182, 16), few(GaussianRobustClassifierCV(5, loss="hinge", cv=3))),
     "Gaussian, path, logistic": ((330, 66, 66, 16), few(GaussianRobustClassifierCV(5, cv=3))),
     "ball": ((279, 36, 36, 12), few(RobustLinearClassifier(Ball(0.2)))),
     "ball, path": ((2513, 313, 313, 69), few(RobustLinearClassifierCV(5, uncertainty=Ball(), cv=3))),

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from holdfast._core import compiled
 from holdfast._core.rows import Rows
-from holdfast._data import rows_of
+from holdfast._data import dense, rows_of
 from holdfast.losses import GaussianHinge
 
 FORMATS = {
@@ -176,6 +176,59 @@ def test_normal_pass_is_the_plain_formula(rows, exact, is_compiled, row_numbers,
     for found, plain in zip(rows.normal_pass(*arguments), _plain_normal_pass(exact, *arguments), strict=True):
         assert found.dtype == np.float64
         assert_allclose(found, plain, rtol=1e-11, atol=1e-9)
+
+
+@pytest.mark.parametrize("is_compiled", [True, False], ids=["compiled", "NumPy"])
+def test_compiled_products_of_float32_rows_lose_nothing(rows, exact, is_compiled, row_numbers, monkeypatch, rng):
+    if is_compiled:
+        pytest.importorskip("numba")
+    monkeypatch.setattr(compiled, "WORTHWHILE", 0 if is_compiled else np.inf)
+    w, r = rng.normal(size=5), rng.normal(size=700)
+    assert_allclose(rows.dot(w), exact @ w, rtol=1e-13, atol=1e-12)
+    assert_allclose(rows.transpose_dot(r), exact.T @ r, rtol=1e-12, atol=1e-11)
+    assert_allclose(rows.square_sums(row_numbers), row_numbers @ exact**2, rtol=1e-12)
+    for shape in ((0, 5), (1, 5), (67, 5)):
+        few = (
+            rows_of(np.ascontiguousarray(rows.X[: shape[0]]))
+            if not sparse.issparse(rows.X)
+            else rows.take(slice(shape[0]))
+        )
+        assert_allclose(few.transpose_dot(r[: shape[0]]), exact[: shape[0]].T @ r[: shape[0]], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("is_compiled", [True, False], ids=["compiled", "NumPy"])
+@pytest.mark.parametrize("size", [1e-60, 1.0, 1e60])
+def test_quick_rows_multiply_to_single_precision_whatever_the_sizes(
+    rows, exact, is_compiled, size, row_numbers, monkeypatch, rng
+):
+    if is_compiled:
+        pytest.importorskip("numba")
+    monkeypatch.setattr(compiled, "WORTHWHILE", 0 if is_compiled else np.inf)
+    arguments = (row_numbers, size * rng.normal(size=5), size * 0.3, size * rng.normal(size=700))
+    quick = rows.quick
+    for found, plain in zip(quick.normal_pass(*arguments), _plain_normal_pass(exact, *arguments), strict=True):
+        assert found.dtype == np.float64
+        assert_allclose(found, plain, rtol=0, atol=3e-6 * np.abs(plain).max())
+    assert rows.quick is quick
+
+
+def test_quick_rows_are_shifted_and_hold_every_row(exact, row_numbers, rng):
+    shift = np.array([1e3, 0.0, 1.0, -50.0, 0.0])
+    arguments = (row_numbers, rng.normal(size=5), 0.3, rng.normal(size=700))
+    quick = rows_of(exact + shift).shifted(shift).quick
+    for found, plain in zip(quick.normal_pass(*arguments), _plain_normal_pass(exact, *arguments), strict=True):
+        assert_allclose(found, plain, rtol=0, atol=3e-6 * np.abs(plain).max())
+
+
+def test_quick_rows_are_the_rows_themselves_where_single_precision_has_no_room(exact, monkeypatch):
+    for X in (1e-20 * exact, 1e20 * exact):
+        rows = rows_of(X)
+        assert rows.quick is rows
+    single = rows_of(exact.astype(np.float32))
+    assert single.quick.X is single.X  # no copy
+    monkeypatch.setattr(dense, "LARGEST_COPY", 10)
+    rows = rows_of(exact)
+    assert rows.quick is rows
 
 
 def test_wide_indices_are_passed_over_without_the_kernel(exact, row_numbers, monkeypatch, rng):

@@ -15,6 +15,7 @@ from holdfast._proofs.certificate import certificate
 from holdfast._training.training import train
 from holdfast.losses import ExpectedCrossEntropy
 from holdfast.solvers.plane_search import best_along
+from holdfast.solvers.selection import solve
 
 NOISES = ("none", "common", "covariance", "X_std", "X_factor", "some rows")
 STEP = 1e-6
@@ -81,6 +82,26 @@ def test_gradient_and_hessian_are_derivatives(made, rng):
     assert_allclose(problem.hessian(theta), bends, atol=1e-6)
 
 
+def test_metric_is_made_of_the_diagonal_blocks_of_the_hessian(made, rng):
+    problem, _ = made
+    theta, C, p = 0.5 * rng.normal(size=problem.n_parameters), problem.n_classes, problem.n_parameters_per_class
+    H = problem.hessian(theta).reshape(C, p, C, p)
+    assert_allclose(problem.metric(theta), [H[k, :, k] for k in range(C)], rtol=1e-10, atol=1e-12)
+
+
+def test_problem_without_noise_costs_next_to_nothing_and_is_a_start(make):
+    problem, _ = make("common", sizes=(40, 30, 35))
+    easier = problem.without_noise()
+    assert not np.any(easier.scales(np.arange(1.0, easier.n_parameters + 1) ** 2))
+    assert easier.alpha > problem.alpha
+    start = solve(easier, "newton").parameters
+    at_start, at_zero = (problem.value_and_gradient(theta)[0] for theta in (start, 0 * start))
+    best = solve(problem, "newton").objective
+    assert at_start - best < 0.2 * (at_zero - best)
+    for name in ("none", "X_std"):
+        assert make(name)[0].without_noise() is None
+
+
 def test_place_knows_products_and_the_best_along_a_step(made, rng):
     problem, _ = made
     place = problem.at(0.5 * rng.normal(size=problem.n_parameters))
@@ -88,7 +109,7 @@ def test_place_knows_products_and_the_best_along_a_step(made, rng):
     assert_allclose(place.value, value, rtol=1e-13)
     assert_allclose(place.gradient, gradient, atol=1e-12)
     v = rng.normal(size=problem.n_parameters)
-    assert_allclose(place.product(v), problem.hessian(place.parameters) @ v, atol=1e-10)
+    assert_allclose(place.product(v)[0], problem.hessian(place.parameters) @ v, atol=1e-10)
     step = -place.preconditioner()(place.gradient)
     plane, x = place.plane(step), np.array([1.1, 0.2])
     moves = STEP * np.eye(2)

@@ -8,8 +8,10 @@ from scipy.optimize import minimize
 
 from holdfast import GaussianNoise
 from holdfast._core import compiled
-from holdfast.losses import GaussianHinge
+from holdfast._proofs.certificate import certificate
+from holdfast.losses import ExpectedLogistic, GaussianHinge
 from holdfast.solvers.plane_search import best_along
+from holdfast.solvers.selection import solve
 
 
 @pytest.fixture(params=["number", "std", "cov", "X_std", "smoothed", "tilted", "no intercept", "sparse"])
@@ -56,7 +58,29 @@ def test_estimate_of_the_gap_is_of_the_point_that_was_evaluated_whatever_was_sin
 def test_product_is_the_hessian_times_a_vector(problem, theta, rng):
     v = rng.normal(size=problem.n_parameters)
     H = problem.hessian(theta)
-    assert_allclose(problem.at(theta).product(v), H @ v, rtol=1e-9, atol=1e-9 * np.abs(H).max())
+    assert_allclose(problem.at(theta).product(v)[0], H @ v, rtol=1e-9, atol=1e-9 * np.abs(H).max())
+
+
+def test_product_tells_how_the_scores_move(problem, theta, rng):
+    v = rng.normal(size=problem.n_parameters)
+    moves = problem.at(theta).product(v)[1]
+    assert_allclose(moves, problem.rows.dot(problem.split(v)[0]), rtol=1e-12, atol=1e-12)
+
+
+def test_quick_product_is_the_exact_one_in_single_precision(problem, theta, rng):
+    v, place = rng.normal(size=problem.n_parameters), problem.at(theta)
+    for quick, exact in zip(place.product(v, exact=False), place.product(v), strict=True):
+        assert_allclose(quick, exact, rtol=0, atol=1e-5 * np.abs(exact).max())
+
+
+def test_plane_takes_the_moves_of_the_scores_as_told(problem, theta, rng):
+    step, x = rng.normal(size=problem.n_parameters), rng.normal(size=2)
+    told = problem.at(theta).plane(step, problem.rows.dot(problem.split(step)[0]))
+    found = problem.at(theta).plane(step)
+    x = np.append(x, found.start[2:])
+    assert told.value_and_gradient(x)[0] == pytest.approx(found.value_and_gradient(x)[0], rel=1e-12)
+    doubled = problem.at(theta).plane(step, 2 * problem.rows.dot(problem.split(step)[0]))
+    assert doubled.value_and_gradient(x)[0] != pytest.approx(found.value_and_gradient(x)[0], rel=1e-6)
 
 
 @pytest.mark.thin(2)
@@ -171,3 +195,15 @@ def test_heavy_columns_are_those_with_the_largest_squares(make_problem, two_clas
     assert len(columns) == 64
     assert np.all(columns % 3 == 0)
     assert_allclose(Z, np.column_stack([X[np.ix_(rows, columns)], np.ones(len(rows))]), rtol=1e-15)
+
+
+@pytest.mark.parametrize("noise", [0.2, GaussianNoise(std=[0.1, 0.2, 0.3, 0.2])], ids=["ball", "ellipsoid"])
+def test_gap_of_a_loss_without_a_dual_counts_the_noise_as_its_proof_does(noise, make_problem, two_classes, rng):
+    X, y = two_classes(200, 4, separation=0.6)
+    problem = make_problem(X, y, ExpectedLogistic(), noise, alpha=0.1, fit_intercept=False)
+    best = solve(problem, "newton", tol=0.0).parameters
+    near = best + 1e-4 * rng.normal(size=4)
+    gap, estimate = certificate(problem, *problem.split(near)).gap, problem.suboptimality(problem.evaluate(near))
+    assert gap <= 1.05 * estimate
+    if noise == 0.2:
+        assert gap >= 0.9 * estimate

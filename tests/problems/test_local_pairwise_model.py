@@ -41,7 +41,14 @@ def test_place_knows_value_and_gradient_of_the_problem(place):
 
 def test_product_is_the_hessian_times_a_vector(place, rng):
     v = rng.normal(size=place.problem.n_parameters)
-    assert_allclose(place.product(v), place.problem.hessian(place.parameters) @ v, rtol=1e-10, atol=1e-10)
+    assert_allclose(place.product(v)[0], place.problem.hessian(place.parameters) @ v, rtol=1e-10, atol=1e-10)
+
+
+def test_search_along_a_step_takes_the_moves_that_products_tell(place, rng):
+    step, x = rng.normal(size=place.problem.n_parameters), np.array([1.1, 0.2])
+    told = place.plane(step, place.product(step)[1])
+    assert_allclose(told.moves, place.plane(step).moves, rtol=1e-10, atol=1e-12)
+    assert_allclose(told.value_and_gradient(x)[0], place.plane(step).value_and_gradient(x)[0], rtol=1e-12)
 
 
 def test_preconditioner_is_positive_definite_and_close_to_the_diagonal_blocks(place, rng):

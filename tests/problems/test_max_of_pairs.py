@@ -52,6 +52,18 @@ def _point(problem, rng, size=0.5):
     return size * rng.normal(size=problem.n_parameters)
 
 
+@pytest.mark.parametrize("name", ["ball", "norm_3", "X_std"])
+def test_metric_is_made_of_the_diagonal_blocks_of_the_hessian(make, name, rng, monkeypatch):
+    problem = make(name)[0].smoothed(0.3)
+    theta, C, p = _point(problem, rng), problem.n_classes, problem.n_parameters_per_class
+    H = problem.hessian(theta).reshape(C, p, C, p)
+    blocks = [H[k, :, k] for k in range(C)]
+    assert_allclose(problem.metric(theta), blocks, rtol=1e-9, atol=1e-10)
+    # sets that look different from both sides are asked for both
+    monkeypatch.setattr(type(problem.own_sets[0]), "is_symmetric", False)
+    assert_allclose(problem.metric(theta), blocks, rtol=1e-9, atol=1e-10)
+
+
 def _plain_loss(problem, W, b, points):
     """Return the multiclass hinge of every row at the given points, from its definition."""
     scores = points @ W.T + b

@@ -45,7 +45,7 @@ def test_slopes_and_bends_are_those_of_dense_half_widths(kappa, regular, make_pr
     assert_allclose(value, dense.value_and_gradient(theta)[0], rtol=1e-13)
     assert_allclose(gradient, dense.value_and_gradient(theta)[1], rtol=1e-11, atol=1e-12)
     assert_allclose(thin.hessian(theta), dense.hessian(theta), rtol=1e-11, atol=1e-12)
-    product = thin.at(theta).product(v)
+    product = thin.at(theta).product(v)[0]
     assert_allclose(product, dense.hessian(theta) @ v, rtol=1e-10, atol=1e-11)
     # no entry of w changes its sign within a step
     there, here = (thin.value_and_gradient(theta + side * STEP * v) for side in (1, -1))

@@ -12,7 +12,7 @@ from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast._core import compiled
 from holdfast.estimators import critical_noise
 from holdfast.exceptions import CollapseWarning
-from holdfast.solvers import NewtonCG
+from holdfast.solvers import NewtonCG, newton_cg
 from holdfast.solvers.selection import pick, solve
 
 NOISES = (0.01, 0.05, 0.2)
@@ -173,7 +173,9 @@ def test_max_products_bounds_the_work_of_a_step(make_problem, rng, monkeypatch):
     place = problem.at(problem.join(problem.rows.transpose_dot(y) / len(y), 0.0))
     calls = []
     product = type(place).product
-    monkeypatch.setattr(type(place), "product", lambda self, v: calls.append(1) or product(self, v))
+    monkeypatch.setattr(
+        type(place), "product", lambda self, v, **options: calls.append(1) or product(self, v, **options)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         NewtonCG(max_products=2).minimise(problem, place.parameters, tol=1e-8, max_iter=1)
@@ -185,7 +187,32 @@ def test_step_ends_where_more_is_promised_than_can_be_gained(make_problem, rng):
     problem = make_problem(X, y, GaussianRobustClassifier(loss="hinge")._loss(), 0.001).smoothed(1.0)
     place = problem.at(problem.join(problem.rows.transpose_dot(y), 0.0))
     precondition = place.preconditioner()
-    _, whole = NewtonCG()._step(place, precondition, 1e-3, 0.0, np.inf)
-    step, n_products = NewtonCG()._step(place, precondition, 1e-3, 0.0, 1e-3 * place.value)
+    _, _, whole = NewtonCG()._step(place, precondition, 1e-3, 0.0, np.inf)
+    step, _, n_products = NewtonCG()._step(place, precondition, 1e-3, 0.0, 1e-3 * place.value)
     assert n_products < whole
     assert place.gradient @ step < 0
+
+
+def test_products_in_single_precision_cost_no_accuracy(make_problem, rng):
+    """Features that are all but multiples of one row need steps that rounding to float32 would spoil."""
+    X = rng.normal(size=(400, 1)) @ rng.normal(size=(1, 60)) + 1e-5 * rng.normal(size=(400, 60))
+    y = np.where(X[:, 0] + 1e-5 * rng.normal(size=400) > 0, 1.0, -1.0)
+    for loss, alpha in (("hinge", 0.0), ("logistic", 1e-6)):
+        model = GaussianRobustClassifier(1e-6, loss=loss, alpha=alpha, solver="newton_cg").fit(X, y)
+        exact = GaussianRobustClassifier(1e-6, loss=loss, alpha=alpha, solver="newton").fit(X, y)
+        assert model.gap_ <= 1e-6
+        assert model.objective_ == pytest.approx(exact.objective_, rel=2e-6)
+
+
+def test_products_become_exact_once_a_step_takes_many(make_problem, rng, monkeypatch):
+    X, y = texts(rng)
+    problem = make_problem(X, y, GaussianRobustClassifier(loss="hinge")._loss(), 0.05).smoothed(1.0)
+    place = problem.at(problem.join(problem.rows.transpose_dot(y) / len(y), 0.0))
+    asked, product = [], type(place).product
+    monkeypatch.setattr(
+        type(place), "product", lambda self, v, *, exact: asked.append(exact) or product(self, v, exact=exact)
+    )
+    monkeypatch.setattr(newton_cg, "HARD", 3)
+    NewtonCG().minimise(problem, place.parameters, tol=1e-9, max_iter=100)
+    assert not asked[0]
+    assert asked[-1]

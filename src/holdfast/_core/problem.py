@@ -150,14 +150,18 @@ class LocalModel(Protocol):
 
     parameters: Array
     value: float
-    gradient: Array
+
+    @property
+    def gradient(self) -> Array:
+        """The gradient, which may cost a pass over the rows when it is first asked for."""
+        ...
 
     def gap(self, gradient: Array) -> float:
         """Return an estimate of the certified relative gap at a point near this one that has this gradient."""
         ...
 
-    def product(self, v: Array) -> Array:
-        """Return the Hessian times v."""
+    def product(self, v: Array, *, exact: bool = True) -> tuple[Array, Array]:
+        """Return the Hessian times v, and how the scores move along v; off by a share of 1e-6 where it need not be exact."""
         ...
 
     def hessian(self, *, whole: bool = False) -> Array:
@@ -168,8 +172,11 @@ class LocalModel(Protocol):
         """Return v -> M^-1 v for a positive definite M that resembles the Hessian."""
         ...
 
-    def plane(self, step: Array) -> Plane:
-        """Return the function over multiples of the weights plus multiples of `step`, with any intercepts."""
+    def plane(self, step: Array, moves: Array | None = None) -> Plane:
+        """Return the function over multiples of the weights plus multiples of `step`, with any intercepts.
+
+        `moves` is how the scores move along the step, where products have told.
+        """
         ...
 
 

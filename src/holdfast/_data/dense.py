@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
 from holdfast._core import compiled
+from holdfast._core.memory import keep_freed
 from holdfast._core.row_plus_sparse import Regular, regular
 from holdfast._core.rows import Array, Elementwise, MarginPass, RowArrays, Span
 from holdfast._data.block_rows import BlockRows
@@ -22,6 +24,10 @@ LARGEST_SPAN = 5e7
 """Most entries of X for which its rows are expressed in a basis of their own (400 MB)."""
 DEPENDENT = 1e-12
 """A row counts as a combination of others if its pivot is at most this share of the largest."""
+LARGEST_COPY = 2.5e8
+"""Most entries of X that are copied in float32 for products that need not be exact (1 GB)."""
+SINGLE_RANGE = 1e-30, 1e30
+"""Mean squares of features whose products stay in the range of float32."""
 FAR = 100.0
 """Beyond so many standard deviations means make the rows almost parallel, and their Hessian almost singular."""
 
@@ -34,6 +40,8 @@ class DenseRows(BlockRows):
     def __init__(self, X: NDArray[np.floating], shift: Array | None = None):
         super().__init__(X)
         self.shift = shift
+        # every pass makes and drops arrays of the size of a block, or of a few numbers a row
+        keep_freed(BLOCK_BYTES // 4)
 
     def blocks(self) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         return self._blocks(max(64, BLOCK_BYTES // max(1, self.X.itemsize * self.n_features)))
@@ -119,16 +127,70 @@ class DenseRows(BlockRows):
             out += scaled @ scaled.T
         return out
 
+    def dot(self, w: Array) -> Array:
+        sweep = self._kernel("dot_sweep") if w.ndim == 1 and self.X.dtype == np.float32 else None
+        return super().dot(w) if sweep is None else cast(Array, sweep(self.X, w))
+
+    def transpose_dot(self, r: Array) -> Array:
+        sweep = self._kernel("pull_sweep") if r.ndim == 1 and self.X.dtype == np.float32 else None
+        return super().transpose_dot(r) if sweep is None else cast(Array, sweep(self.X, r))
+
+    def square_sums(self, weights: Array) -> Array:
+        sweep = self._kernel("square_sweep")
+        return super().square_sums(weights) if sweep is None else cast(Array, sweep(self.X, weights))
+
+    def _kernel(self, name: str) -> Any | None:
+        """Return a kernel where it repays; they are compiled for rows that lie together and are taken as they are."""
+        plain = self.shift is None and self.X.flags.c_contiguous
+        return compiled.kernel(name) if plain and compiled.repays(self.X.size * self.n_fits) else None
+
+    @cached_property
+    def quick(self) -> DenseRows:
+        sizes = self.column_squares[self.column_squares > 0]
+        is_same = self.X.dtype == np.float32 and self.shift is None
+        if not np.all((sizes > SINGLE_RANGE[0]) & (sizes < SINGLE_RANGE[1])):
+            return self
+        if is_same:
+            return SingleRows(self.X)
+        if self.X.size > LARGEST_COPY:
+            return self
+        single = np.empty(self.X.shape, dtype=np.float32)
+        for rows, block in self.blocks():
+            single[rows] = block
+        return SingleRows(single)
+
     def margin_pass(
         self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float | Array
     ) -> MarginPass:
-        # the kernel is compiled for rows that lie together and are taken as they are
-        plain = self.shift is None and self.X.flags.c_contiguous
-        if plain and loss.is_rowwise and compiled.repays(self.X.size * self.n_fits):
-            sweep, kernel = compiled.kernel("margin_sweep"), loss.compiled()
-            if sweep is not None and kernel is not None:
-                slopes = np.empty(self.n_samples if t.ndim else 0)
-                levels, asked = np.atleast_1d(t), np.atleast_1d(np.asarray(target, dtype=np.float64))
-                value, pull, balance, total = sweep(self.X, signs, weights, w, b, levels, asked, kernel, slopes)
-                return MarginPass(value, pull, balance, slopes if t.ndim else np.array(total))
-        return super().margin_pass(loss, signs, weights, w, b, t, target)
+        sweep = self._kernel("margin_sweep") if loss.is_rowwise else None
+        kernel = None if sweep is None else loss.compiled()
+        if sweep is None or kernel is None:
+            return super().margin_pass(loss, signs, weights, w, b, t, target)
+        slopes = np.empty(self.n_samples if t.ndim else 0)
+        levels, asked = np.atleast_1d(t), np.atleast_1d(np.asarray(target, dtype=np.float64))
+        value, pull, balance, total = sweep(self.X, signs, weights, w, b, levels, asked, kernel, slopes)
+        return MarginPass(value, pull, balance, slopes if t.ndim else np.array(total))
+
+
+class SingleRows(DenseRows):
+    """Rows in float32 for products that need not be exact: sums are in float32 too, block by block."""
+
+    def normal_pass(self, weights: Array, v: Array, shift: float, extra: Array) -> tuple[Array, Array]:
+        sweep = self._kernel("single_sweep")
+        if sweep is not None:
+            return cast(tuple[Array, Array], sweep(self.X, weights, v, shift, extra))
+        m, out = np.empty(self.n_samples), np.zeros(self.n_features)
+        # of any size: what is summed must not leave the range of float32
+        direction, longest = _unit(v)
+        for rows, block in self.blocks():
+            m[rows] = block @ direction
+            m[rows] = longest * m[rows] + shift
+            r, largest = _unit(weights[rows] * m[rows] + extra[rows])
+            out += largest * (block.T @ r).astype(np.float64)
+        return m, out
+
+
+def _unit(v: Array) -> tuple[NDArray[np.float32], float]:
+    """Return v over its largest entry, in float32, and that entry."""
+    largest = float(np.abs(v).max(initial=0.0)) or 1.0
+    return (v / largest).astype(np.float32), largest

@@ -209,6 +209,10 @@ class LinearProblem(Problem):
         """Return the problem with sets smoothed by `delta`, a noise on the score itself; itself at 0."""
         return self.having(sets=self.sets.smoothed(delta)) if delta > 0 else self
 
+    def without_noise(self) -> LinearProblem | None:
+        """Return a problem without noise whose solution is a start for this one, None where it would not be cheaper."""
+        return None
+
     def thinned(self, n_samples: int) -> Self:
         """Return the problem on about `n_samples` rows, weighted to stand for all.
 

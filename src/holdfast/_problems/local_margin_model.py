@@ -37,7 +37,9 @@ class Costs:
         repays = is_fast and compiled.repays(problem.rows.n_entries * problem.rows.n_fits)
         kernel = problem.loss.compiled() if repays else None
         if kernel is None:
-            self.values, self.slopes, self.scale_slopes = problem.loss.evaluate(u, t)
+            # bends share most of their work with values, and nearly always they are asked for next
+            self.values, self.slopes, self.scale_slopes, *bends = problem.loss.derivatives(u, t)
+            self.curvature = bends[0], bends[1], bends[2]
         else:
             self.values, self.slopes, self.scale_slopes = np.empty((3, len(u)))
             kernel(u, np.full(len(u), t) if t.ndim == 0 else t, self.values, self.slopes, self.scale_slopes)
@@ -60,11 +62,11 @@ class MarginPlane(Plane):
 
     metric_age = 1
 
-    def __init__(self, origin: LocalMarginModel, step: Array):
+    def __init__(self, origin: LocalMarginModel, step: Array, moves: Array | None = None):
         problem, w = origin.problem, origin.w
         move, shift = problem.split(step)
         directions = [(w, origin.scores)] if np.any(w) else []
-        directions.append((move, problem.rows.dot(move)))
+        directions.append((move, problem.rows.dot(move) if moves is None else moves))
         basis, scores = np.column_stack([d for d, _ in directions]), np.stack([s for _, s in directions])
         self.start = np.zeros(len(directions) + int(problem.fit_intercept))
         self.start[0] = float(np.any(w))
@@ -166,25 +168,39 @@ class LocalMarginModel:
         self.problem, self.parameters, self.age = problem, parameters, age
         self.w, self.b = problem.split(parameters)
         if known is None:
-            scores = problem.rows.dot(self.w)
+            scores = problem.rows.dot(self.w) if np.any(self.w) else np.zeros(problem.rows.n_samples)
             u = problem.target - problem.signs * (scores + self.b)
             known = scores, Costs(problem, u, problem.sets.support(self.w))
         self.scores, self.costs = known
-        c, alpha, costs = problem.weights, problem.alpha, self.costs
-        r = c * problem.signs * costs.slopes
-        outward = problem.sets.adjoint(self.w, c * costs.scale_slopes)
-        self.stiffness = problem.stiffness(self.w, outward)
-        self.value = float(c @ costs.values) + 0.5 * alpha * float(self.w @ self.w)
-        self.gradient = problem.join(outward - problem.rows.transpose_dot(r) + alpha * self.w, -float(r.sum()))
+        self.value = float(problem.weights @ self.costs.values) + 0.5 * problem.alpha * float(self.w @ self.w)
         if problem.tilt is not None:
             self.value += float(problem.tilt @ parameters)
-            self.gradient = self.gradient + problem.tilt
         if problem.penalty is not None:
             self.value += problem.penalty.value(self.w)
-            self.gradient = self.gradient + problem.join(problem.penalty.slopes(self.w), 0.0)
+
+    @cached_property
+    def outward(self) -> Array:
+        """The gradient of the scales' part."""
+        return self.problem.sets.adjoint(self.w, self.problem.weights * self.costs.scale_slopes)
+
+    @cached_property
+    def stiffness(self) -> float:
+        """The curvature that noise and ridge guarantee."""
+        return self.problem.stiffness(self.w, self.outward)
+
+    @cached_property
+    def gradient(self) -> Array:
+        """The gradient, for which X is read when it is asked for."""
+        problem = self.problem
+        r = problem.weights * problem.signs * self.costs.slopes
+        w_part = self.outward - problem.rows.transpose_dot(r) + problem.alpha * self.w
+        if problem.penalty is not None:
+            w_part += problem.penalty.slopes(self.w)
+        gradient = problem.join(w_part, -float(r.sum()))
+        return gradient if problem.tilt is None else gradient + problem.tilt
 
     def gap(self, gradient: Array) -> float:
-        return self.problem.relative_gap(self.value, gradient, self.stiffness)
+        return self.problem.relative_gap(self.parameters, self.value, gradient, self.stiffness)
 
     @cached_property
     def _bends(self) -> tuple[Array, Array, Array, Array]:
@@ -193,12 +209,13 @@ class LocalMarginModel:
         uu, ut, tt = self.costs.curvature
         return c * uu, -(c * y) * ut, c * tt, c * self.costs.scale_slopes
 
-    def product(self, v: Array) -> Array:
+    def product(self, v: Array, *, exact: bool = True) -> tuple[Array, Array]:
+        rows = self.problem.rows if exact else self.problem.rows.quick
         bound, (uu, mixed, tt, scale_slopes) = self.problem.sets, self._bends
         move, shift = self.problem.split(v)
         widening = bound.directional(self.w, move)
         extra = mixed * widening
-        scores, along = self.problem.rows.normal_pass(uu, move, shift, extra)
+        scores, along = rows.normal_pass(uu, move, shift, extra)
         outward = bound.adjoint(self.w, mixed * scores + tt * widening)
         bend = bound.curvature_product(self.w, scale_slopes, move)
         total = float(uu @ scores + extra.sum())
@@ -206,7 +223,7 @@ class LocalMarginModel:
         out = self.problem.join(along + outward + bend, total)
         for together, weight in self._coupled:
             out -= together * (float(together @ v) / weight)
-        return out
+        return out, scores - shift
 
     @cached_property
     def _coupled(self) -> list[tuple[Array, float]]:
@@ -272,8 +289,8 @@ class LocalMarginModel:
         signs = np.where(np.random.default_rng(0).uniform(size=len(self.w)) < 0.5, -1.0, 1.0)
         return np.maximum(signs * self.problem.sets.curvature_product(self.w, self._bends[3], signs), 0.0)
 
-    def plane(self, step: Array) -> MarginPlane:
-        return MarginPlane(self, step)
+    def plane(self, step: Array, moves: Array | None = None) -> MarginPlane:
+        return MarginPlane(self, step, moves)
 
 
 def heavy_block(problem: LinearProblem) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:

@@ -65,15 +65,16 @@ class LocalPairwiseModel:
     def gap(self, gradient: Array) -> float:
         return self.problem.flow_gap(self.value, gradient, self.stiffness)
 
-    def product(self, v: Array) -> Array:
+    def product(self, v: Array, *, exact: bool = True) -> tuple[Array, Array]:
         problem, costs = self.problem, self.costs
         V, shift = problem.split(v)
         widening = problem.directional_table(self.W, V)
         scale_part, total = np.empty_like(self.scores), np.zeros(problem.n_classes)
+        all_moves = np.empty_like(self.scores)
 
         def react(rows: slice, moves: Array) -> Array:
             nonlocal total
-            y = problem.labels[rows]
+            y, all_moves[rows] = problem.labels[rows], moves
             moves = moves + shift
             du = moves - moves[np.arange(len(y)), y][:, None]
             dt = widening[y] if problem.sets.is_common else widening[rows]
@@ -92,7 +93,7 @@ class LocalPairwiseModel:
                 push += sets.curvature_product(W, costs.scale_slopes[own, j], move)
             out[k] += push
             out[other] -= push
-        return problem.join(out, total)
+        return problem.join(out, total), all_moves
 
     def hessian(self, *, whole: bool = False) -> Array:
         return self.problem.hessian_of(self.W, self.costs.bends)
@@ -125,8 +126,8 @@ class LocalPairwiseModel:
 
         return precondition
 
-    def plane(self, step: Array) -> _ScaleAndStep:
-        return _ScaleAndStep(self, step)
+    def plane(self, step: Array, moves: Array | None = None) -> _ScaleAndStep:
+        return _ScaleAndStep(self, step, moves)
 
 
 class _ScaleAndStep(Plane):
@@ -137,11 +138,14 @@ class _ScaleAndStep(Plane):
     n_parameters = 2
     start, ahead = np.array([1.0, 0.0]), np.array([1.0, 1.0])
 
-    def __init__(self, origin: LocalPairwiseModel, step: Array):
+    def __init__(self, origin: LocalPairwiseModel, step: Array, moves: Array | None = None):
         self.origin, self.problem = origin, origin.problem
         # one vector added to all classes changes nothing: steps that way would add up to nothing but rounding
         self.W, self.b = (part - part.mean(axis=0) for part in self.problem.split(step))
-        self.moves = self.problem.rows.dot(np.ascontiguousarray(self.W.T))
+        if moves is None:
+            self.moves = self.problem.rows.dot(np.ascontiguousarray(self.W.T))
+        else:
+            self.moves = moves - moves.mean(axis=1, keepdims=True)
 
     @property
     def enough(self) -> float:

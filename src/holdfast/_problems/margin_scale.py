@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from holdfast._core.loss import Array, Coupling, Loss
-from holdfast._core.memory import remembered
 from holdfast._core.problem import Evaluation
 from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import MarginPass, Rows
@@ -100,7 +99,6 @@ class MarginScaleProblem(LinearProblem):
         """Return the parameters made of w and b."""
         return np.append(w, b) if self.fit_intercept else w
 
-    @remembered  # what the solver ended with is compared with the proof
     @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
     def evaluate(self, parameters: Array) -> Evaluation:
         w, b = self.split(parameters)
@@ -122,9 +120,9 @@ class MarginScaleProblem(LinearProblem):
     def stiffness(self, w: Array, outward: Array) -> float:
         """Return the curvature that noise and ridge guarantee where the noise pulls by `outward`, 0 where it is not known."""
         square = float(w @ w)
-        if self.loss.has_dual and (self.sets.is_isotropic or self.alpha == 0) and square > 0:
-            return self.alpha + float(w @ outward) / square
-        return self.alpha
+        # a proof counts the noise beside a ridge where it is a ball; without a ridge it needs a dual
+        counts_noise = self.sets.is_isotropic if self.alpha > 0 else self.loss.has_dual
+        return self.alpha + float(w @ outward) / square if counts_noise and square > 0 else self.alpha
 
     def at(self, parameters: Array) -> LocalMarginModel:
         return LocalMarginModel(self, parameters)
@@ -193,13 +191,17 @@ class MarginScaleProblem(LinearProblem):
         return 0.25 * self.typical_curvature() + self.join(np.broadcast_to(bends, self.rows.n_features), 0.0)
 
     def suboptimality(self, here: Evaluation) -> float:
-        return self.relative_gap(here.value, here.gradient, here.stiffness)
+        return self.relative_gap(here.parameters, here.value, here.gradient, here.stiffness)
 
-    def relative_gap(self, value: float, gradient: Array, stiffness: float) -> float:
+    def relative_gap(self, parameters: Array, value: float, gradient: Array, stiffness: float) -> float:
         r"""Return :math:`|g|^2 / (2\kappa)` over the value: the certified gap to leading order, kappa being `stiffness`."""
         w_part, b_part = self.split(gradient)
         scale = max(abs(value), self.floor)
         guaranteed = float(w_part @ w_part) / (2 * stiffness) if stiffness > 0 else np.inf
+        if stiffness > self.alpha > 0 and not self.loss.has_dual:
+            # along w noise does not bend; by a dual, proofs look for the best multiple of w
+            w = self.split(parameters)[0]
+            guaranteed += float(w_part @ w) ** 2 / float(w @ w) * (0.5 / self.alpha - 0.5 / stiffness)
         return (guaranteed + b_part**2 / (2 * scale)) / scale
 
     def longest_step(self, parameters: Array, step: Array) -> float:

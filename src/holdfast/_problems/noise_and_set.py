@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array
-from holdfast._core.memory import remembered
 from holdfast._core.problem import WITHHELD, Composite, Evaluation, Problem
 from holdfast._core.programs import FiniteSum
 from holdfast._core.row_sets import RowSets
@@ -39,7 +38,6 @@ class NoiseAndSetProblem(MarginScaleProblem):
     def _deficit(self, w: Array, b: float) -> Array:
         return self.target - self.signs * (self.rows.dot(w) + b) + self.kappa * self.pushing.support(w)
 
-    @remembered
     @np.errstate(over="ignore", invalid="ignore")
     def evaluate(self, parameters: Array) -> Evaluation:
         (w, b), c = self.split(parameters), self.weights

@@ -15,12 +15,12 @@ from scipy.sparse.csgraph import connected_components
 
 from holdfast._core.arithmetic import ratio
 from holdfast._core.loss import Array, Loss
-from holdfast._core.memory import remembered
 from holdfast._core.problem import Evaluation
 from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
+from holdfast._problems.class_blocks import class_blocks
 from holdfast._problems.linear import WIDEST_METRIC, LinearProblem
 from holdfast._problems.local_pairwise_model import LocalPairwiseModel
 from holdfast._problems.margin_scale import METRIC_ROWS
@@ -146,7 +146,6 @@ class PairwiseProblem(LinearProblem):
         own = np.arange(self.n_classes) if self.sets.is_common else self.labels
         return table[own[:, None] != np.arange(self.n_classes)]
 
-    @remembered
     @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
     def evaluate(self, parameters: Array) -> Evaluation:
         W, b = self.split(parameters)
@@ -325,6 +324,8 @@ class PairwiseProblem(LinearProblem):
             return 0.25 * self.typical_curvature() + 2 * self.alpha
         sample, W = self.sample, self.split(parameters)[0]
         bends, p = sample.bends(parameters), self.n_parameters_per_class
+        if sample.sets.is_common:
+            return class_blocks(sample, W, bends)
         blocks = np.zeros((self.n_classes, p, p))
         for k, other, bend in sample._pair_hessians(W, bends):
             blocks[k] += bend

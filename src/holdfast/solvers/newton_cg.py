@@ -26,6 +26,8 @@ TRUSTED = 0.5
 """A quadratic model that promises more than this share of all that could be gained is not trusted any further."""
 MANY_PRODUCTS = 12
 """A step that took more products with the Hessian than this gets a new preconditioner."""
+HARD = 60
+"""After a step of more products than this they are exact: where many are needed, their rounding is in the way."""
 
 
 class NewtonCG(Solver):
@@ -58,6 +60,7 @@ class NewtonCG(Solver):
         assert view is not None
         here = view.at(np.array(start, dtype=np.float64))
         status, n_iter, promise, is_stale, precondition = Status.ITERATION_LIMIT, 0, 1.0, True, None
+        exact = False  # whether products are
         for n_iter in range(1, max_iter + 1):
             gap = here.gap(here.gradient)
             if here.value <= view.enough or (gap <= tol and not rough):
@@ -69,47 +72,60 @@ class NewtonCG(Solver):
             loose = min(LOOSE, np.sqrt(promise))
             # the objective cannot fall below `enough`: a model that promises more has left the region where it holds
             most = TRUSTED * (here.value - view.enough)
-            step, n_products = self._step(here, precondition, loose, 0.0 if rough else SPARE * tol, most)
+            step, moves, n_products = self._step(here, precondition, loose, 0.0 if rough else SPARE * tol, most, exact)
             scale = max(abs(here.value), abs(view.enough))
             promise = -0.5 * float(here.gradient @ step) / scale
-            report(
-                f"newton-cg {n_iter}: objective {here.value:.10g}, estimated gap {gap:.2e}, "
-                f"next step {promise:.2e} after {n_products} products"
-            )
-            if promise <= POLISHED or (rough and promise <= tol):
+            ahead = f"estimated gap {gap:.2e}, next step {promise:.2e} after {n_products} products"
+            report(f"newton-cg {n_iter}: objective {here.value:.10g}, {ahead}")
+            if promise <= POLISHED:
                 status = Status.SOLVED
                 break
             # a search more exact than the step that it serves would be wasted
-            found = best_along(here, step, 1e-2 * promise if rough else min(1e-4 * promise, 1e-3 * tol))
+            found = best_along(here, step, (1e-2 if rough else 1e-4) * promise, moves=moves)
             gain = (here.value - found.value) / scale
             if not gain > 0:
                 # nothing gained: at a promise of 1e-9 rounding hides the gain, above that the model is wrong
-                status = Status.SOLVED if promise <= 1e-9 else Status.STALLED
-                break
-            is_stale = gain > SETTLED or n_products > MANY_PRODUCTS
+                if promise <= 1e-9 or exact:
+                    status = Status.SOLVED if promise <= 1e-9 else Status.STALLED
+                    break
+                found, exact = view.at(here.parameters), True
+            is_stale, exact = gain > SETTLED or n_products > MANY_PRODUCTS, exact or n_products > HARD
             here = found
-        return Solution(here.parameters, status, here.value, n_iter, self.name)
+            if rough and promise <= tol:
+                status = Status.SOLVED
+                break
+        # scores that quick products moved are off by their rounding
+        value = here.value if exact or rough else view.at(here.parameters).value
+        return Solution(here.parameters, status, value, n_iter, self.name)
 
     def _step(
-        self, here: LocalModel, precondition: Callable[[Array], Array], loose: float, tol: float, most: float
-    ) -> tuple[Array, int]:
-        """Return a step p with H p close to -gradient, and how many products it took.
+        self,
+        here: LocalModel,
+        precondition: Callable[[Array], Array],
+        loose: float,
+        tol: float,
+        most: float,
+        exact: bool = True,
+    ) -> tuple[Array, Array | None, int]:
+        """Return a step p with H p close to -gradient, how scores move along it, and how many products it took.
 
         Conjugate gradients end when the residual is the share `loose` of the gradient, or a gradient fit for a gap `tol`,
-        or when more than `most` is promised, which is not to be believed.
+        or when more than `most` is promised, which is not to be believed. Products need not be `exact` as long as the gradient
+        is, from which the next step starts.
         """
         residual = -here.gradient
         direction = scaled = precondition(residual)
-        step = np.zeros_like(residual)
+        step, moves = np.zeros_like(residual), None
         square = float(residual @ scaled)
         enough, n_products, promised = loose**2 * square, 0, 0.0
         for n_products in range(1, self.max_products + 1):
-            image = here.product(direction)
+            image, along = here.product(direction, exact=exact)
             bend = float(direction @ image)
             if not bend > 0:
                 # flat to rounding: downhill is all there is to know
-                return (step if n_products > 1 else scaled), n_products
+                return (step, moves, n_products) if n_products > 1 else (scaled, along, n_products)
             step = step + (square / bend) * direction
+            moves = (square / bend) * along if moves is None else moves + (square / bend) * along
             residual = residual - (square / bend) * image
             scaled = precondition(residual)
             before, square = square, float(residual @ scaled)
@@ -117,4 +133,4 @@ class NewtonCG(Solver):
             if square <= enough or promised > most or here.gap(residual) <= tol:
                 break
             direction = scaled + (square / before) * direction
-        return step, n_products
+        return step, moves, n_products

@@ -12,13 +12,15 @@ SEARCH_STEPS = 50
 """Most Newton steps in the few coordinates of a plane; a handful is the rule."""
 
 
-def best_along(here: LocalModel, step: Array, tol: float, enough: float = np.inf) -> LocalModel:
+def best_along(
+    here: LocalModel, step: Array, tol: float, enough: float = np.inf, moves: Array | None = None
+) -> LocalModel:
     """Return the best point among multiples of the weights plus multiples of `step`, with any intercepts.
 
     The search stops once a further step would lower the objective by less than its share `tol`. If the step as it is gains
-    `enough`, nothing is searched.
+    `enough`, nothing is searched. `moves` is how the scores move along the step, where that is known.
     """
-    plane = here.plane(step)
+    plane = here.plane(step, moves)
     if enough < np.inf:
         curve = plane.view(Curved)
         assert curve is not None
