@@ -67,9 +67,11 @@ class SmoothedTraining:
 
     def __post_init__(self) -> None:
         n, d = self.problem.rows.n_samples, self.problem.rows.n_features * self.problem.n_vectors
-        self.is_cheap = n * d * d <= SMALL_WORK
+        is_cheap = n * d * d <= SMALL_WORK
         self.is_wide = bool(self.problem.work().get("is_wide", False))
-        self.fine = min(self.tol, PROVED) if self.is_cheap and self.tol <= LOOSE else self.tol
+        # exact searches save steps, and where Hessians are cheap cost more than these
+        self.is_plain = is_cheap and not self.is_wide
+        self.fine = min(self.tol, PROVED) if is_cheap and self.tol <= LOOSE else self.tol
         self.lowest, self.highest = np.inf, -np.inf
         self.parameters = np.zeros(self.problem.n_parameters)
         self.dual: DualGuess | None = None
@@ -110,8 +112,13 @@ class SmoothedTraining:
         # a Hessian of far more features than rows costs more than all else, and shows newton_cg nothing new
         is_other = not (isinstance(self.solver, Newton) or self.is_wide)
         if is_left and self.is_free and is_other and self.problem.offers(Curved):
-            self.report("once more with plain Newton steps")
-            self.solver, self.is_free = Newton(), False
+            # where one kind of steps is lost, the other mostly finds the way
+            if self.is_plain:
+                self.report("once more with exact searches")
+                self.is_plain = False
+            else:
+                self.report("once more with plain Newton steps")
+                self.solver, self.is_free = Newton(), False
             self.follow(None)
         return self._proved()
 
@@ -271,8 +278,7 @@ class SmoothedTraining:
         return 0.05 * STAGE * gap if self.problem.alpha > 0 else 0.01 * np.square(STAGE * gap)
 
     def _minimise(self, smoothed: LinearProblem, start: Array, goal: float) -> Solution:
-        if self.is_free and self.is_cheap and not self.is_wide and smoothed.offers(Curved):
-            # exact searches save steps, and where Hessians are cheap cost more than these
+        if self.is_free and self.is_plain and smoothed.offers(Curved):
             limit = max(1, min(PLAIN_STEPS, self.max_iter - self.n_iter))
             plain = Newton().minimise(smoothed, start, tol=goal, max_iter=limit, rough=True, report=self.report)
             self.n_iter += plain.n_iter

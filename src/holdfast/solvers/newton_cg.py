@@ -60,7 +60,7 @@ class NewtonCG(Solver):
         assert view is not None
         here = view.at(np.array(start, dtype=np.float64))
         status, n_iter, promise, is_stale, precondition = Status.ITERATION_LIMIT, 0, 1.0, True, None
-        exact = False  # whether products are
+        exact = tol <= 0 and not rough  # whether products are: where the end is rounding, theirs must not be in the way
         for n_iter in range(1, max_iter + 1):
             gap = here.gap(here.gradient)
             if here.value <= view.enough or (gap <= tol and not rough):
@@ -81,7 +81,7 @@ class NewtonCG(Solver):
                 status = Status.SOLVED
                 break
             # a search more exact than the step that it serves would be wasted
-            found = best_along(here, step, (1e-2 if rough else 1e-4) * promise, moves=moves)
+            found = best_along(here, step, (1e-2 if rough else 1e-4) * promise if tol > 0 else 0.0, moves=moves)
             gain = (here.value - found.value) / scale
             if not gain > 0:
                 # nothing gained: at a promise of 1e-9 rounding hides the gain, above that the model is wrong
