@@ -15,7 +15,7 @@ from holdfast._proofs.laplace import LaplaceProof, laplace_certificate
 from holdfast.solvers.newton import Newton
 from holdfast.solvers.selection import pick
 
-FINE = 0.2
+FINE = 0.5
 """Solvers stop at this share of the tolerance."""
 FINER = 0.01
 """If the proof does not reach the tolerance there, they go on to this share of it."""
