@@ -458,6 +458,14 @@ NOISE, NO_NAN = h.GaussianNoise(1.0), "Input X contains NaN, around which nothin
             lambda: h.FeatureFragilityDisplay.from_estimator(LINEAR, X_std=None),
             "X_std must be numbers, got None",
         ),
+        (
+            lambda: h.GaussianRobustClassifier(alpha=1e300).fit(X, y),
+            r"GaussianRobustClassifier\(alpha=1e\+300\): sums of such numbers overflow",
+        ),
+        (
+            lambda: h.GaussianRobustClassifier(0.1).fit(X, y).flip_probability(X, method="foo"),
+            r"GaussianRobustClassifier\.flip_probability\(method='foo'\): give 'auto' or 'bound'",
+        ),
         (lambda: ROBUST.certify(HUGE), "RobustLinearClassifier: some numbers of X are too large"),
         (lambda: h.robustness_curve(LINEAR, X, y, NOISE, [0], resume="a\0b"), "resume=.*name a file"),
         (

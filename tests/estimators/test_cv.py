@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_html_repr
 
-from holdfast import GaussianNoise, GaussianRobustClassifier, GaussianRobustClassifierCV
+from holdfast import GaussianNoise, GaussianRobustClassifier, GaussianRobustClassifierCV, RobustLinearClassifierCV
 from holdfast.datasets import load_breast_cancer_errors
 from holdfast.estimators import critical_noise, noise_path
 from holdfast.exceptions import CollapseWarning, EndOfPathWarning
@@ -570,6 +570,15 @@ def test_a_choice_within_the_path_or_of_two_values_or_of_no_noise_says_nothing(d
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert model.fit(X, y).noise_ == best
+
+
+def test_a_path_that_ends_where_w_is_0_does_not_ask_for_larger_sizes(rng):
+    X, y = rng.normal(size=(60, 4)), np.repeat([0, 1], [50, 10])
+    for model in (GaussianRobustClassifierCV(30, loss="hinge"), RobustLinearClassifierCV(30)):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            assert not np.any(model.fit(X, y).coef_)
+        assert [warning.category for warning in told] == [CollapseWarning]
 
 
 def test_fits_that_are_not_certified_are_counted(draw):

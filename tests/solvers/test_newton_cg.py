@@ -10,8 +10,10 @@ from scipy import sparse
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
 from holdfast._core import compiled
+from holdfast._core.solution import Status
 from holdfast.estimators import critical_noise
 from holdfast.exceptions import CollapseWarning
+from holdfast.losses import QuadraticHinge
 from holdfast.solvers import NewtonCG, newton_cg
 from holdfast.solvers.selection import pick, solve
 
@@ -216,3 +218,25 @@ def test_products_become_exact_once_a_step_takes_many(make_problem, rng, monkeyp
     NewtonCG().minimise(problem, place.parameters, tol=1e-9, max_iter=100)
     assert not asked[0]
     assert asked[-1]
+
+
+def test_columns_of_very_different_scales_are_left_to_newton_after_some_products(rng):
+    n, d = 700, 520
+    X = rng.normal(size=(n, 5)) @ rng.normal(size=(5, d)) + 0.1 * rng.normal(size=(n, d))
+    y = np.where(X @ rng.normal(size=d) + 5 * rng.normal(size=n) > 0, 1, -1)
+    X_std, units = 0.1 * np.exp(0.5 * rng.normal(size=X.shape)), 10.0 ** rng.uniform(-4, 4, size=d)
+    model = GaussianRobustClassifier(loss="hinge").fit(X * units, y, X_std=X_std * units)
+    assert model.solution_["solver"] == "newton"
+    newton = GaussianRobustClassifier(loss="hinge", solver="newton").fit(X * units, y, X_std=X_std * units)
+    assert_allclose(model.objective_, newton.objective_, rtol=2e-6)
+
+
+def test_steps_of_many_products_use_up_iterations(make_problem, rng):
+    X, y = texts(rng, 300, 800)
+    problem = make_problem(X, y, QuadraticHinge(), 0.01)
+    start = problem.join(problem.rows.transpose_dot(y) / len(y), 0.0)
+    impatient = NewtonCG()
+    impatient.passes_a_step = 1
+    found = impatient.minimise(problem, start, tol=0.0, max_iter=20)
+    assert found.n_iter < NewtonCG().minimise(problem, start, tol=0.0, max_iter=20).n_iter
+    assert found.status is Status.ITERATION_LIMIT

@@ -57,6 +57,11 @@ def is_array(value: Any) -> bool:
         return True
 
 
+def is_too_large(value: Any) -> bool:
+    """Return whether a value is a finite number of which sums overflow."""
+    return isinstance(value, Real) and LARGEST < abs(value) < np.inf  # type: ignore[operator]
+
+
 class Allowed(ABC):
     """The values that a parameter may have."""
 
@@ -90,6 +95,12 @@ class Either(Allowed):
 
     def __contains__(self, value: object) -> bool:
         return value in self.one or value in self.other
+
+    def checked(self, value: Any, call: str) -> Any:
+        """Return the value if it may be given."""
+        if value not in self and is_too_large(value):
+            self.one.checked(value, call)  # which says so
+        return super().checked(value, call)
 
 
 @dataclass(frozen=True)
@@ -148,7 +159,7 @@ class Number(Allowed):
 
     def checked(self, value: Any, call: str) -> float:
         """Return the number as a float."""
-        if isinstance(value, Real) and LARGEST < abs(value) < np.inf:  # type: ignore[operator]
+        if is_too_large(value):
             raise ValueError(
                 f"{call}={short(value)}): sums of such numbers overflow. Use other units, {LARGEST:g} at most."
             )
@@ -284,14 +295,16 @@ def arguments(**table: Allowed) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 given = signature.bind(*args, **options).arguments
             except TypeError as error:
                 raise TypeError(f"{name}: {error}. It is {name}{_plain(signature)}.") from None
+            # a method quotes the class of its object, which may inherit it
+            call = f"{type(given['self']).__name__}.{function.__name__}" if "self" in given else name
             for argument, allowed in table.items():
                 if argument in given:
-                    allowed.checked(given[argument], f"{name}({argument}")
+                    allowed.checked(given[argument], f"{call}({argument}")
             try:
                 return function(*args, **options)
             except OverflowError as error:
                 asked = ", ".join(argument for argument in given if argument not in ("self", "cls"))
-                raise ValueError(f"{name}({asked}): some numbers are too large ({error}).") from error
+                raise ValueError(f"{call}({asked}): some numbers are too large ({error}).") from error
 
         return checked
 

@@ -33,6 +33,9 @@ class Solver(Parameters, ABC):
     accuracy: ClassVar[float] = 1e-6
     """Excess over the optimum, as a share of it, that can be expected on problems of moderate scale."""
 
+    passes_a_step: ClassVar[int] = 1
+    """Passes over the rows that a usual step takes; one that takes many times as many counts as several steps of `max_iter`."""
+
     @abstractmethod
     def preference(self, work: dict[str, Any]) -> float:
         """Return how well it suits a problem of these sizes; the fitting solver with the highest number is picked."""

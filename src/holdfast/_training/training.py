@@ -294,7 +294,8 @@ class _Training:
         left = min(max(1, self.max_iter - self.n_iter), limit)
         solver, patience = solver or self.solver, left
         if self.is_free and self.can_factorise and not isinstance(solver, Newton):
-            patience = min(left, max(self.patience, self.patience // 6 * problem.metric_age))
+            steps = self.patience // 6 * problem.metric_age // solver.passes_a_step
+            patience = min(left, max(self.patience, steps))
         found = solver.minimise(problem, start, tol=tol, max_iter=patience, rough=rough, report=self.report)
         self.n_iter += found.n_iter
         if found.status is Status.ITERATION_LIMIT and patience < left and not rough:

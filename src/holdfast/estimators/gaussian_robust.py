@@ -162,8 +162,8 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
         "moderated", with the logistic loss only, trains for moderated scores as said above; three to four times the work, and
         nothing is proved. Not in :class:`GaussianRobustClassifierCV`, whose paths are certified; GridSearchCV searches alpha.
     alpha : float, default=None
-        Strength of the ridge, what scikit-learn's linear classifiers call 1/C. It acts in the units of the features, so scale
-        them. None: 1 for the logistic loss, 0 for the others.
+        Strength of the ridge, what scikit-learn's linear classifiers call 1/C; 1/(2C) where several classes are fitted at once.
+        It acts in the units of the features, so scale them. None: 1 for the logistic loss, 0 for the others.
     multiclass : {None, "joint", "ovr"}, default=None
         More than two classes: all at once, or, with the logistic loss only, one against the rest. None: all at once, but one
         against the rest where nothing else is known: that loss with a `link`, ``solver="sgd"`` or `partial_fit`.

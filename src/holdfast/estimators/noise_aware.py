@@ -127,7 +127,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
     n_components : int, default=500
         Waves.
     alpha : float, default=1.0
-        Strength of the ridge, on a sum over rows: what scikit-learn's linear classifiers call 1/C.
+        Strength of the ridge, on a sum over rows: what scikit-learn's linear classifiers call 1/C, 1/(2C) with several classes.
     prior : {"gaussian", None}, default="gaussian"
     method : {"consistent", "moments"}, default="consistent"
     class_weight : dict or "balanced", default=None

@@ -120,17 +120,20 @@ class PathSearch(LinearClassifier):
         best, told = chosen(dict(zip(self._searched, columns, strict=True)), scores, gaps, list(columns))
         # the fit to all rows says itself where no bound is known
         warn_of_gaps(gaps[np.isfinite(gaps)], float(self.cv_tol), "cv_tol")
-        for name, tried in zip(self._searched, columns, strict=True):
-            self._warn_of_end(name, np.unique(tried), tried[best])
         task.learned |= told
         task.problems = [self._at(problem, *steps[best]) for problem in task.problems]
         middle = [np.mean([fold[2][best][part] for fold in folds], axis=0) for part in (0, 1)]
         # the folds' solutions at the best step are near that for all rows
         task.starts = task.plain._joined(task.problems, *middle)
+        for name, tried in zip(self._searched, columns, strict=True):
+            self._warn_of_end(name, np.unique(tried), tried[best], is_flat=not np.any(middle[0]))
 
-    def _warn_of_end(self, name: str, tried: Array, best: float) -> None:
-        """Warn where the best of at least three settings is at an end of what was tried; nothing is smaller than 0."""
-        ends = {tried[0]: "smallest", tried[-1]: "largest"}
+    def _warn_of_end(self, name: str, tried: Array, best: float, *, is_flat: bool) -> None:
+        """Warn where the best of at least three settings is the smallest or the largest that was tried.
+
+        No setting is smaller than 0. Where all weights are 0, `is_flat`, they stay 0 at any larger setting.
+        """
+        ends = {tried[0]: "smallest"} if is_flat else {tried[0]: "smallest", tried[-1]: "largest"}
         if best > 0 and best in ends and len(tried) > 2:
             warn_caller(
                 f"{type(self).__name__}.fit: the {name} chosen, {best:.3g}, is the {ends[best]} of {len(tried)} that were "

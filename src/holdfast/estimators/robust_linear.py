@@ -108,8 +108,8 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
     penalty : {"l2", "l1", "box"} or None, default="l2"
         :math:`\frac12 |w|_2^2`, :math:`|w|_1`, or the constraint :math:`|w_j| \le 1/\alpha`.
     alpha : float, default=1.0
-        Strength of the penalty, >= 0, what scikit-learn's linear classifiers call 1/C. It acts in the units of the features, so
-        scale them. Of no effect with ``penalty=None``.
+        Strength of the penalty, >= 0, what scikit-learn's linear classifiers call 1/C; 1/(2C) with ``multiclass="joint"``. It
+        acts in the units of the features, so scale them. Of no effect with ``penalty=None``.
     kappa : float, default=1.0
         Share of the uncertainty that is kept inside the loss, from 0 to 1. Of an interval that is longer one way it is the
         share of what is around its middle: x and h above are then those of the middle. So it makes no difference which point

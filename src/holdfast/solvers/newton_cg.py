@@ -43,6 +43,7 @@ class NewtonCG(Solver):
 
     name = "newton_cg"
     needs = (Composite,)
+    passes_a_step = 15
 
     def __init__(self, max_products: int = 300):
         self.max_products = max_products
@@ -60,6 +61,7 @@ class NewtonCG(Solver):
         assert view is not None
         here = view.at(np.array(start, dtype=np.float64))
         status, n_iter, promise, is_stale, precondition = Status.ITERATION_LIMIT, 0, 1.0, True, None
+        used = 0
         exact = tol <= 0 and not rough  # whether products are: where the end is rounding, theirs must not be in the way
         for n_iter in range(1, max_iter + 1):
             gap = here.gap(here.gradient)
@@ -73,6 +75,7 @@ class NewtonCG(Solver):
             # the objective cannot fall below `enough`: a model that promises more has left the region where it holds
             most = TRUSTED * (here.value - view.enough)
             step, moves, n_products = self._step(here, precondition, loose, 0.0 if rough else SPARE * tol, most, exact)
+            used += n_products
             scale = max(abs(here.value), abs(view.enough))
             promise = -0.5 * float(here.gradient @ step) / scale
             ahead = f"estimated gap {gap:.2e}, next step {promise:.2e} after {n_products} products"
@@ -93,6 +96,8 @@ class NewtonCG(Solver):
             here = found
             if rough and promise <= tol:
                 status = Status.SOLVED
+                break
+            if n_iter + used // self.passes_a_step >= max_iter:
                 break
         # scores that quick products moved are off by their rounding
         value = here.value if exact or rough else view.at(here.parameters).value
