@@ -28,6 +28,8 @@ LARGEST_COPY = 2.5e8
 """Most entries of X that are copied in float32 for products that need not be exact (1 GB)."""
 SINGLE_RANGE = 1e-30, 1e30
 """Mean squares of features whose products stay in the range of float32."""
+FAINT = 1e-3
+"""Rows of less than this share of the mean weight are left out of products that need not be exact."""
 FAR = 100.0
 """Beyond so many standard deviations means make the rows almost parallel, and their Hessian almost singular."""
 
@@ -174,6 +176,21 @@ class DenseRows(BlockRows):
 
 class SingleRows(DenseRows):
     """Rows in float32 for products that need not be exact: sums are in float32 too, block by block."""
+
+    def gram(self, weights: Array) -> Array:
+        # rows that together weigh next to nothing are left out
+        some = np.flatnonzero(weights > FAINT * weights.mean())
+        out = np.zeros((self.n_features, self.n_features))
+        if not len(some):
+            return out
+        root, longest = _unit(np.sqrt(weights[some]))
+        size = max(256, 2 * BLOCK_BYTES // max(1, self.n_features))
+        for start in range(0, len(some), size):
+            part = slice(start, start + size)
+            scaled = self.X[some[part]]
+            scaled *= root[part, None]
+            out += scaled.T @ scaled
+        return longest**2 * out
 
     def normal_pass(self, weights: Array, v: Array, shift: float, extra: Array) -> tuple[Array, Array]:
         sweep = self._kernel("single_sweep")
