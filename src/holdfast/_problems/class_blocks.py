@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MANY_ENTRIES = 50_000
 """Entries of the rows from which on their products are in single precision."""
+ALIKE = 0.9
+"""Share of the squares of weights that their means over classes make up from which on these means stand for the weights."""
 SINGLE = 1e-6
 """What is then added to the diagonal of a block, as a share of it: more than rounding can take from it."""
 
@@ -44,8 +46,9 @@ def class_blocks(problem: PairwiseProblem, W: Array, bends: PairBends) -> Array:
         spreads[k, :C, :C] = np.diag(tt[own].sum(axis=0)) - q[own].T @ q[own]
         spreads[:, C + k, C + k] = squares[own].sum(axis=0)
     out = _of_sets_and_ridge(problem, W, bends)
-    rows, weights = _quick(problem.rows), np.maximum(weights, 0.0)
+    rows, weights = quick(problem.rows), np.maximum(weights, 0.0)
     heights = problem.rows.transpose_dot(weights).T
+    grams = _grams(problem, rows, weights)
     for k in range(C):
         # the row's own class first, then the others' rows
         directions = np.vstack([points[k], points[:, k]])
@@ -53,7 +56,7 @@ def class_blocks(problem: PairwiseProblem, W: Array, bends: PairBends) -> Array:
         half = (0.5 * spreads[k] @ directions - crosses).T @ directions
         block = out[k, :d, :d]
         block += half + half.T
-        block += rows.gram(weights[:, k])
+        block += grams[k]
         if rows is not problem.rows:
             block[np.diag_indices(d)] *= 1 + SINGLE
         border = heights[k] - sums[k, :C] @ points[k] - sums[:, C + k] @ points[:, k]
@@ -62,7 +65,7 @@ def class_blocks(problem: PairwiseProblem, W: Array, bends: PairBends) -> Array:
     return out
 
 
-def _quick(rows: Rows) -> Rows:
+def quick(rows: Rows) -> Rows:
     """Return the rows as they cost least: a metric need not be exact."""
     return rows.quick if rows.n_entries >= MANY_ENTRIES else rows
 
@@ -81,3 +84,16 @@ def _of_sets_and_ridge(problem: PairwiseProblem, W: Array, bends: PairBends) -> 
     out[:, :d, :d] = sets.bends_at(np.array([W[k] - W[other] for k, other in pairs]), firsts)
     out[:, np.arange(d), np.arange(d)] += 2 * problem.alpha * (C - 1) / C
     return out
+
+
+def _grams(problem: PairwiseProblem, rows: Rows, weights: Array) -> Array:
+    """Return the products of the rows with these weights, class by class, shape (n_classes, n_features, n_features).
+
+    Where the rows of each class weigh about the same, the products of each class stand for them.
+    """
+    means = np.array([weights[own].mean(axis=0) if len(own) else weights[:1].sum(axis=0) for own in problem.members])
+    together = float(np.square(means).sum(axis=1) @ [len(own) for own in problem.members])
+    alike = ALIKE if rows is not problem.rows else 1 - np.finfo(float).eps
+    if together >= alike * float(np.vdot(weights, weights)):
+        return np.tensordot(means.T, problem.class_grams, 1)
+    return np.array([rows.gram(column) for column in weights.T])

@@ -17,6 +17,8 @@ UNSEEN = 1e-11
 """Share of the objective that intercepts which are not quite the best may cost the bound."""
 MOST_STEPS = 20
 """Newton steps for the intercepts; where a solver has ended one or two are enough."""
+UNFELT = 1e-2
+"""The same as a share of what the weights, which are not quite the best either, cost it."""
 QUICK = 1e-2
 """A step that leaves less than this share of the imbalance had a good Hessian."""
 
@@ -44,7 +46,7 @@ def certificate_of_softmax(
         here = _Minorant(problem, scores, dual, b)
     bend = None
     for _ in range(MOST_STEPS):
-        if here.cost_of_intercepts(farthest) <= UNSEEN * objective:
+        if here.cost_of_intercepts(farthest) <= max(UNSEEN * objective, UNFELT * (objective - here.lowest)):
             break
         # steps so near the best intercepts share one Hessian, unless they turn out not to be that near
         bend = here.bend_of_intercepts() if bend is None else bend
@@ -88,8 +90,9 @@ class _Minorant:
         # pulls add up to 0 over the classes: of all of them half is up, half down
         return 0.5 * self.imbalance * (farthest + float(np.ptp(self.b))) if self.imbalance > 0 else 0.0
 
-    def bound(self, farthest: float) -> float:
-        """Return the minimum over all weights, and over intercepts up to the farthest that may be optimal."""
+    @cached_property
+    def lowest(self) -> float:
+        """The minimum over all weights, if no other intercepts were better."""
         problem, guess = self.problem, self.guess
         bearing = problem if guess.sets is None else problem.having(sets=guess.sets)
         outward = bearing.outward(guess.direction, self.by_t)[0]
@@ -98,8 +101,11 @@ class _Minorant:
         at_zero = float(problem.weights @ self.values) - float(
             np.vdot(self.by_u, self.u - 1.0) + np.vdot(self.by_t, self.t)
         )
-        lowest = at_zero - float(np.sum(np.square(missed))) / (4 * problem.alpha)
-        return lowest - self.cost_of_intercepts(farthest)
+        return at_zero - float(np.sum(np.square(missed))) / (4 * problem.alpha)
+
+    def bound(self, farthest: float) -> float:
+        """Return the minimum over all weights, and over intercepts up to the farthest that may be optimal."""
+        return self.lowest - self.cost_of_intercepts(farthest)
 
     def bend_of_intercepts(self) -> Array:
         """Return the Hessian of the losses in the intercepts."""

@@ -21,7 +21,7 @@ LONGEST, MOST_STEPS = 2.0, 60
 """The longest step in the logarithm of a share where there is no noise, and most steps; two or three are the rule."""
 SETTLED = 1e-15
 """Steps end where the next one would change what a larger share is worth by less than this."""
-SHORT = 1e-4
+SHORT = 3e-4
 """Steps of this length at most are taken by a Taylor series, whose next term is their cube."""
 TINY = 1e-300
 HIGHEST = 700.0
