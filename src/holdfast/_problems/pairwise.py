@@ -24,6 +24,7 @@ from holdfast._problems.class_blocks import class_blocks, quick
 from holdfast._problems.linear import WIDEST_METRIC, LinearProblem
 from holdfast._problems.local_pairwise_model import LocalPairwiseModel
 from holdfast._problems.margin_scale import METRIC_ROWS
+from holdfast._problems.pair_hessian import pair_hessian
 
 ALIKE = 1e-2
 """Root mean square of what two classes' scores differ by, features taken as independent, below which they may be the same."""
@@ -306,6 +307,8 @@ class PairwiseProblem(LinearProblem):
 
     def hessian_of(self, W: Array, bends: PairBends) -> Array:
         """Return the Hessian at W where the rows' losses bend so."""
+        if self.sets.is_common:
+            return pair_hessian(self, W, bends)
         p = self.n_parameters_per_class
         H = np.zeros((self.n_classes, p, self.n_classes, p))
         for k, other, bend in self._pair_hessians(W, bends):
