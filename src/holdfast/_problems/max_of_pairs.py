@@ -17,7 +17,7 @@ from holdfast._problems.pairwise import PairBends, PairwiseProblem
 
 STRAIGHT = 1e-14
 """A row that bends by no more than this share of what the most bent one does is left out of a Hessian."""
-UNFELT = 1e-2
+UNFELT = 1e-4
 """The same where all such rows together bend by no more than this share of the ridge."""
 
 
