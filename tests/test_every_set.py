@@ -231,6 +231,17 @@ def test_curvature_is_the_sum_of_hessians_and_of_squared_gradients(smooth_bounds
         assert_allclose(found, found.T, rtol=1e-12, atol=1e-14)
 
 
+def test_sums_of_hessians_of_a_common_set_are_those_of_its_curvature(smooth_bounds, rng):
+    for smooth_bound in smooth_bounds:
+        if not smooth_bound.is_common:
+            continue
+        W, firsts = rng.normal(size=(4, 3)) * [[1.0], [1e-3], [0.0], [1.0]], rng.uniform(0.1, 2, size=(2, 4))
+        bends = [smooth_bound.curvature(w, np.ones(()), np.zeros(())) for w in W]
+        assert_allclose(
+            smooth_bound.bends_at(W, firsts), np.einsum("km,mij->kij", firsts, bends), rtol=1e-11, atol=1e-11
+        )
+
+
 def test_directional_is_the_slope_of_the_support_along_a_direction(smooth_bounds, rng):
     for smooth_bound in smooth_bounds:
         w, v = rng.normal(size=(2, 3))

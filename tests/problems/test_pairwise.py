@@ -12,6 +12,7 @@ from scipy.stats import norm
 
 from holdfast import GaussianNoise
 from holdfast._core.solution import DualGuess
+from holdfast._problems import class_blocks
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._proofs.certificate import certificate
 from holdfast._proofs.pairwise_certificate import _absorbed, _circulating, _flows, _routed
@@ -660,6 +661,31 @@ def test_metric_is_made_of_the_diagonal_blocks_of_the_hessian(make_pairwise, sev
         p = problem.n_parameters_per_class
         H = problem.hessian(theta).reshape(3, p, 3, p)
         assert_allclose(problem.metric(theta), [H[k, :, k] for k in range(3)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [0.6, GaussianNoise(std=[0.3, 0.6, 0.9])])
+def test_metric_of_smoothed_noise_is_made_of_the_blocks_too(make_pairwise, several_classes, kind, rng):
+    problem = make_pairwise(*several_classes(SIZES), GaussianHinge(), kind, fit_intercept=True).smoothed(0.4)
+    p = problem.n_parameters_per_class
+    W, b = problem.split(_point(problem, rng))
+    # where paths start, and where two classes have the same weights
+    for weights in (W, 0 * W, W[[0, 0, 2]]):
+        theta = problem.join(weights, b)
+        H = problem.hessian(theta).reshape(3, p, 3, p)
+        assert_allclose(problem.metric(theta), [H[k, :, k] for k in range(3)], rtol=1e-12, atol=1e-14)
+
+
+def test_metric_of_many_rows_is_near_the_blocks(make_pairwise, rng, monkeypatch):
+    X, y = rng.normal(size=(900, 3)), rng.integers(0, 3, 900)
+    problem = make_pairwise(X, y, GaussianHinge(), 0.2, fit_intercept=True, alpha=0.3)
+    theta = _point(problem, rng, 3.0)
+    exact = problem.metric(theta)
+    monkeypatch.setattr(class_blocks, "MANY_ENTRIES", 0)
+    near = problem.metric(theta)
+    assert not np.array_equal(near, exact)
+    for one, other in zip(near, exact, strict=True):
+        scale = np.sqrt(np.diag(other))
+        assert_allclose(one / np.outer(scale, scale), other / np.outer(scale, scale), atol=2e-3)
 
 
 def test_thinned_problem_keeps_the_weight_of_every_class(make_pairwise, several_classes, rng):

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 Array = NDArray[np.float64]
 FLAT, ROUNDED = 1e-10, 1e-14
@@ -53,10 +54,12 @@ def inverse(metric: Array, ridge: float = 1e-12) -> Any:
         )
     if metric.ndim == 2:
         scale = np.sqrt(np.maximum(np.diag(metric), np.finfo(float).tiny))
-        while ridge < 1e3:
-            try:
-                factor = linalg.cho_factor(metric / np.outer(scale, scale) + ridge * np.eye(len(metric)))
-            except (linalg.LinAlgError, ValueError):
+        scaled = metric / scale[:, None] / scale
+        while ridge < 1e3 and np.isfinite(scaled.sum()):
+            ridged = scaled.copy()
+            ridged.flat[:: len(scaled) + 1] += ridge
+            factor, failed = dpotrf(ridged.T, overwrite_a=True)
+            if failed:
                 ridge *= 10
                 continue
             return lambda v: _scaled_solve(factor, scale, v)
@@ -68,7 +71,7 @@ def inverse(metric: Array, ridge: float = 1e-12) -> Any:
 
 @np.errstate(over="ignore", invalid="ignore")  # where the metric all but vanishes; the search then finds no descent
 def _scaled_solve(factor: Any, scale: Array, v: Array) -> Array:
-    return linalg.cho_solve(factor, v / scale, check_finite=False) / scale
+    return np.asarray(dpotrs(factor, v / scale)[0] / scale)
 
 
 def rescaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:

@@ -158,6 +158,9 @@ class SmoothedCommonSet(CommonSet, SmoothedSet):
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
         return self.base.gauge(target, sizes)
 
+    def bends_at(self, W: Array, firsts: Array) -> Array:
+        return RowSets.bends_at(self, W, firsts)
+
     def cross(self, w: Array, rows: Any, r: Array) -> Array:
         return RowSets.cross(self, w, rows, r)
 

@@ -73,8 +73,8 @@ class ExpectedJointLoss(Parameters, ABC):
     dual_limit = 1.0
 
     @abstractmethod
-    def log_shares(self, u: Array, t: Array) -> Array:
-        """Return the logarithms of the best shares."""
+    def log_shares(self, u: Array, t: Array, start: Array | None = None) -> Array:
+        """Return the logarithms of the best shares, sought from `start` on where some near them are known."""
 
     @abstractmethod
     def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:

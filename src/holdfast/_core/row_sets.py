@@ -158,6 +158,17 @@ class RowSets(ABC):
         one, none = np.ones(1), np.zeros(1)
         return RowHessians.of([self.take(slice(i, i + 1)).curvature(w, one, none) for i, w in enumerate(W)])
 
+    def bends_at(self, W: Array, firsts: Array) -> Array:
+        """Return sums of the Hessians of a common set's support at the rows of W, each row of `firsts` holding the weights of
+        one sum: shape (len(firsts), n_features, n_features).
+        """
+        out, one, none = np.zeros((len(firsts), W.shape[1], W.shape[1])), np.ones(()), np.zeros(())
+        for w, weights in zip(W, firsts.T, strict=True):
+            bend = self.curvature(w, one, none)
+            for k in np.flatnonzero(weights):
+                out[k] += weights[k] * bend
+        return out
+
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         """Return for each row whether ``points[i]`` is in its set, up to a relative `slack`."""
         one = np.ones(1)
@@ -424,6 +435,18 @@ class SmoothedSet(RowSets):
         T = np.hypot(t, self.delta)
         points = RowHessians([], [(np.square(self.delta / T) / T, self.base.maximizers_at(W))])
         return self.base.hessians_at(W).times(t / T).plus(points)
+
+    def bends_at(self, W: Array, firsts: Array) -> Array:
+        t = self.base.supports_at(W)
+        T, points = np.hypot(t, self.delta), self.base.maximizers_at(W)
+        out = self.base.bends_at(W, firsts * (t / T))
+        if not np.all(t):
+            # at w = 0 t has a kink, and T^2 = delta^2 + t^2 has none
+            flat = self.base.square_curvature(W.shape[1], np.ones(()))
+            out += (firsts @ ((t == 0) / T))[:, None, None] * flat
+        for one, weights in zip(out, firsts * np.square(self.delta / T) / T, strict=True):
+            one += (points.T * weights) @ points
+        return out
 
     def directional(self, w: Array, v: Array) -> Array:
         return self.base.directional(w, v) * self._parts(w)[1]

@@ -20,6 +20,10 @@ class BlockRows(Rows):
         """Return a block in float64, itself if it is that already."""
         return block.astype(np.float64, copy=False)
 
+    def blocks_for(self, n_columns: int) -> Any:
+        """Return blocks for a pass in which so many scores of each row are worked on."""
+        return self.blocks()
+
     def dot(self, w: Array) -> Array:
         return np.concatenate([self.exact(block) @ w for _, block in self.blocks()])
 
@@ -29,7 +33,7 @@ class BlockRows(Rows):
 
     def pull(self, W: Array, react: Reaction) -> Array:
         out = np.zeros((self.n_features, *W.shape[1:]))
-        for rows, stored in self.blocks():
+        for rows, stored in self.blocks_for(W.shape[1] if W.ndim > 1 else 1):
             block = self.exact(stored)
             out += block.T @ react(rows, block @ W)
         return out

@@ -20,6 +20,11 @@ from holdfast._data.sparse import CROWDED, SparseRows
 BLOCK_BYTES = 1 << 20
 """A block fills the second-level cache of one core, so that its second use does not reach memory."""
 
+LARGE_WORK, LARGE_BLOCK = 1 << 14, 1 << 23
+"""Scores of several columns that are worth being worked on at once, in blocks of so many bytes at most."""
+SMALL_COPY = 1 << 21
+"""Most entries of X that are moved once for all, not in every pass."""
+
 LARGEST_SPAN = 5e7
 """Most entries of X for which its rows are expressed in a basis of their own (400 MB)."""
 DEPENDENT = 1e-12
@@ -28,12 +33,14 @@ LARGEST_COPY = 2.5e8
 """Most entries of X that are copied in float32 for products that need not be exact (1 GB)."""
 SINGLE_RANGE = 1e-30, 1e30
 """Mean squares of features whose products stay in the range of float32."""
+FAINT = 0.03
+"""Rows of less than this share of the mean weight are left out of products that need not be exact."""
 FAR = 100.0
 """Beyond so many standard deviations means make the rows almost parallel, and their Hessian almost singular."""
 
 
 class DenseRows(BlockRows):
-    """Rows of a NumPy array, less a common `shift` where one is given; never copied or up-cast as a whole."""
+    """Rows of a NumPy array, less a common `shift` where one is given; only few are copied or up-cast as a whole."""
 
     X: NDArray[np.floating]
 
@@ -45,6 +52,12 @@ class DenseRows(BlockRows):
 
     def blocks(self) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         return self._blocks(max(64, BLOCK_BYTES // max(1, self.X.itemsize * self.n_features)))
+
+    def blocks_for(self, n_columns: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
+        if n_columns == 1:
+            return self.blocks()
+        row_bytes = self.X.itemsize * max(1, self.n_features)
+        return self._blocks(max(64, BLOCK_BYTES // row_bytes, min(LARGE_WORK // n_columns, LARGE_BLOCK // row_bytes)))
 
     def _blocks(self, size: int) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         for start in range(0, self.n_samples, size):
@@ -71,7 +84,8 @@ class DenseRows(BlockRows):
     def shifted(self, offset: Array) -> BlockRows:
         if self.regular is not None and np.array_equal(offset, self.regular.row):
             return SparseRows(self.regular.rest)
-        return DenseRows(self.X, offset if self.shift is None else self.shift + offset)
+        shift = offset if self.shift is None else self.shift + offset
+        return DenseRows(self.X - shift) if self.X.size <= SMALL_COPY else DenseRows(self.X, shift)
 
     def joined(self, others: Array) -> DenseRows:
         return DenseRows(np.concatenate([*(block for _, block in self.dense_blocks()), others]))
@@ -174,6 +188,21 @@ class DenseRows(BlockRows):
 
 class SingleRows(DenseRows):
     """Rows in float32 for products that need not be exact: sums are in float32 too, block by block."""
+
+    def gram(self, weights: Array) -> Array:
+        # rows that together weigh next to nothing are left out
+        some = np.flatnonzero(weights > FAINT * weights.mean())
+        out = np.zeros((self.n_features, self.n_features))
+        if not len(some):
+            return out
+        root, longest = _unit(np.sqrt(weights[some]))
+        size = max(256, 2 * BLOCK_BYTES // max(1, self.n_features))
+        for start in range(0, len(some), size):
+            part = slice(start, start + size)
+            scaled = self.X[some[part]]
+            scaled *= root[part, None]
+            out += scaled.T @ scaled
+        return longest**2 * out
 
     def normal_pass(self, weights: Array, v: Array, shift: float, extra: Array) -> tuple[Array, Array]:
         sweep = self._kernel("single_sweep")

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from holdfast._core.loss import Array
+from holdfast._core.rows import Rows
 
 if TYPE_CHECKING:
     from holdfast._problems.pairwise import PairBends, PairwiseProblem
+
+MANY_ENTRIES = 50_000
+"""Entries of the rows from which on their products are in single precision."""
+ALIKE = 0.9
+"""Share of the squares of weights that their means over classes make up from which on these means stand for the weights."""
+SINGLE = 1e-6
+"""What is then added to the diagonal of a block, as a share of it: more than rounding can take from it."""
 
 
 def class_blocks(problem: PairwiseProblem, W: Array, bends: PairBends) -> Array:
     """Return one block a class, shape (n_classes, p, p), where the rows' losses bend so.
 
     All rows have one set, so a few products of matrices stand for the sums over pairs: a row bends the block of a class that
-    is not its own by its loss against that class alone, that of its own by all its losses.
+    is not its own by its loss against that class alone, that of its own by all its losses. A block is the rows' products
+    with these bends as weights, and a few vectors for each pair of classes.
     """
     C, d = problem.n_classes, problem.rows.n_features
     points = problem.own_sets[0].maximizers_at((W[:, None] - W).reshape(C * C, d)).reshape(C, C, d)
@@ -25,43 +34,66 @@ def class_blocks(problem: PairwiseProblem, W: Array, bends: PairBends) -> Array:
     p, q = (np.zeros((2, *uu.shape))) if bends.shared is None else bends.shared
     # what the losses of a row share is taken off by a square, of p and q alone for classes that are not its own
     weights, mixed, squares = uu - p * p, ut - p * q, tt - q * q
-    crosses, borders, blocks = np.zeros((C, d, d)), np.zeros((C, d)), np.zeros((C, d, d))
+    pulled, sums = np.zeros((C, 2 * C, d)), np.zeros((C, 2 * C))
+    spreads = np.zeros((C, 2 * C, 2 * C))
     for k, own in enumerate(problem.members):
-        rows, together = problem.rows_by_class[k], p[own].sum(axis=1)
+        together = p[own].sum(axis=1)
         weights[own, k] = uu[own].sum(axis=1) - together**2
         by_own = ut[own] - together[:, None] * q[own]
         by_own[:, k] = 0.0
-        pulled = rows.transpose_dot(np.hstack([by_own, mixed[own]])).T
-        crosses[k] += pulled[:C].T @ points[k]
-        crosses += pulled[C:, :, None] * points[k][:, None, :]
-        borders[k] += by_own.sum(axis=0) @ points[k]
-        borders += mixed[own].sum(axis=0)[:, None] * points[k]
-        spread = np.diag(tt[own].sum(axis=0)) - q[own].T @ q[own]
-        blocks[k] += points[k].T @ spread @ points[k]
-        blocks += (squares[own].sum(axis=0)[:, None] * points[k])[:, :, None] * points[k][:, None, :]
-    return _joined(problem, W, bends, np.maximum(weights, 0.0), blocks - crosses - crosses.transpose(0, 2, 1), borders)
-
-
-def _joined(
-    problem: PairwiseProblem, W: Array, bends: PairBends, weights: Array, blocks: Array, borders: Array
-) -> Array:
-    """Return the blocks with what rows, the bends of the set, the ridge and the intercepts contribute."""
-    C, d, p = problem.n_classes, problem.rows.n_features, problem.n_parameters_per_class
-    out = np.zeros((C, p, p))
-    out[:, :d, :d] = blocks
-    pulled, none = problem.rows.transpose_dot(weights).T, np.zeros(())
-    slopes = np.array([bends.scale_slopes[own].sum(axis=0) for own in problem.members])
-    for k, other in combinations(range(C), 2):
-        w, sets = W[k] - W[other], problem.own_sets[0]
-        if sets.is_symmetric:
-            bend = sets.curvature(w, slopes[k, other] + slopes[other, k], none)
-        else:
-            bend = sets.curvature(w, slopes[k, other], none) + sets.curvature(-w, slopes[other, k], none)
-        out[k, :d, :d] += bend
-        out[other, :d, :d] += bend
+        both = np.hstack([by_own, mixed[own]])
+        pulled[k], sums[k] = problem.rows_by_class[k].transpose_dot(both).T, both.sum(axis=0)
+        spreads[k, :C, :C] = np.diag(tt[own].sum(axis=0)) - q[own].T @ q[own]
+        spreads[:, C + k, C + k] = squares[own].sum(axis=0)
+    out = _of_sets_and_ridge(problem, W, bends)
+    rows, weights = quick(problem.rows), np.maximum(weights, 0.0)
+    heights = problem.rows.transpose_dot(weights).T
+    grams = _grams(problem, rows, weights)
     for k in range(C):
-        out[k, :d, :d] += problem.rows.gram(weights[:, k])
-        out[k, np.arange(d), np.arange(d)] += 2 * problem.alpha * (C - 1) / C
-        out[k, d:, :d] = out[k, :d, d:].T[:] = pulled[k] - borders[k]
+        # the row's own class first, then the others' rows
+        directions = np.vstack([points[k], points[:, k]])
+        crosses = np.vstack([pulled[k, :C], pulled[:, C + k]])
+        half = (0.5 * spreads[k] @ directions - crosses).T @ directions
+        block = out[k, :d, :d]
+        block += half + half.T
+        block += grams[k]
+        if rows is not problem.rows:
+            block[np.diag_indices(d)] *= 1 + SINGLE
+        border = heights[k] - sums[k, :C] @ points[k] - sums[:, C + k] @ points[:, k]
+        out[k, d:, :d] = out[k, :d, d:].T[:] = border
         out[k, d:, d:] = weights[:, k].sum()
     return out
+
+
+def quick(rows: Rows) -> Rows:
+    """Return the rows as they cost least: a metric need not be exact."""
+    return rows.quick if rows.n_entries >= MANY_ENTRIES else rows
+
+
+def _of_sets_and_ridge(problem: PairwiseProblem, W: Array, bends: PairBends) -> Array:
+    """Return blocks with what the bends of the set and the ridge contribute."""
+    C, d, p = problem.n_classes, problem.rows.n_features, problem.n_parameters_per_class
+    sets, pairs = problem.own_sets[0], list(permutations(range(C), 2))
+    slopes = np.array([bends.scale_slopes[own].sum(axis=0) for own in problem.members])
+    if sets.is_symmetric:
+        slopes, pairs = slopes + slopes.T, [pair for pair in pairs if pair[0] < pair[1]]
+    firsts = np.zeros((C, len(pairs)))
+    for i, (k, other) in enumerate(pairs):
+        firsts[k, i] = firsts[other, i] = slopes[k, other]
+    out = np.zeros((C, p, p))
+    out[:, :d, :d] = sets.bends_at(np.array([W[k] - W[other] for k, other in pairs]), firsts)
+    out[:, np.arange(d), np.arange(d)] += 2 * problem.alpha * (C - 1) / C
+    return out
+
+
+def _grams(problem: PairwiseProblem, rows: Rows, weights: Array) -> Array:
+    """Return the products of the rows with these weights, class by class, shape (n_classes, n_features, n_features).
+
+    Where the rows of each class weigh about the same, the products of each class stand for them.
+    """
+    means = np.array([weights[own].mean(axis=0) if len(own) else weights[:1].sum(axis=0) for own in problem.members])
+    together = float(np.square(means).sum(axis=1) @ [len(own) for own in problem.members])
+    alike = ALIKE if rows is not problem.rows else 1 - np.finfo(float).eps
+    if together >= alike * float(np.vdot(weights, weights)):
+        return np.tensordot(means.T, problem.class_grams, 1)
+    return np.array([rows.gram(column) for column in weights.T])

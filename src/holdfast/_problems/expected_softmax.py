@@ -60,16 +60,19 @@ class ExpectedSoftmaxProblem(PairwiseProblem):
 
     def rivals(self, table: Array, labels: NDArray[np.intp]) -> Array:
         """Return a table without the entries of the rows' own classes, shape (n_samples, n_classes - 1)."""
-        return table[self._foreign(labels)].reshape(len(labels), -1)
+        # by columns: what is done to every rival of a row is then done to many rows at a time
+        return table.ravel().take(self._places(labels)).T
 
     def among_all(self, table: Array, labels: NDArray[np.intp]) -> Array:
         """Return a table of rivals with an entry of 0 for each row's own class."""
         out = np.zeros((len(labels), self.n_classes))
-        out[self._foreign(labels)] = table.ravel()
+        out.ravel()[self._places(labels)] = table.T
         return out
 
-    def _foreign(self, labels: NDArray[np.intp]) -> NDArray[np.bool_]:
-        return labels[:, None] != np.arange(self.n_classes)
+    def _places(self, labels: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return where in a table of all classes the rivals stand, shape (n_classes - 1, n_samples)."""
+        rivals = np.arange(self.n_classes - 1)[:, None]
+        return self.n_classes * np.arange(len(labels)) + rivals + (rivals >= labels)
 
     def row_losses(self, u: Array, t: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, Array]:
         values, *slopes = self.loss.evaluate(self.rivals(u, labels), self.rivals(t, labels))

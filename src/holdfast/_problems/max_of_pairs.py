@@ -17,6 +17,8 @@ from holdfast._problems.pairwise import PairBends, PairwiseProblem
 
 STRAIGHT = 1e-14
 """A row that bends by no more than this share of what the most bent one does is left out of a Hessian."""
+UNFELT = 1e-4
+"""The same where all such rows together bend by no more than this share of the ridge."""
 
 
 @dataclass
@@ -73,10 +75,16 @@ class MaxOfPairsProblem(PairwiseProblem):
         total = s.sum(axis=1)
         # bends of a row whose shares are all but one class's cancel
         spread = total - ratio(np.square(s).sum(axis=1), total)
-        s[spread <= STRAIGHT * np.max(spread, initial=0.0)] = 0.0
+        s[spread <= max(STRAIGHT * np.max(spread, initial=0.0), self._unfelt)] = 0.0
         s[each, self.labels] = shares[each, self.labels] = 0.0
         p = ratio(s, np.sqrt(total)[:, None])
         return PairBends(c * shares, s, s, s, (p, p))
+
+    @property
+    def _unfelt(self) -> float:
+        """The bend of a row that is nothing beside the ridge, even if all rows bend as much."""
+        squares = self.rows.n_samples * float(self.rows.column_squares.sum())
+        return UNFELT * 2 * self.alpha / squares if squares > 0 else 0.0
 
     def longest_step(self, parameters: Array, step: Array) -> float:
         return np.inf

@@ -20,10 +20,11 @@ from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
-from holdfast._problems.class_blocks import class_blocks
+from holdfast._problems.class_blocks import class_blocks, quick
 from holdfast._problems.linear import WIDEST_METRIC, LinearProblem
 from holdfast._problems.local_pairwise_model import LocalPairwiseModel
 from holdfast._problems.margin_scale import METRIC_ROWS
+from holdfast._problems.pair_hessian import pair_hessian
 
 ALIKE = 1e-2
 """Root mean square of what two classes' scores differ by, features taken as independent, below which they may be the same."""
@@ -224,6 +225,11 @@ class PairwiseProblem(LinearProblem):
     def rows_by_class(self) -> list[Rows]:
         return [self.rows.take(own) for own in self.members]
 
+    @cached_property
+    def class_grams(self) -> Array:
+        """The products of each class's rows with themselves, shape (n_classes, n_features, n_features)."""
+        return np.array([quick(rows).gram(np.ones(rows.n_samples)) for rows in self.rows_by_class])
+
     def bends(self, parameters: Array) -> PairBends:
         """Return how the rows' losses bend."""
         return self.derivatives(*self._deficits_and_scales(parameters))[2]
@@ -301,6 +307,8 @@ class PairwiseProblem(LinearProblem):
 
     def hessian_of(self, W: Array, bends: PairBends) -> Array:
         """Return the Hessian at W where the rows' losses bend so."""
+        if self.sets.is_common:
+            return pair_hessian(self, W, bends)
         p = self.n_parameters_per_class
         H = np.zeros((self.n_classes, p, self.n_classes, p))
         for k, other, bend in self._pair_hessians(W, bends):
@@ -334,6 +342,11 @@ class PairwiseProblem(LinearProblem):
             for k in range(self.n_classes):
                 blocks[k] -= moves[:, k].T @ moves[:, k]
         return blocks
+
+    @property
+    def metric_age(self) -> int:
+        # a metric has as many blocks as there are classes, each as dear as that of two
+        return max(12, self.rows.n_features // 16)
 
     def suboptimality(self, here: Evaluation) -> float:
         return self.flow_gap(here.value, here.gradient, here.stiffness)

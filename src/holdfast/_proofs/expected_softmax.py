@@ -17,6 +17,10 @@ UNSEEN = 1e-11
 """Share of the objective that intercepts which are not quite the best may cost the bound."""
 MOST_STEPS = 20
 """Newton steps for the intercepts; where a solver has ended one or two are enough."""
+UNFELT = 1e-2
+"""The same as a share of what the weights, which are not quite the best either, cost it."""
+QUICK = 1e-2
+"""A step that leaves less than this share of the imbalance had a good Hessian."""
 
 
 @certificate.register
@@ -40,12 +44,18 @@ def certificate_of_softmax(
     farthest = _farthest_intercepts(problem, objective)
     if dual is not None:
         here = _Minorant(problem, scores, dual, b)
+    bend = None
     for _ in range(MOST_STEPS):
-        if here.cost_of_intercepts(farthest) <= UNSEEN * objective:
+        if here.cost_of_intercepts(farthest) <= max(UNSEEN * objective, UNFELT * (objective - here.lowest)):
             break
-        there = _Minorant(problem, scores, here.guess, here.b - here.newton_step)
+        # steps so near the best intercepts share one Hessian, unless they turn out not to be that near
+        bend = here.bend_of_intercepts() if bend is None else bend
+        step = solve_scaled(bend, -here.pulls.sum(axis=0))
+        # one number added to all intercepts changes nothing
+        there = _Minorant(problem, scores, here.guess, here.b - step + step.mean(), here.log_shares)
         if not there.imbalance < here.imbalance:
             break
+        bend = bend if there.imbalance < QUICK * here.imbalance else None
         here = there
     return certified(objective, here.bound(farthest), problem.floor, rounding, problem.norm_bound())
 
@@ -53,11 +63,19 @@ def certificate_of_softmax(
 class _Minorant:
     """Tangents of all losses at the scores of W, at intercepts b and at the guess's scales."""
 
-    def __init__(self, problem: ExpectedSoftmaxProblem, scores: Array, guess: DualGuess, b: Array):
+    def __init__(
+        self,
+        problem: ExpectedSoftmaxProblem,
+        scores: Array,
+        guess: DualGuess,
+        b: Array,
+        log_shares: Array | None = None,
+    ):
         self.problem, self.guess, self.b, labels = problem, guess, b, problem.labels
         self.u, self.t = deficits(problem, scores, b), guess.scale
         u, t = (problem.rivals(part, labels) for part in (self.u, self.t))
-        self.values, *slopes, self.excess = problem.loss.tangent(u, t, problem.loss.log_shares(u, t))
+        self.log_shares = problem.loss.log_shares(u, t, log_shares)
+        self.values, *slopes, self.excess = problem.loss.tangent(u, t, self.log_shares)
         self.by_u, self.by_t = (problem.weights[:, None] * problem.among_all(part, labels) for part in slopes)
         self.pulls = -self.by_u
         self.pulls[np.arange(len(labels)), labels] = self.by_u.sum(axis=1)
@@ -72,8 +90,9 @@ class _Minorant:
         # pulls add up to 0 over the classes: of all of them half is up, half down
         return 0.5 * self.imbalance * (farthest + float(np.ptp(self.b))) if self.imbalance > 0 else 0.0
 
-    def bound(self, farthest: float) -> float:
-        """Return the minimum over all weights, and over intercepts up to the farthest that may be optimal."""
+    @cached_property
+    def lowest(self) -> float:
+        """The minimum over all weights, if no other intercepts were better."""
         problem, guess = self.problem, self.guess
         bearing = problem if guess.sets is None else problem.having(sets=guess.sets)
         outward = bearing.outward(guess.direction, self.by_t)[0]
@@ -82,12 +101,14 @@ class _Minorant:
         at_zero = float(problem.weights @ self.values) - float(
             np.vdot(self.by_u, self.u - 1.0) + np.vdot(self.by_t, self.t)
         )
-        lowest = at_zero - float(np.sum(np.square(missed))) / (4 * problem.alpha)
-        return lowest - self.cost_of_intercepts(farthest)
+        return at_zero - float(np.sum(np.square(missed))) / (4 * problem.alpha)
 
-    @property
-    def newton_step(self) -> Array:
-        """Newton's step for the intercepts."""
+    def bound(self, farthest: float) -> float:
+        """Return the minimum over all weights, and over intercepts up to the farthest that may be optimal."""
+        return self.lowest - self.cost_of_intercepts(farthest)
+
+    def bend_of_intercepts(self) -> Array:
+        """Return the Hessian of the losses in the intercepts."""
         problem = self.problem
         _, _, bends = problem.derivatives(self.u, self.t)
         assert bends.shared is not None
@@ -99,9 +120,7 @@ class _Minorant:
             H[k, k] += row.sum()
         moves = bends.shared[0].copy()
         moves[np.arange(len(moves)), problem.labels] = -moves.sum(axis=1)
-        # one number added to all intercepts changes nothing
-        step = solve_scaled(H - moves.T @ moves, -self.pulls.sum(axis=0))
-        return step - step.mean()
+        return np.asarray(H - moves.T @ moves)
 
 
 def _farthest_intercepts(problem: ExpectedSoftmaxProblem, objective: float) -> float:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
-from scipy.special import expit, logsumexp
+from numpy.typing import NDArray
+from scipy.special import expit
 
 from holdfast._core.joint_loss import ExpectedJointLoss
 from holdfast._core.loss import Array
@@ -15,10 +18,20 @@ of 1, by 8e-5 at 2 and by 4e-3 at 4."""
 NODES, WEIGHTS = hermegauss(N_NODES)
 WEIGHTS /= WEIGHTS.sum()
 LONGEST, MOST_STEPS = 2.0, 60
-"""The longest Newton step in the logarithm of a share where there is no noise, and most steps; three or four are the rule."""
+"""The longest step in the logarithm of a share where there is no noise, and most steps; two or three are the rule."""
 SETTLED = 1e-15
 """Steps end where the next one would change what a larger share is worth by less than this."""
+SHORT = 3e-4
+"""Steps of this length at most are taken by a Taylor series, whose next term is their cube."""
 TINY = 1e-300
+HIGHEST = 700.0
+"""Where exponentials are still far from overflow."""
+LOWEST, TOP, WIDEST, PER_UNIT = -10.0, 6.0, 6.0, 12
+"""Levels and scales of the table of first guesses, and its nodes per unit of both."""
+GUESSES, CLOSE = 4, 1e-2
+"""Most steps of a first guess, and a step whose square is small."""
+STRETCH = 1024
+"""Entries whose values at all nodes fit in the cache."""
 
 
 class ExpectedCrossEntropy(ExpectedJointLoss):
@@ -46,73 +59,204 @@ class ExpectedCrossEntropy(ExpectedJointLoss):
     array([1.3477, 0.4901])
     """
 
-    def log_shares(self, u: Array, t: Array) -> Array:
-        x, lean = u - 1.0, u + t * t / (1 + 1.25 * t)  # far from a kink a noisy rival has a share larger by e^(t^2)
-        out = lean - logsumexp(lean, axis=1, keepdims=True)
-        rows = np.arange(len(out))
-        for _ in range(MOST_STEPS):
-            now = out[rows]
-            value, slope, bend = _averages(x[rows] - now, t[rows], 3)
-            worth, bend = value - slope, np.maximum(bend, TINY)
-            # the best shares are worth the same at the margin; a step is Newton's for the log-shares and that common level
-            loose = np.exp(now) / bend
-            level = np.sum(loose * worth, axis=1, keepdims=True) / loose.sum(axis=1, keepdims=True)
-            step, longest = (worth - level) / bend, LONGEST + 0.5 * np.max(t[rows], axis=1, keepdims=True)
-            now = now + np.clip(step, -longest, longest)  # scores bend over that many units
-            out[rows] = now - logsumexp(now, axis=1, keepdims=True)
-            left = np.max(np.abs(worth - level) * np.minimum(np.abs(step), 1.0), axis=1)
-            # nan, which a step of the solver that was too long leads to, is not worth another step
-            rows = rows[left > SETTLED * (1 + np.abs(level[:, 0]))]
-            if len(rows) == 0:
-                break
-        return out
+    def log_shares(self, u: Array, t: Array, start: Array | None = None) -> Array:
+        return _settled(u.T - 1.0, t.T, None if start is None else start.T)[0].T
 
     def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
-        logs = self.log_shares(u, t)
+        if not np.any(t):
+            return _without_noise(u - 1.0)
+        logs, (value, slope, scale_slope) = _settled(u.T - 1.0, t.T)
         w = np.exp(logs)
-        value, slope, _, scale_slope = _averages(u - 1.0 - logs, t, 4)
-        return np.sum(w * value, axis=1), w * slope, w * scale_slope
+        return np.sum(w * value, axis=0), (w * slope).T, (w * scale_slope).T
 
     def derivatives(self, u: Array, t: Array) -> tuple[Array, ...]:
-        logs = self.log_shares(u, t)
+        x = u.T - 1.0
+        logs = _settled(x, t.T)[0]
         w = np.exp(logs)
-        value, slope, bend, scale_slope, tilt, spread = _averages(u - 1.0 - logs, t, 6)
+        value, slope, scale_slope, bend, tilt, _, _, spread = _averages(x - logs, t.T, 8)
         bend = np.maximum(bend, TINY)
         # the shares follow u and t; p and q are what keeps their sum at 1
-        p = w / np.sqrt(np.sum(w / bend, axis=1, keepdims=True))
+        p = w / np.sqrt(np.sum(w / bend, axis=0))
         tt = w * (spread + tilt * (tilt / bend))
         slopes, scale_slopes = w * slope, w * scale_slope
-        return np.sum(w * value, axis=1), slopes, scale_slopes, slopes, scale_slopes, tt, p, p * (tilt / bend)
+        tables = slopes, scale_slopes, slopes, scale_slopes, tt, p, p * (tilt / bend)
+        return np.sum(w * value, axis=0), *(table.T for table in tables)
 
     def tangent(self, u: Array, t: Array, log_shares: Array) -> tuple[Array, Array, Array, Array]:
         z, w = u - 1.0 - log_shares, np.exp(log_shares)
-        each, slopes, scale_slopes = np.zeros((3, *z.shape))
+        each, slopes, scale_slopes = np.zeros_like(z), np.zeros_like(z), np.zeros_like(z)
         for node, weight in zip(NODES, WEIGHTS, strict=True):
             moved = z + node * t
-            each += weight * np.logaddexp(0.0, moved)
-            slopes += weight * expit(moved)
-            scale_slopes += weight * node * expit(moved)
+            # softplus and sigmoid from one exponential that cannot overflow
+            far = np.exp(-np.abs(moved))
+            each += weight * (np.maximum(moved, 0.0) + np.log1p(far))
+            share = weight * np.where(moved >= 0, 1.0, far) / (1.0 + far)
+            slopes += share
+            scale_slopes += node * share
         worth = each - slopes
         # the sum is concave in the shares, so that none gain more than by the steepest of its slopes
         excess = np.max(worth, axis=1) - np.sum(w * worth, axis=1)
         return np.sum(w * each, axis=1), w * slopes, w * scale_slopes, np.maximum(excess, 0.0)
 
 
+def _without_noise(x: Array) -> tuple[Array, Array, Array]:
+    """Return the cross-entropy and its slopes."""
+    top = np.maximum(np.max(x, axis=1), 0.0)
+    e = np.exp(x - top[:, None])
+    total = np.sum(e, axis=1)
+    # what is added to 1 keeps its digits where all rivals are far behind
+    value = top + np.where(top > 0, np.log(np.exp(-top) + total), np.log1p(total))
+    return value, e / (np.exp(-top) + total)[:, None], np.zeros_like(x)
+
+
+# From here on tables have a row for each rival, and a column for each row of the data, so that sums over the rivals of one
+# row of the data are sums of long vectors.
+
+
+def _log_sum(v: Array) -> Array:
+    """Return the logarithms of the sums of exponentials over rivals."""
+    top = np.max(v, axis=0)
+    return np.asarray(top + np.log(np.sum(np.exp(v - top), axis=0)))
+
+
+def _first_guess(x: Array, t: Array) -> Array:
+    """Return log-shares near the best ones."""
+    near, slopes = _leads()
+    n_levels = near.shape[1]
+    wide = np.minimum(t, WIDEST)
+    across = wide * PER_UNIT
+    column = np.minimum(across.astype(np.intp), len(near) - 2)
+    across -= column
+    column *= n_levels
+    square = wide * t
+    level = _log_sum(x + 0.5 * square / (1 + 0.5 * t))
+    for _ in range(GUESSES):
+        along = (np.minimum(np.maximum(level, LOWEST), TOP) - LOWEST) * PER_UNIT
+        row = np.minimum(np.nan_to_num(along).astype(np.intp), n_levels - 1)
+        along -= row
+        place = column + row
+        fall = slopes.take(place)
+        here = near.take(place) + along * fall
+        place += n_levels
+        lean = x + square * (here + across * (near.take(place) + along * slopes.take(place) - here))
+        top = np.max(lean, axis=0)
+        e = np.exp(lean - top)
+        total = np.sum(e, axis=0)
+        ahead = top + np.log(total)
+        # Newton's step for the level that the shares which follow from it give
+        step = (ahead - level) / (1 - PER_UNIT * np.sum(e * square * fall, axis=0) / total)
+        level += step
+        if not np.max(np.abs(step), initial=0.0) > CLOSE:
+            break
+    return np.asarray(lean - ahead)
+
+
+@lru_cache
+def _leads() -> tuple[Array, Array]:
+    """Return how far the log-share of a rival leads over its score, over t^2, by t and by the level; and differences by level.
+
+    Rivals at the best shares are worth the same at the margin. The level is the score over the share that is worth as much
+    without noise.
+    """
+    levels = np.linspace(LOWEST, TOP, 1 + round((TOP - LOWEST) * PER_UNIT))
+    scores = np.linspace(-60.0, TOP, 1200)
+    worth = np.log(_worth(levels))
+    leads = [expit(-levels)]  # the limit without noise
+    for t in np.arange(1, WIDEST * PER_UNIT + 1) / PER_UNIT:
+        noisy = np.log(np.maximum(_worth(scores[:, None] + t * NODES) @ WEIGHTS, TINY))
+        leads.append((levels - np.interp(worth, noisy, scores)) / t**2)
+    table = np.array(leads)
+    return table[:, :-1].copy(), np.diff(table, axis=1)
+
+
+def _worth(v: Array) -> Array:
+    """Return softplus(v) - sigmoid(v)."""
+    e = np.exp(-np.abs(v))
+    return np.asarray(np.maximum(v, 0.0) + np.log1p(e) - np.where(v >= 0, 1.0, e) / (1.0 + e))
+
+
+def _settled(x: Array, t: Array, start: Array | None = None) -> tuple[Array, Array]:
+    """Return the best log-shares, and the means of softplus(v), p and Zp there, p = sigmoid(v), v = x - log-share + tZ."""
+    out = _first_guess(x, t) if start is None else start.copy()
+    step, parts, level = _step(x, t, out)
+    out, means = out + step, _followed(parts, step)
+    rows = _unsettled(step, parts, level)
+    for _ in range(MOST_STEPS - 1):
+        # nan, which a step of the solver that was too long leads to, is not worth another step
+        if len(rows) == 0:
+            break
+        now = out[:, rows]
+        step, parts, level = _step(x[:, rows], t[:, rows], now)
+        out[:, rows], means[:, :, rows] = now + step, _followed(parts, step)
+        rows = rows[_unsettled(step, parts, level)]
+    return out, means
+
+
+def _step(x: Array, t: Array, logs: Array) -> tuple[Array, Array, Array]:
+    """Return a step of the log-shares, the means where it starts, and what all shares are to be worth at the margin."""
+    parts = _averages(x - logs, t, 7)
+    value, slope, _, bend, _, cube, _ = parts
+    w, worth, bend = np.exp(logs), value - slope, np.maximum(bend, TINY)
+    fall, longest = (
+        1.0 - np.minimum(cube / bend, 1.0),
+        LONGEST + 0.5 * np.max(t, axis=0),
+    )  # scores bend over that many units
+    loose = w / bend
+    level = np.sum(loose * worth, axis=0) / np.sum(loose, axis=0)
+    # Halley's steps to that level, then to the one at which the shares add up to 1
+    change = (level - worth) / bend
+    damped = np.maximum(1.0 + fall * change, 0.5)
+    moved = w * np.exp(np.clip(-change / damped, -LONGEST, LONGEST))
+    total = np.sum(moved, axis=0)
+    level += np.log(total) * total / np.sum(moved / (bend * damped * damped), axis=0)
+    change = (level - worth) / bend
+    step = np.clip(-change / np.maximum(1.0 + fall * change, 0.5), -longest, longest)
+    return step - _log_sum(logs + step), parts, level
+
+
+def _unsettled(step: Array, parts: Array, level: Array) -> NDArray[np.intp]:
+    """Return the rows of the data whose shares a step has not brought to where they are the best."""
+    size = np.abs(step)
+    left = np.where(size > SHORT, np.abs(parts[0] - parts[1] - level) * np.minimum(size, 1.0), 0.0)
+    return np.flatnonzero(np.max(left, axis=0) > SETTLED * (1 + np.abs(level)))
+
+
+def _followed(parts: Array, step: Array) -> Array:
+    """Return the means of softplus(v), p and Zp a short step of the log-shares further on."""
+    value, slope, tilt, bend, tilt_2, cube, tilt_3 = parts
+    half = 0.5 * step * step
+    bent, bent_tilt = slope - bend, tilt - tilt_2
+    return np.array(
+        [
+            value - step * slope + half * bent,
+            slope - step * bent + half * (bent - 2 * (bend - cube)),
+            tilt - step * bent_tilt + half * (bent_tilt - 2 * (tilt_2 - tilt_3)),
+        ]
+    )
+
+
 def _averages(x: Array, t: Array, n: int) -> Array:
-    r"""Return the first n of the means of softplus(v), p, p^2, Zp, Zp^2 and Z^2 p(1 - p), with v = x + tZ, p = sigmoid(v)."""
-    out = np.zeros((n, *x.shape))
-    for node, weight in zip(NODES, WEIGHTS, strict=True) if np.any(t) else [(0.0, 1.0)]:
-        v = x + node * t
-        e = np.exp(-np.abs(v))
-        near = 1.0 / (1.0 + e)
-        far = e * near
-        p = np.where(v >= 0, near, far)
-        out[0] += weight * (np.maximum(v, 0.0) + np.log1p(e))
-        out[1] += weight * p
-        out[2] += weight * p * p
-        if n > 3:
-            out[3] += weight * node * p
-        if n > 4:
-            out[4] += weight * node * p * p
-            out[5] += weight * node**2 * near * far
-    return out
+    """Return the first n means of softplus(v), p, Zp, p^2, Zp^2, p^3, Zp^3 and Z^2 p(1 - p), p = sigmoid(v), v = x + tZ."""
+    flat, scales = x.ravel(), t.ravel()
+    out = np.empty((n, flat.size))
+    nodes, weights = (NODES, WEIGHTS) if np.any(scales) else (np.zeros(1), np.ones(1))
+    both, squares = np.stack([weights, weights * nodes]), weights * nodes * nodes
+    is_high = np.max(flat, initial=0.0) + nodes[-1] * np.max(scales, initial=0.0) > HIGHEST
+    for start in range(0, flat.size, STRETCH):
+        part = slice(start, start + STRETCH)
+        v = np.multiply.outer(nodes, scales[part])
+        v += flat[part]
+        beyond = np.maximum(v - HIGHEST, 0.0) if is_high else None
+        p = np.exp(np.minimum(v, HIGHEST) if is_high else v)
+        softplus = np.log1p(p, out=v)
+        if beyond is not None:
+            softplus += beyond
+        out[0, part] = weights @ softplus
+        p /= p + 1.0
+        power = p
+        for k in range(1, min(n, 7), 2):
+            out[k : k + 2, part] = both[: n - k] @ power
+            power = power * p
+        if n > 7:
+            out[7, part] = squares @ (p - p * p)
+    return out.reshape(n, *x.shape)

@@ -94,6 +94,13 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
         bend, F = ratio(1.0, self.supports_at(W)), self.matrix(W.shape[1])
         return RowHessians([(bend, F @ F.T)], [(-bend, self.maximizers_at(W))])
 
+    def bends_at(self, W: Array, firsts: Array) -> Array:
+        firsts, points = firsts * ratio(1.0, self.supports_at(W)), self.maximizers_at(W)
+        out = firsts.sum(axis=1)[:, None, None] * self.square_curvature(W.shape[1], np.ones(()))
+        for one, weights in zip(out, firsts, strict=True):
+            one -= (points.T * weights) @ points
+        return out
+
     def stretch(self, A: Array) -> Array:
         return np.asarray(spectral_norm(A @ self.factor if self.factor.ndim == 2 else A * self.factor))
 
@@ -112,8 +119,9 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
         return bend * (self.spread(self.root(v)) - point * (point @ v))
 
     def square_curvature(self, n_features: int, first: Array) -> Array:
-        F = self.matrix(n_features)
-        return float(np.sum(first)) * F @ F.T
+        if self.factor.ndim < 2:
+            return np.diag(np.broadcast_to(float(np.sum(first)) * np.square(self.factor), n_features))
+        return float(np.sum(first)) * self.factor @ self.factor.T
 
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
