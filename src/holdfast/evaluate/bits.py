@@ -18,17 +18,18 @@ def safe_bits(model: Any, X: Any, *, intercept: bool = False) -> SafeBits:
     r"""Return, for each row, the smallest number of bits b per weight that is certain to leave its prediction as it is.
 
     Weights are stored as integers from :math:`-(2^{b-1} - 1)` to :math:`2^{b-1} - 1` times a common step
-    :math:`h = \max |w| / (2^{b-1} - 1)`, rounded to the nearest, so that each is off by h / 2 at most. The lead of a class over
-    another falls by no more than :math:`h \|x\|_1` (:math:`h \|x\|_1 / 2` for two classes or a contest of two, which have one
-    vector of weights); b is the smallest number for which this fall is less than the lead. Then no rounding of weights
-    within h / 2 can change the prediction; a particular rounding may leave it as it is with fewer bits too.
+    :math:`h = \max |w| / (2^{b-1} - 1)`, rounded to the nearest, so that each is off by h / 2 at most. The lead of a
+    class over another falls by no more than :math:`h \|x\|_1` (:math:`h \|x\|_1 / 2` for two classes or a contest of
+    two, which have one vector of weights); b is the smallest number for which this fall is less than the lead. Then no
+    rounding of weights within h / 2 can change the prediction; a particular rounding may leave it as it is with fewer
+    bits too.
 
     Parameters
     ----------
     model : classifier
         Fitted; linear, see :func:`certified_radius`. The weights are those in the units of X: for a pipeline, the
-        weights of all its steps together. For weights after scaling use ``safe_bits(pipeline[-1],
-        pipeline[:-1].transform(X))``.
+        weights of all its steps together. For weights after scaling use
+        ``safe_bits(pipeline[-1], pipeline[:-1].transform(X))``.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
     intercept : bool, default=False
         Whether intercepts are stored in the same way, by the same step h; then the largest of weights and intercepts

@@ -164,10 +164,10 @@ def noise_budget(
     r"""Return the largest multiple of the stated noise up to which expected accuracy stays at or above a target.
 
     For linear models of two classes, expected accuracy at m times the noise is exactly
-    :math:`\frac1n \sum_i \Phi(y_i f(x_i) / (m\,t_i))`, with the score's standard deviation :math:`t_i = \sqrt{w^\top
-    C_i w}`. For other models it is the mean over `n_draws` noisy copies of the rows, with the same draws for every m.
-    Multiples from 1/1024 to 1024, each 19 % above the one before, are tried for the first fall below the target, which
-    is then bisected.
+    :math:`\frac1n \sum_i \Phi(y_i f(x_i) / (m\,t_i))`, with the score's standard deviation
+    :math:`t_i = \sqrt{w^\top C_i w}`. For other models it is the mean over `n_draws` noisy copies of the rows, with the
+    same draws for every m. Multiples from 1/1024 to 1024, each 19 % above the one before, are tried for the first fall
+    below the target, which is then bisected.
 
     Parameters
     ----------

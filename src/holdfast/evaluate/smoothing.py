@@ -37,10 +37,10 @@ def smoothed(
 ) -> SmoothedRadius:
     r"""Return radii of the smoothed classifier: the class that a model predicts most often under Gaussian noise.
 
-    :math:`g(x) = \arg\max_c P(f(x + \sigma Z) = c)` cannot change within :math:`\sigma\,\Phi^{-1}(p)` in the l2 norm, where
-    p > 1/2 is the probability of its class (Cohen, Rosenfeld & Kolter 2019). `n_choose` draws choose the class, and
-    `n_draws` other draws give the lower bound of Clopper and Pearson on p: each row's radius is wrong with probability
-    alpha at most. Where the bound is not above 1/2 the row is `abstained`, with radius 0.
+    :math:`g(x) = \arg\max_c P(f(x + \sigma Z) = c)` cannot change within :math:`\sigma\,\Phi^{-1}(p)` in the l2 norm,
+    where p > 1/2 is the probability of its class (Cohen, Rosenfeld & Kolter 2019). `n_choose` draws choose the class,
+    and `n_draws` other draws give the lower bound of Clopper and Pearson on p: each row's radius is wrong with
+    probability alpha at most. Where the bound is not above 1/2 the row is `abstained`, with radius 0.
 
     The certificate holds for the smoothed classifier, not for the model itself: to rely on it, use its predictions.
 

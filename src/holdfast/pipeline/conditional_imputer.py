@@ -33,12 +33,12 @@ class ConditionalImputer(WholeFits, TransformerMixin, BaseEstimator):
     .. math:: \hat x_m = m_m + \Sigma_{mo} \Sigma_{oo}^{-1} (x_o - m_o), \qquad
               C_m = \Sigma_{mm} - \Sigma_{mo} \Sigma_{oo}^{-1} \Sigma_{om}:
 
-    a missing entry becomes its conditional mean, and the errors of a row's missing entries have the conditional covariance
-    :math:`C_m`, which reaches the last step of an UncertainPipeline as a factor (``X_factor``), in training and at prediction.
-    The stated errors of known entries are carried to the entries that are filled in from them; the fill-ins themselves
-    are computed as if known entries were exact. Where errors are averaged over, an error that is stated for a missing
-    entry (``X_std``) is ignored: the entry was not measured. For worst cases, a missing entry lies in its central
-    interval of probability `coverage`.
+    a missing entry becomes its conditional mean, and the errors of a row's missing entries have the conditional
+    covariance :math:`C_m`, which reaches the last step of an UncertainPipeline as a factor (``X_factor``), in training
+    and at prediction. The stated errors of known entries are carried to the entries that are filled in from them; the
+    fill-ins themselves are computed as if known entries were exact. Where errors are averaged over, an error that is
+    stated for a missing entry (``X_std``) is ignored: the entry was not measured. For worst cases, a missing entry lies
+    in its central interval of probability `coverage`.
 
     :math:`\Sigma` is shrunk, as if `ridge` rows whose columns are uncorrelated, with the same variances, were added to
     the data. A plain Pipeline gets the conditional means. Entries must be missing at random: whether an entry is

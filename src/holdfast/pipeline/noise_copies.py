@@ -70,10 +70,10 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
     points more accurate on clean digits, as good as without copies. With large errors it made little difference: 0.2
     (0.1) points at four times the errors of the breast-cancer data (``benchmarks/noise_copies.md``).
 
-    Draws of one row must not be split between training and validation: put ``GridSearchCV`` or ``cross_validate`` around
-    NoiseCopies, never inside it. A model that sets rows aside by itself (boosting with ``early_stopping``, which is on
-    above 10 000 rows, *copies included*; ``LogisticRegressionCV``; ``CalibratedClassifierCV``) validates on copies of
-    rows that it is trained on. Switch that off, or put such a model around NoiseCopies. `fit` warns of
+    Draws of one row must not be split between training and validation: put ``GridSearchCV`` or ``cross_validate``
+    around NoiseCopies, never inside it. A model that sets rows aside by itself (boosting with ``early_stopping``, which
+    is on above 10 000 rows, *copies included*; ``LogisticRegressionCV``; ``CalibratedClassifierCV``) validates on
+    copies of rows that it is trained on. Switch that off, or put such a model around NoiseCopies. `fit` warns of
     ``early_stopping``.
 
     Scale features and errors together, as :class:`UncertainPipeline` does. In such a pipeline, if the only errors are
@@ -387,8 +387,8 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         **metadata
-            The errors of these rows as in `fit`, only with `average_draws`. They are taken as stated, never multiplied by
-            `levels` or by a number in `uncertainty`: after training with ``uncertainty=GaussianNoise(4.0)`` and
+            The errors of these rows as in `fit`, only with `average_draws`. They are taken as stated, never multiplied
+            by `levels` or by a number in `uncertainty`: after training with ``uncertainty=GaussianNoise(4.0)`` and
             ``X_std=S``, pass ``X_std=4 * S`` to predict at the same noise. Without errors rows are exact.
         """
         return self._asked("predict", X, metadata)

@@ -72,10 +72,10 @@ class ReplicateNoise(NamedTuple):
 def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_missing: str = "raise") -> ReplicateNoise:
     r"""Estimate the errors of measurements from samples that were measured several times.
 
-    With the residuals :math:`r_i = x_i - \bar x_{g(i)}` of N rows from the means of their G groups, the pooled covariance is
-    :math:`C = \sum_i r_i r_i^\top / (N - G)`. It is unbiased, and returned as a factor. Errors may differ between
-    samples, so each group has its own deviations. As few replicates say little, these are shrunk towards the pooled
-    ones:
+    With the residuals :math:`r_i = x_i - \bar x_{g(i)}` of N rows from the means of their G groups, the pooled
+    covariance is :math:`C = \sum_i r_i r_i^\top / (N - G)`. It is unbiased, and returned as a factor. Errors may differ
+    between samples, so each group has its own deviations. As few replicates say little, these are shrunk towards the
+    pooled ones:
 
     .. math:: s_g^2 = \frac{\nu\,C_{jj} + \sum_{i \in g} r_{ij}^2}{\nu + n_g - 1} .
 

@@ -95,8 +95,8 @@ class UncertainPipeline(Pipeline):
     and `certified_margin` exist if the last step has them, and take the same metadata as it does. `worst_case_data`
     returns rows in the units of X. Certificates allow for rounding in affine steps, but not in other steps.
 
-    With metadata routing enabled, searches, ``CalibratedClassifierCV`` and the like pass metadata to a pipeline inside them
-    without a request. So does ``StackingClassifier``, but it passes them to its final estimator too, whatever that
+    With metadata routing enabled, searches, ``CalibratedClassifierCV`` and the like pass metadata to a pipeline inside
+    them without a request. So does ``StackingClassifier``, but it passes them to its final estimator too, whatever that
     estimator requests, along with predictions instead of the rows. That raises even if the final estimator takes
     ``X_std``, as the columns of the predictions are not those of X. Use a final estimator that ignores ``X_std``::
 
