@@ -162,7 +162,7 @@ class NoisePathDisplay:
         call = f"{type(self).__name__}.plot(kind={kind!r})"
         if getattr(self, kind) is None:
             raise ValueError(
-                f"{call}: is not known here. " + ("Give X and y." if kind == "accuracy" else "Plot a path.")
+                f"{call}: this was not computed. " + ("Give X and y." if kind == "accuracy" else "Plot a path.")
             )
         ax = axes_for(self, ax)
         self.lines_ = self._weights(ax) if kind == "weights" else self._accuracy(ax)
