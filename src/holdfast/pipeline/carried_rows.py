@@ -101,10 +101,10 @@ class CarriedRows:
         if found or holders(final) or takes_by_name(final, "predict_proba", "X_std"):
             return []
         raise ValueError(
-            f"{NAME}.{method}: the steps fill in entries that have errors, as SpreadImputer says, and the last step, "
-            f"{final!r:.80}, takes none. Let it be one that does: RobustLinearClassifier for the worst of them, "
-            "GaussianRobustClassifier or NoiseCopies(estimator) for their average, ModeratedClassifier(estimator) for "
-            "probabilities; or use SimpleImputer, after which they count as exact."
+            f"{NAME}.{method}: the steps fill in entries that have errors, as SpreadImputer does, and the last step, "
+            f"{final!r:.80}, takes none. Use one that does: RobustLinearClassifier for worst cases, "
+            "GaussianRobustClassifier or NoiseCopies(estimator) for averages, ModeratedClassifier(estimator) for "
+            "probabilities; or use SimpleImputer, whose fill-ins count as exact."
         )
 
     def last_inputs(self, held: Sequence[StatedSet], stated: Mapping[str, Any]) -> LastInputs:

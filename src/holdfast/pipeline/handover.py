@@ -87,10 +87,10 @@ class Handover:
         names = set(self.stated)
         if names and not (is_fitted and takes(self.final.fit, names) and self.told_sets):
             raise ValueError(
-                f"{NAME}.fit: the last step, {self.final!r:.80}, takes no {', '.join(sorted(names))} at fit, nor does anything "
-                "in it. Let it be one that does: GaussianRobustClassifier for noise, RobustLinearClassifier for sets, or "
-                "NoiseCopies(estimator) for any other. ModeratedClassifier(estimator) takes noise at predict_proba only, and "
-                "`carried` says what transformers make of it: fit these without."
+                f"{NAME}.fit: the last step, {self.final!r:.80}, takes no {', '.join(sorted(names))} in fit, nor does "
+                "any estimator in it. Use one that does: GaussianRobustClassifier for noise, RobustLinearClassifier "
+                "for sets, or NoiseCopies(estimator) around any other. Fit ModeratedClassifier(estimator), which "
+                "takes noise in predict_proba only, and pipelines for `carried`, without these."
             )
 
     def take(self, fitting: Any, Z: Any) -> Any:
@@ -136,8 +136,8 @@ class Handover:
             if not names or "enable_metadata_routing=True" not in str(error):
                 raise
             raise ValueError(
-                f"{NAME}.fit: the last step, {self.final!r:.80}, is to hand {', '.join(names)} (what is stated of the rows, or "
-                "what steps fill in, in its units) on to the estimators inside it, which it does with metadata routing only. "
-                f"Call sklearn.set_config(enable_metadata_routing=True), and set_fit_request({'=True, '.join(names)}=True) of "
-                "those estimators."
+                f"{NAME}.fit: the last step, {self.final!r:.80}, must hand {', '.join(names)} (the errors of the rows "
+                "and of fill-ins, in its units) on to the estimators inside it, and it does so with metadata routing "
+                "only. Call sklearn.set_config(enable_metadata_routing=True), and "
+                f"set_fit_request({'=True, '.join(names)}=True) of those estimators."
             ) from error

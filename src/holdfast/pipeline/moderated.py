@@ -25,7 +25,7 @@ NAME = "ModeratedClassifier"
 Link = Callable[[Array, Array, RowSets | None, Callable[[Array, Array], Array]], Array]
 LINKS: dict[str, Link] = {"one_vs_rest": against_the_rest, "softmax": among_all}
 LINK_ACCURACY = 1e-4
-"""Largest difference of a model's probabilities from those of a link that counts as agreement."""
+"""The largest difference between a model's probabilities and those of a link that counts as agreement."""
 
 
 def _expected_sigmoid(score: Array, t: Array) -> Array:
@@ -41,7 +41,7 @@ class ModeratedClassifier(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
 
     .. math:: \mathbb E\,\mathrm{sigmoid}(f + tZ) \approx \mathrm{sigmoid}\bigl(f / \sqrt{1 + \pi t^2 / 8}\bigr) ,
 
-    with Z standard normal. The left side is what is computed, up to rounding; MacKay's approximation on the right is
+    with Z standard normal. The left side is computed, up to rounding; MacKay's approximation on the right is
     off by up to 0.02. With more classes, where the model's probabilities are the softmax of its scores,
 
     .. math:: p_k \propto \Bigl(1 + \sum_{l \ne k} \frac{1 - p_{kl}}{p_{kl}}\Bigr)^{-1}, \qquad
@@ -175,7 +175,7 @@ def _calibrated(model: Any, X: Any) -> tuple[Array, Array]:
     if len(model.calibrated_classifiers_) != 1 or not all(
         hasattr(calibrator, "a_") for calibrator in model.calibrated_classifiers_[0].calibrators
     ):
-        raise ValueError(f"{call}: of calibrated models it takes those with method='sigmoid' and ensemble=False.")
+        raise ValueError(f"{call}: it takes only calibrated models with method='sigmoid' and ensemble=False.")
     [pair] = model.calibrated_classifiers_
     scores, coef = _scores_and_coefficients(pair.estimator, X)
     slopes, shifts = np.array([(-calibrator.a_, -calibrator.b_) for calibrator in pair.calibrators]).T

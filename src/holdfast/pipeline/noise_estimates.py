@@ -137,8 +137,8 @@ def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_mis
     if np.any(freedom == 0):
         where = "" if np.all(freedom == 0) else f" of column {names[int(np.argmin(freedom))]!r}"
         raise ValueError(
-            f"{call}: no group has two rows{where}, so nothing is known of their errors. Check groups; errors known otherwise "
-            "go to fit as they are."
+            f"{call}: no group has two rows{where}, so nothing is known of their errors. Check groups; pass errors "
+            "that are known otherwise to fit as they are."
         )
     means = np.divide(
         _sums(np.where(known, values, 0.0), codes), counts, out=np.full(counts.shape, np.nan), where=counts > 0

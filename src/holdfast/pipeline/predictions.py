@@ -90,8 +90,8 @@ def _of_moved_rows(question: Question) -> Any:
     if not stated and not (is_moved and not pipeline.row_uncertainty_):
         if is_moved:
             warn_caller(
-                f"{call}: steps of this pipeline averaged over the errors of the rows in fit, and are told of none here, so "
-                f"rows count as exact. Pass X_std, X_cov or X_factor (zeros for exact rows). {ROUTING}",
+                f"{call}: in fit, steps of this pipeline averaged over the errors of the rows; here they are given "
+                f"none, so rows count as exact. Pass X_std, X_cov or X_factor (zeros for exact rows). {ROUTING}",
                 UserWarning,
             )
         return getattr(plain, method)(rows.X, **params)
@@ -105,10 +105,10 @@ def _of_moved_rows(question: Question) -> Any:
     moved = rows.last_inputs(own, stated).rows if is_noise else rows.after
     if moved is rows.after:
         raise ValueError(
-            f"{call}: {', '.join(sorted(stated))} would not change what the last step, {final!r:.80}, says: errors of a row do "
-            "not move its score. Leave it out. predict_proba and flip_probability take it, where there are any. "
-            "NoiseAwareClassifier as the last step averages over errors; ExpectedFeatures before one that is not trained for "
-            "sets does too, with nonlinear='auto'."
+            f"{call}: {', '.join(sorted(stated))} would not change the answer of the last step, {final!r:.80}: errors "
+            "of a row do not move its score. Leave it out. predict_proba and flip_probability take it, if the last "
+            "step has them. NoiseAwareClassifier as the last step averages over errors; so does ExpectedFeatures, "
+            "with nonlinear='auto', before a last step that is not trained for sets."
         )
     return getattr(final, method)(moved, **params)
 

@@ -81,7 +81,7 @@ class SpreadImputer(WholeFits, SimpleImputer):
         """Learn the fill-ins and the spreads of the columns."""
         if not (isinstance(self.missing_values, float) and np.isnan(self.missing_values)):
             raise ValueError(
-                f"SpreadImputer(missing_values={self.missing_values!r}): in rows with errors it is np.nan."
+                f"SpreadImputer(missing_values={self.missing_values!r}): missing entries must be np.nan here."
             )
         super().fit(X, y)
         columns = [column[~np.isnan(column)] for column in dense(numbers_of(X)).T]

@@ -83,7 +83,7 @@ def _draws(estimator: Any) -> bool:
 
 
 def _refuse_pipelines(estimator: Any) -> None:
-    """Raise if an inner pipeline would use a set in the units of its last step that is stated in those of its input."""
+    """Raise if a set in the units of an inner pipeline's input would be used in those of its last step."""
     if isinstance(estimator, Pipeline):
         raise ValueError(
             f"UncertainPipeline: its last step is a {type(estimator).__name__}. Make its steps steps of the outer one."

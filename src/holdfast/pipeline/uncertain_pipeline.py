@@ -50,26 +50,24 @@ class UncertainPipeline(Pipeline):
     ===============================================  ==================================================================
     step                                             uncertainty after it
     ===============================================  ==================================================================
-    StandardScaler, MinMaxScaler, MaxAbsScaler,      exact, for all sets: z = A x + c has the errors A d. Deviations by
-    RobustScaler, PCA, IncrementalPCA, FastICA,      row stay deviations where features are not mixed, and become
-    covariances TruncatedSVD, random projections, selectors,     where they are; then a box becomes a zonotope, a ball
-    an ellipsoid. "passthrough"                                    Deletions are carried only where features are not
-    mixed PowerTransformer, QuantileTransformer,           boxes: exact, by their end points. Other sets: by the
-    smallest box MinMaxScaler(clip=True), log, sqrt, exp, ... in  around them, an outer approximation. Noise: by its
-    moments, integrals of a FunctionTransformer                            the step; by the derivative where one
-    deviation leaves its domain.
-                                                     ``"linearise"``: noise and ellipsoids by the slope of the secant over
-                                                     one deviation to each side, an approximation
+    StandardScaler, MinMaxScaler, MaxAbsScaler,      exact, for all sets: z = A x + c has the errors A d. Per-row
+    RobustScaler, PCA, IncrementalPCA, FastICA,      deviations stay deviations where features are not mixed, and
+    TruncatedSVD, random projections, selectors,     become covariances where they are; then a box becomes a zonotope, a
+    "passthrough"                                    ball an ellipsoid. Deletions pass only where features are not mixed
+    PowerTransformer, QuantileTransformer,           boxes: exact, by their end points. Other sets: by the smallest box
+    MinMaxScaler(clip=True), log, sqrt, exp, ... in  around them, an outer approximation. Noise: by its moments,
+    a FunctionTransformer                            integrals of the step; by the derivative where one deviation
+                                                     leaves its domain. ``"linearise"``: noise and ellipsoids by the
+                                                     slope of the secant over one deviation to each side, an
+                                                     approximation
     PolynomialFeatures                               sets: exact bounds of each product, an outer approximation of all
                                                      together. Noise: by moments, without products of errors of
                                                      different features; ``"linearise"``: by derivatives
     ConditionalImputer                               noise: exact; errors of known entries carry over to fill-ins, plus
-    the
-                                                     conditional covariance of the fill-ins. Sets: intervals
-    CategoryEncoder                                  its inputs have no error; a missing category is any of its one-hot corners
+                                                     the conditional covariance of the fill-ins. Sets: intervals
+    CategoryEncoder                                  its inputs have no error; a missing category may be any category
     SpreadImputer                                    exact, plus the spread of the column for entries that are filled
-    in;
-                                                     refused for noise, if several branches fill in the same entry
+                                                     in; refused for noise, if several branches fill in the same entry
     SimpleImputer                                    exact, if nothing is missing
     OneHotEncoder, OrdinalEncoder                    their inputs must have no error; for certificates, a category that
                                                      OneHotEncoder turns into zeros may be any category
