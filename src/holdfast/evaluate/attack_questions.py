@@ -104,8 +104,8 @@ def question_of(
     is_closed = straight is not None and straight.as_linear() is not None and straight.decision.is_by_duels
     if method == "closed_form" and not is_closed:
         raise NoCertificateError(
-            f"{call}(method='closed_form'): for linear scores of which the largest wins; {model!r:.80} has others. "
-            "Use method='gradient'."
+            f"{call}(method='closed_form'): for linear scores of which the largest wins; those of {model!r:.80} are "
+            "not. Use method='gradient'."
         )
     if method == "gradient" and straight is None:
         raise NoCertificateError(

@@ -103,11 +103,10 @@ def worst_case(
     ``"gradient"``     scores with known gradients (RBF kernels, random Fourier features): Frank-Wolfe steps
                        :math:`d \leftarrow d + \eta (v - d)` towards the point v of the set that lowers the lead fastest
                        to first order, against each other class, from the worst vertex at x and from random points
-    ``"queries"``      any classifier, by its `decision_function`, `predict_proba` or, if it has neither, `predict`: the
-    same
-                       steps with differences along the features instead of gradients. Then, for rows that are still
-                       right, bisection finds a boundary of their class, random probes find its normal, and the set's
-                       farthest point along the normal is tried
+    ``"queries"``      any classifier, by its `decision_function`, `predict_proba` or, if it has neither, `predict`:
+                       the same steps with differences along the features instead of gradients. Then, for rows that
+                       are still right, bisection finds a boundary of their class, random probes find its normal, and
+                       the set's farthest point along the normal is tried
     ``"auto"``         the first of these that works for the model
     =================  ================================================================================================
 

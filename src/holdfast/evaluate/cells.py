@@ -97,7 +97,7 @@ class Cells:
             other = [name for name, value in self.facts.items() if facts.get(name) != value]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ValueError(
-                f"{self._call}: the file is no record of a run, whose results are from 0 to 1. Name another one."
+                f"{self._call}: the file is no record of a run with results from 0 to 1. Name another one."
             ) from None
         if other:
             raise ValueError(

@@ -48,11 +48,10 @@ def certified_radius(
     linear models               :math:`\min_l (f_k - f_l) / \|(w_k - w_l) \cdot weights\|_q`, q dual to p: tight, up to
                                 rounding
     RBF kernels, Nystroem       the larger of two bounds: by the gradient and the norm of :math:`f_k - f_l` in the
-    kernel's
-                                space; and, for narrow kernels, by intervals of the kernel's values. Sound, not tight
+                                kernel's space; and, for narrow kernels, by intervals of the kernel's values. Sound, not
+                                tight
     random Fourier features     the largest of three bounds: by tangents and a bound on curvature; by arcs of each
-    angle; by
-                                a Lipschitz constant. Sound, not tight
+                                angle; by a Lipschitz constant. Sound, not tight
     ``method="smoothing"``      any classifier, turned into another one by noise: :func:`smoothed`
     ==========================  =======================================================================================
 
@@ -104,7 +103,8 @@ def certified_radius(
     if method == "smoothing":
         if norm != 2 or exact:
             raise ValueError(
-                f"{call}(norm={norm!r}, exact={exact!r}, method='smoothing'): smoothing knows norm=2 alone."
+                f"{call}(norm={norm!r}, exact={exact!r}, method='smoothing'): smoothing is for norm=2 and exact=False "
+                "only."
             )
         return smoothed(model, X, weights=weights, **smoothing)
     if smoothing:
@@ -120,7 +120,7 @@ def certified_radius(
         moved += ", missing entries staying missing"
     if exact:
         if view.has_missing:
-            raise NoCertificateError(f"{call}(exact=True): not where steps fill in missing entries.")
+            raise NoCertificateError(f"{call}(exact=True): not available if steps fill in missing entries.")
         codes, radius = exact_radius(linear_only(view, f"{call}(exact=True)"), view.rows, norm, units)
         return CertifiedRadius(
             predicted=settled(model, view, classes, codes, radius > 0),
@@ -166,8 +166,8 @@ def _units(view: View, weights: Any, call: str) -> tuple[Array, tuple[Any, ...]]
     wrong = np.flatnonzero((units > 0) & view.fixed)
     if weights is not None and len(wrong):
         raise ValueError(
-            f"{call}(..., weights=...): column {names[wrong[0]]!r} is no number that could move by a bit, so its weight must "
-            "be 0. Leave weights out for 1 in the other columns."
+            f"{call}(..., weights=...): column {names[wrong[0]]!r} holds no numbers that could change a little, so "
+            "its weight must be 0. Leave weights out for 1 in the other columns."
         )
     units[wrong] = 0.0
     return view.spread(units, 0.0), tuple(names[j] for j in np.flatnonzero(units))

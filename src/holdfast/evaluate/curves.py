@@ -121,9 +121,8 @@ def robustness_curve(
     `Box`, `Ball`, other  errors are drawn uniformly from it      exact: the worst point of each row's set, linear models;
     sets, and sums                                                greedy: the worst that :func:`worst_case` finds, any model
     `FeatureDeletion`     deletes random features that are not 0  linear models. exact: deletes the worst whole
-    features;
-                          while they fit the budget               greedy: by the fall of the label's lead per value;
-                                                                  relaxed: deletes parts of features too
+                          while they fit the budget               features; greedy: by the fall of the label's lead per
+                                                                  value; relaxed: deletes parts of features too
     `CorruptedFeatures`   replaces random features by noise       greedy: those that a linear model depends on most
     `LabelFlips`          replaces random labels by other         not available
                           classes: shows how far accuracies can

@@ -83,9 +83,9 @@ def refuse_spread(model: Any, X: Any, call: str) -> None:
     """Raise if steps fill in entries that have errors: draws of the rows would not include these errors."""
     if fills_with_errors(model, X):
         raise ValueError(
-            f"{call}: steps of this model fill in entries that have errors, as SpreadImputer says. Draws of the rows do not "
-            "follow them. Linear models of two classes are asked by formula; an UncertainPipeline has flip_probability; after "
-            "a SimpleImputer what is filled in counts as exact."
+            f"{call}: steps of this model fill in entries that have errors, as SpreadImputer does. Draws of the rows "
+            "do not follow these errors. Linear models of two classes need no draws; an UncertainPipeline has "
+            "flip_probability; after a SimpleImputer fill-ins count as exact."
         )
 
 
@@ -112,9 +112,9 @@ def check_view(model: Any, view: View, classes: NDArray[Any]) -> None:
         agrees &= bool(np.all((said[part] == classes[own]) | ~np.all(leads > 0, axis=1)))
     if not agrees:
         raise NoCertificateError(
-            f"{model!r:.120}: its predict says something else than its weights, so that nothing is known of it: a predict of "
-            "its own, several labels a row, or weights that were changed. Smoothing takes any classifier of one label a row: "
-            "certified_radius(..., method='smoothing')."
+            f"{model!r:.120}: its predict says something else than its weights, so nothing can be certified. It may "
+            "have a predict of its own, several labels per row, or weights that were changed. Smoothing takes any "
+            "classifier with one label per row: certified_radius(..., method='smoothing')."
         )
 
 

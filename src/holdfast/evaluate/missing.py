@@ -275,8 +275,9 @@ def _lost(lead: Array, t: Array) -> Array:
 
 def flip_once_known(f: Array, t: Array, a: Array) -> Array:
     r"""Return :math:`\mathbb E\,\Phi(-|f + a Z| / \sqrt{t^2 - a^2}) = 2\,T(f/t, \sqrt{t^2 - a^2}/a)` with Owen's T."""
-    # it is the probability that the mean f + a Z and the final score, whose correlation is a / t, have different signs;
-    # of Owen's (1956) two terms T for both being below 0 one is T(., 0) = 0, and what is left besides the other cancels
+    # it is the probability that A = f + a Z and the final score B, whose correlation is a / t, have different signs:
+    # P(A < 0) + P(B < 0) - 2 P(A < 0, B < 0), where by Owen (1956) P(A < 0, B < 0) = (P(A < 0) + P(B < 0)) / 2 - T - T'
+    # with T' = T(., 0) = 0
     rest = np.sqrt(np.maximum((t - a) * (t + a), 0.0))
     with np.errstate(over="ignore"):
         ahead, slope = (

@@ -216,9 +216,9 @@ def predicted_at(model: Any, X: Any, noisy: Iterable[Array], call: str, known: M
             labels = np.asarray(model.predict(as_given(X, np.concatenate(some), which), **errors))
         except ValueError as error:
             raise ValueError(
-                f"{call}: the model refuses rows with noise ({error!s:.120}). Noise may take them where a step has no value, "
-                "as a logarithm has none below 0: state less of it, a set that stays in the domain, or use a function that "
-                "goes on, such as log1p for log."
+                f"{call}: the model refuses rows with noise ({error!s:.120}). Noise may move them to where a step has "
+                "no value, as a logarithm has none below 0. State less noise, or a set within the step's domain, or "
+                "use a function with a larger domain, such as log1p instead of log."
             ) from error
         found.append(labels.reshape(len(some), -1))
     return np.concatenate(found)

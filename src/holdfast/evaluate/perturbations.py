@@ -186,7 +186,7 @@ class Dropouts(Perturbation):
         size = self._level(level)
         if isinstance(self.uncertainty.share, str):
             raise ValueError(
-                f"{self.uncertainty!r}: a level is a multiple of shares. State them, DropoutNoise(1.0) say."
+                f"{self.uncertainty!r}: a level multiplies the shares, so state them, as in DropoutNoise(1.0)."
             )
         stated = self.uncertainty.get_params(deep=False)
         larger = DropoutNoise(**stated | {"share": np.multiply(size, stated["share"])})
@@ -226,7 +226,9 @@ class Deletions(Perturbation):
     ) -> tuple[Any, NDArray[Any]]:
         stated, budget = self.uncertainty, self._level(level) * self._budget
         if Switch().checked(stated.exactly, "FeatureDeletion(exactly"):
-            raise ValueError(f"{stated!r}: at a level up to so much is deleted. Use exactly=False.")
+            raise ValueError(
+                f"{stated!r}: a level is the most that may be deleted, not an exact amount. Use exactly=False."
+            )
         filler = stated.fillers(X.shape[1])
         lost = dense(X) - filler if np.any(filler) else X
         share = stated_number(stated.share, "FeatureDeletion", "share")
