@@ -25,8 +25,8 @@ def _is_known(model: Any) -> bool:
     if getattr(model, "kernel", plain) in (plain, "rbf"):
         return True
     raise AttributeError(
-        f"{type(model).__name__}(kernel={model.kernel!r:.40}) has no certify: certified are kernel={plain!r} and kernel='rbf' "
-        "alone."
+        f"{type(model).__name__}(kernel={model.kernel!r:.40}) has no certify: only kernel={plain!r} and kernel='rbf' "
+        "have certificates."
     )
 
 

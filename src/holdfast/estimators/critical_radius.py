@@ -84,7 +84,8 @@ def critical_radius(
     problem = _problem_of_two_classes("critical_radius", model, X, y, sample_weight, metadata)
     if problem.push is not None:
         raise ValueError(
-            f"critical_radius(..., uncertainty={uncertainty!r}): not known for the sum of a noise and a set. Ask for one."
+            f"critical_radius(..., uncertainty={uncertainty!r}): not known for the sum of a noise and a set. Ask for "
+            "either one."
         )
     with one_blas_thread:
         low, high = critical_size(problem)

@@ -25,7 +25,7 @@ from holdfast.uncertainty.deletions import deletions_survived, random_deletions
 
 NAME = "FeatureDeletionClassifierCV"
 ENOUGH = 1e-9
-"""A row survives if what it survives falls short of `deleted` by no more than this share, which may be rounding."""
+"""A row that survives `deleted`, less this share of it, counts as right: the difference may be rounding."""
 
 
 class FeatureDeletionClassifierCV(FeatureDeletionClassifier):

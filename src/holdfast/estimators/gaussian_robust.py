@@ -472,7 +472,7 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
         unbalanced = "Use class_weight='balanced', loss='logistic', or less noise"
         if self.collapsed_:
             weights = ", ".join(f"{weight:g}" for weight in problem.class_weights())
-            cure = f"The classes weigh {weights}. {unbalanced} (critical_noise says from where on)."
+            cure = f"The classes weigh {weights}. {unbalanced} (critical_noise returns the limit)."
             if isinstance(problem, MarginScaleProblem) and (not self.fit_intercept or majority(problem) == 0):
                 cure = "The means of the classes coincide: no linear model can tell them apart by these features."
             warn_caller(

@@ -382,7 +382,9 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
 def _refuse_multiples(noise: UncertaintySet, call: str) -> None:
     """Raise if the noise is not of a kind whose multiples have multiples of its deviations."""
     if noise.is_of_rows:
-        raise ValueError(f"{call}: {noise!r} moves the rows too, which no multiple says. State its share instead.")
+        raise ValueError(
+            f"{call}: {noise!r} moves the rows too, so a multiple of it has no meaning. State its share instead."
+        )
 
 
 def _times(noise: Any, factor: float) -> Any:

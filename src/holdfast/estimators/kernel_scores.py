@@ -87,8 +87,8 @@ class KernelScores(LinearClassifier):
             if self.n_landmarks is None:
                 if n > LARGEST_GRAM:
                     raise ValueError(
-                        f"{call}: the kernel of {n} rows with each other would take n^2 * 8 = {8 * n**2:.2g} bytes. State of "
-                        "how many rows scores are to be made, n_landmarks=500 say."
+                        f"{call}: the kernel of {n} rows with each other would take n^2 * 8 = {8 * n**2:.2g} bytes. "
+                        "State how many rows to use as landmarks instead, such as n_landmarks=500."
                     )
                 space = KernelSpace.of_products(self._kernel_(X, X), call)
             else:

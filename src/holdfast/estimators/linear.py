@@ -30,7 +30,7 @@ from holdfast.estimators.units import warn_of_units
 
 ROUTING = (
     "Under cross-validation scikit-learn hands X_std and the like to scorers only after "
-    "sklearn.set_config(enable_metadata_routing=True); scorers of a metric by its name predict without them even then."
+    "sklearn.set_config(enable_metadata_routing=True); scorers given by name predict without them even then."
 )
 """Advice in errors and warnings about missing metadata: scorers, for example, are not given them by default."""
 

@@ -451,7 +451,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         advised = KERNEL_RIDGE if self.kernel is not None else min(task.X.shape[1] / task.X.shape[0], 1.0)
         if task.ridge_share > EMPTY and self.covariance_ridge < advised:
             warn_caller(
-                f"The covariances are all but singular: that errors are at most {self.worst_case_error_:.2g} rests on "
+                f"The covariances are all but singular: the bound on errors, {self.worst_case_error_:.2g}, depends on "
                 f"covariance_ridge={self.covariance_ridge:g} and little else. Raise it, to about {advised:.2g}.",
                 linalg.LinAlgWarning,
             )

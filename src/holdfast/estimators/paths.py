@@ -78,7 +78,7 @@ def followed(
     solver: Any = None,
     report: Report = silent,
 ) -> Iterable[list[tuple[Solution, Certificate]]]:
-    """Yield the fits of the problems ``at(problem, *step)`` for every step, starting on the line through the two before."""
+    """Yield the fits of the problems ``at(problem, *step)`` for every step, started on a line through the last two."""
     problems[0].rows.n_fits = len(steps) * len(problems)
     nowhere: tuple[Array | None, Array | None] = (None, None)
     tracks = [nowhere] * len(problems)

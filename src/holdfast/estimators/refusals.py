@@ -49,9 +49,9 @@ class Refusals:
         apart = self._ways_apart(loss, takes_steps)
         for name in (name for name in apart if apart[name] and self.multiclass == "joint"):
             raise ValueError(
-                f"{self._quoted('multiclass', name)}: a link, stochastic steps (partial_fit) and a loss without a form for all "
-                f"classes, which one of your own states by `jointly`, take one class against the rest. Of {n_classes} classes "
-                "use multiclass='ovr' or None."
+                f"{self._quoted('multiclass', name)}: a link, stochastic steps (partial_fit) and a loss without a "
+                f"joint form (your own loss states it by `jointly`) fit each class against the rest. With {n_classes} "
+                "classes use multiclass='ovr' or None."
             )
 
     def _check_link(self, loss: Loss, bound: RowSets) -> None:

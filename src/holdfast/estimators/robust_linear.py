@@ -339,7 +339,7 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
     def _warn(self, task: Task) -> None:
         """Warn of a collapse, of many wrong labels and of a gap above `tol`, with the cure."""
         self._warn_of_collapse(
-            "smaller sets (critical_radius says from where on), class_weight='balanced', or less penalty"
+            "smaller sets (critical_radius returns the limit), class_weight='balanced', or less penalty"
             + (", or fewer label flips" if self.ambiguity is not None else "")
         )
         share = task.problems[0].flipped_share

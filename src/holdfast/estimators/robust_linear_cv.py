@@ -138,8 +138,8 @@ def _refuse_of_training(uncertainty: Any, call: str) -> None:
     """Raise if a set is not of a kind whose multiples move scores by multiples."""
     if isinstance(uncertainty, UncertaintySet) and uncertainty.is_of_training:
         raise ValueError(
-            f"{call}(uncertainty={uncertainty!r}): it moves the rows too, which no radius says. Search over its share: "
-            "GridSearchCV(RobustLinearClassifier(...), {'uncertainty__share': [...]})."
+            f"{call}(uncertainty={uncertainty!r}): it moves the rows too, so no radius describes it. Search over its "
+            "share: GridSearchCV(RobustLinearClassifier(...), {'uncertainty__share': [...]})."
         )
 
 

@@ -331,8 +331,8 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
             )
         if np.any((least == 0) & (largest > 0)):
             raise ValueError(
-                f"{call}: at a length of 0 the loss has no slope in it, so that none would be learned. Give a sigma_min > 0, "
-                "such as a thousandth of sigma_max, or sigma_max=0 too for features that are exact."
+                f"{call}: at a length of 0 the loss has no slope in the length, so it would not be learned. Give a "
+                "sigma_min > 0, such as a thousandth of sigma_max, or sigma_max=0 too for features that are exact."
             )
         return least, largest
 
@@ -367,8 +367,8 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
     def _enough(judged: Validation) -> Validation:
         if judged.n_units < LEAST_ROWS:
             raise ValueError(
-                f"{NAME}.fit: {judged.n_units} validation rows do not tell whether lengths pay; {LEAST_ROWS} are the least, "
-                "and hundreds are better."
+                f"{NAME}.fit: {judged.n_units} validation rows are too few to test whether lengths help; give "
+                f"{LEAST_ROWS} at least, better hundreds."
             )
         return judged
 

@@ -86,7 +86,7 @@ def worst_weight_loss(
     error = model.weight_error if weight_error is None else weight_error
     if not isinstance(error, WeightError):
         raise ValueError(
-            f"{call}(..., weight_error={error!r:.80}): the model has none of its own; give WeightError(delta)."
+            f"{call}(..., weight_error={error!r:.80}): the model has no weight_error; give WeightError(delta)."
         )
     if model.multiclass == "joint" and len(model.classes_) > 2:
         raise ValueError(
