@@ -23,7 +23,7 @@ SHOWN_SHARE = 0.99
 
 
 class CertifiedAccuracyDisplay:
-    r"""Certified accuracy against a radius: the share of rows that are classified correctly wherever in it they move.
+    r"""Certified accuracy against a radius: the share of rows that are right, and stay right when moved by up to it.
 
     Use `from_estimator` or `from_estimators`. The curves start at the share of rows that are correct by more than a
     rounding error. Where a certificate is not tight, they lie below the truth. The legend says how each model was

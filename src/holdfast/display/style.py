@@ -24,7 +24,7 @@ def needs_matplotlib(call: str) -> None:
 
 
 def those_certified(models: Mapping[str, Any], of: Callable[[Any], Any], call: str) -> dict[str, Any]:
-    """Return `of(model)` for each model that has a certificate; warn of each that has none, raise if all have none."""
+    """Return `of(model)` for each model that has a certificate; warn of others, raise if no model has one."""
     found: dict[str, Any] = {}
     refused: dict[str, NoCertificateError] = {}
     for name, model in models.items():
