@@ -90,8 +90,8 @@ def _with_gaps(pipeline: Any, method: str, X: Any, ends: Mapping[str, Any]) -> t
     lost, left = (np.count_nonzero(np.isnan(dense(numbers_of(each)))) for each in (X, rows.after))
     if left < lost:
         raise ValueError(
-            f"{call}: steps fill in missing entries before the last step, {rows.final!r:.80}, which sees none. Use "
-            "holdfast.missing_report(pipe, X) to find what they may change, or leave out the imputer."
+            f"{call}: steps fill in missing entries before the last step, {rows.final!r:.80}, which sees none. Ask "
+            "holdfast.missing_report(pipe, X) what they may change, or leave out the imputer."
         )
     given = {name: value for name, value in ends.items() if value is not None}
     if not given:

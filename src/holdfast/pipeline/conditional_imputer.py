@@ -21,11 +21,11 @@ from holdfast.features.fills import ConditionalFill, ConditionalLaw, one_hot_gro
 
 NAME = "ConditionalImputer"
 SHOWN = 5
-"""Columns that a warning names."""
+"""How many columns a warning names at most."""
 
 
 class ConditionalImputer(WholeFits, TransformerMixin, BaseEstimator):
-    r"""Fill in missing entries from the others of their row, and tell an :class:`UncertainPipeline` the errors of this.
+    r"""Fill in missing entries from the others of their row, and tell an :class:`UncertainPipeline` their errors.
 
     Rows are modelled as :math:`N(m, \Sigma)`. The moments are learned from the known entries by expectation
     maximisation (EM). With m the missing and o the known entries of a row,

@@ -128,7 +128,7 @@ class Handover:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """If the last step fails as it hands metadata on with routing only, say which metadata it got, and why."""
+        """Explain the error of a last step that cannot hand its metadata on because metadata routing is off."""
         try:
             yield
         except ValueError as error:

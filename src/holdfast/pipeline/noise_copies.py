@@ -31,7 +31,7 @@ AVERAGED = ("predict_proba", "decision_function")
 """Methods that are averaged over draws; `predict` uses the first of these that the estimator has."""
 QUESTIONS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score")
 STOPS_EARLY = 10_000
-"""Rows above which scikit-learn's ``early_stopping="auto"`` sets some of them aside."""
+"""With more rows than this, scikit-learn's ``early_stopping="auto"`` sets some of them aside."""
 
 
 def _has(method: str) -> Callable[[NoiseCopies], bool]:
