@@ -77,7 +77,7 @@ def noise_path(
     verbose: int = 0,
     **metadata: Unpack[NoiseByRow],
 ) -> NoisePath:
-    """Fit :class:`GaussianRobustClassifier` for many noises; each fit starts from a prediction by the last fits.
+    """Fit :class:`GaussianRobustClassifier` for many noises; each fit starts from an extrapolation of the last ones.
 
     Parameters
     ----------
@@ -157,8 +157,8 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
     r"""GaussianRobustClassifier with the noise, or the ridge, chosen by cross-validation.
 
     *Noise unknown* (`noise` is None or one number, and no ``X_std`` or the like is given): the noise is a
-    hyper-parameter. The classifier is fitted for a path of noises from large to small; each fit starts from a
-    prediction by the last fits.
+    hyper-parameter. The classifier is fitted for a path of noises from large to small; each fit starts from an
+    extrapolation of the last ones.
 
     *Noise known* (``X_std``, ``X_cov`` or ``X_factor``, or ``GaussianNoise`` with a std per feature, a cov or a
     factor): the noise is not searched, because validation rows as clean as the training rows would always favour the
@@ -380,7 +380,7 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
 
 
 def _refuse_multiples(noise: UncertaintySet, call: str) -> None:
-    """Raise if the noise is not of a kind whose multiples have multiples of its deviations."""
+    """Raise if twice the noise does not give scores twice the deviations."""
     if noise.is_of_rows:
         raise ValueError(
             f"{call}: {noise!r} moves the rows too, so a multiple of it has no meaning. State its share instead."

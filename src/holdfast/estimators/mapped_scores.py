@@ -19,7 +19,7 @@ from holdfast.features.robust_features import RobustFeatures
 
 
 class MappedScores(LinearClassifier):
-    """A classifier whose scores are linear in the features that `feature_map_` computes, or without one in the rows."""
+    """A classifier whose scores are linear in the features of `feature_map_`, or in the rows if there is no map."""
 
     feature_map_: RobustFeatures
 

@@ -76,7 +76,7 @@ def radius_path(
     verbose: int = 0,
     **metadata: Unpack[SetsByRow],
 ) -> RadiusPath:
-    """Fit :class:`RobustLinearClassifier` for many sizes of the sets; each fit starts from a guess by the last fits.
+    """Fit :class:`RobustLinearClassifier` for many sizes of the sets; each starts by extrapolation of the last fits.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def radius_path(
 
 
 def _refuse_of_training(uncertainty: Any, call: str) -> None:
-    """Raise if a set is not of a kind whose multiples move scores by multiples."""
+    """Raise if twice the set does not move scores twice as far."""
     if isinstance(uncertainty, UncertaintySet) and uncertainty.is_of_training:
         raise ValueError(
             f"{call}(uncertainty={uncertainty!r}): it moves the rows too, so no radius describes it. Search over its "
@@ -156,8 +156,9 @@ def _largest(problems: Sequence[Any]) -> float:
 class RobustLinearClassifierCV(PathSearch, RobustLinearClassifier):
     """RobustLinearClassifier with the size of the sets chosen by cross-validation.
 
-    The classifier is fitted for a path of multiples of the stated sets, from large to small; each fit starts from a
-    prediction by the last fits. Every fit of every fold carries its certificate; the largest gap is in ``cv_results_``.
+    The classifier is fitted for a path of multiples of the stated sets, from large to small; each fit starts from an
+    extrapolation of the last ones. Every fit of every fold carries its certificate; the largest gap is in
+    ``cv_results_``.
 
     If you know how large the errors are, do not search: use :class:`RobustLinearClassifier` with the sets as they are.
     Validation rows are as clean as the training rows, so plain accuracy favours the smallest radius, and so no

@@ -16,7 +16,10 @@ from holdfast._core.exceptions import UnitsWarning
 from holdfast._core.loss import Array
 
 LARGE = 2.0
-"""Columns are named if their median error exceeds this many standard deviations: of noise 1, of its half-widths 2."""
+"""Columns whose median error exceeds this many standard deviations are named.
+
+For a column of pure noise it is near 1, or near 2 if half-widths are stated.
+"""
 FEW_ROWS = 20
 """With fewer rows a standard deviation says too little."""
 CONSTANT = 1e-8

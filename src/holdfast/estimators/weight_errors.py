@@ -129,7 +129,7 @@ def _check_takes_errors(model: Any, call: str, name: str = "model") -> None:
 
 @arguments()
 def prune(model: Any, delta: float | WeightError | None = None) -> Any:
-    r"""Return a copy of a fitted linear model with 0 in place of weights that are no larger than an error of weights.
+    r"""Return a copy of a fitted linear model in which weights no larger than the error of the weights are 0.
 
     These are the weights with :math:`|w_j| \le \delta`, or :math:`\le \delta |w|_1` with ``relative=True``. If the
     model was trained for such errors, the pruned model's objective is at most `objective_` of the fit, which the copy
