@@ -103,8 +103,8 @@ def certified_radius(
     if method == "smoothing":
         if norm != 2 or exact:
             raise ValueError(
-                f"{call}(norm={norm!r}, exact={exact!r}, method='smoothing'): smoothing is for norm=2 and exact=False "
-                "only."
+                f"{call}(norm={norm!r}, exact={exact!r}, method='smoothing'): smoothing is for norm=2 alone, with "
+                "exact=False."
             )
         return smoothed(model, X, weights=weights, **smoothing)
     if smoothing:
@@ -166,7 +166,7 @@ def _units(view: View, weights: Any, call: str) -> tuple[Array, tuple[Any, ...]]
     wrong = np.flatnonzero((units > 0) & view.fixed)
     if weights is not None and len(wrong):
         raise ValueError(
-            f"{call}(..., weights=...): column {names[wrong[0]]!r} holds no numbers that could change a little, so "
+            f"{call}(..., weights=...): column {names[wrong[0]]!r} is no number that could change a little, so "
             "its weight must be 0. Leave weights out for 1 in the other columns."
         )
     units[wrong] = 0.0
