@@ -123,7 +123,7 @@ def test_what_is_known_one_against_the_rest_alone_is_fitted_so(wine):
         GaussianRobustClassifier(0.3, solver=SGD(epochs=2, eta0=0.1, bound=5.0)),
     ):
         assert model.fit(X, y).multiclass_ == "ovr"
-        with pytest.raises(ValueError, match=r"multiclass='joint'.*Of 3 classes use multiclass='ovr'"):
+        with pytest.raises(ValueError, match=r"multiclass='joint'.*With 3 classes use multiclass='ovr'"):
             model.set_params(multiclass="joint").fit(X, y)
         # with two there is nothing to choose
         model.fit(X[y < 2], y[y < 2])

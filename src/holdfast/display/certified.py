@@ -19,15 +19,16 @@ from holdfast.uncertainty.checks import nonnegative, numbers
 WIDTH = 60
 """Characters in a line of the legend."""
 SHOWN_SHARE = 0.99
-"""Share of the finite radii that the axis reaches to."""
+"""The quantile of the finite radii at which the axis ends."""
 
 
 class CertifiedAccuracyDisplay:
-    r"""The share of rows that are right, and stay so wherever they are moved within a radius, against that radius.
+    r"""Certified accuracy against a radius: the share of rows that are right, and stay right when moved by up to it.
 
-    Use `from_estimator` or `from_estimators`. The curves start at the share of rows that are right by more than a rounding
-    error, and lie below the truth where a certificate is not tight. The legend says how each model was certified; with
-    ``method="smoothing"`` that it is another classifier, and with what confidence.
+    Use `from_estimator` or `from_estimators`. The curves start at the share of rows that are correct by more than a
+    rounding error. Where a certificate is not tight, they lie below the truth. The legend says how each model was
+    certified; with ``method="smoothing"``, it says that the certificate is that of another, smoothed classifier, and
+    with what confidence it holds.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ class CertifiedAccuracyDisplay:
     methods : sequence of str
         How each model was certified.
     unit : str
-        What radii count.
+        The unit of the radii.
 
     Attributes
     ----------
@@ -91,9 +92,9 @@ class CertifiedAccuracyDisplay:
         norm, weights, **options
             As for :func:`certified_radius`.
         radii : array-like, default=None
-            Where to evaluate; by default 200 points up to the radius that nearly all rows stay below.
+            Where to evaluate; by default at 200 points from 0 to the 99 % quantile of the finite radii.
         unit : str, default=None
-            What to call the units of radii: "stated half-widths", "standard errors".
+            The name of the unit of the radii, such as "stated half-widths" or "standard errors".
         """
         call = f"{cls.__name__}.from_estimators"
         needs_matplotlib(call)
@@ -108,7 +109,7 @@ class CertifiedAccuracyDisplay:
         found = those_certified(
             models, lambda model: certified_radius(model, X, norm=norm, weights=weights, **options), call
         )
-        # what is certain of a wrong prediction is no merit
+        # a wrong prediction never counts, however certain it is
         sizes = [np.where((each.predicted == labels) & (each.radius > 0), each.radius, -1.0) for each in found.values()]
         grid = _grid(np.concatenate(sizes)) if radii is None else np.sort(_radii(radii, f"{call}(radii=...)"))
         accuracy = np.array([(size[:, None] >= grid).mean(axis=0) for size in sizes])
@@ -123,7 +124,7 @@ class CertifiedAccuracyDisplay:
         ax = axes_for(self, ax)
         self.lines_ = []
         rows = zip(self.models, self.methods, self.accuracy, looks(len(self.models)), strict=True)
-        is_one = len(set(self.methods)) == 1  # said once, above the names
+        is_one = len(set(self.methods)) == 1  # then the method stands once, in the title of the legend
         for name, method, shares, look in rows:
             label = name if is_one else fill(f"{name}: {method}", WIDTH)
             options = {"label": label, **look, "marker": "", **(curve_kwargs or {})}
@@ -143,7 +144,7 @@ def _radii(radii: Any, call: str) -> Array:
 
 
 def _grid(sizes: Array) -> Array:
-    """Return radii from 0 to what nearly all rows stay below."""
+    """Return 200 radii from 0 to the 99 % quantile of the finite positive sizes."""
     finite = sizes[np.isfinite(sizes) & (sizes > 0)]
     # a single row far from all boundaries would squeeze the curve into a corner
     return np.linspace(0.0, float(np.quantile(finite, SHOWN_SHARE)) if len(finite) else 1.0, 200)

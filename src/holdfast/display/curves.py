@@ -15,7 +15,7 @@ CERTIFIED_LABEL = "certified: a proved lower bound, in the same colour"
 
 
 class RobustnessCurveDisplay:
-    """Accuracy against the level of a perturbation, with standard errors and what is certified.
+    """Accuracy against the level of a perturbation, with standard errors and certified lower bounds.
 
     Use `from_estimator`, `from_estimators` or `from_curve`.
 
@@ -31,7 +31,7 @@ class RobustnessCurveDisplay:
     lines_ : list of ErrorbarContainer
         One for each model.
     certified_lines_ : list of Line2D
-        One for each model of which something is certain.
+        One for each model that has a certified lower bound.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class RobustnessCurveDisplay:
     @classmethod
     @arguments(curve=Instance(RobustnessCurve, "give what robustness_curve returned"))
     def from_curve(cls, curve: RobustnessCurve, *, ax: Any = None, **plot: Any) -> Self:
-        """Plot a curve that is known already; further arguments go to `plot`."""
+        """Plot a curve that has been computed already; further arguments go to `plot`."""
         return cls(curve).plot(ax, **plot)
 
     @classmethod
@@ -89,9 +89,9 @@ class RobustnessCurveDisplay:
         Parameters
         ----------
         ax : Axes, default=None
-            New ones by default.
+            By default new axes.
         show_certified : bool, default=True
-            Whether to draw, dashed, what no such perturbation goes below.
+            Whether to draw, dashed, the certified accuracy: no perturbation of that level brings the accuracy below it.
         curve_kwargs : dict, default=None
             Arguments of matplotlib's `errorbar` for all curves.
 

@@ -1,4 +1,4 @@
-"""The picture of two features: where classes are, and where rows may be."""
+"""The picture of two features: the regions of the classes, and the sets that rows may be in."""
 
 from __future__ import annotations
 
@@ -23,38 +23,39 @@ from holdfast.features.rows import as_given
 WIDTH = 80
 """Characters in a line of the title."""
 N_DIRECTIONS = 73
-"""Directions in which the farthest points of a set are looked up, all around and back to the first."""
+"""Directions in which a set's farthest point is computed: a full circle, with the first direction again at the end."""
 LIKELY = 0.05
-"""Probability from which on noise counts as able to change a class."""
+"""Noise counts as able to change a class if it does so with a probability above this one."""
 
 
 class DecisionUncertaintyDisplay:
     """Decision regions of a model of two features, and the sets that rows may be in: boxes, balls, ellipsoids, clouds.
 
-    Use `from_estimator`. The outline of any set is made of its farthest points in all directions; of Gaussian noise the
-    ellipses of one and two standard deviations are shown. Rows that change their class, by a point of their set or by
-    noise with a probability above 5 %, have a black rim. The title says how that was found out, and whether a row without a rim
-    is sure to keep its class: of models that are not linear it is not, as only a search for another class has failed.
+    Use `from_estimator`. A set is outlined by its farthest points in all directions. Gaussian noise is shown by its
+    ellipses of one and two standard deviations. A row has a black rim if a point of its set has another predicted
+    class, or if noise changes its class with a probability above 5 %. The title says by which method this was found,
+    and whether a row without a rim is sure to keep its class. For models that are not linear it is not: a search for
+    another class has found none, which proves nothing.
 
     Parameters
     ----------
     xx0, xx1 : ndarray of shape (n_1, n_0)
         A grid of the two features.
     response : ndarray of shape (n_1, n_0)
-        The numbers of the classes predicted there.
+        The classes predicted at the points of the grid, as indices into `classes`.
     leads : ndarray of shape (n_classes, n_1, n_0)
-        By how much each class leads the others there; the boundaries are where they are 0.
+        By how much each class leads the others at the points of the grid; a class has its boundary where its lead is 0.
     X : ndarray of shape (n_samples, 2)
     codes : ndarray of shape (n_samples,)
-        The numbers of the rows' classes.
+        The classes of the rows, as indices into `classes`.
     classes : ndarray of shape (n_classes,)
     outlines : ndarray of shape (n_outlines, n_samples, n_points, 2)
-        Where the sets end.
+        The borders of the rows' sets, as polygons.
     may_change : ndarray of shape (n_samples,)
         Which rows have a rim.
     feature_names : sequence of two str
     note : str
-        What the sets are, what a rim means, by which method, and whether its absence is a proof.
+        What the sets are, what a rim means, how rims were found, and whether the absence of a rim is a proof.
 
     Attributes
     ----------
@@ -123,7 +124,7 @@ class DecisionUncertaintyDisplay:
         grid_resolution : int, default=200
         feature_names : sequence of two str, default=None
         **metadata
-            Of the sets, as for :func:`worst_case`.
+            The size of each row's set, such as ``X_std``, as for :func:`worst_case`.
         """
         call = f"{cls.__name__}.from_estimator"
         needs_matplotlib(call)
@@ -166,7 +167,7 @@ class DecisionUncertaintyDisplay:
         ask = lead_of(estimator, X, classes)
         leads = np.array([ask(points, np.full(len(points), k)).reshape(xx0.shape) for k in range(len(classes))])
         if np.any(leads.argmax(axis=0) != response):
-            # votes of pairs of classes are not told by scores
+            # votes of pairs of classes do not follow the scores: show only where each class is predicted
             leads = np.where(response == np.arange(len(classes))[:, None, None], 1.0, -1.0)
         columns = list(X.columns) if hasattr(X, "columns") else ["feature 0", "feature 1"]
         names = columns if feature_names is None else list(feature_names)
@@ -200,7 +201,7 @@ class DecisionUncertaintyDisplay:
         self.surface_ = ax.contourf(
             self.xx0, self.xx1, self.response, levels=edges, cmap=ListedColormap(colours), alpha=0.12
         )
-        # the boundaries of two classes are the same line
+        # two classes share one boundary
         lines = self.leads[1:] if len(self.leads) == 2 else self.leads
         line = {"levels": [0.0], "colors": "0.2", "linewidths": 1}
         self.boundaries_ = [ax.contour(self.xx0, self.xx1, lead, **line) for lead in lines if np.ptp(np.sign(lead))]

@@ -21,8 +21,9 @@ from holdfast.uncertainty.checks import nonnegative, numbers
 class FeatureFragilityDisplay:
     r"""How far the uncertainty of each feature can move the score of a linear model: :math:`|w_j| s_j`, as shares of the sum.
 
-    That is what feature j adds to the reach :math:`\sum_j |w_j| s_j` of a box. Of several classes the mean over all pairs, of
-    errors that differ by row their mean. Use `from_estimator` or `from_estimators`.
+    A box moves the score by :math:`\sum_j |w_j| s_j` at most, its reach, to which feature j adds :math:`|w_j| s_j`.
+    With several classes, :math:`|w_j|` is the mean over all pairs of classes; with errors that differ by row,
+    :math:`s_j` is their mean over the rows. Use `from_estimator` or `from_estimators`.
 
     Parameters
     ----------
@@ -35,7 +36,7 @@ class FeatureFragilityDisplay:
     ----------
     reach, models, feature_names
     shares : ndarray of shape (n_models, n_features)
-        `reach` over its sum; 0 where that is 0.
+        Each model's `reach` divided by its sum over the features; 0 where that sum is 0.
     ax_, figure_ : Axes and Figure
         After `plot`.
     bars_ : list of BarContainer
@@ -76,9 +77,10 @@ class FeatureFragilityDisplay:
             Standard errors or half-widths, in the units of the features.
         ax : Axes, default=None
         feature_names : sequence of str, default=None
-            By default those of a frame `X_std`, or those that a model was fitted with, or numbers.
+            By default the labels of `X_std`, if it is a frame or series; else the names that a model was fitted with;
+            else numbers.
         n_shown : int, default=15
-            The features with the largest shares.
+            How many features to show, those with the largest shares.
         """
         call = f"{cls.__name__}.from_estimators"
         needs_matplotlib(call)

@@ -16,9 +16,9 @@ from holdfast.estimators.linear import predicted_codes
 
 KINDS = ("weights", "accuracy")
 SHARE_SCORES = ("accuracy", "certified", "score")
-"""How the names of scores end that are shares of rows."""
+"""A score is a share of rows if its name ends in one of these words."""
 LABELLED = 7
-"""Features that are told apart by colour; the others are grey."""
+"""How many features get a colour and a label, those with the largest weights; the others are grey."""
 
 
 class NoisePathDisplay:
@@ -33,7 +33,7 @@ class NoisePathDisplay:
     size_name : str
         "noise" or "radius".
     weights : ndarray of shape (n_sizes, n_features), default=None
-        Of several classes the root mean square over the classes.
+        With several classes, the root mean square over the classes.
     accuracy, error : ndarray of shape (n_sizes,), default=None
         The score and its standard error.
     feature_names : sequence of str, default=None
@@ -92,13 +92,13 @@ class NoisePathDisplay:
         ----------
         path : NoisePath or RadiusPath
         X, y : array-likes of shape (n_samples, n_features) and (n_samples,), default=None
-            Rows to know the accuracy of, for ``kind="accuracy"``; y holds all classes.
+            Rows to compute the accuracy on, for ``kind="accuracy"``. Every class must occur in y.
         ax : Axes, default=None
         kind : {"weights", "accuracy"}, default="weights"
         feature_names : sequence of str, default=None
-            By default those of a frame X, or numbers.
+            By default the columns of X, if it is a frame, or numbers.
         size_name : str, default=None
-            What to call the sizes, with their unit.
+            The name of the sizes, with their unit, for the horizontal axis.
         """
         needs_matplotlib(f"{cls.__name__}.from_path")
         if not (hasattr(path, "noises") or hasattr(path, "radii")):
@@ -145,7 +145,7 @@ class NoisePathDisplay:
         kept = np.broadcast_to(kept, results["mean_test_score"].shape)
         folds = np.array([value[kept] for key, value in results.items() if key.startswith("split")])
         error = folds.std(axis=0, ddof=1) / np.sqrt(len(folds)) if len(folds) > 1 else None
-        # None is a share of right rows too, but which one depends on what the search was told
+        # scoring=None is a share of correct rows too, but arguments of the search decide which one: it has no name here
         how = "" if estimator.scoring is None else f", {estimator.scoring}"
         return cls(
             results[f"param_{name}"][kept],
@@ -162,7 +162,7 @@ class NoisePathDisplay:
         call = f"{type(self).__name__}.plot(kind={kind!r})"
         if getattr(self, kind) is None:
             raise ValueError(
-                f"{call}: is not known here. " + ("Give X and y." if kind == "accuracy" else "Plot a path.")
+                f"{call}: this was not computed. " + ("Give X and y." if kind == "accuracy" else "Plot a path.")
             )
         ax = axes_for(self, ax)
         self.lines_ = self._weights(ax) if kind == "weights" else self._accuracy(ax)

@@ -1,4 +1,4 @@
-"""What all pictures share: axes, colours that colour-blind people tell apart, and marks that need no colour."""
+"""What all pictures share: axes, colours that colour-blind people can tell apart, and markers that need no colour."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast._core.exceptions import NoCertificateError
 
 AXES = Having(("plot", "set_xlabel"), "give matplotlib's Axes") | NOTHING
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""Okabe and Ito's, without yellow, which is faint on white."""
+"""The palette of Okabe and Ito, without yellow, which is faint on white."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
@@ -24,7 +24,7 @@ def needs_matplotlib(call: str) -> None:
 
 
 def those_certified(models: Mapping[str, Any], of: Callable[[Any], Any], call: str) -> dict[str, Any]:
-    """Return what is certain `of` each model, warning of those of several of which nothing is; an error where all are such."""
+    """Return `of(model)` for each model that has a certificate; warn of others, raise if no model has one."""
     found: dict[str, Any] = {}
     refused: dict[str, NoCertificateError] = {}
     for name, model in models.items():
@@ -40,7 +40,7 @@ def those_certified(models: Mapping[str, Any], of: Callable[[Any], Any], call: s
 
 
 def axes_for(display: Any, ax: Any) -> Any:
-    """Return the axes to draw on, those given or new ones, and let the display know them as `ax_` and `figure_`."""
+    """Return the axes to draw on, `ax` or new ones, and store them on the display, as `ax_` and `figure_`."""
     needs_matplotlib(f"{type(display).__name__}.plot")
     AXES.checked(ax, f"{type(display).__name__}.plot(ax")
     if ax is None:
@@ -60,7 +60,7 @@ def looks(n: int) -> list[dict[str, Any]]:
 
 
 def percent_axis(ax: Any, label: str) -> None:
-    """Make a vertical axis of shares one of percents."""
+    """Show the shares on the vertical axis in percent."""
     from matplotlib.ticker import PercentFormatter
 
     ax.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, symbol=""))

@@ -1,8 +1,8 @@
-"""Classifiers, the paths along which they are fitted, and what can be proved about them before and after.
+"""Classifiers, fits along paths of settings, and proofs about models before and after training.
 
-All classifiers are at the top of `holdfast` too. Paths: `noise_path`, `radius_path`, `pruning_path`. How much uncertainty is
-too much: `critical_noise`, `critical_radius`, `separability_radius`. Bounds and weights: `generalization_bound`,
-`pac_bayes_bound`, `worst_weight_loss`, `prune`.
+All classifiers can be imported from `holdfast` too. Paths: `noise_path`, `radius_path`, `pruning_path`. How much
+uncertainty is too much: `critical_noise`, `critical_radius`, `separability_radius`. Bounds on errors:
+`generalization_bound`, `pac_bayes_bound`. Errors of weights: `worst_weight_loss`, `prune`.
 """
 
 from holdfast.estimators.critical_radius import critical_noise, critical_radius, separability_radius

@@ -1,4 +1,4 @@
-"""scikit-learn's callbacks (1.9 and later), which are told of every step of a fit."""
+"""scikit-learn's callbacks (1.9 and later), which are called at every step of a fit."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ try:
 except ImportError:  # scikit-learn < 1.9 has none
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Nothing: this version of scikit-learn has no callbacks."""
+        """An empty class: this version of scikit-learn has no callbacks."""
 
     def with_callbacks(method: Any) -> Any:
-        """Return the method."""
+        """Return the method unchanged."""
         return method
 
 
 def announced(estimator: Any, report: Report, X: Any, y: Any) -> tuple[Report, Any]:
-    """Return a `report` that also tells the estimator's callbacks of every line, and a function to call at the end of fit."""
+    """Return a `report` that also passes each line to the estimator's callbacks, and a function to call after `fit`."""
     if not hasattr(estimator, "_init_callback_context"):
         return report, lambda: None
     context = estimator._init_callback_context(max_subtasks=None)

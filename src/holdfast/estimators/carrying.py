@@ -1,4 +1,4 @@
-"""Which training rows carry a fitted model."""
+"""The training rows that a fitted model depends on."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from holdfast.estimators.inputs import number
 
 
 class CarryingRows:
-    """A classifier whose proof weighs its rows, by `proof_weights_`."""
+    """A classifier whose proof of optimality gives the training rows weights, `proof_weights_`."""
 
     loss: Any
     proof_weights_: Array
 
     def carrying_rows(self, share: float = 0.9) -> NDArray[np.intp]:
-        """Return the fewest training rows that carry `share` of the model, heaviest first.
+        """Return the indices of the fewest training rows with at least `share` of the total weight, heaviest first.
 
-        A row's weight is the sum of its entries in \\|`proof_weights_`\\|; only for the perspective losses. 0 < share <= 1.
+        A row's weight is the sum of its entries in \\|`proof_weights_`\\|. Only for the perspective losses; 0 < share
+        <= 1.
         """
         check_is_fitted(self)
         if not hasattr(self, "proof_weights_"):

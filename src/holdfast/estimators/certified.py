@@ -1,4 +1,4 @@
-"""Which predictions of a classifier are certain: `certify` and `certified_margin`, for all classifiers alike."""
+"""`certify` and `certified_margin`, for all classifiers: which predictions no admissible input can change."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def _is_known(model: Any) -> bool:
     if getattr(model, "kernel", plain) in (plain, "rbf"):
         return True
     raise AttributeError(
-        f"{type(model).__name__}(kernel={model.kernel!r:.40}) has no certify: certified are kernel={plain!r} and kernel='rbf' "
-        "alone."
+        f"{type(model).__name__}(kernel={model.kernel!r:.40}) has no certify: only kernel={plain!r} and kernel='rbf' "
+        "have certificates."
     )
 
 
 class CertifiedPredictions:
-    """A classifier whose scores are linear, in the rows or in features of a kernel, so that certificates hold for any set."""
+    """A classifier whose scores are linear in the rows, or in a kernel's features, so that any set can be certified."""
 
     coef_: Array
     intercept_: Array
@@ -40,7 +40,7 @@ class CertifiedPredictions:
     """The value of `kernel`, in classes that have one, for which scores are linear in the features."""
 
     def certificate_model(self) -> Model:
-        """Return what certificates see of the fitted classifier."""
+        """Return the fitted classifier as certificates see it."""
         return linear_model(self.coef_, self.intercept_)
 
     @offered_if(_is_known)
@@ -54,11 +54,11 @@ class CertifiedPredictions:
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         uncertainty : UncertaintySet, default=None
-            The sets, such as ``Box(0.1)``, which multiply metadata as at `fit`. None: those that the model was trained for; a
-            model trained for noise, or for exact rows, has none, and asks for some.
+            The sets, such as ``Box(0.1)``, which multiply metadata as in `fit`. None: the sets that the model was
+            trained for. A model that was trained for noise, or for exact rows, has none, so it needs this argument.
         **metadata
-            The sets that differ by row. With the model's own sets they are taken as stated, never multiplied by a radius; a
-            model fitted with metadata asks for them.
+            The sizes of sets that differ by row. With the model's own sets they are taken as stated, never multiplied
+            by a radius. A model that was fitted with metadata needs them here too.
 
         Returns
         -------
@@ -71,12 +71,13 @@ class CertifiedPredictions:
     def certified_margin(
         self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Unpack[SetsByRow]
     ) -> Array:
-        r"""Return by how much each prediction leads at the worst admissible input; negative where it can be changed.
+        r"""Return the lead of each prediction at the worst admissible input; negative where the prediction can change.
 
-        Two classes: :math:`|f(x)| - h(-\mathrm{sign}(f) w)` with the support function h of the row's set. More: the smallest
-        over all other classes l of :math:`f_k - f_l - h(w_l - w_k)`, where k is the predicted class. Exact but for rounding,
-        which is subtracted, so that a margin > 0 is proof. For an RBF kernel, or features of one, it is a lower bound, the best
-        of several at each row; see :func:`holdfast.certified_radius`. Takes sets as `certify` does.
+        With two classes it is :math:`|f(x)| - h(-\mathrm{sign}(f) w)`, where h is the support function of the row's
+        set. With more it is the smallest :math:`f_k - f_l - h(w_l - w_k)` over all classes l other than the predicted
+        class k. It is exact up to rounding; rounding errors are subtracted, so a margin > 0 is a proof. For an RBF
+        kernel, or features of one, it is a lower bound, the best of several at each row; see
+        :func:`holdfast.certified_radius`. Sets are stated as for `certify`.
         """
         view, sets = self._view_and_sets(X, uncertainty, metadata, "certify")
         return view.margins(sets)[1]
@@ -84,7 +85,7 @@ class CertifiedPredictions:
     def _view_and_sets(
         self, X: Any, uncertainty: UncertaintySet | None, metadata: Mapping[str, Any], method: str
     ) -> tuple[View, RowSets]:
-        """Return the model as certificates see it at rows X, and the sets of these rows, once the question makes sense."""
+        """Return the model as certificates see it at rows X, and the rows' sets, after checking the question."""
         check_is_fitted(self)
         refuse_own_predicts(self)
         call = f"{type(self).__name__}.{method}"
@@ -105,7 +106,7 @@ class CertifiedPredictions:
         return View(model, X, rows, rows.shape[1]), worst
 
     def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
-        """Return the set that the model was trained for, as metadata state it."""
+        """Return the set that the model was trained for, with the sizes that metadata state."""
         raise ValueError(
             f"{call}: {type(self).__name__} was trained for no set of inputs, so say which to certify against: "
             "certify(X, Box(0.1)), certify(X, Box(), X_std=...)."

@@ -1,4 +1,4 @@
-"""Critical sizes of sets: from which size nothing can be learned, and up to which the classes can be separated."""
+"""Critical sizes of sets: where nothing can be learned any more, and up to where the classes can be separated."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ def critical_radius(
     sample_weight: Any = None,
     **metadata: Unpack[SetsByRow],
 ) -> float:
-    r"""Return the size of the sets from which :class:`RobustLinearClassifier` collapses to w = 0.
+    r"""Return the smallest size of the sets at which :class:`RobustLinearClassifier` collapses to w = 0.
 
-    Where the losses' slopes at w = 0 are known, as for all smooth losses and for the hinge with classes of equal weight, it
-    is :math:`\min\{k : \sum_i c_i a_i y_i x_i \in k \sum_i c_i (\kappa a_i + 1 - \kappa) S_i\}`: with two classes of equal
-    weight and the hinge, :math:`\frac12 |\mu_+ - \mu_-|` for a common `Ball` and
-    :math:`\max_j |\sum_i y_i x_{ij}| / \sum_i s_{ij}` for a `Box`. Otherwise the smallest over all slopes is enclosed by
-    certified fits. A ridge or a box on the weights do not change it; what an l1 penalty takes is deducted first.
+    If the losses' slopes :math:`a_i` at w = 0 are known, as for all smooth losses and for the hinge with classes of
+    equal weight, it is :math:`\min\{k : \sum_i c_i a_i y_i x_i \in k \sum_i c_i (\kappa a_i + 1 - \kappa) S_i\}`. For
+    example, with two classes of equal weight and the hinge, it is :math:`\frac12 |\mu_+ - \mu_-|` for a common `Ball`
+    and :math:`\max_j |\sum_i y_i x_{ij}| / \sum_i s_{ij}` for a `Box`. Otherwise the smallest size over all slopes is
+    enclosed by certified fits. A ridge or a box on the weights does not change it; an l1 penalty is allowed for.
 
     Parameters
     ----------
     X, y, loss, penalty, alpha, kappa, fit_intercept, class_weight, sample_weight
         As for :class:`RobustLinearClassifier` and its `fit`. Two classes.
     uncertainty : UncertaintySet, default=None
-        The shape of the sets; None means ``Ball(1.0)``, and a size that is stated nowhere 1.0.
+        The shape of the sets. None means ``Ball(1.0)``; a set without a stated size has size 1.
     **metadata
-        The rows' own sets, as in `fit`.
+        The sizes of sets that differ by row, as in `fit`.
 
     Returns
     -------
     float
-        The smallest factor of `uncertainty` (with the default: the smallest radius) at which w = 0 is optimal, to a relative
-        accuracy of 1e-6. inf if that never happens, 0 if it always does.
+        The smallest multiple of `uncertainty` (by default, the smallest radius) at which w = 0 is optimal, to a
+        relative accuracy of 1e-6. inf if w = 0 is never optimal, 0 if it always is.
 
     Examples
     --------
@@ -84,7 +84,8 @@ def critical_radius(
     problem = _problem_of_two_classes("critical_radius", model, X, y, sample_weight, metadata)
     if problem.push is not None:
         raise ValueError(
-            f"critical_radius(..., uncertainty={uncertainty!r}): not known for the sum of a noise and a set. Ask for one."
+            f"critical_radius(..., uncertainty={uncertainty!r}): not known for the sum of a noise and a set. Ask for "
+            "either one."
         )
     with one_blas_thread:
         low, high = critical_size(problem)
@@ -97,10 +98,11 @@ def critical_radius(
 def separability_radius(
     X: Any, y: Any, uncertainty: UncertaintySet | None = None, **metadata: Unpack[SetsByRow]
 ) -> float:
-    r"""Return the size of the sets up to which the classes can be separated, wherever in their sets the training rows are.
+    r"""Return the size of the sets up to which the classes can be separated wherever training rows are in their sets.
 
-    For a set common to all rows it is :math:`1 / \min\{h(w) : y_i(w^\top x_i + b) \ge 1\}`: half the width of the widest
-    street between the classes, measured in the set; for a `Ball` the geometric margin of the hard-margin SVM.
+    For a set common to all rows, with the support function h, it is
+    :math:`1 / \min\{h(w) : y_i(w^\top x_i + b) \ge 1\}`: half the width of the widest gap between the classes, in units
+    of the set. For a `Ball` it is the geometric margin of the hard-margin SVM.
 
     Parameters
     ----------
@@ -108,16 +110,16 @@ def separability_radius(
     y : array-like of shape (n_samples,)
         Two classes.
     uncertainty : UncertaintySet, default=None
-        The shape of the sets; None means ``Ball(1.0)``, and a size that is stated nowhere 1.0. Noise without
-        bounds has no such radius.
+        The shape of the sets. None means ``Ball(1.0)``; a set without a stated size has size 1. Noise without bounds is
+        refused.
     **metadata
-        The rows' own sets, as in :meth:`RobustLinearClassifier.fit`.
+        The sizes of sets that differ by row, as in :meth:`RobustLinearClassifier.fit`.
 
     Returns
     -------
     float
-        The largest factor of `uncertainty`, to a relative accuracy of 1e-6, below which some w and b classify every
-        admissible row correctly. 0 if none do without uncertainty, inf if no size prevents it.
+        The multiple of `uncertainty`, to a relative accuracy of 1e-6, below which some w and b classify every
+        admissible row correctly. 0 if none do so even without uncertainty, inf if some do so at any size.
 
     Examples
     --------
@@ -168,21 +170,21 @@ def critical_noise(
     sample_weight: Any = None,
     class_weight: Any = None,
 ) -> float:
-    """Return the noise from which the classifier with a free intercept collapses to w = 0.
+    """Return the smallest noise at which :class:`GaussianRobustClassifier` with an intercept collapses to w = 0.
 
     Parameters
     ----------
     X, y, sample_weight, class_weight
         As for :class:`GaussianRobustClassifier`.
     noise : float or GaussianNoise, default=None
-        The shape of the noise, common to all rows; None means 1.0, the same in all directions.
+        The shape of the noise, common to all rows. None means a standard deviation of 1.0 in all directions.
     loss : str or Loss, default="hinge"
 
     Returns
     -------
     float
-        The smallest factor of `noise` (with the default: the smallest standard deviation) at which w = 0 is optimal.
-        inf if that never happens (the logistic loss, classes of equal weight), 0 if it always does.
+        The smallest multiple of `noise` (by default, the smallest standard deviation) at which w = 0 is optimal. inf if
+        w = 0 is never optimal (logistic loss, or classes of equal weight), 0 if it always is.
 
     Examples
     --------

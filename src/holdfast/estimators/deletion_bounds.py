@@ -1,4 +1,4 @@
-"""A bound on the error on new rows whose features are deleted, from the error on the training rows."""
+"""A bound on the error on new rows with deleted features, from the losses on the training rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.uncertainty.deletion_loss import DeletionLoss
 NAME = "generalization_bound"
 VARIANTS = ("tight", "published")
 BLOCK_ENTRIES = 1 << 20
-"""Matrix entries that are sorted at once."""
+"""How many matrix entries are sorted at a time."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class GeneralizationBound(Summary):
     Attributes
     ----------
     empirical : float
-        The share of rows with a gamma-loss.
+        The share of rows with a gamma-loss of 1.
     complexity : float
         B.
     bound : float
-        The largest p with kl(empirical, p) <= B: with probability 1 - delta over the rows, no more than this is wrong.
+        The largest p with kl(empirical, p) <= B: with probability 1 - delta over the rows, the error is no larger.
     relaxed : float
-        empirical + sqrt(2 empirical B) + 2 B, at most 1: simpler, and larger.
+        empirical + sqrt(2 empirical B) + 2 B, at most 1: a simpler and larger bound.
     """
 
     empirical: float
@@ -61,7 +61,7 @@ class GeneralizationBound(Summary):
 
 
 def kl_inverse(q: float, B: float) -> float:
-    r"""Return the largest p with :math:`q \ln(q/p) + (1-q) \ln((1-q)/(1-p)) \le B`, by bisection, from above.
+    r"""Return the largest p with :math:`q \ln(q/p) + (1-q) \ln((1-q)/(1-p)) \le B`, by bisection, rounded up.
 
     Examples
     --------
@@ -96,46 +96,48 @@ def generalization_bound(
 ) -> GeneralizationBound:
     r"""Bound the probability that some deletion of features worth up to N makes a linear classifier err on a new row.
 
-    Theorem 2 of Dekel & Shamir (2008), corrected. With P the value of all features less N, let :math:`\ell_\gamma = 1` where
-    some set J of features that is left has :math:`y f(x_J) \le \gamma V(J) / P` (fractions of features may be deleted, which
-    is never less), and :math:`\hat q` its mean over m independent rows. With probability
-    :math:`1 - \delta`, for all weights :math:`|w_j| \le C` at once,
+    Theorem 2 of Dekel & Shamir (2008), corrected. Let P be the value of all features minus N. A row has the loss
+    :math:`\ell_\gamma = 1` if some deletion leaves a set J of features with :math:`y f(x_J) \le \gamma V(J) / P`, else
+    0. Features may be deleted in part, which never makes the loss smaller. Let :math:`\hat q` be its mean over m
+    independent rows. With probability :math:`1 - \delta`, for all weights :math:`|w_j| \le C` at once,
 
     .. math:: \Pr(\text{some deletion makes } y f(x) \le 0) \le \sup\{p : \mathrm{kl}(\hat q, p) \le B\}, \qquad
        B = \frac1m \Bigl(\sum_j \ln \frac{2C}{\mathrm{len}_j} + \ln \frac{2 \sqrt m}{\delta}\Bigr) ,
 
-    :math:`\mathrm{len}_j` the length of :math:`[w_j - r_j, w_j + r_j] \cap [-C, C]`, :math:`r_j = \gamma v_j / (2 P s_j)`, for
-    features with :math:`|x_j| \le s_j`. An intercept :math:`|b| \le C_b` is one more such interval. It and the features
-    that cost nothing to delete take a share of the margin: with k of them and n others,
-    :math:`r_b = \gamma / (2 (n + k))` and :math:`r_j = \gamma / (2 (n + k) s_j)`, and the others' r shrinks by n / (n + k).
+    where :math:`\mathrm{len}_j` is the length of :math:`[w_j - r_j, w_j + r_j] \cap [-C, C]`, and
+    :math:`r_j = \gamma v_j / (2 P s_j)` for features with :math:`|x_j| \le s_j`. An intercept :math:`|b| \le C_b` is
+    one more such interval. The intercept, and features that cost nothing to delete, take a share of the margin: if
+    there are k of these and n other features, they have :math:`r_b = \gamma / (2 (n + k))` and
+    :math:`r_j = \gamma / (2 (n + k) s_j)`, and :math:`r_j` of the other features is multiplied by n / (n + k).
 
-    **C, N, v, s and gamma are stated before the data are seen.** Who tries several gamma divides delta by their number. Train
-    with margin 2 gamma and certify with gamma: a row that meets its training margin, or misses it by less than gamma, then
-    has no loss here.
+    **Choose C, N, v, s and gamma before seeing the data.** If you try several gamma, divide delta by their number.
+    Train with margin 2 gamma and certify with gamma: a row that meets its training margin, or misses it by less than
+    gamma, then has no loss here.
 
     Parameters
     ----------
     model : estimator or array-like of shape (n_features,)
-        Fitted, linear, of two classes; or the weights, for y of -1 and 1 and no intercept.
+        A fitted linear model of two classes; or the weights of one without intercept, for labels -1 and 1.
     X, y
-        Rows and labels; those of training will do.
+        Rows and labels; they may be the training rows.
     budget : float
-        N.
+        N, the largest total value of deleted features.
     margin : float
         Gamma, in the units of the scores.
     bound : float
-        C.
+        C, the bound on the size of each weight.
     values : array-like of shape (n_features,), default=None
-        v; None means 1 each.
+        v, the value of each feature; None means 1 each.
     delta : float, default=0.05
-        With this probability, over the draw of the rows, the bound is wrong.
+        The largest probability, over the draw of the rows, that the bound is wrong.
     variant : {"tight", "published"}, default="tight"
-        "published": :math:`B = (\ln(m/\delta) + \sum_j \max(0, \ln(4 P C s_j/(\gamma v_j)))) / (m - 1)`, never smaller, for
-        positive values and no intercept. The maximum with 0 is missing in print and needed.
+        "published": :math:`B = (\ln(m/\delta) + \sum_j \max(0, \ln(4 P C s_j/(\gamma v_j)))) / (m - 1)`, which is never
+        smaller; only for positive values and no intercept. The maximum with 0 is needed, but missing in print.
     intercept_bound : float, default=None
-        :math:`C_b`. None: the class of models has no intercept, and that of `model` must be 0.
+        :math:`C_b`, the bound on the size of the intercept. None: models have no intercept, and that of `model` must be
+        0.
     feature_bound : float or array-like of shape (n_features,), default=1.0
-        s.
+        s, the bound on the size of each feature.
 
     Returns
     -------
@@ -211,7 +213,7 @@ def _binary(model: Any, X: Any, y: Any) -> tuple[Array, float, Any, Array]:
 
 
 def _check_class(w: Array, b: float, C: float, C_b: float | None, X: Any, s: Array) -> None:
-    """Raise where the theorem does not hold for the model or the rows."""
+    """Raise if the theorem does not apply to the model or the rows."""
     if np.any(np.abs(w) > C):
         raise ValueError(
             f"{NAME}(..., bound={C:g}): a weight is {np.max(np.abs(w)):g}. State the bound of the training."
@@ -230,10 +232,10 @@ def _check_class(w: Array, b: float, C: float, C_b: float | None, X: Any, s: Arr
 
 
 def _boxes(loss: DeletionLoss, w: Array, b: float, s: Array, C: float, C_b: float | None) -> tuple[Array, Array, Array]:
-    """Return half-widths, centres and bounds of the intervals of the parameters, those of the intercept last."""
+    """Return half-widths, centres and bounds of the parameters' intervals; the intercept, if any, is last."""
     v, n_all = loss.worth, len(w) + (C_b is not None)
     free = loss.margin / (2 * n_all)
-    with np.errstate(divide="ignore"):  # a feature that is always 0 costs nothing: any weight will do
+    with np.errstate(divide="ignore"):  # s = 0: for a feature that is always 0 any weight will do
         widths = np.where(v > 0, 0.5 * loss.rate * v * np.count_nonzero(v) / n_all, free) / s
     if C_b is None:
         return widths, w, np.full(len(w), C)
@@ -241,7 +243,7 @@ def _boxes(loss: DeletionLoss, w: Array, b: float, s: Array, C: float, C_b: floa
 
 
 def _gamma_loss(loss: DeletionLoss, w: Array, b: float, X: Any, signs: Array) -> float:
-    """Return the share of rows whose deficit is 0 or more, or may be so but for rounding."""
+    """Return the share of rows whose deficit is 0 or more, or may be so by rounding."""
     count, step = 0, max(BLOCK_ENTRIES // len(w), 1)
     for start in range(0, len(signs), step):
         rows = slice(start, start + step)

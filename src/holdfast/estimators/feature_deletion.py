@@ -1,4 +1,4 @@
-"""The classifier that is trained for features that may be deleted when it is used."""
+"""The classifier that is trained for rows whose features may be deleted at prediction."""
 
 from __future__ import annotations
 
@@ -33,67 +33,67 @@ from holdfast.uncertainty.deletions import deletions_survived
 
 NAME = "FeatureDeletionClassifier"
 COLLAPSED = 1e-6
-"""Gap up to which w = 0 counts as optimal."""
+"""The largest gap at which w = 0 counts as optimal."""
 
 
 class FeatureDeletionClassifier(MissingFeatures):
-    r"""Linear classifier for rows whose features may be missing when it is used: whichever hurt most, within a budget.
+    r"""Linear classifier for rows that may lack features at prediction: the worst choice of them, within a budget.
 
-    Feature j is worth :math:`v_j \ge 0`, all of them V. For every row an adversary who knows the classifier may delete features
-    (set them to 0) worth N together, and the row is asked for a margin :math:`\gamma` in proportion to the value that is left,
-    :math:`P = V - N` or more:
+    Feature j has the value :math:`v_j \ge 0`; all features together have the value V. In each row, an adversary who
+    knows the classifier may delete features (set them to 0) with a total value of N. The margin :math:`\gamma` that the
+    row must reach is scaled by the value of the features left, which is at least :math:`P = V - N`:
 
     .. math:: \min_{|w_j| \le C,\,b}\ \frac1m \sum_i \Bigl[\max_{J:\,V(J) \ge P}\ \gamma \frac{V(J)}{P}
               - y_i \Bigl(b + \sum_{j \in J} w_j x_{ij}\Bigr)\Bigr]_+ .
 
-    A loss is at least :math:`\gamma` where some deletion turns the prediction, so that the mean over :math:`\gamma` bounds the
-    share of training rows that an adversary can have misclassified: `worst_case_error_`. Only :math:`\gamma / C` matters, but
-    for the scale of the weights. Features that are worth 0 are deleted for free, and get the weight 0; those that are worth
-    inf are never deleted, ask for no margin and are not part of V. A feature is deleted by becoming 0: shift features so
-    that 0 says nothing.
+    The loss is at least :math:`\gamma` if some deletion makes the prediction wrong. So the mean loss divided by
+    :math:`\gamma` bounds the share of training rows that an adversary can have misclassified: `worst_case_error_`.
+    Apart from the scale of the weights, only :math:`\gamma / C` matters. Features of value 0 are deleted for free, and
+    get the weight 0. Features of value inf are never deleted, require no margin and do not count in V. A deleted
+    feature becomes 0, so shift features such that 0 carries no information.
 
-    ``adversary="relaxed"`` may delete shares of features too, which is a linear program of moderate size, (4) of the paper;
-    its optimum is also that of "exact" if all values are the same, v, and N/v is an integer. In general it is larger, by C
-    times the largest entry at most. ``adversary="tightened"``, which is not in the paper, keeps it from deleting shares of what
-    it cannot pay for as a whole, :math:`v_j > N`, and from spending fractions of a budget on integer values; its optimum lies
-    between the two.
-    ``adversary="exact"`` is the problem above, (3) of the paper, solved by generating its
-    constraints where values are small integers, for data of moderate size.
+    ``adversary="relaxed"`` may also delete features in part. This is a linear program of moderate size, (4) of the
+    paper. Its optimum is that of "exact" if all values are the same, v, and N/v is an integer; in general it is larger,
+    by C times the largest entry at most. ``adversary="tightened"``, which is not in the paper, may not delete parts of
+    features that it cannot delete as a whole, :math:`v_j > N`, nor spend fractions of the budget on integer values; its
+    optimum lies between the two. ``adversary="exact"`` is the problem above, (3) of the paper. If values are small
+    integers, it is solved by generating constraints, for data of moderate size.
 
-    From some budget on w = 0 is optimal and all predictions are alike, at once where features say too little of the classes.
-    That is never assumed but proved, and said in a :class:`CollapseWarning`.
+    If the budget is too large, w = 0 is optimal and all predictions are the same; with features that tell little about
+    the classes, this may be so at any budget. It is proved, never assumed, and reported by a :class:`CollapseWarning`.
 
-    More than two classes are fitted one against the rest.
+    With more than two classes, each class is fitted against the rest.
 
     Parameters
     ----------
     budget : float, default=1.0
-        N, at least 0 and less than V. 0 is an ordinary hinge loss with limits on the weights.
+        N, at least 0 and less than V. With 0 the loss is an ordinary hinge loss with bounded weights.
     values : array-like of shape (n_features,), default=None
-        v; None for 1 each, so that N is a number of features.
+        v; None means 1 each, so that N is a number of features.
     margin : float, default=0.1
         :math:`\gamma > 0`, in units of the score.
     bound : float, default=1.0
-        C > 0, the limit of each weight.
+        C > 0, the bound on the size of each weight.
     adversary : {"relaxed", "tightened", "exact"}, default="relaxed"
-        "exact" takes values that are multiples of a common unit, such as integers.
+        "exact" requires values that are multiples of a common unit, such as integers.
     fit_intercept : bool, default=True
-        Whether b is free, 0 otherwise. It is never deleted, and weighs the more the more is missing at random.
+        Whether b is free; otherwise it is 0. It is never deleted: the more entries are missing, the more it decides.
     n_chunks : int, default=1
-        With more than 1 the rows are dealt out to so many problems, and their mean is the model, as published for large data.
-        `gap_` is that of the mean on all rows.
+        If above 1, the rows are divided among this many problems, and the model is the mean of their solutions, as
+        published for large data. `gap_` is that of the mean on all rows.
     solver : str or Solver, default=None
         None picks by size: "deletion_interior_point", which factorises a matrix of all features at every step, or
         "deletion_primal_dual" for wide sparse rows, such as texts, which only passes over the nonzeros. "highs" and
-        "clarabel" take the linear program as published. For the exact adversary of integer values the solver of each round,
-        "highs" (None) or "clarabel".
+        "clarabel" solve the linear program as published. For the exact adversary with integer values, it is the solver
+        of each round: "highs" (None) or "clarabel".
     tol : float, default=1e-6
-        Largest certified gap to accept.
+        The largest certified gap to accept.
     max_iter : int, default=200
-        Steps, or rounds of generated constraints. 50 passes of "deletion_primal_dual" count as one.
+        Steps, or rounds of generated constraints. 50 passes of "deletion_primal_dual" count as one step.
     missing : {"raise", "delete"}, default="raise"
-        What predictions do about NaN: refuse, or score rows without these features, which is what the model was trained for;
-        a warning says so where more is missing than the budget. In `fit` such entries are then deleted to begin with.
+        What to do with NaN at prediction. "raise" refuses it. "delete" scores rows without these features, which is
+        what the model was trained for, and warns if more is missing than the budget; in `fit` these entries count as
+        deleted from the start.
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes.
     verbose : int, default=0
@@ -106,16 +106,16 @@ class FeatureDeletionClassifier(MissingFeatures):
     classes_ : ndarray of shape (n_classes,)
         Sorted; with two classes a positive score means ``classes_[1]``.
     objective_ : float
-        The mean loss at the fitted coefficients, by weight, summed over the classes where there are more than two.
+        The weighted mean loss at the fitted coefficients; with more than two classes, the sum over the classes.
     lower_bound_ : float
-        A number that no coefficients can go below, recomputed from the data.
+        A lower bound on the objective over all coefficients, recomputed from the data.
     gap_ : float
-        (objective_ - lower_bound_) / max(objective_, margin), the margin for each class where there are more than two.
+        (objective_ - lower_bound_) / max(objective_, margin); with more than two classes, margin times their number.
     collapsed_ : bool
         Whether w = 0 has been certified as optimal (for every class): all predictions are the same.
     worst_case_error_ : float
-        objective_ / margin, 1 at most: no adversary with this budget makes the model err on a larger share of the training
-        rows, by weight.
+        objective_ / margin, at most 1: an adversary with this budget can have no larger share of the training rows, by
+        weight, misclassified.
     values_ : ndarray of shape (n_features,)
     n_iter_ : int
     solution_ : dict
@@ -186,7 +186,7 @@ class FeatureDeletionClassifier(MissingFeatures):
         y : array-like of shape (n_samples,)
             Two classes or more.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows in the mean: 2 is as good as stating a row twice.
+            Weights of the rows in the mean: a weight of 2 counts a row twice.
         """
         check_columns(X, {"sample_weight": sample_weight})
         check_features(X, {"values": self.values})
@@ -214,7 +214,7 @@ class FeatureDeletionClassifier(MissingFeatures):
         return self
 
     def _check_size(self, X: Any, codes: NDArray[np.intp], is_whole: bool) -> None:
-        """Raise if the arrays of a problem would not fit, or chunks lack a class."""
+        """Raise if the arrays of a problem would not fit into memory, or if chunks would lack a class."""
         if self.n_chunks > 1 and self.adversary == "exact":
             raise ValueError(
                 f"{NAME}(adversary='exact', n_chunks={self.n_chunks}): chunks are for adversary='relaxed'."
@@ -244,7 +244,7 @@ class FeatureDeletionClassifier(MissingFeatures):
     def _trained_one(
         self, rows: Rows, is_positive: NDArray[np.bool_], weights: Array, loss: DeletionLoss, report: Any
     ) -> tuple[Solution, DeletionProof]:
-        """Return the model of one class against the rest, and what is proved of it."""
+        """Return the model of one class against the rest, and the proof of its gap."""
         options = {"tol": float(self.tol), "max_iter": int(self.max_iter), "report": report}
         shares, signs = weights / weights.sum(), np.where(is_positive, 1.0, -1.0)
         problem = FeatureDeletionProblem(rows, signs, shares, loss, float(self.bound), bool(self.fit_intercept))
@@ -253,7 +253,7 @@ class FeatureDeletionClassifier(MissingFeatures):
         return train_deletion(problem, self.solver, n_chunks=int(self.n_chunks), **options)
 
     def _set_model(self, fits: Sequence[tuple[Solution, DeletionProof]], used: NDArray[np.intp]) -> None:
-        """Set the fitted attributes, and say what is not certified."""
+        """Set the fitted attributes, and warn of a collapse or of a missing certificate."""
         self.coef_ = np.zeros((len(fits), len(self.values_)))
         self.coef_[:, used] = [found.parameters[:-1] for found, _ in fits]
         self.intercept_ = np.array([found.parameters[-1] for found, _ in fits])
@@ -277,7 +277,7 @@ class FeatureDeletionClassifier(MissingFeatures):
         self._warn_uncertified()
 
     def deletions_survived(self, X: Any) -> Array:
-        """Return how much may be deleted of each row before its predicted class changes.
+        """Return the value of features that may be deleted from each row before its predicted class changes.
 
         Parameters
         ----------
@@ -287,18 +287,20 @@ class FeatureDeletionClassifier(MissingFeatures):
         Returns
         -------
         ndarray of shape (n_samples,)
-            In the units of `values`, whatever is deleted; inf if no deletion changes the class. With values that are all the
-            same it is exact: some deletion worth one feature more makes another class draw level. With others deletions worth
-            less than this number leave the class as it is, and some that are worth more may do so too.
+            In the units of `values`; it holds for any choice of features, and is inf if no deletion changes the class.
+            If all values are the same it is exact: some deletion of one more feature brings another class level.
+            Otherwise, deletions worth less than this number leave the class as it is, and some that are worth more may
+            do so too.
         """
         check_is_fitted(self)
         return deletions_survived(self.coef_, self.intercept_, self._rows_to_score(X), self.values_)
 
 
 def _distinct(X: Any, codes: NDArray[np.intp], weights: Array) -> tuple[NDArray[np.intp], Array]:
-    """Return the rows to keep, one of each kind and none of weight 0, and the total weight of each kind.
+    """Return the indices of distinct rows (with their classes) of positive weight, and the total weight of each.
 
-    Where several models are optimal, the one that an interior point finds would otherwise depend on how rows are repeated.
+    Otherwise, if several models are optimal, the one that an interior point finds would depend on how rows are
+    repeated.
     """
     if sparse.issparse(X):
         X = X.sorted_indices()

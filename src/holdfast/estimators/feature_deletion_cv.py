@@ -25,46 +25,50 @@ from holdfast.uncertainty.deletions import deletions_survived, random_deletions
 
 NAME = "FeatureDeletionClassifierCV"
 ENOUGH = 1e-9
-"""A row survives if its budget falls short by no more than this share, which is rounding."""
+"""A row that survives `deleted`, less this share of it, counts as right: the difference may be rounding."""
 
 
 class FeatureDeletionClassifierCV(FeatureDeletionClassifier):
     """FeatureDeletionClassifier with the budget chosen by cross-validation, on validation rows whose features are deleted.
 
-    State what to expect when the model is used: features worth `deleted` will be missing, the "worst" ones or "random" ones.
-    Every budget is scored on validation rows treated like this. Complete rows alone would favour small budgets.
+    State what to expect at prediction: features worth `deleted` will be missing, the worst ones or random ones
+    (`deletion`). Every budget is scored on validation rows with such deletions. Complete rows would favour small
+    budgets.
 
     Parameters
     ----------
     budgets : array-like of floats, default=None
-        The budgets to try, each below the value of all features. None: 0, 1/4, 1/2, 1 and 2 times `deleted`, those that are.
+        The budgets to try, each below the total value of all features. None: 0, 1/4, 1/2, 1 and 2 times `deleted`, as
+        far as they are below it.
     deleted : float, default=1.0
-        The total worth of the features deleted from each validation row.
+        The total value of the features deleted from each validation row.
     deletion : {"worst", "random"}, default="worst"
-        "worst": a validation row is right if no deletion worth `deleted` changes that; exact where all features are worth
-        the same, else some rows may count as wrong that no whole deletions turn. "random": features are drawn while they fit.
+        "worst": a validation row counts as right if no deletion worth `deleted` makes it wrong. This is exact if all
+        features have the same value; otherwise some rows may count as wrong that no deletion of whole features turns.
+        "random": features are drawn at random while they fit `deleted`.
     n_draws : int, default=10
-        Random deletions of each validation row.
+        The number of random deletions of each validation row.
     cv : int, splitter or iterable, default=5
         As in scikit-learn; a number means that many stratified folds.
     values, margin, bound, adversary, fit_intercept, n_chunks, solver, tol, max_iter, missing, class_weight, verbose
         As in :class:`FeatureDeletionClassifier`.
     random_state : int, RandomState instance or None, default=0
-        For random deletions, the same ones for all budgets.
+        Seeds the random deletions, which are the same for all budgets.
 
     Attributes
     ----------
     budget_ : float
-        The budget chosen. Among equals the smallest.
+        The chosen budget; among equal scores the smallest.
     budgets_ : ndarray of shape (n_budgets,)
-        Those tried, from the smallest to the largest.
+        The budgets tried, from the smallest to the largest.
     best_score_ : float
         Mean accuracy under deletion on the validation rows.
     cv_results_ : dict of ndarrays
         ``param_budget``, ``split0_test_score`` ..., ``mean_test_score``, ``std_test_score``, ``rank_test_score``, ``max_gap``,
         and ``collapsed``, the share of folds in which the model was constant.
     coef_, intercept_, classes_, objective_, lower_bound_, gap_, collapsed_, ...
-        As in :class:`FeatureDeletionClassifier`, fitted on all rows. A constant model says so in a CollapseWarning.
+        As in :class:`FeatureDeletionClassifier`, fitted on all rows. If the model is constant there is a
+        CollapseWarning.
 
     Examples
     --------
@@ -129,7 +133,7 @@ class FeatureDeletionClassifierCV(FeatureDeletionClassifier):
 
     @property
     def budget(self) -> float:
-        """The budget that was chosen; before `fit` the first of those that will be tried."""
+        """The chosen budget; 0 before `fit`."""
         return float(getattr(self, "budget_", 0.0))
 
     @with_callbacks
@@ -191,14 +195,14 @@ class FeatureDeletionClassifierCV(FeatureDeletionClassifier):
     ) -> tuple[float, float, float]:
         """Return the accuracy under deletion, the gap, and whether the model is constant, of one fold and budget."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of collapses and gaps cv_results_ tells
+            warnings.simplefilter("ignore")  # cv_results_ reports collapses and gaps
             model = self._model(budget).fit(_safe_indexing(X, own), y[own], taken(weights, own))
         rows = without_missing(_safe_indexing(X, held_out))
         right = self._right(model, rows, np.searchsorted(self.classes_, y[held_out]), costs)
         return float(np.average(right, weights=taken(weights, held_out))), model.gap_, float(model.collapsed_)
 
     def _right(self, model: FeatureDeletionClassifier, X: Any, codes: NDArray[np.intp], costs: Array) -> Array:
-        """Return whether each row is right under the worst deletion, or how often it is under random ones."""
+        """Return whether each row is right under the worst deletion, or how often it is under random deletions."""
         if self.deletion == "worst":
             survived = deletions_survived(model.coef_, model.intercept_, X, costs)
             stays = survived >= float(self.deleted) * (1 - ENOUGH)

@@ -1,4 +1,4 @@
-"""A perceptron against deleted features: one pass over the rows, with a bound on its regret."""
+"""A perceptron that is trained against deletions of features: one pass over the rows, with a bound on its regret."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from holdfast.uncertainty.deletion_loss import DeletionLoss
 
 NAME = "FeatureDeletionPerceptron"
 PROVED_FOR = ("budget", "values", "margin", "bound", "adversary", "norm", "radius")
-"""Settings that bounds depend on."""
+"""The parameters that the bounds depend on."""
 
 
 @dataclass(frozen=True)
 class Norm:
-    """A norm of rows: its order, and the powers of n_features that are the largest squared l2 and l1 norms in its unit ball."""
+    """A norm of rows: its order, and the largest squared l2 and l1 norms in its unit ball, as powers of n_features."""
 
     order: float
     square_power: float
@@ -113,9 +113,9 @@ class Stream:
 
 
 def _csr(X: Any) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
-    """Return entries, the features that they are of, and where rows begin; dense rows share the features of one.
+    """Return entries, their features, and where rows begin, as in CSR; dense rows share one array of features.
 
-    They have the same types whatever X is, so that the steps are compiled once.
+    The types are the same whatever X is, so that the steps are compiled only once.
     """
     if sparse.issparse(X):
         return np.asarray(X.data, np.float64), X.indices.astype(np.intp), X.indptr.astype(np.intp)
@@ -131,8 +131,8 @@ class OnlineBound(Summary):
     risk : float
         A bound on the probability that some deletion makes the model err, at most 1; inf where nothing is proved.
     excess : float
-        A bound on how far the expected loss of the model is above the least possible one (corollary 1), summed over the
-        classes where there are more than two; inf where nothing is proved.
+        A bound on how far the expected loss of the model is above the least possible one (corollary 1); with more than
+        two classes, the sum over the classes. inf where nothing is proved.
     """
 
     risk: float
@@ -153,27 +153,28 @@ class OnlineBound(Summary):
 class FeatureDeletionPerceptron(MissingFeatures):
     r"""Perceptron against an adversary who deletes features: one pass, little memory, a bound on its losses.
 
-    Feature j is worth :math:`v_j`, and in each row features worth up to N may be deleted. With V the value of all,
-    P = V - N, the loss of (w, b) is the robust hinge of Dekel & Shamir (2008),
+    Feature j has the value :math:`v_j`, and in each row features with a total value of up to N may be deleted. With V
+    the value of all features and P = V - N, the loss of (w, b) is the robust hinge of Dekel & Shamir (2008),
 
     .. math:: \ell(w, b; x, y) = \Bigl[\max_{V([n] \setminus J) \le N} \frac{\gamma V(J)}{P}
        - y \bigl(b + \sum_{j \in J} w_j x_j\bigr)\Bigr]_+ ,
 
-    at least :math:`\gamma` wherever some deletion makes the sign of the score wrong. For each row the adversary's best set is
-    found, and where the loss is positive w and b take a step :math:`\tau` along y times what was left of (x, 1), and are
-    clipped to [-C, C]. The model is the mean of the hypotheses *before* each row. For rows with
-    :math:`|x|_2 \le r` let :math:`G^2 = r^2 + 1`. With the step :math:`\tau = C \sqrt{(n + 1) / (G^2 m)}` for m rows,
+    which is at least :math:`\gamma` if some deletion makes the sign of the score wrong. For each row the worst deletion
+    is found. If the loss is positive, w and b take a step of length :math:`\tau` along y times (x, 1) without the
+    deleted features, and are clipped to [-C, C]. The model is the mean of the hypotheses *before* each row. For rows
+    with :math:`|x|_2 \le r` let :math:`G^2 = r^2 + 1`. With the step :math:`\tau = C \sqrt{(n + 1) / (G^2 m)}` for m
+    rows,
 
     .. math:: \frac1m \sum_i \ell(w_i, b_i; x_i, y_i) \le \min_{|w_j|, |b| \le C} \frac1m \sum_i \ell(w, b; x_i, y_i)
        + C \sqrt{\frac{(n + 1) G^2}{m}} ,
 
-    which is theorem 4 of the paper with the fraction that is lost in print, for r = 1. Rows with :math:`|x|_\infty \le r`
-    have :math:`G^2 = n r^2 + 1`. Several classes are learned one against the rest.
+    which for r = 1 is theorem 4 of the paper, with a fraction that is lost in print. For rows with
+    :math:`|x|_\infty \le r`, :math:`G^2 = n r^2 + 1`. With more than two classes, each is learned against the rest.
 
     Parameters
     ----------
     budget : float, default=1.0
-        N, in the unit of `values`; less than all features together are worth.
+        N, in the units of `values`; less than the total value of all features.
     values : array-like of shape (n_features,), default=None
         v >= 0; None means 1 each: N features may be deleted.
     margin : float, default=0.1
@@ -181,23 +182,25 @@ class FeatureDeletionPerceptron(MissingFeatures):
     bound : float, default=1.0
         C > 0.
     adversary : {"relaxed", "tightened", "exact"}, default="relaxed"
-        "relaxed" may delete fractions of features; its loss is never smaller, and the same for values of 1 and a whole budget.
-        "tightened" may not where a feature is worth more than the budget, nor spend fractions of it on integer values. "exact"
-        deletes whole features, for values that are multiples of a common unit, O(n_features N) a row unless all are equal.
+        "relaxed" may delete features in part. Its loss is never smaller than that of "exact", and the same for values
+        of 1 and an integer budget. "tightened" may not delete parts of a feature that is worth more than the budget,
+        nor spend fractions of the budget on integer values. "exact" deletes whole features; values must be multiples of
+        a common unit, and unless all are equal, a row takes O(n_features N) operations.
     norm : {1, 2, "inf"}, default=2
-        The norm in which rows are bounded. 1 has the step of 2 and a better `online_bound`.
+        The norm in which rows are bounded. 1 has the same step as 2 and a better `online_bound`.
     radius : float, default=None
-        r, the bound. None: the largest norm of the rows of `fit`, or of the first `partial_fit`. `online_bound` needs one that
-        was stated before the rows were seen. Rows beyond are used all the same, but then nothing is proved: `regret_bound_`
-        is inf, and there is a warning.
+        r, the bound on the rows' norms. None: the largest norm of the rows of `fit`, or of the first `partial_fit`.
+        `online_bound` needs a radius that was stated before the rows were seen. Rows beyond it are used all the same,
+        but then nothing is proved: `regret_bound_` is inf, and there is a warning.
     horizon : int, default=None
-        m, for the step. None: the rows of `fit`, or of the first `partial_fit`. It is doubled whenever there are more.
+        m, the number of rows that sets the step. None: that of `fit`, or of the first `partial_fit`. It is doubled
+        whenever more rows come.
     shuffle : bool, default=True
         Whether `fit` visits rows in random order. `partial_fit` takes them as they come.
     random_state : int, RandomState or None, default=None
     missing : {"raise", "delete"}, default="raise"
-        What to do with NaN. "delete": learn and score without these entries, and warn of rows to be scored that miss more
-        than the budget. See also `score_interval`, `is_certain` and `missing_report`.
+        What to do with NaN. "raise" refuses it. "delete" learns and scores without these entries, and warns at
+        prediction if a row lacks more than the budget. See also `score_interval`, `is_certain` and `missing_report`.
 
     Attributes
     ----------
@@ -209,9 +212,10 @@ class FeatureDeletionPerceptron(MissingFeatures):
     mean_loss_ : ndarray of shape (1,) or (n_classes,)
         The mean of :math:`\ell(w_i, b_i; x_i, y_i)`, each row's loss before it was learned from.
     regret_bound_ : float
-        What `mean_loss_` can at most be above the mean loss of the best (w, b) in hindsight, for each class; inf for rows
-        beyond `radius_`. Where the horizon was doubled, so that the step fell from :math:`\tau_1` to :math:`\tau_m`, it is
-        :math:`\frac1m \bigl(\frac{C^2 (n + 1)}{2} (\frac4{\tau_m} - \frac3{\tau_1}) + \frac{G^2}{2} \sum_i \tau_i\bigr)`.
+        A bound on the regret of each class: `mean_loss_` minus the mean loss of the best (w, b) in hindsight. inf if
+        rows are beyond `radius_`. If the horizon was doubled, so that the step fell from :math:`\tau_1` to
+        :math:`\tau_m`, it is :math:`\frac1m \bigl(\frac{C^2 (n + 1)}{2} (\frac4{\tau_m} - \frac3{\tau_1}) +
+        \frac{G^2}{2} \sum_i \tau_i\bigr)`.
     radius_ : float
     n_seen_ : int
         Rows seen.
@@ -220,9 +224,9 @@ class FeatureDeletionPerceptron(MissingFeatures):
     feature_range_ : ndarray of shape (2, n_features)
         Smallest and largest finite entry of each feature.
     stream_ : dict
-        What `partial_fit` goes on from.
+        The state from which `partial_fit` continues.
     settings_ : dict
-        The settings that all this is proved for.
+        The parameters for which the bounds are proved.
     holdfast_version_ : str
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -301,16 +305,16 @@ class FeatureDeletionPerceptron(MissingFeatures):
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
-        """Go on with more rows, in their order: the same as one call with all of them, given `radius` and `horizon`.
+        """Learn from more rows, in their order; with `radius` and `horizon` given, this equals one call with all rows.
 
-        For `online_bound` rows must be new ones, drawn independently: a row that comes twice counts for nothing.
+        `online_bound` holds only if all rows are drawn independently: do not pass a row twice.
 
         Parameters
         ----------
         X, y
             As in `fit`.
         classes : array-like, default=None
-            All classes that will ever come, at the first call.
+            All classes that any call will have; required at the first call.
         """
         going_on = hasattr(self, "stream_")
         known = self.classes_ if going_on and classes is None else stated_classes(classes, NAME)
@@ -335,27 +339,27 @@ class FeatureDeletionPerceptron(MissingFeatures):
         return self
 
     def online_bound(self, delta: float = 0.05) -> OnlineBound:
-        r"""Return what the losses of the pass prove about new rows.
+        r"""Return the bounds for new rows that follow from the losses during the pass.
 
-        With :math:`\psi = \gamma V / P` and S the largest l1 norm of rows (r, :math:`r \sqrt n` or r n by `norm`), losses lie
-        between 0 and :math:`\rho = \psi + C (1 + S)`, and for m independent rows
+        Let :math:`\psi = \gamma V / P`, and let S be the largest l1 norm of rows: r, :math:`r \sqrt n` or r n if `norm`
+        is 1, 2 or "inf". Losses lie between 0 and :math:`\rho = \psi + C (1 + S)`, and for m independent rows
 
         .. math:: \Pr(\text{some deletion makes the model err}) \le \frac1\gamma \Bigl(\frac1m \sum_i \ell(w_i, b_i; x_i, y_i)
            + \rho \sqrt{\frac{\ln(1/\delta)}{2 m}}\Bigr) , \qquad
            \mathbf E\, \ell(\bar w, \bar b) \le \min \mathbf E\, \ell + \text{regret bound}
            + \rho \sqrt{\frac{2 \ln(2/\delta)}{m}} .
 
-        Of K > 2 classes each has its own at delta / K, and they are added.
+        With K > 2 classes, the bounds are computed for each class with delta / K, and added.
 
         Parameters
         ----------
         delta : float, default=0.05
-            The probability, over the draw of the rows, that one such statement is wrong.
+            The largest probability, over the draw of the rows, that one of the two bounds is wrong.
 
         Returns
         -------
         OnlineBound
-            inf, with a warning, where `radius` was not stated or rows were beyond it.
+            inf, with a warning, if `radius` was not stated or rows were beyond it.
         """
         check_is_fitted(self)
         delta = number(delta, f"{NAME}.online_bound(delta", strictly=True)
@@ -385,7 +389,7 @@ class FeatureDeletionPerceptron(MissingFeatures):
         return loss, float(self.bound)
 
     def _begin(self, X: Any, classes: NDArray[Any]) -> None:
-        """Forget all rows seen."""
+        """Start afresh, before any rows."""
         self.classes_, self.largest_norm_ = classes, 0.0
         self.settings_ = {name: getattr(self, name) for name in PROVED_FOR}
         n_vectors = 1 if len(classes) == 2 else len(classes)

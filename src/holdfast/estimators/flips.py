@@ -1,4 +1,4 @@
-"""How likely noise is to change the prediction of a linear classifier: exactly for up to three classes, by draws for more."""
+"""The probability that noise changes a linear classifier's prediction: exact for up to three classes, else by draws."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from holdfast.estimators.linear import predicted_codes
 from holdfast.estimators.scores import in_deviations, score_deviations
 
 EXACT_RIVALS = 2
-"""There is a formula for up to so many rival classes."""
+"""The most rival classes for which there is a formula."""
 SURE = 1e-9
-"""Rivals that together contribute less than this share of the sum are left out."""
+"""Draws are not needed for rows where all rivals but one contribute less than this share of the sum."""
 BLOCK_ENTRIES = 1 << 22
-"""Numbers that are in memory at once."""
+"""How many numbers of draws are in memory at once."""
 
 Deviation = Callable[[int, int], Array]
 
@@ -26,9 +26,10 @@ Deviation = Callable[[int, int], Array]
 def flip_probabilities(
     scores: Array, coef: Array, noise: RowSets, *, method: str = "auto", n_draws: int = 1000, seed: int = 0
 ) -> Array:
-    """Return the probability that noise changes each prediction; of several classes its bound where `method` is "bound".
+    """Return the probability that noise changes each prediction; with several classes and ``method="bound"``, a bound.
 
-    The bound is also used where the covariance of the noise is only partly known: the worst covariance differs by rival.
+    The bound is also used if the covariance of the noise is only partly known, as the worst covariance differs by
+    rival.
     """
     deviations = score_deviations(scores, coef, noise)
     if scores.ndim == 1:
@@ -50,7 +51,7 @@ def flip_probabilities(
 
 
 def loses_to_some(leads: Array, deviations: Array) -> Array:
-    """Return a bound on the probability that noise of these deviations makes one of the leads of a row negative: the sum."""
+    """Return a bound on the probability that noise makes one of a row's leads negative: the sum over leads, or 1."""
     return np.minimum(ndtr(-in_deviations(leads, deviations)).sum(axis=1), 1.0)
 
 
@@ -59,22 +60,23 @@ def loses_to_any(
 ) -> tuple[Array, Array]:
     r"""Return the probability that Gaussian noise makes one of the leads of a row negative, and its standard error.
 
-    Two rivals: exact, by Owen's T function, error 0. More: an unbiased estimate from draws of which each is given that one
-    rival l wins, l being drawn in proportion to its :math:`p_l = \Phi(-\text{lead}_l / t_l)`,
+    With two rivals it is exact, by Owen's T function, and the error is 0. With more it is the unbiased estimate
 
     .. math:: \sum_l p_l\; \mathbb E\, \frac{1}{\#\{\text{rivals that win}\}},
 
-    whose error is at most half the sum over the square root of `n_draws`, however rare a change is (Owen, Maximov & Chertkov,
-    "Importance sampling the union of rare events", 2019). All rows see the same draws.
+    where for each draw a rival l is chosen in proportion to :math:`p_l = \Phi(-\text{lead}_l / t_l)`, and the noise is
+    drawn given that l wins. Its standard error is at most half of :math:`\sum_l p_l` over the square root of `n_draws`,
+    however rare a change is (Owen, Maximov & Chertkov, "Importance sampling the union of rare events", 2019). All rows
+    share the same random numbers.
 
     Parameters
     ----------
     leads : ndarray of shape (n_samples, n_rivals)
-        inf where there is no rival.
+        The leads over each rival; inf where there is no rival.
     deviations : ndarray of shape (n_samples, n_rivals)
-        Of the leads.
+        Their standard deviations.
     between : callable
-        ``between(k, l)`` returns the deviations of the differences of leads k and l, shape (n_samples,) or ().
+        ``between(k, l)`` returns the standard deviations of lead k minus lead l, shape (n_samples,) or ().
     n_draws, seed : int
     """
     n_samples, n_rivals = leads.shape
@@ -105,13 +107,13 @@ def loses_to_any(
 
 
 def _both_below(h: Array, k: Array, covariance: Array, deviations: Array) -> Array:
-    """Return P(X <= h, Y <= k) for standard normal X and Y, whose correlation is a covariance over two deviations."""
+    """Return P(X <= h, Y <= k) for standard normal X and Y; their correlation is `covariance` over both deviations."""
     product = deviations[:, 0] * deviations[:, 1]
     is_moved = (product > 0) & np.isfinite(h) & np.isfinite(k)
     out = np.zeros(len(h))
     h, k = h[is_moved], k[is_moved]
     r = np.clip(covariance[is_moved] / product[is_moved], -1.0, 1.0)
-    # 1 - r^2 of about the rounding of r: nearer to 1 or -1 it cannot be told from it
+    # 1 - r^2 is kept above the rounding error of r: closer to 1 or -1, r cannot be told from them
     rest = np.sqrt(np.maximum((1 - r) * (1 + r), np.finfo(float).eps ** 2))
     with np.errstate(divide="ignore", invalid="ignore"):
         slopes = [np.where(x == 0, np.sign(y) * np.inf, (y / x - r) / rest) for x, y in ((h, k), (k, h))]
@@ -123,7 +125,7 @@ def _both_below(h: Array, k: Array, covariance: Array, deviations: Array) -> Arr
 
 
 def _covariances(squares: Array, between: Deviation, rows: NDArray[np.intp]) -> Array:
-    """Return the covariances of the leads of some rows, each divided by both deviations."""
+    """Return the correlations of the leads of some rows; the rows and columns of leads without deviation are 0."""
     n_rivals = squares.shape[1]
     own = squares[rows]
     out = np.zeros((len(rows), n_rivals, n_rivals))
@@ -139,7 +141,7 @@ def _covariances(squares: Array, between: Deviation, rows: NDArray[np.intp]) -> 
 def _share_of_draws(
     heights: Array, each: Array, correlations: Array, pick: Array, tail: Array, normals: Array
 ) -> tuple[Array, Array]:
-    """Return mean and deviation, over draws given that a rival wins, of 1 over the number of rivals that win."""
+    """Return mean and standard deviation of 1 / (number of rivals that win), over draws in which some rival wins."""
     extents, basis = np.linalg.eigh(correlations)
     factors = basis * np.sqrt(np.maximum(extents, 0.0))[:, None, :]
     moves = normals @ factors.transpose(0, 2, 1)
@@ -148,7 +150,7 @@ def _share_of_draws(
     winner = np.minimum((pick[:, None] >= shares[:, None, :-1]).sum(axis=2), heights.shape[1] - 1)
     rows = np.arange(len(heights))[:, None]
     own = np.take_along_axis(moves, winner[:, :, None], axis=2)[:, :, 0]
-    # in units of its deviation the winner's lead falls by more than its height
+    # the chosen rival wins: in units of its deviation, the lead falls by more than its height
     fallen = ndtri(tail * each[rows, winner])
     moves += (fallen - own)[:, :, None] * correlations[rows, winner]
     wins = moves < -heights[:, None, :]

@@ -1,4 +1,4 @@
-"""Folds of cross-validation, and the choice by their scores."""
+"""Folds of cross-validation, and the choice of a setting by their scores."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ CV = (
 def splits_of(
     search: Any, X: Any, y: NDArray[Any], weights: Array | None, groups: Any
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Return the training and the validation rows of each fold, as numbers.
+    """Return the indices of the training rows and of the validation rows of each fold.
 
-    Raises where the training rows of a fold lack a class, or where its validation rows have no weight.
+    Raises if the training rows of a fold lack a class, or if its validation rows all have weight 0.
     """
     everyone, call = np.arange(len(y)), f"{type(search).__name__}(cv={short(search.cv):.80})"
     try:
@@ -56,9 +56,9 @@ def splits_of(
 
 
 def chosen(tried: Mapping[str, Array], scores: Array, gaps: Array, ties: Sequence[Array]) -> tuple[int, dict[str, Any]]:
-    """Return the index of the best setting by scores of shape (n_folds, n_tried), and the fitted attributes that state it.
+    """Return the index of the setting with the best mean of `scores`, (n_folds, n_tried), and its fitted attributes.
 
-    Among equals the one with the largest entry of the first of `ties` is taken, then of the second.
+    Ties are broken by the largest entry of the first of `ties`, then of the second, and so on.
     """
     mean = scores.mean(axis=0)
     best = int(np.lexsort((*ties[::-1], mean))[-1])
@@ -75,12 +75,12 @@ def chosen(tried: Mapping[str, Array], scores: Array, gaps: Array, ties: Sequenc
 
 
 def taken(values: Any, rows: NDArray[np.intp]) -> Any:
-    """Return some rows, None of None."""
+    """Return some rows of `values`, or None if `values` is None."""
     return None if values is None else _safe_indexing(values, rows)
 
 
 def scored(scorer: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
-    """Return the score by a scorer, which is given the rows' weights if its metric takes them."""
+    """Return a scorer's result; the scorer is given the weights of the rows if its metric takes them."""
     metric = getattr(scorer, "_score_func", scorer)
     takes_weights = not isinstance(metric, type) and "sample_weight" in signature(metric).parameters
     weighting = {"sample_weight": sample_weight} if takes_weights and sample_weight is not None else {}

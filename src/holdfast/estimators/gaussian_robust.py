@@ -65,14 +65,14 @@ def _takes_parts(estimator: GaussianRobustClassifier) -> bool:
 
 
 class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalClassifier):
-    r"""Classifier, linear or with a kernel, trained for the loss that Gaussian noise on the features makes it expect.
+    r"""Classifier, linear or with a kernel, trained for the expected loss under Gaussian noise on the features.
 
     Minimises over w and b
 
     .. math:: \sum_i c_i\, \ell(u_i, t_i(w)) + \tfrac{\alpha}{2} |w|^2, \qquad u_i = 1 - y_i (w^\top x_i + b),
 
-    a weighted sum, the intercept not penalised. :math:`t_i(w) = \sqrt{w^\top C_i w}` is the standard deviation that the
-    noise of row i gives to its score: :math:`\sigma |w|` for ``noise=sigma``.
+    where :math:`c_i` is the weight of row i; the intercept is not penalised. :math:`t_i(w) = \sqrt{w^\top C_i w}` is
+    the standard deviation that the noise of row i gives to its score: :math:`\sigma |w|` for ``noise=sigma``.
 
     ======================  =======================================================================================
     ``loss="logistic"``     expected logistic loss :math:`\mathbb E \log(1 + e^{u - 1 + tZ})`; the best practical choice
@@ -83,16 +83,17 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
     ======================  =======================================================================================
 
     All but the logistic are perspective losses :math:`t f(u/t)`. With a free intercept and classes of unequal weight they
-    *collapse* at a finite noise: w = 0 is then exactly optimal and all predictions are alike. That is never assumed but
-    proved, and said in a :class:`CollapseWarning`; see :func:`critical_noise`. The logistic loss does not collapse.
+    *collapse* at a finite noise: w = 0 is then exactly optimal and all predictions are the same. This is proved, never
+    assumed, and reported by a :class:`CollapseWarning`; see :func:`critical_noise`. The logistic loss does not
+    collapse.
 
     With more than two classes the perspective losses are added up over all pairs of classes and minimised jointly,
 
     .. math:: \sum_i c_i \sum_{k \ne y_i} \ell(u_{ik}, t_i(w_{y_i} - w_k)) + \alpha \sum_k |w_k|^2, \qquad
               u_{ik} = 1 - (w_{y_i} - w_k)^\top x_i - (b_{y_i} - b_k), \qquad \textstyle\sum_k w_k = 0,
 
-    published as M-GURU for the hinge; with two classes that is the problem above. Then pairs of classes may collapse,
-    w_k = w_l, which is said too.
+    published as M-GURU for the hinge; with two classes that is the problem above. Here pairs of classes may collapse,
+    w_k = w_l, which is reported too.
 
     The logistic loss of several classes is the cross-entropy of the softmax, under noise
 
@@ -100,35 +101,39 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
               \mathbb E \log\bigl(1 + e^{u_{ik} - 1 + t_{ik} Z} / a_k\bigr) + \alpha \sum_k |w_k|^2, \qquad
               \textstyle\sum_k w_k = 0,
 
-    over shares a of the row's rivals that add up to 1 (Z by 11 points). Without noise that is softmax regression, for a single
-    rival the loss above; else it is at most the expected cross-entropy, and all but as accurate; ``multiclass="ovr"``, each
-    class against the rest, was up to 2.8 points behind (``benchmarks/several_classes.md``). See :class:`ExpectedCrossEntropy`.
+    where the maximum is over shares a of the row's rivals that sum to 1 (the expectation over Z uses 11 points).
+    Without noise that is softmax regression, and for a single rival the loss above. Otherwise it is at most the
+    expected cross-entropy, and almost as accurate; ``multiclass="ovr"``, each class against the rest, was up to 2.8
+    points less accurate (``benchmarks/several_classes.md``). See :class:`ExpectedCrossEntropy`.
 
-    ``link="moderated"``: the expected logistic loss pays for the noise of every score, so a few rows that are measured badly
-    keep all weights small. With this link noisy scores are shrunk instead, in training as in `predict_proba`. It minimises
+    ``link="moderated"``: the expected logistic loss grows with the noise of every score, so a few rows that are
+    measured badly keep all weights small. With this link noisy scores are shrunk instead, in training as in
+    `predict_proba`. It minimises
 
     .. math:: \sum_i c_i\, \mathbb E \log(1 + e^{-y_i r_i (f_i + t_i Z)}) + \tfrac{\alpha}{2} |w|^2, \qquad
               f_i = w^\top x_i + b, \qquad r_i = (1 + \pi t_i^2 / 8)^{-1/2},
 
-    the log loss to expect of the probabilities sigmoid(r f) of rows that are measured again. That is *not convex*: of two
-    descents, from the certified solution for this noise and from that for exact rows, the lower end is taken, never above the
-    first start. Nothing is proved of it: ``gap_`` is inf, ``lower_bound_`` -inf. Without any noise the certified fit stands.
+    the expected log loss of the probabilities sigmoid(r f) when rows are measured again. This is *not convex*. There
+    are two descents, from the certified solution for this noise and from that for exact rows; the one that ends lower
+    is taken, which is never above the first start. Nothing is proved: ``gap_`` is inf, ``lower_bound_`` -inf. Without
+    any noise the certified fit is kept.
 
-    It pays where some rows are measured far worse than others: with heavy-tailed errors, trained for four times as much, it was
-    up to 26 points more accurate than ``link=None``, whose weights were held near 0. With errors much alike it changed accuracy
-    by -0.6 to +3.3 points; log loss was nowhere clearly higher (``benchmarks/moderated_link.py``, simulated). Keep None where a
-    proof counts.
+    This link helps if some rows are measured far worse than others: with heavy-tailed errors, trained for four times as
+    much, it was up to 26 points more accurate than ``link=None``, whose weights were held near 0. With errors of
+    similar size it changed accuracy by -0.6 to +3.3 points; log loss was nowhere clearly higher
+    (``benchmarks/moderated_link.py``, simulated). Keep None if you need a proof.
 
-    ``kernel="rbf"`` and the like train the same in the space of a kernel's features: published as KEN-GURU for the hinge.
-    :math:`f(x) = \sum_p \beta_p k(x, x_p) + b` and :math:`t = \sigma |f - b|_k`, that norm squared being
-    :math:`\beta^\top K \beta`. The noise is then *that of the features*, not of the inputs: of an RBF kernel these have
-    length 1. So it is one number, and ``X_std`` is refused: for errors of the inputs use :class:`NoiseAwareClassifier`, or
-    :class:`RobustKernelClassifier`. The fit is exact and proved with the kernel's matrix itself, which takes
-    n_samples^2 numbers; with `n_landmarks` rows as landmarks (Nystroem's approximation) it takes n_samples * n_landmarks, and
-    is proved for that approximation. ``solver="sgd"`` takes the steps of the published algorithm, corrected.
+    ``kernel="rbf"`` and other kernels minimise the same in the space of the kernel's features: published as KEN-GURU
+    for the hinge. :math:`f(x) = \sum_p \beta_p k(x, x_p) + b` and :math:`t = \sigma |f - b|_k`, where the squared norm
+    is :math:`\beta^\top K \beta`. The noise is then *that of the kernel's features*, not of the inputs; with an RBF
+    kernel these features have length 1. So it is one number, and ``X_std`` is refused: for errors of the inputs use
+    :class:`NoiseAwareClassifier`, or :class:`RobustKernelClassifier`. The fit is exact and proved with the kernel
+    matrix itself, which takes n_samples^2 numbers. With `n_landmarks` rows as landmarks (Nystroem's approximation) it
+    takes n_samples * n_landmarks numbers, and the proof is for that approximation. ``solver="sgd"`` takes the steps of
+    the published algorithm, corrected.
 
-    Noise that is the same in all directions (a single number) changes the classifier little beyond what a re-tuned ridge
-    does; what pays is knowing which features, rows or directions are noisy.
+    Noise that is the same in all directions (a single number) changes the classifier little more than a re-tuned ridge
+    would. The gain comes from knowing which features, rows or directions are noisy.
 
     Noise of zero is fine for some features or some rows (exact measurements); such fits are certified too.
 
@@ -138,35 +143,36 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
     Parameters
     ----------
     noise : float or GaussianNoise, default=None
-        None: that of the rows as ``fit`` is told, by ``X_std``, ``X_cov`` or ``X_factor``, and none where it is told nothing,
-        which makes the logistic loss plain logistic regression; the other losses ask for a noise. Otherwise what is common to
-        all rows, in the units of the features: a standard deviation, or ``GaussianNoise(std=...)``,
-        ``GaussianNoise(cov=...)``, ``GaussianNoise(factor=...)``. With ``X_std``, ``X_cov`` or ``X_factor`` given
-        to ``fit`` it is the number that multiplies them: 1.0 takes them as stated, as None does. Where the covariance is
-        known in part only, ``GaussianNoise(std, unknown="correlations")`` or ``"variances"`` trains for the worst one that
-        agrees with it; t, and all that is said of the noise later, is then that of the worst.
+        None: the noise of each row that ``fit`` is given as ``X_std``, ``X_cov`` or ``X_factor``. Without these there
+        is no noise: the logistic loss is then plain logistic regression, the other losses raise. Otherwise the noise
+        that all rows share, in the units of the features: a standard deviation, or ``GaussianNoise(std=...)``,
+        ``GaussianNoise(cov=...)``, ``GaussianNoise(factor=...)``. With ``X_std``, ``X_cov`` or ``X_factor`` given to
+        ``fit``, it is the number that multiplies them: 1.0 takes them as stated, as None does. If the covariance is
+        only partly known, ``GaussianNoise(std, unknown="correlations")`` or ``"variances"`` trains for the worst
+        covariance that agrees with it; t, and every later result about the noise, is then for the worst one.
     loss : {"logistic", "hinge", "log2", "quadratic", "two_point"} or Loss, default="logistic"
     kernel : {"linear", "rbf", "poly", "precomputed"} or callable, default="linear"
-        A function of two rows returns a number. "precomputed": `X` is the kernel of the rows with each other in `fit`, and of
-        rows with those of `fit` elsewhere.
+        A callable takes two rows and returns a number. "precomputed": `X` is the kernel matrix, between the rows in
+        `fit`, and between new rows and those of `fit` in other methods.
     gamma : float, "scale" or "auto", default="scale"
-        Of the kernels :math:`e^{-\gamma |x - z|^2}` and :math:`(\gamma x^\top z + c_0)^{degree}`. "scale" is
-        1 / (n_features * X.var()), "auto" 1 / n_features.
+        The parameter of the kernels "rbf", :math:`e^{-\gamma |x - z|^2}`, and "poly",
+        :math:`(\gamma x^\top z + c_0)^{degree}`. "scale" is 1 / (n_features * X.var()), "auto" 1 / n_features.
     degree : int, default=3
     coef0 : float, default=1.0
-        Of the kernel "poly".
+        :math:`c_0` of the kernel "poly".
     n_landmarks : int, default=None
-        Most rows whose kernels scores are made of, chosen by `random_state` and pivoting. None: all rows that do not depend
-        on others, up to 10 000 rows.
+        The largest number of rows that scores are kernels with; they are chosen by `random_state` and pivoting. None:
+        all rows that are linearly independent in the kernel's space, for up to 10 000 rows.
     link : {None, "moderated"}, default=None
-        "moderated", with the logistic loss only, trains for moderated scores as said above; three to four times the work, and
-        nothing is proved. Not in :class:`GaussianRobustClassifierCV`, whose paths are certified; GridSearchCV searches alpha.
+        "moderated", with the logistic loss only, trains for moderated scores as described above. It takes three to four
+        times the work, and nothing is proved. :class:`GaussianRobustClassifierCV`, whose paths are certified, does not
+        have it; search alpha by GridSearchCV.
     alpha : float, default=None
-        Strength of the ridge, what scikit-learn's linear classifiers call 1/C; 1/(2C) where several classes are fitted at once.
+        Strength of the ridge: 1/C of scikit-learn's linear classifiers, 1/(2C) where several classes are fitted at once.
         It acts in the units of the features, so scale them. None: 1 for the logistic loss, 0 for the others.
     multiclass : {None, "joint", "ovr"}, default=None
-        More than two classes: all at once, or, with the logistic loss only, one against the rest. None: all at once, but one
-        against the rest where nothing else is known: that loss with a `link`, ``solver="sgd"`` or `partial_fit`.
+        How to fit more than two classes: all at once, or, with the logistic loss only, one against the rest. None: all
+        at once, except where that is not available: the logistic loss with a `link`, ``solver="sgd"`` or `partial_fit`.
     fit_intercept : bool, default=True
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes. "balanced" makes them weigh the same, which also prevents a collapse.
@@ -175,7 +181,7 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
         form (two_point, quadratic, log2). "sgd" or :class:`SGD` is the stochastic descent of the papers: rough, and never
         picked.
     tol : float, default=1e-6
-        Largest certified relative gap to accept. Small problems are solved to rounding whatever it is.
+        The largest certified relative gap to accept. Small problems are solved to rounding in any case.
     max_iter : int, default=1000
         Steps over all stages.
     warm_start : bool, default=False
@@ -190,11 +196,12 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         With more than two classes one row each; the rows of a joint fit sum to 0. Not with a kernel.
     dual_coef_ : ndarray of shape (1, n_support) or (n_classes, n_support)
-        With a kernel: :math:`\beta`, the weights of the rows `support_`. "linear" counts as none, here and below.
+        With a kernel other than "linear": :math:`\beta`, the weights of the rows `support_`.
     support_ : ndarray of shape (n_support,)
-        With a kernel: the indices of these rows, all that the others depend on or the landmarks.
+        With a kernel: the indices of these rows, either the landmarks or rows that span all others in the kernel's
+        space.
     support_vectors_, n_support_, gamma_
-        With a kernel: these rows themselves, how many there are of each class, and gamma as a number.
+        With a kernel: these rows themselves, their number in each class, and gamma as a number.
     rkhs_norm_ : ndarray of shape (1,) or (n_classes,)
         With a kernel: :math:`(\beta^\top K \beta)^{1/2}`.
     intercept_ : ndarray of shape (1,) or (n_classes,)
@@ -203,7 +210,8 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
     objective_ : float
         The objective at the fitted coefficients.
     lower_bound_ : float
-        A number that no coefficients can go below; -inf where none is known (logistic loss with alpha = 0, moderated link).
+        A lower bound on the objective over all coefficients; -inf if none is known (logistic loss with alpha = 0,
+        moderated link).
     gap_ : float
         (objective_ - lower_bound_) / max(objective_, 1e-9 * total weight), recomputed from the data in float64.
     collapsed_ : bool
@@ -221,7 +229,7 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
     solution_ : dict
         How the solver ended: status, advice, solver, n_iter, objective, lower_bound.
     stream_ : list of dict
-        Where `partial_fit` stands; only after it.
+        The state of `partial_fit`; only after it.
     multiclass_ : {"joint", "ovr"}
         How more than two classes were fitted.
     row_noise_ : bool
@@ -358,7 +366,7 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
         return KernelTask(problems, learned, risk=risk, space=space, labelled=rows)
 
     def _noise_at(self, X: Any, metadata: Mapping[str, Any], risk: ExpectedRisk) -> RowSets:
-        """Return the noise of rows, after checking that loss and link have a use for it."""
+        """Return the noise of rows, after checking that the loss and the link can use it."""
         noise = risk.noise_of(X, metadata)
         if self.link is not None:
             self._check_link(risk.loss, noise)
@@ -372,7 +380,7 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
         return rows
 
     def _risk(self, *, takes_steps: bool = False) -> ExpectedRisk:
-        """Return what is minimised, as it is set."""
+        """Return the risk to minimise, by the parameters of this classifier."""
         loss = self._loss()
         way = self._way_of(loss, takes_steps or self._is_stochastic)
         alpha, intercept = float(self._alpha(loss)), bool(self.fit_intercept)
@@ -380,12 +388,12 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
 
     @offered_if(_takes_parts)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, X_std: Any = None) -> Self:
-        """Take one stochastic step for each of these rows, in their order, going on where the last call ended.
+        """Take one stochastic step for each of these rows, in their order, continuing where the last call ended.
 
-        The coefficients are the average over the steps so far. With ``solver=SGD(eta0=..., bound=...)``, alpha = 0 and weights
-        of 1, calls on any parts of the rows give what ``fit`` gives with ``SGD(epochs=1, shuffle=False)``. What SGD is not told
-        is estimated at each call from all rows so far. Nothing is proved: ``gap_`` is inf, ``objective_`` nan. `fit` starts
-        afresh, and so does the first `partial_fit` after it.
+        The coefficients are the average over the steps so far. With ``solver=SGD(eta0=..., bound=...)``, alpha = 0 and
+        weights of 1, calls on any parts of the rows give the same as ``fit`` with ``SGD(epochs=1, shuffle=False)``.
+        Settings of SGD that are left open are estimated at each call from all rows so far. Nothing is proved: ``gap_``
+        is inf, ``objective_`` nan. `fit` starts afresh, and so does the first `partial_fit` after it.
 
         Parameters
         ----------
@@ -438,7 +446,7 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
         return 0.0 if loss.is_homogeneous else 1.0
 
     def stated_uncertainty(self) -> tuple[str, UncertaintySet | None]:
-        """Return the parameter that states the noise, and the noise as a set; None with a kernel: it is not that of rows."""
+        """Return the parameter that states the noise, and the rows' noise as a set; None with a kernel."""
         return "noise", None if self._has_kernel else self._noise()
 
     def _noise(self) -> UncertaintySet:
@@ -464,7 +472,7 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
         unbalanced = "Use class_weight='balanced', loss='logistic', or less noise"
         if self.collapsed_:
             weights = ", ".join(f"{weight:g}" for weight in problem.class_weights())
-            cure = f"The classes weigh {weights}. {unbalanced} (critical_noise says from where on)."
+            cure = f"The classes weigh {weights}. {unbalanced} (critical_noise returns the limit)."
             if isinstance(problem, MarginScaleProblem) and (not self.fit_intercept or majority(problem) == 0):
                 cure = "The means of the classes coincide: no linear model can tell them apart by these features."
             warn_caller(

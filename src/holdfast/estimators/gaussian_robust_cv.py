@@ -77,7 +77,7 @@ def noise_path(
     verbose: int = 0,
     **metadata: Unpack[NoiseByRow],
 ) -> NoisePath:
-    """Fit :class:`GaussianRobustClassifier` for many noises, each fit starting where the last ones point.
+    """Fit :class:`GaussianRobustClassifier` for many noises; each fit starts from an extrapolation of the last ones.
 
     Parameters
     ----------
@@ -85,8 +85,9 @@ def noise_path(
         As for :class:`GaussianRobustClassifier` and its `fit`.
     **metadata
     noises : int or array-like of floats, default=30
-        Factors of `noise` (None: of 1.0, so standard deviations), in any order; or how many, from the noise at which the
-        classifier collapses (or three times the spread of the rows, if that is less) down to a thousandth of it.
+        Multiples of `noise` (of 1.0 if `noise` is None, so standard deviations), in any order; or their number: then
+        they go from the noise at which the classifier collapses (or three times the spread of the rows, if that is
+        less) down to a thousandth of it.
 
     Returns
     -------
@@ -144,7 +145,7 @@ def _grid(noises: Any, problems: Sequence[Any], call: str) -> Array:
 
 
 def _largest(problems: Sequence[Any]) -> float:
-    """Return the factor of the noise at which a binary fit collapses, `LARGEST_SIZE` spreads at most."""
+    """Return the multiple of the noise at which a binary fit collapses, at most `LARGEST_SIZE` spreads of the rows."""
     problem, top = problems[0], wide(problems[0])
     if len(problems) == 1 and problem.sets.is_common and np.isfinite(problem.constant_objective()):
         critical = critical_factor(problem)
@@ -155,14 +156,16 @@ def _largest(problems: Sequence[Any]) -> float:
 class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
     r"""GaussianRobustClassifier with the noise, or the ridge, chosen by cross-validation.
 
-    *Noise unknown* (`noise` is None or one number and no ``X_std`` or the like is given): it is a hyper-parameter, and the
-    classifier is fitted for a path of noises from large to small, each fit starting where the last ones point.
+    *Noise unknown* (`noise` is None or one number, and no ``X_std`` or the like is given): the noise is a
+    hyper-parameter. The classifier is fitted for a path of noises from large to small; each fit starts from an
+    extrapolation of the last ones.
 
-    *Noise known* (``X_std``, ``X_cov`` or ``X_factor``, or ``GaussianNoise`` with a std per feature, a cov or a factor): it is
-    not searched, because validation rows as clean as the training rows would always vote for the smallest and throw the
-    protection away. The noise is taken as stated, or multiplied by `deploy_noise`, and the ridge is chosen by the accuracy
-    to be *expected* under that noise on the validation rows, :math:`\mathrm{mean}\,\Phi(y f(x) / t)`, exactly and without
-    sampling (more than two classes: a lower bound, 1 less the sum of what each rival wins).
+    *Noise known* (``X_std``, ``X_cov`` or ``X_factor``, or ``GaussianNoise`` with a std per feature, a cov or a
+    factor): the noise is not searched, because validation rows as clean as the training rows would always favour the
+    smallest noise, and so no protection. The noise is taken as stated, or multiplied by `deploy_noise`. The ridge is
+    chosen by the *expected* accuracy under that noise on the validation rows, :math:`\mathrm{mean}\,\Phi(y f(x) / t)`,
+    which is exact, without sampling. With more than two classes it is a lower bound, 1 minus the sum of the
+    probabilities that a rival wins.
 
     Every fit of every fold carries its certificate; the largest gap is in ``cv_results_``. Linear scores only: with a kernel
     search by :class:`sklearn.model_selection.GridSearchCV`, or here on features such as those of ``Nystroem``.
@@ -170,9 +173,9 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
     Parameters
     ----------
     noises : int or array-like of floats, default=30
-        The noises to try, in multiples of `noise` (None: of 1.0, so standard deviations); or how many, from the noise at
-        which the classifier collapses (or three times the spread of the rows, if that is less) down to a thousandth of it.
-        Not to be given when the noise is known.
+        The noises to try, in multiples of `noise` (of 1.0 if `noise` is None, so standard deviations); or their number:
+        then they go from the noise at which the classifier collapses (or three times the spread of the rows, if that is
+        less) down to a thousandth of it. Leave it out if the noise is known.
     alphas : array-like of floats, default=None
         The ridges to try. None: the loss's default when the noise is searched; 0.0001 to 10000 in ten steps when it is
         known (and 0 for the perspective losses).
@@ -182,13 +185,14 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
         None: accuracy, expected under the known noise or under `deploy_noise`. Otherwise a scikit-learn scorer, which
         sees the validation rows as they are, and their weights if its metric takes them.
     deploy_noise : float, default=None
-        How noisy the rows will be at prediction. Known noise: the factor on it, at training and validation. Unknown: a
-        multiple of `noise` under which validation rows are scored (None: as they are).
+        How noisy the rows will be at prediction. If the noise is known, it is multiplied by this number in training and
+        validation. If it is unknown, validation rows are scored under this multiple of `noise` (None: as they are).
     cv_tol : float, default=1e-3
-        Largest certified gap to accept of the fits in the folds. Scores of validation rows hardly see more
+        The largest certified gap to accept in the folds. Smaller gaps hardly change validation scores
         (``benchmarks/fold_accuracy.md``). The fit on all rows is certified to `tol`.
     refit : bool, default=True
-        Fit on all rows with what was chosen. False: the mean of the folds' coefficients, with its own honest `gap_`.
+        Whether to fit on all rows with the chosen noise and ridge. False: take the mean of the folds' coefficients;
+        `gap_` is then that of the mean.
     n_jobs : int, default=None
         Folds fitted at the same time, in threads.
     noise, loss, multiclass, fit_intercept, class_weight, solver, tol, max_iter, verbose, random_state
@@ -197,14 +201,15 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
     Attributes
     ----------
     noise_ : float
-        The noise chosen, in multiples of `noise`; with known noise the factor on it.
+        The chosen noise, in multiples of `noise`; if the noise is known, its multiple.
     alpha_ : float
         The ridge chosen.
     noises_ : ndarray of shape (n_noises,)
         The noises tried, from the largest to the smallest.
     alphas_ : ndarray of shape (n_alphas,)
     best_score_ : float
-        Mean validation score of what was chosen. Among equals the largest noise, then the largest ridge wins.
+        The mean validation score of the chosen noise and ridge. Ties go to the largest noise, then to the largest
+        ridge.
     cv_results_ : dict of ndarrays
         ``param_noise``, ``param_alpha``, ``split0_test_score`` ..., ``mean_test_score``, ``std_test_score``,
         ``rank_test_score`` and ``max_gap``, the largest certified gap of the folds.
@@ -375,9 +380,11 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
 
 
 def _refuse_multiples(noise: UncertaintySet, call: str) -> None:
-    """Raise where twice the noise does not have twice the deviations."""
+    """Raise if twice the noise does not give scores twice the deviations."""
     if noise.is_of_rows:
-        raise ValueError(f"{call}: {noise!r} moves the rows too, which no multiple says. State its share instead.")
+        raise ValueError(
+            f"{call}: {noise!r} moves the rows too, so a multiple of it has no meaning. State its share instead."
+        )
 
 
 def _times(noise: Any, factor: float) -> Any:
@@ -395,7 +402,7 @@ def _right(model: GaussianRobustClassifier, scores: Array, codes: NDArray[np.int
         return np.where(t > 0, ndtr(in_deviations(lead, t)), right)
     lead = np.take_along_axis(scores, codes[:, None], axis=1) - scores
     t = pushes(model.coef_, noise, codes)
-    # a lead that no noise changes is lost or not; ties go to the first class
+    # a lead without noise is either lost or not; ties go to the first class
     lost = (lead < 0) | ((lead == 0) & (np.arange(scores.shape[1]) < codes[:, None]))
     misses = np.where(t > 0, ndtr(-in_deviations(lead, t)), lost)
     np.put_along_axis(misses, codes[:, None], 0.0, axis=1)

@@ -1,4 +1,4 @@
-"""Classifiers that can also learn from rows that arrive in parts."""
+"""Classifiers that can also learn from rows in parts, by `partial_fit`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.solvers.selection import pick
 
 
 def is_incremental(estimator: IncrementalClassifier) -> bool:
-    """Return whether its settings allow `partial_fit`; raise AttributeError with the reason where they do not."""
+    """Return True if the estimator's settings allow `partial_fit`, else raise AttributeError with the reason."""
     name, steps = type(estimator).__name__, estimator._steps
     if not estimator._takes_streams:
         raise AttributeError(
@@ -40,12 +40,12 @@ def is_incremental(estimator: IncrementalClassifier) -> bool:
 
 
 class IncrementalClassifier(LinearClassifier):
-    """A linear classifier with a stochastic descent that can be interrupted between any two calls of `partial_fit`."""
+    """A linear classifier with a stochastic descent that each call of `partial_fit` continues."""
 
     _steps: ClassVar[Any]
     """The solver of `partial_fit`."""
     _stream: ClassVar[Any]
-    """The state of that solver."""
+    """The class of that solver's state."""
     _takes_streams = True
     class_weight: Any
     stream_: list[dict[str, Any]]
@@ -62,7 +62,8 @@ class IncrementalClassifier(LinearClassifier):
     ) -> LabelledRows:
         """Return the rows of a part, with the classes of all parts, after checking that they agree with earlier parts.
 
-        `flag` is the attribute that says whether these came with metadata, whose `names` are those that the call takes.
+        `flag` names the attribute that records whether earlier parts came with metadata; `names` are the metadata that
+        the call accepts.
         """
         name, going_on = type(self).__name__, hasattr(self, "stream_")
         stated_before = getattr(self, flag, None)
@@ -86,7 +87,7 @@ class IncrementalClassifier(LinearClassifier):
         return LabelledRows(X, codes, weights, weights, known)
 
     def _advance(self, problems: Sequence[Any], classes: NDArray[Any]) -> None:
-        """Take a pass over the rows of each problem, and set the fitted attributes: nothing is proved."""
+        """Take one pass over the rows of each problem, and set the fitted attributes, without a proof."""
         solver = self._steps() if self.solver in (None, self._steps.name) else self.solver
         pick(problems[0], solver)
         states = getattr(self, "stream_", None) or [asdict(self._stream.start(problem)) for problem in problems]

@@ -1,4 +1,4 @@
-"""Checks of what a user gives to fit, made once, before anything is computed."""
+"""Checks of the arguments of `fit`, made once, before anything is computed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from holdfast.features.rows import checked_weights
 Array = NDArray[np.float64]
 
 MANY_THREADS = 3e9
-"""Multiplications in a step, about n_samples * n_features**2, from which BLAS may use all its threads."""
+"""BLAS may use all its threads if a step has at least this many multiplications, about n_samples * n_features**2."""
 
 
 def class_codes(y: Any, name: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return the sorted classes, two at least, and y as 0, 1, ..."""
+    """Return the sorted classes, at least two, and y as their indices."""
     check_classification_targets(y)
     classes, codes = _two_classes(y) or np.unique(y, return_inverse=True)
     if len(classes) == 1:
@@ -39,7 +39,7 @@ def class_codes(y: Any, name: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
 
 
 def _two_classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
-    """Return the sorted classes and codes by comparisons instead of a sort, None where there are not just two."""
+    """Return the sorted classes and codes if there are exactly two classes, else None; faster than a sort of y."""
     others = y[y != y[0]]
     if len(others) == 0 or np.any(others != others[0]):
         return None
@@ -50,14 +50,14 @@ def _two_classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]] | No
 def row_weights(
     sample_weight: Any, class_weight: Any, X: Any, codes: NDArray[np.intp], classes: NDArray[Any], name: str
 ) -> Array:
-    """Return the weight of each row, float64, made of sample_weight and class_weight."""
+    """Return the weight of each row, float64: the product of its sample_weight and its class_weight."""
     return both_weights(sample_weight, class_weight, X, codes, classes, name)[0]
 
 
 def both_weights(
     sample_weight: Any, class_weight: Any, X: Any, codes: NDArray[np.intp], classes: NDArray[Any], name: str
 ) -> tuple[Array, Array]:
-    """Return the weight of each row, float64, made of sample_weight and class_weight, and that of sample_weight alone."""
+    """Return the weights of the rows by sample_weight and class_weight, and those by sample_weight alone, float64."""
     counts = checked_weights(sample_weight, X, f"{name}.fit")
     totals = np.asarray(np.bincount(codes, counts, len(classes)), dtype=np.float64)
     if not np.all(np.isfinite(totals)):
@@ -83,10 +83,10 @@ def labelled_rows(
     check: Callable[..., Any] | None = None,
     **options: Any,
 ) -> LabelledRows:
-    """Return the rows that `fit` is given, with codes of their classes and weights, after checking that all of it agrees.
+    """Return the rows given to `fit`, with class codes and weights, after checking that all arguments agree.
 
-    The parameters named `by_feature` state something of each feature. `check`, with `options`, validates X and y; None takes
-    finite numbers, dense or sparse.
+    Parameters of the estimator that have one value per feature are named in `by_feature`. `check`, with `options`,
+    validates X and y; None accepts finite numbers, dense or sparse.
     """
     name = type(estimator).__name__
     check_columns(X, {"sample_weight": sample_weight, **metadata})
@@ -102,7 +102,7 @@ def _finite(estimator: Any, X: Any, y: Any, *, call: str, **options: Any) -> Any
 
 
 def known_codes(y: NDArray[Any], classes: NDArray[Any], name: str) -> NDArray[np.intp]:
-    """Return y as 0, 1, ..., its place among classes that were stated before."""
+    """Return y as indices into classes that were stated before."""
     check_classification_targets(y)
     unknown = np.setdiff1d(y, classes)
     if len(unknown):
@@ -114,7 +114,7 @@ def known_codes(y: NDArray[Any], classes: NDArray[Any], name: str) -> NDArray[np
 
 
 def stated_classes(classes: Any, name: str) -> NDArray[Any]:
-    """Return the sorted classes that the first call of partial_fit states."""
+    """Return the sorted classes stated in the first call of `partial_fit`."""
     if classes is None:
         raise ValueError(
             f"{name}.partial_fit: classes must be passed on the first call. "
@@ -134,7 +134,7 @@ def stated_classes(classes: Any, name: str) -> NDArray[Any]:
 def part_weights(
     sample_weight: Any, class_weight: Any, X: Any, codes: NDArray[np.intp], classes: NDArray[Any], name: str
 ) -> Array:
-    """Return the weight of each row of a part, which need not hold all classes."""
+    """Return the weight of each row of a part, which need not have rows of all classes."""
     weights = checked_weights(sample_weight, X, f"{name}.partial_fit")
     return weights * _class_factors(class_weight, np.ones(len(classes)), classes, name)[codes]
 
@@ -160,12 +160,12 @@ def _class_factors(class_weight: Any, totals: Array, classes: NDArray[Any], name
 
 
 def seed_of(random_state: Any) -> int:
-    """Return a number to seed other generators with, drawn from the `random_state` of a user."""
+    """Return a seed for other generators, drawn from a user's `random_state`."""
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def refuse_exact_alone(levels: Sequence[float], name: str) -> None:
-    """Raise where no level of the errors is above 0."""
+    """Raise if no level of the errors is above 0."""
     if not np.any(np.asarray(levels) > 0):
         raise ValueError(
             f"{name}(levels={levels!r}): exact rows alone have no use for errors. Add a level above 0, such as levels=(0, 1)."
@@ -173,7 +173,7 @@ def refuse_exact_alone(levels: Sequence[float], name: str) -> None:
 
 
 def shape_of(uncertainty: Any, default: Any) -> Any:
-    """Return an uncertainty for callers that set its size: of size 1 unless a size is stated, the default for None."""
+    """Return an uncertainty to be multiplied: `default` for None; a set without a stated size has size 1."""
     if uncertainty is None:
         return default
     return uncertainty.as_shape() if isinstance(uncertainty, UncertaintySet) else uncertainty
@@ -185,7 +185,7 @@ def number(value: Any, call: str, *, strictly: bool = False) -> float:
 
 
 class _OneBlasThread(AbstractContextManager[None]):
-    """A context in which BLAS runs on one thread, also where fits in several threads overlap: the last one out restores."""
+    """A context in which BLAS runs on one thread; if fits in several threads overlap, the last to leave restores it."""
 
     def __init__(self) -> None:
         self.lock, self.inside = Lock(), 0
@@ -210,10 +210,10 @@ def _threads() -> ThreadpoolController:
 
 
 one_blas_thread = _OneBlasThread()
-"""BLAS on one thread: on small matrices two are slower, on a busy machine many times so."""
+"""A context in which BLAS runs on one thread: on small matrices two are slower, on a busy machine many times slower."""
 
 
 def blas_threads_for(work: float) -> AbstractContextManager[None]:
-    """Return a context in which BLAS runs on one thread, unless there is much work: multiplications in a step, about."""
-    # starting threads costs more than a small product, and far more where other processes use the cores
+    """Return a context in which BLAS runs on one thread, unless `work` (multiplications per step, about) is large."""
+    # starting threads costs more than a small product, and far more if other processes use the cores
     return nullcontext() if work >= MANY_THREADS else one_blas_thread

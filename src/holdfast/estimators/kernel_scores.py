@@ -1,4 +1,4 @@
-"""Scores that are linear in a kernel's features: weights of training rows take the place of weights of features."""
+"""Scores that are linear in a kernel's features, with weights of training rows instead of weights of features."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from holdfast.features.gram import BLOCK_ENTRIES, Kernel, KernelSpace, bandwidth
 from holdfast.solvers.stochastic import generator
 
 LARGEST_GRAM = 10_000
-"""Rows up to which the kernel of all pairs is formed (800 MB)."""
+"""The most rows for which the kernel of all pairs is formed (800 MB)."""
 
 
 @dataclass(kw_only=True)
@@ -65,7 +65,7 @@ class KernelScores(LinearClassifier):
         return tags
 
     def _check_kernel(self) -> None:
-        """Raise if settings do not go together, before rows are looked at."""
+        """Raise if parameters contradict each other, before rows are checked."""
         call = f"{type(self).__name__}(kernel={self.kernel!r:.40}"
         if self.n_landmarks is not None and (self._is_precomputed or not self._has_kernel):
             raise ValueError(
@@ -74,7 +74,7 @@ class KernelScores(LinearClassifier):
             )
 
     def _space_of(self, X: Any, weights: Array) -> KernelSpace:
-        """Return the span of training rows in the kernel's space; gamma="scale" is a mean with these `weights`."""
+        """Return the span of training rows in the kernel's space; gamma="scale" takes the variance with `weights`."""
         name, n = type(self).__name__, X.shape[0]
         call = f"{name}(kernel={self.kernel!r:.40}).fit"
         if self._is_precomputed:
@@ -87,8 +87,8 @@ class KernelScores(LinearClassifier):
             if self.n_landmarks is None:
                 if n > LARGEST_GRAM:
                     raise ValueError(
-                        f"{call}: the kernel of {n} rows with each other would take n^2 * 8 = {8 * n**2:.2g} bytes. State of "
-                        "how many rows scores are to be made, n_landmarks=500 say."
+                        f"{call}: the kernel of {n} rows with each other would take n^2 * 8 = {8 * n**2:.2g} bytes. "
+                        "State how many rows to use as landmarks instead, such as n_landmarks=500."
                     )
                 space = KernelSpace.of_products(self._kernel_(X, X), call)
             else:
@@ -104,7 +104,7 @@ class KernelScores(LinearClassifier):
         assert isinstance(task, KernelTask)
         rows = task.labelled
         if task.space.gram is not None:
-            # the coordinates leave out what depends on other rows but for rounding; the proof does not
+            # the coordinates leave out rows that depend on others up to rounding; prove with the full kernel matrix
             seen = GramRows(task.space, n_extra=1 + len(rows.classes))
             tol, max_iter = float(self.tol), int(self.max_iter)
             fits = [
@@ -116,13 +116,13 @@ class KernelScores(LinearClassifier):
         return None
 
     def _to_support(self, space: KernelSpace, X: Any, codes: NDArray[np.intp]) -> None:
-        """Replace the weights of coordinates by those of rows."""
+        """Replace the weights of coordinates by weights of rows."""
         theta = cast(Array, self.__dict__.pop("coef_"))
         order = np.argsort(space.support)
         self.support_ = space.support[order]
         self.dual_coef_ = np.ascontiguousarray(space.factor.weights(theta.T)[order].T)
         self.rkhs_norm_ = np.linalg.norm(theta, axis=1)
-        # the classes' weights in coordinates of their own span, which tell how far apart they are
+        # the classes' weights in an orthonormal basis of their span: enough for the distances between them
         self._in_span_ = np.linalg.qr(theta.T).R.T
         self.n_support_ = np.bincount(codes[self.support_], minlength=len(self.classes_))
         if not self._is_precomputed:
@@ -136,11 +136,11 @@ class KernelScores(LinearClassifier):
         return scores.ravel() if len(self.dual_coef_) == 1 else scores
 
     def _products(self, X: Any) -> Any:
-        """Return the kernel of rows with those of `support_`."""
+        """Return the kernel between rows and the rows of `support_`."""
         return self._kernel_(X, self.support_vectors_) if hasattr(self, "_kernel_") else X[:, self.support_]
 
     def certificate_model(self) -> Model:
-        """Return what certificates see of the fitted classifier."""
+        """Return the fitted classifier as certificates see it."""
         if not hasattr(self, "dual_coef_"):
             return super().certificate_model()
         if not hasattr(self, "_kernel_") or self._kernel_.kernel != "rbf":

@@ -45,9 +45,9 @@ from holdfast.uncertainty.checks import per_feature
 NAME = "LaplaceBoostClassifier"
 LOSSES: dict[str, type[VoteLoss]] = {"log": LogVote, "exp": ExpVote}
 LARGEST_TABLE = 2e8
-"""Entries of the table of the learners' outputs on the training rows, at most."""
+"""The most entries of the table of the learners' outputs on the training rows."""
 AT_ONCE = 1 << 22
-"""Entries of the tables that prediction works through one by one."""
+"""How many entries of the learners' outputs prediction works on at a time."""
 
 
 class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
@@ -71,8 +71,9 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
 
     "log" and "exp" are jointly convex in means and scales, and a dual problem proves `gap_`. "tail" has one common scale,
     :math:`\sigma_k = \sigma \tau_k`. It is convex for each scale, and `gap_` is proved over all scales.
-    "tail" measures each row in units of its length, so that rows far out do no harm. It takes columns as they are: bring them
-    to similar scales first (``StandardScaler``, or divide by a known range), or the column with the largest unit dominates.
+    "tail" measures each row in units of its length, so that outlying rows do no harm. It takes columns as they are, so
+    bring them to similar scales first (``StandardScaler``, or division by a known range); otherwise the column with the
+    largest numbers dominates.
 
     For boosting, treat each weak learner as a coordinate: ``solver=CoordinateDescent("greedy")`` adds one learner per round.
 
@@ -126,7 +127,7 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
     objective_ : float
         Divergence plus weighted losses, summed over the classes if there are more than two.
     lower_bound_ : float
-        No means and scales have a smaller objective.
+        A lower bound on the objective over all means and scales.
     divergence_ : float
         KL(Q || P), summed over the classes if there are more than two.
     gap_ : float
@@ -289,7 +290,7 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         return self
 
     def _noise(self, X: Any, X_std: Any, method: str) -> Array | None:
-        """Return the deviations of entries, None where there are none."""
+        """Return the standard deviations of the entries, None if there is no noise."""
         if X_std is None:
             return None
         deviations = RowNoise.stated(X.toarray() if sparse.issparse(X) else X, {"X_std": X_std}).deviations
@@ -415,7 +416,7 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         return leads[:, 0] if leads.shape[1] == 1 else leads
 
     def predict(self, X: Any, *, X_std: Any = None) -> Any:
-        """Return the class with the majority of the voters, shape (n_samples,); takes noise as `decision_function` does.
+        """Return the class of the majority of voters, shape (n_samples,); takes noise as `decision_function` does.
 
         With two classes the sign of the mean score decides, as the distributions are symmetric. With more, it is the class
         with the largest share of voters against the rest.

@@ -30,9 +30,9 @@ from holdfast.estimators.units import warn_of_units
 
 ROUTING = (
     "Under cross-validation scikit-learn hands X_std and the like to scorers only after "
-    "sklearn.set_config(enable_metadata_routing=True); scorers of a metric by its name predict without them even then."
+    "sklearn.set_config(enable_metadata_routing=True); scorers given by name predict without them even then."
 )
-"""Advice in errors and warnings where metadata are missing, as in scorers, to which they are not handed on."""
+"""Advice in errors and warnings about missing metadata: scorers, for example, are not given them by default."""
 
 
 ELSEWHERE = {
@@ -57,7 +57,7 @@ ELSEWHERE = {
 
 @dataclass
 class Task:
-    """The problems that `fit` has to solve, and what it knows before."""
+    """The problems that `fit` has to solve, and the fitted attributes that are known before."""
 
     problems: Sequence[Any]
     learned: dict[str, Any]
@@ -81,7 +81,7 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         "verbose": VERBOSE,
         "warm_start": Switch(),
     }
-    """Parameters of these names mean the same in all classes, which add their own."""
+    """Parameters that mean the same in all classes; each class adds its own."""
     classes_: NDArray[Any]
     coef_: Array
     # defaults for classes whose constructor does not take these
@@ -92,7 +92,7 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
     warm_start: Any = False
     max_iter: Any
 
-    if not TYPE_CHECKING:  # else every name would pass for an attribute
+    if not TYPE_CHECKING:  # a type checker would accept any name as an attribute
 
         def __getattr__(self, name: str) -> Any:
             kind = type(self).__name__
@@ -109,7 +109,7 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         return tags
 
     def _fitted(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], **others: Any) -> Self:
-        """Check what is given, make problems of it, solve and prove them, and set the fitted attributes last."""
+        """Check the arguments, make problems of them, solve and prove these, and set the fitted attributes last."""
         task = self._task(X, y, sample_weight, metadata, **others)
         warn_of_units(X, metadata, f"{type(self).__name__}.fit", factor=task.row_factor)
         report, finished = announced(self, reporter(self.verbose), X, y)
@@ -120,14 +120,14 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         return self
 
     def _task(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any], **others: Any) -> Task:
-        """Return the problems that `fit` has to solve, after checking all that it is given."""
+        """Return the problems that `fit` has to solve, after checking all arguments."""
         raise NotImplementedError
 
     def _learn(self, task: Task, report: Report) -> None:
-        """Complete the problems with what has to be learned first, such as the size of the sets."""
+        """Complete the problems by parameters that have to be learned first, such as the size of the sets."""
 
     def _problems(self, X: Any, y: Any, sample_weight: Any, metadata: Mapping[str, Any]) -> list[Any]:
-        """Return the problems that `fit` has to solve, and set the attributes that are known before."""
+        """Return the problems that `fit` has to solve, and set the fitted attributes that are known before."""
         task = self._task(X, y, sample_weight, metadata)
         self.__dict__ |= task.learned
         return list(task.problems)
@@ -160,7 +160,7 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
             problem,
             self.solver,
             tol=float(self.tol),
-            # a default of the class would tell scikit-learn that every fit counts iterations
+            # by a class attribute max_iter scikit-learn would take every fit for one that counts iterations
             max_iter=int(getattr(self, "max_iter", 1000)),
             start=start,
             random_state=self.random_state,
@@ -170,13 +170,13 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
     def _set_coefficients(self, coef: Array, intercept: Array, *, joint: bool) -> None:
         """Set the coefficients; those of a joint fit are shifted to sum to 0 over the classes, which changes no prediction."""
         if joint:
-            # classes that are all alike become exactly 0, which the mean of equal numbers need not make them
+            # so equal rows become exactly 0; less their mean alone they might not, as it is rounded
             coef, intercept = coef - coef[0], intercept - intercept[0]
             coef, intercept = coef - coef.mean(axis=0), intercept - intercept.mean()
         self.coef_, self.intercept_ = coef, intercept
 
     def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
-        """Set the fitted attributes, and return the fit that ended worst."""
+        """Set the fitted attributes, and return a solution that is not solved, if there is one."""
         parts = [problem.split(found.parameters) for problem, (found, _) in zip(problems, fits, strict=True)]
         coef = np.concatenate([np.atleast_2d(w) for w, _ in parts])
         intercept = np.concatenate([np.atleast_1d(b) for _, b in parts])
@@ -203,7 +203,7 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         return worst
 
     def _starts(self, problems: Sequence[Any]) -> list[Array | None]:
-        """Return where to start: at the last fit, with `warm_start` and where it was of the same shape."""
+        """Return starts for the problems: the last fit, with `warm_start` and if it has the same shape; else None."""
         rows = sum(problem.n_vectors for problem in problems)
         coef, intercept = self._before_fit("coef_"), self._before_fit("intercept_")
         if not self.warm_start or np.shape(coef) != (rows, problems[0].rows.n_features):
@@ -211,7 +211,7 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
         return self._joined(problems, coef, intercept)
 
     def _joined(self, problems: Sequence[Any], coef: Array, intercept: Array) -> list[Any]:
-        """Return each problem's parameters."""
+        """Return coefficients and intercepts as the parameters of each problem."""
         if len(problems) == len(coef):
             return [p.join(w, float(b)) for p, w, b in zip(problems, coef, intercept, strict=True)]
         return [problems[0].join(coef, intercept)]
@@ -251,12 +251,12 @@ class LinearClassifier(CertifiedPredictions, WholeFits, CallbackSupportMixin, Cl
 
 
 def shares_of_classes(positive: Array) -> Array:
-    """Return the probabilities of each class against the rest, made to sum to 1."""
+    """Return the probabilities of each class against the rest, scaled to sum to 1; equal ones if all are 0."""
     # far from every class all of them may underflow
     total = positive.sum(axis=1, keepdims=True)
     return np.where(total > 0, positive / np.where(total > 0, total, 1.0), 1.0 / positive.shape[1])
 
 
 def predicted_codes(scores: Array) -> NDArray[np.intp]:
-    """Return the number of the predicted class."""
+    """Return the index of the predicted class."""
     return (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)

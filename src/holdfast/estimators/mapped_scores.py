@@ -1,4 +1,4 @@
-"""Scores that are linear in the features of a map."""
+"""Scores that are linear in the features of a feature map."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.features.robust_features import RobustFeatures
 
 
 class MappedScores(LinearClassifier):
-    """A classifier whose scores are linear in features that `feature_map_` makes of dense rows, or in the rows."""
+    """A classifier whose scores are linear in the features of `feature_map_`, or in the rows if there is no map."""
 
     feature_map_: RobustFeatures
 
@@ -33,7 +33,7 @@ class MappedScores(LinearClassifier):
         return found
 
     def _mapped(self, X: Array) -> Array:
-        """Return the features of checked rows."""
+        """Return the mapped features of checked rows."""
         return self.feature_map_._features(X) if hasattr(self, "feature_map_") else X
 
     def _scores(self, X: Array) -> Array:
@@ -42,7 +42,7 @@ class MappedScores(LinearClassifier):
         return scores.ravel() if len(self.coef_) == 1 else scores
 
     def certificate_model(self) -> Model:
-        """Return what certificates see of the fitted classifier."""
+        """Return the fitted classifier as certificates see it."""
         check_is_fitted(self)
         found = linear_model(self.coef_, self.intercept_)
         if not hasattr(self, "feature_map_"):

@@ -1,4 +1,4 @@
-"""The classifier with the best guarantee for all distributions that have the classes' means and covariances."""
+"""The linear classifier with the best guarantee for all distributions with given means and covariances."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from holdfast.uncertainty.binding import bound_sets, refuse_of_training
 
 NAME = "MinimaxProbabilityClassifier"
 EMPTY = 0.3
-"""Where the ridge is more than this share of a class's squared spread, the promise rests on the ridge alone."""
+"""If the ridge is a larger share of a class's squared spread than this, the guarantee depends on the ridge alone."""
 KERNEL_RIDGE = 0.01
-"""The `covariance_ridge` that is advised with a kernel."""
+"""The `covariance_ridge` advised with a kernel."""
 
 
 @dataclass(kw_only=True)
@@ -53,67 +53,70 @@ class MinimaxTask(Task):
     span: Span
     gamma: float | None
     ridge_share: float = 0.0
-    """The largest share of the ridge in a class's squared spread, known once the problems are solved."""
+    """The largest share of the ridge in a class's squared spread; set when the problems are solved."""
 
 
 class MinimaxProbabilityClassifier(LinearClassifier):
-    r"""Linear classifier with the best guarantee that means and covariances alone can give.
+    r"""Linear classifier with the best guarantee that follows from the classes' means and covariances alone.
 
-    Of each class nothing is used but the mean :math:`\mu_\pm` and the covariance :math:`G_\pm` of its rows. Whatever laws have
-    these, a row is misclassified with probability at most :math:`1/(1 + \kappa_*^2)`, and no other linear classifier
-    promises less to both classes:
+    Only the mean :math:`\mu_\pm` and the covariance :math:`G_\pm` of each class are used. For all distributions with
+    these moments, a row is misclassified with probability at most :math:`1/(1 + \kappa_*^2)`, and no other linear
+    classifier guarantees less for both classes:
 
     .. math:: \frac{1}{\kappa_*} = \min_w\ \sigma_+(w) + \sigma_-(w) \quad\text{subject to}\quad (\mu_+ - \mu_-)^\top w = 1,
               \qquad \sigma_\pm(w) = \sqrt{w^\top G_\pm w},
 
-    with the threshold :math:`\kappa_*` standard deviations away from both means. Were the classes normal, each would be
-    misclassified with probability :math:`\Phi(-\kappa_*)`. The promise is about laws with exactly the moments of the training
-    rows; how well those are known is not part of it. `covariance_ridge` allows for some of that.
+    The boundary is :math:`\kappa_*` standard deviations away from both means. If the classes were normal, each would be
+    misclassified with probability :math:`\Phi(-\kappa_*)`. The guarantee is for distributions with exactly the moments
+    of the training rows; it does not include how well these moments are known, for which `covariance_ridge` allows in
+    part.
 
-    Rows that are themselves known up to sets :math:`S_i` enlarge the spreads to the largest that any admissible rows have
-    about the fixed means, with the support function h of the sets and shares p of the weights:
+    If rows are only known up to sets :math:`S_i`, spreads are the largest that any admissible rows have about the fixed
+    means. With the support functions :math:`h_i` of the sets, and the shares :math:`p_i` of the rows in the weight of
+    their class,
 
     .. math:: \sigma(w) = \Bigl(\sum_i p_i u_i^2\Bigr)^{1/2} + (1 - \kappa)\,\tau(w), \qquad
               u_i = \max\bigl(a_i + \kappa h_i(w),\ -a_i + \kappa h_i(-w)\bigr), \quad a_i = w^\top (x_i - \mu) .
 
-    With a `Box` that is ROBMPM at ``kappa=1``, where it is exact, and SPMPM at ``kappa=0``, where
-    :math:`\tau(w) = \sum_j |w_j| \tau_j` makes coefficients exactly 0; all between bound the exact spread from above.
-    :class:`GaussianNoise` adds the mean covariance of its rows to G, whatever kappa.
+    With a `Box` this is ROBMPM at ``kappa=1``, where the spread is exact, and SPMPM at ``kappa=0``, where
+    :math:`\tau(w) = \sum_j |w_j| \tau_j` makes some coefficients exactly 0. For kappa below 1 it is an upper bound on
+    the exact spread. :class:`GaussianNoise` adds the mean covariance of the rows' noise to G, for any kappa.
 
-    More than two classes are fitted one against the rest, and each promise is about its own question only.
+    With more than two classes, each class is fitted against the rest; each guarantee is for that question only.
 
     Parameters
     ----------
     uncertainty : UncertaintySet or None, default=None
-        What may be wrong with a row, in the units of the features: `Ball`, `Box`, `IntervalBox`, `Ellipsoid`,
-        `ChanceConstraint`, `GaussianNoise`, or a sum of them. What differs by row is given to `fit`.
+        The possible errors of a row, in the units of the features: `Ball`, `Box`, `IntervalBox`, `Ellipsoid`,
+        `ChanceConstraint`, `GaussianNoise`, or a sum of them. Sizes that differ by row are given to `fit`.
     means : {"fixed", "uncertain"}, default="fixed"
-        Whether the classes' means are those of the rows as they are, or move with the rows in their sets. The latter is a safe
-        bound, not the exact worst case: the score of each mean gives way by the mean support.
+        "fixed": the classes' means are those of the rows as they are. "uncertain": they move with the rows in their
+        sets, which shifts the score of each mean by up to the mean of the support functions; this is a safe bound, not
+        the exact worst case.
     kappa : float, default=1.0
-        Share of the sets that is kept inside the spread, from 0 to 1. (Not :math:`\kappa_*`.)
+        The share of the sets that is kept inside the sum of squares, from 0 to 1. (Not :math:`\kappa_*`.)
     weights : {"rms", "sum"}, default="rms"
-        :math:`\tau`, for kappa < 1: "rms" is :math:`\sqrt{\sum p_i h_i^2}` and for boxes
-        :math:`\tau_j = \sqrt{\sum_i p_i s_{ij}^2}`; "sum" is :math:`\sum_i p_i h_i / \sqrt{\min p}`, up to
-        :math:`1/\sqrt{\min p}` times larger: :math:`\sum_i h_i / \sqrt{N}`, as published, where no row counts for more than
-        another, and for counts as if rows were repeated, the smallest being 1.
+        :math:`\tau`, for kappa < 1. "rms": :math:`\sqrt{\sum p_i h_i^2}`, and for boxes
+        :math:`\tau_j = \sqrt{\sum_i p_i s_{ij}^2}`. "sum": :math:`\sum_i p_i h_i / \sqrt{\min p}`, which is up to
+        :math:`1/\sqrt{\min p}` times larger. With equal weights "sum" is :math:`\sum_i h_i / \sqrt{N}`, as published;
+        with weights that are counts, the smallest being 1, it is the same as for repeated rows.
     covariance_ridge : float, default=1e-6
-        :math:`\rho` of :math:`G_\pm + \rho V`, V the diagonal of the features' variances over all rows, so
-        :math:`G_\pm + \rho I` for standardised features: the promise then holds for all covariances :math:`G_\pm + E` with
-        :math:`|V^{-1/2} E V^{-1/2}|_F \le \rho`. Where a class has hardly more rows than features its covariance is (almost)
-        singular, a small ridge promises far too much, and a warning says so: raise it to about n_features / n_samples. With a
-        kernel V is the identity times the total variance; begin with 0.01.
+        :math:`\rho` in :math:`G_\pm + \rho V`, where V is the diagonal of the features' variances over all rows, so
+        :math:`G_\pm + \rho I` for standardised features. The guarantee then holds for all covariances :math:`G_\pm + E`
+        with :math:`|V^{-1/2} E V^{-1/2}|_F \le \rho`. If a class has hardly more rows than features, its covariance is
+        (almost) singular; with a small ridge the guarantee is then far too good, and a warning says so: raise the ridge
+        to about n_features / n_samples. With a kernel, V is the identity times the total variance; start with 0.01.
     kernel : {"linear", "poly", "rbf", "sigmoid", "precomputed"} or callable, default=None
-        For a classifier that is linear in the kernel's features, in the span of the training rows. None: in those of X. Goes
-        with no uncertainty.
+        For a classifier that is linear in the kernel's features, in the span of the training rows. None: linear in X. A
+        kernel requires ``uncertainty=None``.
     gamma : {"scale", "auto"} or float, default="scale"
     degree : int, default=3
     coef0 : float, default=0.0
-        Of the kernel, as for :class:`sklearn.svm.SVC`.
+        Parameters of the kernel, as for :class:`sklearn.svm.SVC`.
     solver : str or Solver, default=None
-        "newton" or "quasi_newton", for spreads with kinks; None picks one.
+        "newton", or "quasi_newton" for spreads with kinks; None picks one.
     tol : float, default=1e-6
-        Largest certified relative gap to accept.
+        The largest certified relative gap to accept.
     max_iter : int, default=1000
     verbose : int, default=0
         1 logs progress to the logger "holdfast".
@@ -121,29 +124,32 @@ class MinimaxProbabilityClassifier(LinearClassifier):
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Scaled so that the scores of both means are 1 apart (where they move, at least 1). Not with a kernel.
+        Scaled so that the scores of both means differ by 1 (by at least 1 with ``means="uncertain"``). Not with a
+        kernel.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     classes_ : ndarray of shape (n_classes,)
         Sorted; with two classes a positive score means ``classes_[1]``.
     separation_ : ndarray of shape (1,) or (n_classes,)
         :math:`\kappa_*`, in standard deviations: how far the mean of either class is from the boundary.
     worst_case_error_ : float
-        Two classes: :math:`1/(1 + \kappa_*^2)`, which the error of neither class exceeds. More: the sum over the classes, 1
-        at most, which the share of misclassified rows does not exceed as long as classes come in the proportions of the
+        With two classes, :math:`1/(1 + \kappa_*^2)`, a bound on the error of each class. With more, the sum over the
+        classes, at most 1: a bound on the share of misclassified rows, if classes occur in the proportions of the
         training rows.
     class_worst_case_errors_ : ndarray of shape (2,) or (n_classes, 2)
-        The same for each class by itself at the fitted coefficients, in the order of `classes_`. More than two classes: a row
-        for each, the probability that a row of the rest gets a positive score, and that one of the class does not.
+        The bound for each class by itself, at the fitted coefficients, in the order of `classes_`. With more than two
+        classes each has a row of two bounds: on the probability that a row of the rest gets a positive score, and on
+        the probability that a row of the class does not.
     covariance_ridge_ : ndarray of shape (n_features,), or float with a kernel
         The diagonal of :math:`\rho V`, in squared units of the features.
     objective_ : float
-        :math:`1/\kappa_*` at the fitted coefficients, summed over the classes where there are more than two.
+        :math:`1/\kappa_*` at the fitted coefficients; with more than two classes, the sum over the classes.
     lower_bound_ : float
-        A number that no coefficients can go below, proved by a point of the dual problem.
+        A lower bound on the objective over all coefficients, proved by a point of the dual problem.
     gap_ : float
         (objective_ - lower_bound_) / objective_.
     dual_coef_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
-        With a kernel: the score is ``kernel(X, X_fit_) @ dual_coef_.T + intercept_``, whatever is set afterwards.
+        With a kernel: the score is ``kernel(X, X_fit_) @ dual_coef_.T + intercept_``. Parameters that are set after
+        `fit` do not change it.
     gamma_ : float or None
         With a kernel: gamma as used.
     X_fit_ : {ndarray, sparse matrix} of shape (n_samples, n_features)
@@ -231,7 +237,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         y : array-like of shape (n_samples,)
             Two classes or more.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows in means and covariances: 2 is as good as stating a row twice.
+            Weights of the rows in means and covariances: a weight of 2 counts a row twice.
         **metadata
         """
         return self._fitted(X, y, sample_weight, metadata)
@@ -277,11 +283,11 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         )
 
     def exact_uncertainty(self) -> tuple[str, UncertaintySet]:
-        """Return the name of the parameter that states the set, and the set that None means where errors are to be added."""
+        """Return the name of the parameter for the set, and the set that None stands for when steps add errors."""
         return "uncertainty", Box(0.0)
 
     def certificate_model(self) -> Model:
-        """Return what certificates see of the fitted classifier."""
+        """Return the fitted classifier as certificates see it."""
         if hasattr(self, "coef_"):
             return super().certificate_model()
         if self.kernel != "rbf":
@@ -294,7 +300,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         return self.uncertainty.as_stated(stated) if stated else self.uncertainty
 
     def _check_settings(self) -> None:
-        """Raise if settings do not go together, before rows are looked at."""
+        """Raise if parameters contradict each other, before rows are checked."""
         if self.kernel is not None and self.uncertainty is not None:
             raise ValueError(
                 f"{NAME}(uncertainty={self.uncertainty!r:.80}, kernel={self.kernel!r}): what a set of rows becomes under a "
@@ -302,14 +308,14 @@ class MinimaxProbabilityClassifier(LinearClassifier):
             )
 
     def _bound(self, X: Any, metadata: Mapping[str, Any]) -> tuple[RowSets | None, RowSets | None]:
-        """Return the sets and the noise of the rows, None for those that move nothing."""
+        """Return the sets and the noise of the rows; None for a part that moves no feature."""
         refuse_of_training(self.uncertainty, NAME)
         parts = bound_sets(self.uncertainty, X, metadata, NAME)
         worst, cloud = (None if part is None or np.all(part.exact_features(X.shape[1])) else part for part in parts)
         return worst, cloud
 
     def _span(self, X: Any, used: NDArray[np.intp], weights: Array, gamma: float | None, is_exact: bool) -> Span:
-        """Return the rows of positive weight, in fewer coordinates where there is a kernel or more features than rows."""
+        """Return the rows of positive weight; with a kernel or many features, in coordinates of their span."""
         share, X_used = float(self.covariance_ridge), X if len(used) == X.shape[0] else X[used]
         if self.kernel is None:
             return feature_span(X_used, weights, share, is_exact=is_exact)
@@ -318,7 +324,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         return kernel_span(K, weights, share, f"{NAME}(kernel={self.kernel!r})")
 
     def _gamma(self, rows: Rows, weights: Array) -> float | None:
-        """Return gamma, None where the kernel has none; "scale" is 1 / (n_features * variance of all entries by weight)."""
+        """Return gamma, None if the kernel has none; "scale" is 1 / (n_features * weighted variance of all entries)."""
         if self.kernel is None:
             return None
         if not isinstance(self.gamma, str):
@@ -330,7 +336,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         return 1 / (d * (variance if variance > 0 else 1.0)) if self.gamma == "scale" else 1 / d
 
     def _products(self, gamma: float | None) -> Callable[[Any, Any], Array]:
-        """Return the kernel as it is set."""
+        """Return the kernel as a function of two sets of rows."""
         options = {} if callable(self.kernel) else {"gamma": gamma, "degree": self.degree, "coef0": self.coef0}
         return partial(_kernel, kernel=self.kernel, options=options)
 
@@ -376,7 +382,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         fits: Sequence[tuple[Solution, MinimaxProof]],
         sides: Sequence[Sequence[str]],
     ) -> None:
-        """Raise if no weights keep the classes apart, or some do so without end."""
+        """Raise if no weights keep the classes apart, or if some keep them infinitely far apart."""
         for problem, (found, proof), labels in zip(problems, fits, sides, strict=True):
             w = found.parameters
             if problem.lead(w) <= 0:
@@ -445,7 +451,7 @@ class MinimaxProbabilityClassifier(LinearClassifier):
         advised = KERNEL_RIDGE if self.kernel is not None else min(task.X.shape[1] / task.X.shape[0], 1.0)
         if task.ridge_share > EMPTY and self.covariance_ridge < advised:
             warn_caller(
-                f"The covariances are all but singular: that errors are at most {self.worst_case_error_:.2g} rests on "
+                f"The covariances are all but singular: the bound on errors, {self.worst_case_error_:.2g}, depends on "
                 f"covariance_ridge={self.covariance_ridge:g} and little else. Raise it, to about {advised:.2g}.",
                 linalg.LinAlgWarning,
             )

@@ -1,4 +1,4 @@
-"""Linear models and missing entries: these are refused, or left out with a warning; predictions that they cannot change."""
+"""Linear models with missing entries: refuse or leave these out, and find the predictions that they cannot change."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from holdfast.uncertainty import FeatureDeletion
 
 MISSING = Choice("raise", "delete")
 SHOWN = 5
-"""Most columns that an error names."""
+"""How many columns an error names at most."""
 
 
 @dataclass
 class MissingReport(Summary):
-    """The entries that are missing in some rows, and which predictions hold all the same.
+    """How much is missing in some rows, and which predictions do not depend on it.
 
     Attributes
     ----------
     features : ndarray of shape (n_features,)
         The share of rows in which each feature is missing.
     rows : ndarray of shape (n_samples,)
-        The total worth of the features that are missing in each row.
+        The total value of the features that are missing in each row.
     over_budget : ndarray of bool of shape (n_samples,)
         Rows whose missing features are worth more than the budget that the model was trained for.
     certain : ndarray of bool of shape (n_samples,)
-        Rows whose predicted class does not depend on what is missing, as `is_certain` tells.
+        Rows whose predicted class does not depend on the missing entries, by `is_certain`.
     share_certain : float
         The share of rows that are certain.
     """
@@ -69,24 +69,26 @@ class MissingReport(Summary):
 class MissingFeatures(LinearClassifier):
     """A linear classifier that was trained for the deletion of features worth up to `budget_`.
 
-    A missing entry is NaN. ``missing="raise"`` refuses it; ``missing="delete"`` scores a row without it, which is what the
-    model was trained for, and warns where more is missing than the budget. No NaN ever becomes a number without being asked to.
+    A missing entry is NaN. ``missing="raise"`` refuses it; ``missing="delete"`` scores a row without it, which is what
+    the model was trained for, and warns if more is missing than the budget. NaN is never replaced unless the user asks
+    for it.
 
-    A subclass has its training rows checked by `_checked`, hands them to `_note_ranges`, and sets `values_` and `budget_`.
+    A subclass checks its training rows by `_checked`, sets `feature_range_` (see `_note_ranges`), `values_` and
+    `budget_`.
     """
 
     budget: Any
     values: Any
     missing: Any
     values_: Array
-    """The worth of each feature."""
+    """The value of each feature."""
     budget_: float
-    """The total worth of features that may be deleted."""
+    """The total value of features that may be deleted."""
     feature_range_: Array
     """Smallest and largest finite training entry of each feature, shape (2, n_features); NaN where there was none."""
 
     def fixed_uncertainty(self) -> tuple[str, FeatureDeletion]:
-        """Return the name of the parameter that states the set, and the set, which consists of deletions alone."""
+        """Return the name of the parameter for the set, and the set: deletions up to the budget."""
         return "budget", FeatureDeletion(self.budget, self.values, filler="missing")
 
     def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
@@ -98,7 +100,7 @@ class MissingFeatures(LinearClassifier):
         return tags
 
     def _checked(self, X: Any, y: Any = "no_validation", *, where: str, reset: bool = False) -> Any:
-        """Return rows (and y) that may hold NaN only where that is allowed."""
+        """Return the checked rows (and y), which have NaN only if `missing` allows it."""
         MISSING.checked(self.missing, f"{type(self).__name__}(missing")
         out = self._with_missing(X, y, reset=reset)
         rows = out[0] if isinstance(out, tuple) else out
@@ -142,7 +144,7 @@ class MissingFeatures(LinearClassifier):
         return without_missing(X)
 
     def score_interval(self, X: Any, *, lower: Any = None, upper: Any = None) -> tuple[Array, Array]:
-        r"""Return the least and the largest score over all values that the missing entries may have.
+        r"""Return the smallest and the largest score over all values that the missing entries may have.
 
         .. math:: b + \sum_{j\ \text{known}} w_j x_j + \sum_{j\ \text{missing}} \min(w_j l_j, w_j u_j) \quad\text{and}\quad
            \max
@@ -150,10 +152,10 @@ class MissingFeatures(LinearClassifier):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            NaN is missing, whatever `missing` says.
+            NaN marks a missing entry, also with ``missing="raise"``.
         lower, upper : float or array-like of shape (n_features,), default=None
-            The range of each feature, :math:`l \le u`; infinite for unknown. None: that of the finite training entries,
-            infinite for a feature that had none.
+            The range of each feature, :math:`l \le u`; infinite if unknown. None: the range of the finite training
+            entries, infinite for a feature without any.
 
         Returns
         -------
@@ -164,7 +166,7 @@ class MissingFeatures(LinearClassifier):
         return self._interval(self._scores(without_missing(X)), missing_entries(X), ends)
 
     def is_certain(self, X: Any, *, lower: Any = None, upper: Any = None) -> NDArray[np.bool_]:
-        """Return whether a row's class without the missing entries is its class for all values that they may have.
+        """Return whether each row's class without the missing entries is its class for all values that they may have.
 
         Parameters
         ----------
@@ -174,9 +176,9 @@ class MissingFeatures(LinearClassifier):
         Returns
         -------
         ndarray of bool of shape (n_samples,)
-            True for rows that miss nothing. With several classes, the class must have the highest score everywhere in the
-            range, by itself where something is missing. It speaks of what is missing, not of whether the class is right: a
-            model whose weights are all 0 (`collapsed_`) gives every row the same class, and is certain of each.
+            True for rows without missing entries. With several classes, the class must have the highest score
+            everywhere in the range; a tie is not certain. This says nothing about whether the class is right: a model
+            whose weights are all 0 (`collapsed_`) gives every row the same class, and all rows are certain.
         """
         check_is_fitted(self)
         X, ends = self._with_missing(X), self._ends(lower, upper)
@@ -208,12 +210,12 @@ class MissingFeatures(LinearClassifier):
         return MissingReport(gone.mean(axis=0), lost, lost > self.budget_, certain)
 
     def _interval(self, scores: Array, gone: Any, ends: Array) -> tuple[Array, Array]:
-        """Return the ends of the scores, given those of the known entries."""
+        """Return the ends of the scores, given the scores by the known entries."""
         low, high = ((gone @ reach.T).reshape(scores.shape) for reach in _reach(self.coef_, ends))
         return scores + low, scores + high
 
     def _ends(self, lower: Any, upper: Any) -> Array:
-        """Return the range of each feature, shape (2, n_features), infinite where nothing is known."""
+        """Return the range of each feature, shape (2, n_features); infinite where it is unknown."""
         learned = np.where(np.isnan(self.feature_range_), [[-np.inf], [np.inf]], self.feature_range_)
         call, n = f"{type(self).__name__}.score_interval", self.coef_.shape[1]
         ends = np.array(
@@ -240,14 +242,14 @@ def _end(value: Any, n_features: int, call: str, name: str) -> Array:
 
 
 def _reach(coef: Array, ends: Array) -> tuple[Array, Array]:
-    """Return the least and the largest of w_j x_j over the range of each feature, of the shape of `coef`."""
-    finite = np.where(coef[None] == 0, 0.0, ends[:, None, :])  # a weight of 0 makes nothing of an unknown range
+    """Return the smallest and the largest w_j x_j over the range of each feature, both of the shape of `coef`."""
+    finite = np.where(coef[None] == 0, 0.0, ends[:, None, :])  # 0 times an infinite end would be NaN
     products = coef * finite
     return products.min(axis=0), products.max(axis=0)
 
 
 def in_whole(X: Any) -> Any:
-    """Return X, a copy where it is a sparse matrix that stores entries in parts."""
+    """Return X; if it is a sparse matrix that stores some entries in parts, a copy with these parts summed."""
     if sparse.issparse(X) and not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
@@ -255,7 +257,7 @@ def in_whole(X: Any) -> Any:
 
 
 def missing_entries(X: Any) -> sparse.csr_array:
-    """Return a sparse matrix that is 1 where an entry is NaN; times an infinite range, entries not stored give no NaN."""
+    """Return a sparse matrix, 1 where an entry is NaN; others are not stored, so infinite ranges give no 0 * inf."""
     if not sparse.issparse(X):
         return sparse.csr_array(np.isnan(X), dtype=np.float64)
     gone = sparse.csr_array((np.isnan(X.data).astype(np.float64), X.indices, X.indptr), X.shape, copy=True)
@@ -264,14 +266,14 @@ def missing_entries(X: Any) -> sparse.csr_array:
 
 
 def without_missing(X: Any) -> Any:
-    """Return X with 0 for NaN: products with weights are then sums over the known entries."""
+    """Return X with 0 for NaN, so that products with weights are sums over the known entries."""
     if not sparse.issparse(X):
         return np.where(np.isnan(X), np.zeros((), dtype=X.dtype), X)
     return sparse.csr_array((np.where(np.isnan(X.data), 0.0, X.data), X.indices, X.indptr), shape=X.shape)
 
 
 def entry_ranges(X: Any) -> tuple[Array, Array]:
-    """Return the smallest and the largest entry of each column that is not NaN, NaN where there is none."""
+    """Return the smallest and the largest known entry of each column, NaN for a column without any."""
     if sparse.issparse(X):
         return min_max_axis(X, axis=0, ignore_nan=True)
     return np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)

@@ -1,4 +1,4 @@
-"""A nonlinear classifier that knows the noise of each row, in training and at prediction."""
+"""A nonlinear classifier that uses the noise of each row, in training and at prediction."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ SLOPES = (1e-5, 1e-6, 1e-7)
 
 
 N_SCORES = 1024
-"""Draws of the scores of several classes."""
+"""Draws of the scores for flip probabilities with several classes."""
 BLOCK_ENTRIES = 1 << 22
-"""Entries of factors by row that are formed at a time."""
+"""How many entries of the rows' factors are formed at a time."""
 
 
 class Rows(NamedTuple):
@@ -54,7 +54,7 @@ class Rows(NamedTuple):
     codes: NDArray[np.intp]
     weights: Array
     noise: RowNoise | None
-    """Their noise, None where none is stated."""
+    """Their noise, None if none is stated."""
 
     def take(self, rows: NDArray[np.intp]) -> Rows:
         """Return some of the rows."""
@@ -62,7 +62,7 @@ class Rows(NamedTuple):
         return Rows(self.X[rows], self.codes[rows], self.weights[rows], noise)
 
     def weighed(self) -> Rows:
-        """Return the rows of positive weight, so that rows of weight 0 change no random draw."""
+        """Return the rows of positive weight, so that rows of weight 0 do not change random draws."""
         return self.take(np.flatnonzero(self.weights))
 
 
@@ -73,71 +73,73 @@ class Pushed(NamedTuple):
     codes: NDArray[np.intp]
     weights: Array
     noise: SlopedFactor | None = None
-    """The remaining noise of the rows, where it is not drawn."""
+    """The noise of the features, if it is averaged over and not drawn."""
 
 
 class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
-    r"""Nonlinear classifier whose features, scores and probabilities know the Gaussian noise of each row.
+    r"""Nonlinear classifier whose features, scores and probabilities allow for the Gaussian noise of each row.
 
-    A row x that is measured with the error :math:`N(0, C)` has features averaged over what it may really be: ramps of each
-    column, and waves of all, in closed form (:class:`ExpectedFeatures`). Scores are linear in these, so that a badly measured
-    row is predicted by what its features are on average, and its probabilities are as unsure as it is.
+    The features of a row x with the error :math:`N(0, C)` are averages over its possible true values, in closed form:
+    ramps of each column, and waves of all columns (:class:`ExpectedFeatures`). Scores are linear in these features. So
+    a badly measured row is predicted by its average features, and its probabilities are less sure.
 
-    ``method="consistent"`` (the *consistent push*): training rows are measured again. For every level m, row i becomes
-    :math:`x_{imk} = x_i + m\,\delta_{ik}`, k = 1, ..., n_copies, with draws :math:`\delta_{ik} \sim N(0, C_i)`, and gets the
-    features :math:`z_{imk}` that a row with the noise :math:`m^2 C_i` will get at prediction; level 0 is the row as it is. Then
+    ``method="consistent"`` (the *consistent push*) measures the training rows again. For every level m, row i becomes
+    :math:`x_{imk} = x_i + m\,\delta_{ik}`, k = 1, ..., n_copies, with draws :math:`\delta_{ik} \sim N(0, C_i)`. It gets
+    the features :math:`z_{imk}` that a row with the noise :math:`m^2 C_i` gets at prediction; level 0 is the row as it
+    is. Then
 
     .. math:: \sum_i c_i \, \mathrm{mean}_{m,k}\, \log\bigl(1 + e^{-y_i (w^\top z_{imk} + b)}\bigr) + \tfrac{\alpha}{2} |w|^2
 
-    is minimised, or with more classes the cross-entropy of the softmax plus :math:`\alpha \sum_k |w_k|^2`: a weighted *sum*,
-    the intercept not penalised. Averaged features of the training rows alone do not do: those would be blurred once, noisy rows
-    at prediction twice.
+    is minimised, or with more classes the cross-entropy of the softmax plus :math:`\alpha \sum_k |w_k|^2`. It is a
+    weighted *sum* over rows, and the intercept is not penalised. Averaged features of the training rows as they are
+    would not do: they are blurred once by noise, noisy rows at prediction twice.
 
-    ``prior="gaussian"``: features are averaged over what a row is *given* its noisy values and what rows are like,
-    :math:`N(m, \Sigma)` with the mean and a shrunk covariance of the training rows (20 directions, and the rest of each
-    column): a column that is measured badly is told by the others. Of what stays unknown, correlations count where the
-    stated errors have some (``X_cov``, ``X_factor``), deviations alone elsewhere. ``prior=None``: over :math:`N(x, C)`, as
-    :class:`ExpectedFeatures` does. Exact rows are the same in both.
+    ``prior="gaussian"`` averages features over a row's true values *given* its noisy values, and given that rows are
+    distributed as :math:`N(m, \Sigma)`, with the mean and a shrunk covariance of the training rows (20 directions, and
+    the rest of each column). So a badly measured column is estimated from the others. The remaining errors are
+    correlated if the stated errors are (``X_cov``, ``X_factor``); otherwise only their deviations are used.
+    ``prior=None`` averages over :math:`N(x, C)`, as :class:`ExpectedFeatures` does. For exact rows both are the same.
 
-    ``method="moments"``: ramps alone, no draws, no prior. With :math:`\psi(x) = \mathbb E\,\varphi(x + m\,\delta')`, the
-    features of a row at prediction, the loss is averaged over the score :math:`w^\top \psi(x_i + m\,\delta) + b` of the row
-    measured again,
+    ``method="moments"`` has ramps only, no draws and no prior. With
+    :math:`\psi(x) = \mathbb E\,\varphi(x + m\,\delta')`, the features of a row at prediction, the loss is averaged over
+    the score :math:`w^\top \psi(x_i + m\,\delta) + b` of the row measured again,
 
     .. math:: \sum_i c_i \, \mathrm{mean}_m\, \mathbb E \log\bigl(1 + e^{-y_i (w^\top \bar z_{im} + b + t_{im} Z)}\bigr)
               + \tfrac{\alpha}{2} |w|^2, \qquad \bar z_{im} = \mathbb E\,\varphi(x_i + \sqrt 2\, m\,\delta),
 
-    where :math:`t_{im}^2 = w^\top V_{im} w` with the covariance of :math:`\psi` that mean slopes give, plus, on its diagonal,
-    the variance that is not linear in the noise. Several classes are fitted one against the rest.
+    where :math:`t_{im}^2 = w^\top V_{im} w`. :math:`V_{im}` is the covariance of :math:`\psi` by its mean slopes, plus,
+    on the diagonal, the variance that is not linear in the noise. With several classes, each is fitted against the
+    rest.
 
-    The noise is used as stated, so it must be honest; of rows much noisier than the highest level nothing was learned.
-    Memory: copies times rows times features, twice that for a moment:
+    The noise is used as stated, so state it correctly. The model has learned nothing about rows much noisier than the
+    highest level. Memory is copies times rows times features, and twice that for a moment:
     ``(1 + n_copies * levels above 0) * n_samples * (n_components + n_knots * n_features)`` numbers in single precision.
 
     Parameters
     ----------
     features : {"both", "splines", "fourier"}, default="both"
-        As `kind` of :class:`ExpectedFeatures`; with ``method="moments"`` "both" means splines.
+        As `kind` of :class:`ExpectedFeatures`; with ``method="moments"`` "both" means "splines".
     levels : tuple of float, default=(0, 1, 2, 4)
-        Multiples of the stated noise that the model is to serve, all with the same weight. One model that is told the noise of
-        each row serves them all; one that is trained for level 4 alone must not be asked about exact rows.
+        Multiples of the stated noise to train for, all with the same weight. One model, given the noise of each row,
+        serves all levels; but a model trained for level 4 only must not be used for exact rows.
     n_copies : int, default=2
         Draws of each row for each level above 0.
     n_knots, gamma
         As for :class:`ExpectedFeatures`.
     n_components : int, default=500
-        Waves.
+        The number of waves.
     alpha : float, default=1.0
-        Strength of the ridge, on a sum over rows: what scikit-learn's linear classifiers call 1/C, 1/(2C) with several classes.
+        Strength of the ridge, on a sum over rows: 1/C of scikit-learn's linear classifiers, 1/(2C) with several classes.
     prior : {"gaussian", None}, default="gaussian"
     method : {"consistent", "moments"}, default="consistent"
     class_weight : dict or "balanced", default=None
     tol : float, default=1e-4
-        Largest certified relative gap of the linear fit to accept.
+        The largest certified relative gap to accept for the linear fit.
     max_iter : int, default=1000
     verbose : int, default=0
         1 logs progress to the logger "holdfast".
     random_state : int, RandomState instance or None, default=0
-        Seeds the waves and the draws: the same number gives the same model. None: another one at every fit.
+        Seeds the waves and the draws: the same number gives the same model. None: every fit gives another model.
 
     Attributes
     ----------
@@ -145,16 +147,17 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
     features_ : ExpectedFeatures
         The fitted features.
     prior_ : GaussianPrior or None
-        What rows are like; None where it is not used.
+        The distribution of exact rows; None if it is not used.
     model_ : classifier
-        The linear classifier of the features, in their units.
+        The linear classifier of the features.
     objective_, lower_bound_ : float
-        The sum above, and a number that no weights can go below, for these features and draws, rounded to single precision.
+        The minimised sum, and a lower bound on it over all weights, for these features and draws in single precision.
     gap_ : float
-        (objective_ - lower_bound_) / objective_, recomputed from the rows. What other draws would give is not part of it.
+        (objective_ - lower_bound_) / objective_, recomputed from the rows. It does not include how results vary with
+        draws.
     n_iter_ : int
     row_noise_ : bool
-        Whether `fit` was told of noise; predictions without any then warn.
+        Whether `fit` was given noise; predictions without noise then warn.
     holdfast_version_ : str
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -163,13 +166,13 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
     --------
     NoiseAwareClassifierCV : Chooses gamma and alpha.
     GaussianRobustClassifier : Linear, with certificates of predictions; for few rows.
-    NoiseCopies : Any classifier of your own, trained on noisy copies.
+    NoiseCopies : Trains any classifier on noisy copies.
 
     Notes
     -----
-    No certificate is known for its predictions: :func:`certified_radius` and the like refuse it. Under
-    ``CalibratedClassifierCV``, which hands no metadata to predictions, validation rows count as exact; its probabilities
-    need no calibration for noise.
+    No certificate is known for its predictions: :func:`certified_radius` and the like refuse it.
+    ``CalibratedClassifierCV`` hands no metadata to predictions, so validation rows count as exact there. The
+    probabilities of this classifier need no calibration for noise.
 
     Examples
     --------
@@ -241,7 +244,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
 
     @takes_metadata
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **metadata: Unpack[NoiseByRow]) -> Self:
-        """Fit the features, push the rows to them, and fit a linear classifier there.
+        """Fit the features, map the rows at all levels of their noise to them, and fit a linear classifier there.
 
         Parameters
         ----------
@@ -310,7 +313,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
                 copies = [effect.transform(X)]
             else:
                 copies = self._means(effect, [X + own.drawn(rng) for _ in range(int(self.n_copies))], own)
-            # draws are rough anyway, and there are many
+            # single precision saves memory, and draws are rough anyway
             lots += copies if left else [copy.astype(np.float32) for copy in copies]
             shares += [1.0 / (len(levels) * len(copies))] * len(copies)
         return Pushed(
@@ -321,12 +324,12 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         )
 
     def _means(self, effect: Averaged, lots: Sequence[Array], noise: RowNoise) -> list[Array]:
-        """Return the features of rows that are measured with this noise as in each of these lots."""
+        """Return the features of several lots of measured rows, all with this noise."""
         rows, unknown = (lots, noise) if self.prior_ is None else self.prior_.posterior(lots, noise)
         return effect.means(rows, unknown)
 
     def _fit_linear(self, pushed: Pushed, alpha: float) -> None:
-        """Fit the linear classifier to pushed rows, starting at the present one if there is one, and prove its gap."""
+        """Fit the linear classifier to pushed rows, from the current one if there is one, and prove its gap."""
         self.model_, proof = (self._by_moments if self.method == "moments" else self._by_draws)(pushed, alpha)
         self.objective_, self.lower_bound_, self.gap_ = proof
         self.n_iter_, self.holdfast_version_ = int(np.max(self.model_.n_iter_)), __version__
@@ -342,7 +345,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         is_binary = len(self.classes_) == 2
         [problem] = GaussianRobustClassifier(alpha=alpha)._problems(pushed.rows, pushed.codes, pushed.weights, {})
         model = getattr(self, "model_", None) or LogisticRegression(warm_start=True, max_iter=int(self.max_iter))
-        # alpha/2 |w|^2 with two classes, alpha |W|^2 with more
+        # the ridge is alpha/2 |w|^2 with two classes, alpha |W|^2 with more; that of scikit-learn is |.|^2 / (2 C)
         model.set_params(C=1.0 / alpha if is_binary else 0.5 / alpha)
         for slope in SLOPES:
             model.set_params(tol=slope).fit(pushed.rows, pushed.codes, pushed.weights)
@@ -361,7 +364,7 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
             )
 
     def _averages(self, effect: Averaged, X: Array, noise: RowNoise) -> tuple[Array, SlopedNoise]:
-        """Return means of the features of rows that are measured again, and their remaining noise."""
+        """Return the mean features of rows that are measured again, and the noise of these features."""
         if self.prior_ is None:
             return effect.averages(X, noise, noise)
         [rows], unknown = self.prior_.posterior([X], noise)
@@ -418,7 +421,8 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
         """Return class probabilities, shape (n_samples, n_classes); takes noise as `decision_function` does.
 
-        The noisier a row, the less sure they are; nothing else is averaged over.
+        The noisier a row, the less sure they are: its features are averages over its noise. Scores are not averaged
+        again.
         """
         return self._probabilities(X, metadata, "predict_proba")
 
@@ -445,19 +449,20 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
 
     @takes_metadata
     def flip_probability(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
-        r"""Return about how likely each prediction is to change when the row is measured again with the same noise.
+        r"""Return the approximate probability that a prediction changes if its row is measured again with this noise.
 
-        Approximate: the scores of the row measured again are taken to be normal, with the means and covariances that the
-        moments of the features give, see :class:`ExpectedFeatures`. Two classes: by formula; more: the share of 1024 fixed
-        draws of the scores. Tests hold it to 0.02 of draws of the rows on average, on breast cancer at the stated errors and at
-        four times these. Single rows are farther off, and so are all where classes are narrower than the noise: there it is
-        too small more often than not. :func:`flip_probability` draws rows instead.
+        The scores of the row measured again are taken as normal, with the means and covariances that the moments of the
+        features give; see :class:`ExpectedFeatures`. With two classes there is a formula; with more it is the share of
+        1024 fixed draws of the scores. In tests on the breast-cancer data, at the stated errors and at four times
+        these, it is within 0.02 of draws of the rows on average. The error is larger for single rows, and for all rows
+        if classes are narrower than the noise: then it is too small more often than not. :func:`flip_probability` draws
+        rows instead.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         **metadata
-            The noise of each row; one of them is needed.
+            The noise of each row; required.
 
         Returns
         -------
@@ -484,10 +489,10 @@ class NoiseAwareClassifier(WholeFits, ClassifierMixin, BaseEstimator):
         # factors of the scores' covariances, and the same draws for all rows
         extents, basis = np.linalg.eigh(roots @ roots.transpose(0, 2, 1))
         factors = basis * np.sqrt(np.maximum(extents, 0.0))[:, None, :]
-        draws = ndtri(Halton(len(model.coef_), scramble=False).random(N_SCORES + 1)[1:])  # the first one is 0
+        draws = ndtri(Halton(len(model.coef_), scramble=False).random(N_SCORES + 1)[1:])  # point 0 would give -inf
         return np.mean(np.argmax(again[:, None] + draws @ factors.transpose(0, 2, 1), axis=2) != now[:, None], axis=1)
 
 
 def without_their_warnings() -> Any:
-    """Return a context in which linear fits do not warn: the proved gap tells more. Filters apply to all threads."""
+    """Return a context in which linear fits do not warn, as the proved gap says more; it applies to all threads."""
     return catch_warnings(action="ignore", category=ConvergenceWarning)

@@ -1,4 +1,4 @@
-"""NoiseAwareClassifier with its bandwidth and its ridge chosen by cross-validation under noise."""
+"""NoiseAwareClassifier with bandwidth and ridge chosen by cross-validation under noise."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ NAME = "NoiseAwareClassifierCV"
 class NoiseAwareClassifierCV(NoiseAwareClassifier):
     r"""NoiseAwareClassifier with gamma and alpha chosen by the log loss on validation rows as noisy as future ones.
 
-    Validation rows are measured again, :math:`x_i + m\,\delta_i` with draws :math:`\delta_i \sim N(0, C_i)`, and the model is
-    told of the noise :math:`m^2 C_i`. The best on clean rows need not be the best on noisy ones.
+    Validation rows are measured again, :math:`x_i + m\,\delta_i` with draws :math:`\delta_i \sim N(0, C_i)`, and the
+    model is given their noise :math:`m^2 C_i`. The settings that are best on clean rows need not be the best on noisy
+    rows.
 
     Parameters
     ----------
     gammas : array-like of float, default=(0.3, 1, 3)
-        Bandwidths to try, in multiples of "scale", 1 / n_features. Splines have none.
+        The bandwidths to try, in multiples of "scale", which is 1 / n_features. Splines have no bandwidth.
     alphas : array-like of float, default=(0.1, 0.3, 1, 3, 10)
-        Ridges to try.
+        The ridges to try.
     deploy_noise : float, default=None
-        m, how noisy rows will be when the model is used, in multiples of what `fit` is told. None: all `levels`, the mean.
+        m, the noise of rows at prediction as a multiple of the noise given to `fit`. None: the mean score over all
+        `levels`.
     cv : int, splitter or iterable, default=3
         As in scikit-learn; a number means that many stratified folds.
     n_jobs : int, default=None
@@ -47,14 +49,14 @@ class NoiseAwareClassifierCV(NoiseAwareClassifier):
     Attributes
     ----------
     gamma_, alpha_ : float
-        What was chosen; gamma in multiples of "scale". Among equals the largest alpha, then the smallest gamma.
+        The chosen values, gamma in multiples of "scale". Ties go to the largest alpha, then to the smallest gamma.
     best_score_ : float
-        Its mean validation score, the negative log loss.
+        Their mean validation score, minus the log loss.
     cv_results_ : dict of ndarrays
         ``param_gamma``, ``param_alpha``, ``split0_test_score`` ..., ``mean_test_score``, ``std_test_score``,
         ``rank_test_score`` and ``max_gap``, the largest certified gap of the folds.
     classes_, features_, model_, gap_, ...
-        As in :class:`NoiseAwareClassifier`, of the fit to all rows.
+        As in :class:`NoiseAwareClassifier`, for the fit to all rows.
 
     Examples
     --------
@@ -168,7 +170,7 @@ class NoiseAwareClassifierCV(NoiseAwareClassifier):
     def _fold(
         self, own: Rows, held_out: Rows, gammas: Array, alphas: Array, seed: int, report: Report
     ) -> tuple[list[float], list[float]]:
-        """Return validation scores and gaps of one fold for all gammas and, within them, alphas."""
+        """Return the validation scores and gaps of one fold, for every alpha at every gamma."""
         n_classes = len(self.classes_)
         model, scores, gaps = copy(self), [], []
         for gamma in gammas:
@@ -187,7 +189,7 @@ class NoiseAwareClassifierCV(NoiseAwareClassifier):
         return scores, gaps
 
     def _asked_again(self, rows: Rows, seed: int) -> list[Array]:
-        """Return the features of rows that are measured again, at each level of the noise that the model is tried at."""
+        """Return the features of rows that are measured again, at each level of noise for validation."""
         effect = self.features_.uncertainty_effect(rows.X.shape[1])
         if rows.noise is None:
             return [effect.transform(rows.X)]

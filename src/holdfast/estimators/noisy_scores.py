@@ -1,4 +1,4 @@
-"""Linear scores of rows with Gaussian noise: their spread, the predictions that it may change, and class probabilities."""
+"""Linear scores of rows with Gaussian noise: their deviations, flips of predictions, and class probabilities."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _has_known_noise(estimator: NoisyScores) -> bool:
 
 
 class NoisyScores(KernelScores):
-    """A classifier that was trained for Gaussian noise, stated for each row where `row_noise_` is True."""
+    """A classifier that was trained for Gaussian noise; if `row_noise_` is True, it was stated for each row."""
 
     loss: Any
     link: str | None
@@ -53,11 +53,11 @@ class NoisyScores(KernelScores):
     row_noise_: bool
 
     def _loss(self) -> Loss:
-        """Return the loss that it was trained for."""
+        """Return the training loss."""
         raise NotImplementedError
 
     def _noise(self) -> UncertaintySet:
-        """Return the noise that its constructor states."""
+        """Return the noise stated in the constructor."""
         raise NotImplementedError
 
     @offered_if(_has_known_noise)
@@ -74,19 +74,22 @@ class NoisyScores(KernelScores):
     ) -> Array:
         r"""Return the probability that the noise changes each prediction.
 
-        Two classes: exact, :math:`\Phi(-|w^\top x + b| / t)`. Three: exact, by the normal law of two leads. More: an estimate
-        from draws of the scores, off by a standard error of at most the bound below over :math:`2\sqrt{n_\text{draws}}`, so
-        small where changes are rare; :func:`flip_probability` tells it. ``method="bound"``: the *upper bound*
-        :math:`\sum_{l \ne k} \Phi(-(f_k - f_l) / t_{kl})`, at most 1, where k is predicted, f are the scores and
-        :math:`t_{kl}` is the deviation that the noise gives to their difference; it can be twice the probability or more.
+        With two classes it is exactly :math:`\Phi(-|w^\top x + b| / t)`. With three it is exact too, by the normal law
+        of two leads. With more it is an estimate from draws of the scores; its standard error is at most the bound
+        below over :math:`2\sqrt{n_\text{draws}}`, so small if changes are rare. The function :func:`flip_probability`
+        returns the standard error. ``method="bound"`` gives the *upper bound*
+        :math:`\sum_{l \ne k} \Phi(-(f_k - f_l) / t_{kl})`, at most 1, for the predicted class k and scores f, where
+        :math:`t_{kl}` is the standard deviation of :math:`f_k - f_l` under the noise. It can be twice the probability
+        or more.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         **metadata
-            The noise of each row as in `fit`, taken as stated, never multiplied by `noise`: a model trained with ``noise=4``
-            and ``X_std=S`` is asked about that noise by ``X_std=4 * S``. Without them the noise of the constructor is
-            meant; a model fitted with them asks for them, and so does one of which no noise is known (``noise=None``).
+            The noise of each row as in `fit`, taken as stated, never multiplied by `noise`: after training with
+            ``noise=4`` and ``X_std=S``, pass ``X_std=4 * S`` for the same noise. Without metadata, the noise of the
+            constructor is used. A model that was fitted with metadata, or has no noise (``noise=None``), needs them
+            here.
         method : {"auto", "bound"}, default="auto"
         n_draws : int, default=1000
             Draws of the scores of each row, with more than three classes.
@@ -95,8 +98,9 @@ class NoisyScores(KernelScores):
         Returns
         -------
         ndarray of shape (n_samples,)
-            With two classes between 0 and 0.5; 0 where there is no noise. With `unknown` of the noise, the largest
-            probability that any covariance gives, or of several classes the bound with the largest deviations.
+            With two classes between 0 and 0.5; 0 without noise. If the covariance is only partly known (`unknown` of
+            :class:`GaussianNoise`), the largest probability that any covariance gives; with several classes, the bound
+            with the largest deviations.
         """
         check_columns(X, metadata, self)
         scores = self.decision_function(X)
@@ -109,13 +113,13 @@ class NoisyScores(KernelScores):
     def score_std(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
         r"""Return the standard deviation :math:`t = \sqrt{w^\top C w}` that the noise gives to each row's score.
 
-        Takes noise as `flip_probability` does; with `unknown` it is the largest that any covariance gives. A
-        prediction with |score| > 2 * score_std is certain at two sigma.
+        Takes noise as `flip_probability` does; if the covariance is only partly known, it is the largest that any
+        covariance gives. A prediction with |score| > 2 * score_std is certain at two sigma.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            More than two classes: the deviation of the predicted class's lead over each class, 0 for itself.
+            With more than two classes, the deviations of the predicted class's leads over each class; 0 over itself.
         """
         check_columns(X, metadata, self)
         scores = self.decision_function(X)
@@ -126,14 +130,15 @@ class NoisyScores(KernelScores):
     def predict_proba(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
         r"""Return class probabilities :math:`\mathbb E\,\mathrm{sigmoid}(w^\top x + b + tZ)`, moderated by each row's noise.
 
-        With ``link="moderated"`` they are those that it was trained for, sigmoid(r (w'x + b)), which differ by up to 0.02.
-        Only with ``loss="logistic"``. Takes noise as `flip_probability` does; a model fitted with the noise of each row and
-        given none here returns plain, unmoderated probabilities, and warns.
+        With ``link="moderated"`` they are the probabilities that the model was trained for, sigmoid(r (w'x + b)), which
+        differ by up to 0.02. Only with ``loss="logistic"``. Takes noise as `flip_probability` does; but a model that
+        was fitted with the noise of each row, and is given none here, returns plain, unmoderated probabilities, and
+        warns.
 
-        More than two classes: the softmax of the scores, averaged approximately, by the probabilities of pairs of classes as
-        :class:`ModeratedClassifier` does, but with the root mean square of their deviations for t, so that the likeliest is
-        predicted. With ``multiclass="ovr"`` those of each class against the rest, made to sum to 1, with that of the classes'
-        deviations.
+        With more than two classes they are the softmax of the scores, averaged approximately, by probabilities of pairs
+        of classes as in :class:`ModeratedClassifier`; but t is the root mean square of the pairs' deviations, so that
+        the predicted class is the likeliest. With ``multiclass="ovr"`` they are the probabilities of each class against
+        the rest, scaled to sum to 1, with the root mean square of the classes' deviations as t.
 
         Returns
         -------
@@ -142,7 +147,7 @@ class NoisyScores(KernelScores):
         scores = self.decision_function(X)
         self._refuse_errors_of_inputs(metadata, "predict_proba")
         check_columns(X, metadata, self)
-        # in the span of the weights noise of the kernel's features is the same as in all of their space
+        # noise of the kernel's features is isotropic, so coordinates in the span of the weights are enough
         coef = self._in_span_ if hasattr(self, "dual_coef_") else self.coef_
         noise = None
         if self.row_noise_ and not metadata:
@@ -172,7 +177,7 @@ class NoisyScores(KernelScores):
         return np.log(self.predict_proba(X, **metadata))
 
     def _refuse_errors_of_inputs(self, metadata: Mapping[str, Any], method: str) -> None:
-        """Raise where there is a kernel and the errors of each row are stated."""
+        """Raise if there is a kernel and errors of rows are given."""
         if self._has_kernel and metadata:
             raise ValueError(
                 f"{self._quoted('kernel')}.{method}(..., {next(iter(metadata))}=...): errors of the inputs are not "
@@ -180,7 +185,7 @@ class NoisyScores(KernelScores):
             )
 
     def _noise_of_scores(self, n_samples: int, metadata: Mapping[str, Any]) -> RowSets:
-        """Return the noise of the rows in question; raise where it is not known."""
+        """Return the noise of these rows; raise if it is not known."""
         if self.row_noise_ and not metadata:
             raise ValueError(
                 f"{type(self).__name__}: this model was fitted with the noise of each row, so it needs theirs here too. "

@@ -1,4 +1,4 @@
-"""Bounds on the error of a vote on new rows, from its error on the training rows."""
+"""Bounds on the error of voters on new rows, from their error on the training rows."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class PacBayesBound(Summary):
     divergence : float
         KL of the posterior from the prior, in nats.
     bound : float
-        Upper bound with probability 1 - delta over the rows, for the best of the values of c.
+        An upper bound with probability 1 - delta over the rows, for the best of the values of c.
     kl_bound : float
-        Upper bound by another theorem, which needs no c. Each bound holds with probability 1 - delta by itself: choose one of
-        them in advance, or halve delta and take the smaller one.
+        An upper bound by another theorem, which needs no c. Each of the two bounds holds with probability 1 - delta by
+        itself: choose one in advance, or halve delta and take the smaller one.
     majority_bound : float
         Twice `bound`, at most 1: an upper bound for the error of the majority vote, which `predict` returns.
     n_samples : int

@@ -30,7 +30,7 @@ from holdfast.solvers.selection import pick
 
 @dataclass(kw_only=True)
 class SearchTask(Task):
-    """The problems that `fit` has to solve once the step of the path is chosen."""
+    """The problems that `fit` has to solve when the step of the path has been chosen."""
 
     plain: Any
     """The classifier that is fitted at a single step."""
@@ -40,21 +40,21 @@ class SearchTask(Task):
     groups: Any
     solver: Any
     starts: list[Any] = field(default_factory=list)
-    """The mean of the folds' parameters at the best step."""
+    """Starts for the problems: the mean of the folds' parameters at the best step."""
 
 
 class PathSearch(LinearClassifier):
-    """A classifier that follows a path in every fold, chooses the best step of it, and fits that on all rows.
+    """A classifier that follows a path in every fold, chooses the best step of it, and fits all rows at this step.
 
-    A subclass states what a step consists of (`_searched`), which steps there are, how the plain classifier is made, how
-    problems are resized, and how models are scored.
+    A subclass states the settings of a step (`_searched`), the steps (`_path`), the plain classifier (`_model`), the
+    problem at a step (`_at`), and how models are scored (`_examiner`).
     """
 
     _takes_streams = False
     _searched: tuple[str, ...]
-    """The names of the settings that make a step; the first is the size of the uncertainty."""
+    """The names of the settings that make up a step; the first is the size of the uncertainty."""
     _beyond: Mapping[tuple[str, str], str]
-    """What to do where the best of a setting is the "smallest" or the "largest" of those tried."""
+    """Advice if the best value of a setting is the "smallest" or the "largest" that was tried."""
     parameter_table = {"cv": CV, "cv_tol": Number(strictly=True)}
     cv: Any
     cv_tol: float
@@ -81,7 +81,7 @@ class PathSearch(LinearClassifier):
         raise NotImplementedError
 
     def _scorer(self, model: Any) -> Any:
-        """Return scikit-learn's scorer, None where `scoring` is."""
+        """Return scikit-learn's scorer, None if `scoring` is None."""
         if self.scoring is None:
             return None
         if isinstance(self.scoring, type) or not (isinstance(self.scoring, str) or callable(self.scoring)):
@@ -118,20 +118,20 @@ class PathSearch(LinearClassifier):
         scores, gaps = (np.array([fold[part] for fold in folds]) for part in (0, 1))
         columns = np.array(steps).T
         best, told = chosen(dict(zip(self._searched, columns, strict=True)), scores, gaps, list(columns))
-        # the fit to all rows says itself where no bound is known
+        # the fit to all rows warns by itself if no bound is known
         warn_of_gaps(gaps[np.isfinite(gaps)], float(self.cv_tol), "cv_tol")
         task.learned |= told
         task.problems = [self._at(problem, *steps[best]) for problem in task.problems]
         middle = [np.mean([fold[2][best][part] for fold in folds], axis=0) for part in (0, 1)]
-        # the folds' solutions at the best step are near that for all rows
+        # at the best step, the folds' solutions are near the solution for all rows
         task.starts = task.plain._joined(task.problems, *middle)
         for name, tried in zip(self._searched, columns, strict=True):
             self._warn_of_end(name, np.unique(tried), tried[best], is_flat=not np.any(middle[0]))
 
     def _warn_of_end(self, name: str, tried: Array, best: float, *, is_flat: bool) -> None:
-        """Warn where the best of at least three settings is the smallest or the largest that was tried.
+        """Warn if the best of three or more values is at the end of the grid.
 
-        No setting is smaller than 0. Where all weights are 0, `is_flat`, they stay 0 at any larger setting.
+        A best value of 0 raises no warning, nor does the largest one if all weights are 0 there, `is_flat`: they stay 0 beyond.
         """
         ends = {tried[0]: "smallest"} if is_flat else {tried[0]: "smallest", tried[-1]: "largest"}
         if best > 0 and best in ends and len(tried) > 2:
@@ -145,7 +145,7 @@ class PathSearch(LinearClassifier):
         assert isinstance(task, SearchTask)
         pairs = list(zip(task.problems, task.starts, strict=True))
         if not self.refit:
-            # without a last fit the mean of the folds is the model, and its proof is made afresh
+            # without a fit to all rows the mean of the folds is the model, and it gets a proof of its own
             return [_averaged(problem, start, float(self.tol)) for problem, start in pairs]
         limits: dict[str, Any] = {"tol": float(self.tol), "max_iter": int(self.max_iter), "report": report}
         with one_blas_thread:
@@ -156,7 +156,7 @@ class PathSearch(LinearClassifier):
             super()._warn(task)
 
     def _folds(self, task: SearchTask, steps: Sequence[Step], report: Report) -> list[tuple[Any, ...]]:
-        """Return the results of :meth:`_fold` for each fold."""
+        """Return the result of `_fold` for each fold."""
         given, y, sample_weight = task.data
         weights = None if sample_weight is None else checked_weights(sample_weight, given, f"{type(self).__name__}.fit")
         X, y, *rest = indexable(given, column_or_1d(y), weights, *task.metadata.values())
@@ -171,7 +171,7 @@ class PathSearch(LinearClassifier):
     def _fold(
         self, task: SearchTask, steps: Sequence[Step], own: Sequence[Any], held_out: Sequence[Any], *, report: Report
     ) -> tuple[list[float], list[float], list[tuple[Array, Array]]]:
-        """Return validation scores, gaps and coefficients of one fold at every step of the path."""
+        """Return the validation scores, gaps and coefficients of one fold, at every step of the path."""
         model, (X, y, sample_weight, *metadata) = self._model(), own
         problems = model._problems(X, y, sample_weight, dict(zip(task.metadata, metadata, strict=True)))
         X, y, sample_weight, *metadata = held_out

@@ -1,4 +1,4 @@
-"""Paths over the size of an uncertainty, and the size chosen by cross-validation: what all such classifiers share."""
+"""Paths of fits over the size of an uncertainty: what all classifiers that follow or search them share."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ LARGEST_SIZE = 3.0
 DEFAULT_SIZES = 30
 
 Step = tuple[float, ...]
-"""A setting that is tried: the size of the uncertainty, then the other numbers."""
+"""The settings of one fit: the size of the uncertainty, then the other numbers."""
 
 
 class FitPath(Summary):
-    """Fits along a path, and how they print themselves."""
+    """Fits along a path, and how they are printed."""
 
     coefs: Array
     objectives: Array
     gaps: Array
 
     def _sizes(self) -> tuple[str, Array]:
-        """Return the name of the size by which the fits differ, and the sizes."""
+        """Return the name of the size that varies along the path, and the sizes."""
         raise NotImplementedError
 
     def _title(self) -> str:
@@ -54,7 +54,7 @@ class FitPath(Summary):
 
 
 def warn_of_gaps(gaps: Array, tol: float, name: str = "tol") -> None:
-    """Warn of fits whose gap is above `tol`, a parameter of this name, and count those for which no bound is known apart."""
+    """Warn of fits whose gap is above `tol`, the parameter `name`; and, separately, of fits without a known bound."""
     bounded = gaps[np.isfinite(gaps)]
     if len(bounded) < gaps.size:
         warn_caller(
@@ -78,13 +78,13 @@ def followed(
     solver: Any = None,
     report: Report = silent,
 ) -> Iterable[list[tuple[Solution, Certificate]]]:
-    """Yield the fits of the problems ``at(problem, *step)`` for every step, each started where the two before it point."""
+    """Yield the fits of the problems ``at(problem, *step)`` for every step, started on a line through the last two."""
     problems[0].rows.n_fits = len(steps) * len(problems)
     nowhere: tuple[Array | None, Array | None] = (None, None)
     tracks = [nowhere] * len(problems)
     for k, step in enumerate(steps):
         if k and step[0] > steps[k - 1][0]:
-            # back at the largest size with another penalty, far from the last fit
+            # the path begins again at the largest size, with another penalty: the last fit is far away
             tracks = [nowhere] * len(problems)
         fits = []
         for i, problem in enumerate(problems):
@@ -99,7 +99,7 @@ def followed(
 
 
 def _ahead(problem: Any, before: Array | None, last: Array | None) -> Array | None:
-    """Return where the next solution is expected: on the line through the last two, or at the last; None after a collapse."""
+    """Return a start for the next fit: on the line through the last two, or the last one; None after a collapse."""
     if last is None or not problem.smallest_typical_scale(last) > 0:
         return None
     if before is None or not problem.smallest_typical_scale(before) > 0:
@@ -108,9 +108,9 @@ def _ahead(problem: Any, before: Array | None, last: Array | None) -> Array | No
 
 
 def grid(values: Any, top: Callable[[], float], call: str, one: str, many: str) -> Array:
-    """Return the sizes from the largest to the smallest: checked, or as many as are asked for from `top` down.
+    """Return the sizes from the largest to the smallest: those given, checked; or a grid of so many from `top()` down.
 
-    `one` and `many` are what a size is called.
+    `one` and `many` are the words for a size in messages, singular and plural.
     """
     if isinstance(values, Integral) and not isinstance(values, bool):
         if values not in Count():
@@ -132,11 +132,11 @@ def grid(values: Any, top: Callable[[], float], call: str, one: str, many: str) 
 
 
 def wide(problem: Any) -> float:
-    """Return the factor at which the uncertainty is as large as LARGEST_SIZE spreads of the rows."""
+    """Return the multiple at which the uncertainty is as large as `LARGEST_SIZE` spreads of the rows."""
     rows, weights = problem.rows, problem.weights
     centre = rows.transpose_dot(weights / weights.sum())
     spread = np.sqrt(max(float(np.sum(rows.square_sums(weights / weights.sum())) - centre @ centre), 0.0))
     n = rows.n_features
     typical = float(np.mean([np.mean(problem.sets.support(unit)) for unit in np.eye(min(n, 100), n)]))
-    # noise of the same size in every direction has sqrt(n) times this length
+    # errors with the same deviation in each of n directions have about sqrt(n) times this length
     return float(LARGEST_SIZE * spread / (typical * np.sqrt(n))) if typical > 0 else 1.0

@@ -1,4 +1,4 @@
-"""Settings of the classifier for Gaussian noise that do not go together."""
+"""Checks of the classifier for Gaussian noise: parameters that contradict each other are refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.solvers import SGD
 
 
 class Refusals:
-    """A classifier with a `link` and several solvers, some of which are known for some losses, noises and classes only."""
+    """A classifier with a `link` and several solvers, not all of which work with every loss, noise or class count."""
 
     link: str | None
     multiclass: str | None
@@ -23,7 +23,7 @@ class Refusals:
         return self.solver == SGD.name or isinstance(self.solver, SGD)
 
     def _ways_apart(self, loss: Loss, takes_steps: bool) -> dict[str, bool]:
-        """Return what keeps this loss of several classes from being fitted to all of them at once, by parameter."""
+        """Return, by parameter, whether it prevents a joint fit of several classes with this loss."""
         known = loss.is_homogeneous
         return {
             "link": not known and self.link is not None,
@@ -32,13 +32,13 @@ class Refusals:
         }
 
     def _way_of(self, loss: Loss, takes_steps: bool) -> str:
-        """Return "joint" or "ovr", how more than two classes are fitted."""
+        """Return how more than two classes are fitted, "joint" or "ovr"."""
         if self.multiclass is not None:
             return self.multiclass
         return "ovr" if any(self._ways_apart(loss, takes_steps).values()) else "joint"
 
     def _check_classes(self, loss: Loss, n_classes: int, takes_steps: bool) -> None:
-        """Raise where more than two classes are asked to be fitted in a way that is not known."""
+        """Raise if more than two classes are to be fitted in a way that is not available."""
         if n_classes == 2:
             return
         if self.multiclass == "ovr" and loss.is_homogeneous:
@@ -49,13 +49,13 @@ class Refusals:
         apart = self._ways_apart(loss, takes_steps)
         for name in (name for name in apart if apart[name] and self.multiclass == "joint"):
             raise ValueError(
-                f"{self._quoted('multiclass', name)}: a link, stochastic steps (partial_fit) and a loss without a form for all "
-                f"classes, which one of your own states by `jointly`, take one class against the rest. Of {n_classes} classes "
-                "use multiclass='ovr' or None."
+                f"{self._quoted('multiclass', name)}: a link, stochastic steps (partial_fit) and a loss without a "
+                f"joint form (your own loss states it by `jointly`) fit each class against the rest. With {n_classes} "
+                "classes use multiclass='ovr' or None."
             )
 
     def _check_link(self, loss: Loss, bound: RowSets) -> None:
-        """Raise where no descent through the link is known."""
+        """Raise if there is no descent through the link for these parameters."""
         if not loss.is_proper:
             raise ValueError(
                 f"{self._quoted('loss', 'link')}: a link makes probabilities of scores, and this loss models "

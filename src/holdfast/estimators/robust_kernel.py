@@ -1,4 +1,4 @@
-"""The nonlinear classifier for rows that are known up to a set."""
+"""The nonlinear classifier for rows that are only known up to a set."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from holdfast.uncertainty.binding import bound_sets, refuse_of_training
 
 NAME = "RobustKernelClassifier"
 TRIAL_ROWS, TRIAL_GAP = 500, 1e-2
-"""About how many rows bounds are compared on, and the gap to which these fits are made."""
+"""For the comparison of bounds: about how many rows the fits have, and their gap."""
 MAPS: dict[str, Any] = {"fourier": RobustFourierFeatures, "nystroem": RobustNystroem, "exact": RobustNystroem}
 
 
 class _Rows(NamedTuple):
-    """The rows, sets and map that the problems of all classes and all bounds share."""
+    """The rows, sets and feature map that the problems of all classes and all bounds share."""
 
     inputs: Array
     """The rows as given, shape (n_samples, n_features)."""
     labelled: LabelledRows
-    """Their features."""
+    """The rows in feature space."""
     sets: RowSets
-    """The sets of the rows as given."""
+    """The sets of the rows as given, in the units of the inputs."""
     map: RobustFeatures
 
     def thinned(self, n_samples: int) -> _Rows:
-        """Return about so many rows, evenly spaced within each class, with weights that make them stand for all."""
+        """Return about `n_samples` rows, evenly spaced within each class; each class keeps its total weight."""
         features, codes, weights, _, classes = self.labelled
         stride = max(1, len(codes) // n_samples)
         own = [np.flatnonzero((codes == k) & (weights > 0)) for k in range(len(classes))]
@@ -62,7 +62,7 @@ class _Rows(NamedTuple):
 
 @dataclass(kw_only=True)
 class MappedTask(Task):
-    """The problems that `fit` has to solve once a bound is chosen."""
+    """The problems that `fit` has to solve when a bound has been chosen."""
 
     rows: _Rows
     loss: Loss
@@ -72,48 +72,51 @@ class MappedTask(Task):
 class RobustKernelClassifier(MappedScores, WorstCaseClassifier):
     r"""Nonlinear classifier, linear in features of a kernel, trained for the worst rows that their uncertainty admits.
 
-    Each row is x_i + d for some d in a set :math:`D_i` of inputs. The score is :math:`f(x) = w^\top \phi(x) + b`, with random
-    Fourier or Nystroem features :math:`\phi` of a kernel. What errors do to curved features has no closed form, so they are
-    trained for a set that holds all of it: with :math:`\rho_i(v) \ge \max_{d \in D_i} v^\top (\phi(x_i + d) - \phi(x_i))`
+    Each row is x_i + d for some d in a set :math:`D_i` of inputs. The score is :math:`f(x) = w^\top \phi(x) + b`, with
+    random Fourier or Nystroem features :math:`\phi` of a kernel. How far errors can move these features has no closed
+    form, so the classifier is trained for larger sets, with :math:`\rho_i(v) \ge \max_{d \in D_i} v^\top (\phi(x_i + d)
+    - \phi(x_i))`:
 
     .. math:: \min_{w, b}\; \sum_i c_i\, \psi\bigl(1 - y_i f(x_i) + \rho_i(-y_i w)\bigr) + \frac\alpha2 |w|^2.
 
-    That bounds the largest loss of all admissible inputs from above, row by row. `bound` says which set; see
-    :class:`RobustFourierFeatures` and :class:`RobustNystroem`. The problem is convex, and `gap_` proves how near its optimum
-    the fit is. Without uncertainty it is an SVM with a kernel, ``SVC(C=1 / alpha)`` with ``features="exact"``.
+    This is an upper bound on each row's largest loss over all admissible inputs. `bound` chooses :math:`\rho`; see
+    :class:`RobustFourierFeatures` and :class:`RobustNystroem`. The problem is convex, and `gap_` proves how near the
+    fit is to its optimum. Without uncertainty it is an SVM with a kernel; with ``features="exact"`` it is ``SVC(C=1 /
+    alpha)``.
 
     ===========================  ====================================================================================
-    ``features="nystroem"``      `n_components` rows as landmarks of an RBF kernel; the default, and for many rows
+    ``features="nystroem"``      `n_components` rows as landmarks of an RBF kernel; the default, also for many rows
     ``features="exact"``         all rows as landmarks: the RBF kernel machine itself, up to about 2000 rows
     ``features="fourier"``       `n_components` random Fourier features of an RBF kernel
-    a feature map                a ``RobustFourierFeatures(...)`` or ``RobustNystroem(...)`` with settings of its own
+    a feature map                a ``RobustFourierFeatures(...)`` or ``RobustNystroem(...)`` with its own parameters
     ===========================  ====================================================================================
 
-    The penalty and its bounds are from Couellan & Jan (2020), their radii corrected, and by default much tighter ones.
+    The penalty and some bounds are from Couellan & Jan (2020), with corrected radii; the default bounds are much
+    tighter.
 
     Parameters
     ----------
     uncertainty : UncertaintySet or None, default=None
-        What may be wrong with a row, in the units of the inputs: `Ball`, `Box`, `IntervalBox`, `Ellipsoid`, a sum of them, or
-        another set of inputs. What differs by row is given to `fit`. None: nothing.
+        The possible errors of a row, in the units of the inputs: `Ball`, `Box`, `IntervalBox`, `Ellipsoid`, a sum of
+        them, or another set of inputs. Sizes that differ by row are given to `fit`. None: no errors.
     features : {"nystroem", "exact", "fourier"} or feature map, default="nystroem"
     bound : str, default="auto"
-        One of the `bounds` of the feature map, ``"tangent"`` or ``"ball"`` say. ``"auto"`` makes a rough fit for each
-        that can be best, on about 500 rows, and takes the one with the lowest objective; ``bound_`` says which. That takes
-        longer than a fit for one bound. ``"ball"`` (Nystroem) and ``"water"`` (Fourier), one radius for all rows, are the
-        cheapest.
+        One of the `bounds` of the feature map, such as ``"tangent"`` or ``"ball"``. ``"auto"`` makes a rough fit, on
+        about 500 rows, for each bound that can be best, and takes the one with the lowest objective, `bound_`. That
+        takes longer than a fit for a single bound. The cheapest are ``"ball"`` (Nystroem) and ``"water"`` (Fourier),
+        which have one radius for all rows.
     loss : {"hinge", "squared_hinge", "logistic", "huberized_hinge"} or Loss, default="hinge"
         :math:`\psi`.
     gamma : float or "scale", default="scale"
-        Of the kernel :math:`e^{-\gamma |x - z|^2}`; "scale" is 1 / (n_features * X.var()). A smaller gamma makes for features
-        that errors move less. :func:`holdfast.features.bandwidth_grid` proposes some.
+        The parameter of the kernel :math:`e^{-\gamma |x - z|^2}`; "scale" is 1 / (n_features * X.var()). With a smaller
+        gamma errors move the features less. :func:`holdfast.features.bandwidth_grid` proposes values.
     n_components : int or None, default=None
-        Features, or landmarks; 200 by default. All rows with ``features="exact"``.
+        The number of features or landmarks. None: 200, or all rows with ``features="exact"``.
     alpha : float, default=1.0
-        Strength of the penalty, > 0, what scikit-learn calls 1/C.
+        Strength of the penalty, > 0: 1/C of scikit-learn.
     fit_intercept : bool, default=True
     class_weight : dict or "balanced", default=None
-        Factors on the weights of the classes. More than two classes are trained one against the rest.
+        Factors on the weights of the classes. With more than two classes, each is trained against the rest.
     solver : str or Solver, default=None
         None picks one.
     tol : float, default=1e-6
@@ -129,31 +132,33 @@ class RobustKernelClassifier(MappedScores, WorstCaseClassifier):
     Attributes
     ----------
     feature_map_ : RobustFourierFeatures or RobustNystroem
-        Fitted.
+        The fitted feature map.
     coef_ : ndarray of shape (1, n_features_out) or (n_classes, n_features_out)
-        The weights of its features.
+        The weights of the map's features.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     classes_ : ndarray of shape (n_classes,)
         Sorted; with two classes a positive score means ``classes_[1]``.
     bound_ : str
-        The set that it was trained for.
+        The bound that the classifier was trained with.
     bound_objectives_ : dict
-        With ``bound="auto"``: the objective of each bound after these rough fits.
+        With ``bound="auto"``: the objective of each bound after the rough fits.
     objective_, lower_bound_, gap_ : float
-        The objective, a number that no coefficients can go below, and their relative distance, recomputed from the features.
+        The objective, a lower bound on it over all coefficients, and their relative distance, recomputed from the
+        features.
     collapsed_ : bool
         Whether w = 0 has been certified as optimal (for every class).
     proof_weights_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
-        The dual weights that prove `lower_bound_`; rows with an entry of 0 do not carry the model.
+        The dual weights that prove `lower_bound_`; the model does not depend on rows with an entry of 0.
     row_uncertainty_ : bool
-        Whether the sets were stated row by row in fit; `certify` then asks for them too.
+        Whether the sets were stated row by row in `fit`; `certify` then needs them too.
     norm_bound_, n_iter_, solution_, holdfast_version_, n_features_in_, feature_names_in_
         As for :class:`RobustLinearClassifier`.
 
     Notes
     -----
-    `certify` and :func:`holdfast.certified_radius` take the best bound that they know for each row, which need not be the one
-    of training. They are sound, but not tight: a row that is not certified may hold all the same.
+    `certify` and :func:`holdfast.certified_radius` use the best known bound for each row, which need not be the bound
+    of training. They are sound, but not tight: the class of a row that is not certified may be unchangeable all the
+    same.
 
     References
     ----------
@@ -290,10 +295,10 @@ class RobustKernelClassifier(MappedScores, WorstCaseClassifier):
         return map.best_bounds if chosen == "auto" else (chosen,)
 
     def _mapped_rows(self, labelled: LabelledRows, metadata: Mapping[str, Any], map: RobustFeatures) -> _Rows:
-        """Return rows with their features and sets; the map is fitted."""
+        """Fit the map, and return the rows with their features and sets."""
         inputs = labelled.X
         refuse_of_training(self.uncertainty, NAME)
-        bound_sets(self.uncertainty, inputs, metadata, NAME)  # which says what metadata lack
+        bound_sets(self.uncertainty, inputs, metadata, NAME)  # raises if metadata are missing
         sets = worst_only(self._stated_set(), inputs, metadata, f"{NAME}.fit")
         if self.features == "exact" and len(inputs) > LARGEST_GRAM:
             raise ValueError(
@@ -304,10 +309,10 @@ class RobustKernelClassifier(MappedScores, WorstCaseClassifier):
         return _Rows(inputs, labelled._replace(X=map.transform(inputs)), sets, map)
 
     def _chosen(self, task: MappedTask, report: Report) -> dict[str, Any]:
-        """Return the bound to train for: of several the one with the lowest objective after a rough fit to some rows."""
+        """Return the bound to train with: of several, the one with the lowest objective in a rough fit to some rows."""
         rows, bounds = task.rows, task.bounds
         if not np.any(rows.sets.stretch(np.eye(rows.inputs.shape[1]))):
-            return {"bound_": rows.map.common_bounds[0]}  # without errors all sets are points, this one the cheapest
+            return {"bound_": rows.map.common_bounds[0]}  # without errors all bounds are 0, and this is the cheapest
         if len(bounds) == 1:
             return {"bound_": bounds[0]}
         some, found = rows.thinned(TRIAL_ROWS), {}
@@ -320,7 +325,7 @@ class RobustKernelClassifier(MappedScores, WorstCaseClassifier):
         return {"bound_": min(bounds, key=lambda name: found[name]), "bound_objectives_": found}
 
     def _problems_for(self, rows: _Rows, loss: Loss, bound: str) -> list[MarginScaleProblem]:
-        """Return the problem of two classes, or one for each of more."""
+        """Return one problem for two classes, or one for each of more classes."""
         labelled, sets = rows.labelled, rows.map._push(rows.inputs, rows.sets, bound)
         features, alpha, b = rows_of(labelled.X), float(self.alpha), bool(self.fit_intercept)
         return [

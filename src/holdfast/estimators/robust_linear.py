@@ -1,4 +1,4 @@
-"""The classifier for rows that are known up to a set."""
+"""The linear classifier for rows that are only known up to a set."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from holdfast.uncertainty import WeightError
 
 NAME = "RobustLinearClassifier"
 MANY_FLIPS = 0.4
-"""With more than this share of labels wrong, little can be learnt."""
+"""If at least this share of the labels may be wrong, little can be learnt, and there is a warning."""
 
 
 def _is_streamed(estimator: RobustLinearClassifier) -> bool:
@@ -52,14 +52,15 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
     r"""Linear classifier trained for the worst rows that the uncertainty of the data admits.
 
     Each row i is known up to a set: it is x_i + d for some d in :math:`S_i`. With the support function
-    :math:`h_i(v) = \max_{d \in S_i} v^\top d` the worst that a row can cost is the plain loss with the deficit enlarged,
+    :math:`h_i(v) = \max_{d \in S_i} v^\top d`, the worst loss of a row is the plain loss at an enlarged deficit. So
 
     .. math:: \sum_i c_i\, \psi\bigl(1 - y_i(w^\top x_i + b) + \kappa\,h_i(-y_i w)\bigr)
               + (1 - \kappa) \sum_i c_i\, h_i(-y_i w) + \alpha\,\text{penalty}(w),
 
-    which is minimised over w and b: a weighted sum, the intercept not penalised. Rows are perturbed independently, so with
-    :math:`\kappa = 1` and no penalty it is exactly the largest loss of any admissible data; a smaller kappa moves part of the
-    uncertainty out of the loss, which bounds that from above (for losses of slope at most 1).
+    is minimised over w and b, with the weights :math:`c_i` of the rows; b is not penalised. Rows are perturbed
+    independently, so with :math:`\kappa = 1` and no penalty this is exactly the largest loss over all admissible data.
+    A smaller kappa moves part of the uncertainty out of the loss; for losses of slope at most 1 this is an upper bound
+    on the largest loss.
 
     ===========================  ====================================================================================
     ``loss="hinge"``             :math:`x_+`: the robust SVM; with a `Box` ROBLP, at ``kappa=0`` SPLP
@@ -68,77 +69,78 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
     ``loss="huberized_hinge"``   a parabola between 0 and :math:`x - 1`: the QP approximation of ROBLR, with its scale
     ===========================  ====================================================================================
 
-    With :class:`GaussianNoise` the loss is averaged over the noise instead, and with a sum ``GaussianNoise(s) + Ball(r)``
-    averaged over the one and maximised over the other. The standard deviation of the score then takes part like a support:
-    the share kappa of it inside the loss, the rest outside. Without a penalty no lower bound is known for such sums, nor for
-    noise alone with a loss other than the hinge (one is for kappa < 1 and noise in every feature): ``gap_`` is then inf, and
-    the fit says so.
+    With :class:`GaussianNoise` the loss is averaged over the noise instead; with a sum such as ``GaussianNoise(s) +
+    Ball(r)`` it is averaged over the noise and maximised over the set. The standard deviation of the score is then
+    split like a support function: the share kappa inside the loss, the rest outside. Without a penalty no lower bound
+    is known for such sums, nor for noise alone with a loss other than the hinge (except for kappa < 1 and noise in
+    every feature): ``gap_`` is then inf, and the fit warns.
 
-    A ball, box or ellipsoid common to all rows changes the family of decision boundaries little or not at all: a common ball
-    is an ordinary SVM at another strength of the penalty. What pays is knowing *which* features or rows are uncertain.
+    A ball, box or ellipsoid common to all rows changes the family of decision boundaries little or not at all: a common
+    ball gives an ordinary SVM with another strength of the penalty. The gain comes from knowing *which* features or
+    rows are uncertain.
 
-    From a finite size of the sets on w = 0 is optimal and all predictions are alike. That is never assumed but proved, and
-    said in a :class:`CollapseWarning`; see :func:`critical_radius`.
+    If the sets are larger than some finite size, w = 0 is optimal and all predictions are the same. This is proved,
+    never assumed, and reported by a :class:`CollapseWarning`; see :func:`critical_radius`.
 
-    More than two classes are fitted one against the rest, or with ``multiclass="joint"`` all at once: every row costs what its
-    most dangerous class makes it cost,
+    With more than two classes, each is fitted against the rest; or with ``multiclass="joint"``, all at once, where the
+    loss of a row is decided by its most dangerous rival class:
 
     .. math:: \sum_i c_i \max_k \bigl[1\{k \ne y_i\} - (w_{y_i} - w_k)^\top x_i - (b_{y_i} - b_k) + h_i(w_k - w_{y_i})\bigr]
               + \alpha \sum_k |w_k|^2, \qquad \textstyle\sum_k w_k = 0,
 
-    which is again the largest loss of any admissible data: the multiclass SVM of Crammer and Singer for rows known up to a
-    set, multiclass ASVC (Ginodi) with a `Ball`. With ``loss="logistic"`` it is :math:`\log \sum_k \exp[\dots]` without the 1:
-    the cross-entropy of the softmax with every lead at its worst, which bounds the largest loss from above. With two classes
-    both are the problem above.
+    Without the penalty this is again the largest loss over all admissible data: the multiclass SVM of Crammer and
+    Singer for rows known up to a set, or multiclass ASVC (Ginodi) with a `Ball`. With ``loss="logistic"`` the maximum
+    is replaced by :math:`\log \sum_k \exp[\dots]`, without the 1: the cross-entropy of the softmax with every lead at
+    its worst, an upper bound on the largest loss. With two classes both are the problem above.
 
     Parameters
     ----------
     uncertainty : UncertaintySet or None, default=None
-        What may be wrong with a row, in the units of the features: `Ball`, `Box`, `IntervalBox`, `Ellipsoid`,
-        `ChanceConstraint`, `FeatureDeletion`, `GaussianNoise`, or a sum of them. What differs by row is given to `fit`, and
-        ``Box()`` takes it as stated; a set whose size is stated neither here nor there is an error. None: nothing, which
-        leaves the plain classifier.
+        The possible errors of a row, in the units of the features: `Ball`, `Box`, `IntervalBox`, `Ellipsoid`,
+        `ChanceConstraint`, `FeatureDeletion`, `GaussianNoise`, or a sum of them. Sizes that differ by row are given to
+        `fit`; ``Box()`` takes them as stated. A set whose size is stated neither here nor in `fit` raises. None: no
+        errors, the plain classifier.
     loss : {"hinge", "squared_hinge", "logistic", "huberized_hinge"} or Loss, default="hinge"
     ambiguity : LabelFlips or None, default=None
-        Labels that may be wrong: with :class:`LabelFlips` the objective is the largest over all ways to flip them, on top of
-        the worst rows.
+        Labels that may be wrong: with :class:`LabelFlips` the objective is the largest over all ways to flip them, and
+        over all admissible rows.
     weight_error : WeightError or None, default=None
-        Errors of the weights that the model will be used with, such as rounding or pruning. `certify` and `worst_case_data`
-        speak of the rows alone.
+        Errors of the weights at prediction, such as rounding or pruning. `certify` and `worst_case_data` are about
+        errors of rows only.
     penalty : {"l2", "l1", "box"} or None, default="l2"
         :math:`\frac12 |w|_2^2`, :math:`|w|_1`, or the constraint :math:`|w_j| \le 1/\alpha`.
     alpha : float, default=1.0
-        Strength of the penalty, >= 0, what scikit-learn's linear classifiers call 1/C; 1/(2C) with ``multiclass="joint"``. It
-        acts in the units of the features, so scale them. Of no effect with ``penalty=None``.
+        Strength of the penalty, >= 0: 1/C of scikit-learn's linear classifiers, 1/(2C) with ``multiclass="joint"``. It acts in
+        the units of the features, so scale them. It has no effect with ``penalty=None``.
     kappa : float, default=1.0
-        Share of the uncertainty that is kept inside the loss, from 0 to 1. Of an interval that is longer one way it is the
-        share of what is around its middle: x and h above are then those of the middle. So it makes no difference which point
-        of the interval is stated as the row, nor what else is set. (Deletions of features have no middle: they are counted
-        from the row.)
+        The share of the uncertainty that is kept inside the loss, from 0 to 1. If an interval is not symmetric about
+        the row, x and h above are those of its midpoint. So it makes no difference which point of the interval is
+        stated as the row. (Sets of deleted features have no midpoint: x and h are those of the row.)
     multiclass : {"ovr", "joint"}, default="ovr"
-        More than two classes: one against the rest, or all at once. That takes the hinge or the logistic loss, a set (no noise
-        that is averaged over), ``penalty="l2"`` with alpha > 0, and ``kappa=1``; a step costs
-        O(n_samples (n_classes n_features)^2).
+        How to fit more than two classes: each against the rest, or all at once. "joint" requires the hinge or the
+        logistic loss, a set (no noise that is averaged over), ``penalty="l2"`` with alpha > 0, and ``kappa=1``; a step
+        costs O(n_samples (n_classes n_features)^2).
     filter_threshold : float, default=None
-        Set entries :math:`|x_{ij}| \le \epsilon s_{ij}` to 0 before training, so that X becomes sparse;
-        :math:`s_{ij}` is the entry's half-width at radius 1 (in an interval around something else the distance of its nearer
-        end; for a sum of boxes that of the sum as it is). Needs boxes. It saves memory, but seldom
-        time. The guarantee is kept: an entry
-        that is set to 0 has the half-width :math:`r s_{ij} + |x_{ij}|` in place of :math:`r s_{ij}`, r being the radius, so
-        that its new interval contains the old one; where nine in ten entries are set to 0 and as many half-widths are those of
-        one row, :math:`(r + \epsilon) s_{ij}`, which keeps that so. `objective_`, `lower_bound_`
-        and `gap_` are those of this enlarged problem, whose objective is never below that of the stated one, and above it by
-        no more than :math:`2 \epsilon \sum_{ij} c_i s_{ij} |w_j|` (for losses of slope at most 1). With
-        :math:`\epsilon \le r` the rows that are trained on are admissible ones.
+        :math:`\epsilon`: set entries with :math:`|x_{ij}| \le \epsilon s_{ij}` to 0 before training, so that X becomes
+        sparse. :math:`s_{ij}` is the entry's half-width at radius 1 (for an interval not centred at the entry, the
+        distance of its nearer end; for a sum of boxes, the half-width of the sum as stated). Only for boxes. It saves
+        memory, but seldom time. The guarantee is kept: with radius r, an entry that is set to 0 gets the half-width
+        :math:`r s_{ij} + |x_{ij}|` instead of :math:`r s_{ij}`, so that its new interval contains the old one. If nine
+        in ten entries are set to 0, and nine in ten half-widths equal those of one row, it gets
+        :math:`(r + \epsilon) s_{ij}`, to the same effect. `objective_`, `lower_bound_` and `gap_` are those of the
+        enlarged problem. Its objective is never below that of the stated problem, and for losses of slope at most 1
+        above it by no more than :math:`2 \epsilon \sum_{ij} c_i s_{ij} |w_j|`. With :math:`\epsilon \le r` the rows
+        that are trained on are admissible.
     fit_intercept : bool, default=True
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes.
     solver : str or Solver, default=None
         "interior_point", "deletion_interior_point", "deletion_primal_dual", "semismooth", "newton", "quasi_newton",
         "newton_cg", "clarabel" or "highs"; None picks one.
-        "stochastic_proximal" or :class:`StochasticProximal` is the stochastic descent of Couellan & Jan: rough, never picked.
+        "stochastic_proximal" or :class:`StochasticProximal` is the stochastic descent of Couellan & Jan; it is rough,
+        and never picked by None.
     tol : float, default=1e-6
-        Largest certified relative gap to accept.
+        The largest certified relative gap to accept.
     max_iter : int, default=1000
         Steps over all stages.
     warm_start : bool, default=False
@@ -156,27 +158,27 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
     classes_ : ndarray of shape (n_classes,)
         Sorted; with two classes a positive score means ``classes_[1]``.
     objective_ : float
-        The objective at the fitted coefficients, summed over the classes where there are more than two.
+        The objective at the fitted coefficients; with more than two classes, the sum over the classes.
     lower_bound_ : float
-        A number that no coefficients can go below; -inf where none is known.
+        A lower bound on the objective over all coefficients; -inf if none is known.
     gap_ : float
         (objective_ - lower_bound_) / max(objective_, 1e-9 * total weight), recomputed from the data in float64.
     collapsed_ : bool
         Whether w = 0 has been certified as optimal (for every class).
     proof_weights_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
-        The dual weights :math:`c_i a_i y_i` that prove `lower_bound_`; rows with an entry of 0 do not carry the model. Those of
-        a joint fit say how strongly each row pulls at each class's weights; the columns add up to 0.
+        The dual weights :math:`c_i a_i y_i` that prove `lower_bound_`; the model does not depend on rows with an entry
+        of 0. In a joint fit they are the pull of each row on each class's weights, and the columns sum to 0.
     norm_bound_ : float
-        A bound on the l2 norm of the optimal w, inf where none is known.
+        A bound on the l2 norm of the optimal w; inf if none is known.
     n_iter_ : int
     solution_ : dict
         How the solver ended: status, advice, solver, n_iter, objective, lower_bound.
     stream_ : list of dict
-        Where `partial_fit` stands; only after it.
+        The state of `partial_fit`; only after it.
     filtered_ : float
-        Share of the nonzero entries of X that `filter_threshold` set to 0 (by `partial_fit`: of the last part).
+        The share of the nonzero entries of X that `filter_threshold` set to 0 (after `partial_fit`, in the last part).
     row_uncertainty_ : bool
-        Whether the sets were stated row by row in fit; `certify` then asks for them too.
+        Whether the sets were stated row by row in `fit`; `certify` then needs them too.
     holdfast_version_ : str
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -279,14 +281,14 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         sample_weight: Any = None,
         **metadata: Unpack[SetsByRow],
     ) -> Self:
-        """Take one pass of stochastic proximal steps over these rows, in their order, going on where the last call ended.
+        """Take one pass of stochastic proximal steps over these rows, in their order, from where the last call ended.
 
         The coefficients are the average over the steps so far; see :class:`StochasticProximal`. A batch never spans two
-        calls: with ``solver=StochasticProximal(eta0=...)``, parts that hold multiples of ``batch_size`` rows of positive weight
-        (the last one may be shorter) give what one call on all rows gives, and without a penalty and with equal weights what
-        ``fit`` gives with ``epochs=1, shuffle=False``. A step that is not stated is estimated at each call from all rows so
-        far. Nothing is proved: ``gap_`` is inf, ``objective_`` nan. `fit` starts afresh, and so does the first `partial_fit`
-        after it.
+        calls. So with ``solver=StochasticProximal(eta0=...)``, parts with multiples of ``batch_size`` rows of positive
+        weight (the last part may be shorter) give the same as one call with all rows; without a penalty and with equal
+        weights this equals ``fit`` with ``epochs=1, shuffle=False``. If the step size is not stated, it is estimated at
+        each call from all rows so far. Nothing is proved: ``gap_`` is inf, ``objective_`` nan. `fit` starts afresh, and
+        so does the first `partial_fit` after it.
 
         Parameters
         ----------
@@ -295,10 +297,10 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         classes : array-like of shape (n_classes,), default=None
             All classes; needed at the first call, unless there was a `fit`.
         sample_weight : array-like of shape (n_samples,), default=None
-            Relative to the mean weight so far: twice as much makes a row's share of a step twice as long. The penalty's share
-            of a step is over the total weight so far.
+            Weights relative to the mean weight so far: a row of twice the weight has twice the share in a step. The
+            penalty's share of a step is alpha over the total weight so far.
         **metadata
-            The sets of these rows as in `fit`; in all calls or in none.
+            The sizes of these rows' sets, as in `fit`; in all calls or in none.
         """
         risk = self._risk()
         rows = self._part(X, y, classes, sample_weight, metadata, "row_uncertainty_", METADATA)
@@ -319,7 +321,7 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
         super()._complete(task, fits)
 
     def _risk(self) -> RobustRisk:
-        """Return the objective that the parameters state."""
+        """Return the risk to minimise, by the parameters of this classifier."""
         return RobustRisk(
             self._loss(),
             self.uncertainty,
@@ -337,7 +339,7 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
     def _warn(self, task: Task) -> None:
         """Warn of a collapse, of many wrong labels and of a gap above `tol`, with the cure."""
         self._warn_of_collapse(
-            "smaller sets (critical_radius says from where on), class_weight='balanced', or less penalty"
+            "smaller sets (critical_radius returns the limit), class_weight='balanced', or less penalty"
             + (", or fewer label flips" if self.ambiguity is not None else "")
         )
         share = task.problems[0].flipped_share
@@ -356,11 +358,12 @@ class RobustLinearClassifier(WorstCaseClassifier, IncrementalClassifier):
 
     @takes_metadata
     def worst_case_data(self, X: Any, y: Any, **metadata: Unpack[SetsByRow]) -> Array:
-        r"""Return the admissible rows that hurt this model the most, given their labels.
+        r"""Return the admissible rows at which this model does worst, given their labels.
 
-        Two classes: :math:`x_i + \arg\max_{d \in S_i} (-y_i w)^\top d`, for a `Box` :math:`x - y\,\rho\,s\,\mathrm{sign}(w)`.
-        More: the rows at which the lead of the label's class over the most dangerous other class is smallest. The loss of the
-        model there is the worst case that it was trained for (at kappa = 1). Takes sets as `certify` does.
+        With two classes they are :math:`x_i + \arg\max_{d \in S_i} (-y_i w)^\top d`, so
+        :math:`x - y\,\rho\,s\,\mathrm{sign}(w)` for a `Box`. With more, they are the rows at which the lead of the
+        label's class over the most dangerous other class is smallest. The model's loss at these rows is the worst case
+        that it was trained for (at kappa = 1). Sets are stated as for `certify`.
 
         Returns
         -------

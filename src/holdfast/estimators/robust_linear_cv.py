@@ -76,7 +76,7 @@ def radius_path(
     verbose: int = 0,
     **metadata: Unpack[SetsByRow],
 ) -> RadiusPath:
-    """Fit :class:`RobustLinearClassifier` for many sizes of the sets, each fit starting where the last ones point.
+    """Fit :class:`RobustLinearClassifier` for many sizes of the sets; each starts by extrapolation of the last fits.
 
     Parameters
     ----------
@@ -84,11 +84,12 @@ def radius_path(
             verbose
         As for :class:`RobustLinearClassifier` and its `fit`.
     radii : int or array-like of floats, default=30
-        Factors of the sets, in any order; or how many, from where w = 0 is known to be optimal down to a thousandth of it.
+        Multiples of the sets, in any order; or their number: then they go from a size at which w = 0 is known to be
+        optimal down to a thousandth of it.
     uncertainty : UncertaintySet, default=None
-        The shape of the sets; None means ``Ball(1.0)``, and a size that is stated nowhere 1.0.
+        The shape of the sets. None means ``Ball(1.0)``; a set without a stated size has size 1.
     **metadata
-        The rows' own sets, as in `fit`.
+        The sizes of sets that differ by row, as in `fit`.
 
     Returns
     -------
@@ -134,11 +135,11 @@ def radius_path(
 
 
 def _refuse_of_training(uncertainty: Any, call: str) -> None:
-    """Raise where a set twice as large does not move scores twice as far."""
+    """Raise if twice the set does not move scores twice as far."""
     if isinstance(uncertainty, UncertaintySet) and uncertainty.is_of_training:
         raise ValueError(
-            f"{call}(uncertainty={uncertainty!r}): it moves the rows too, which no radius says. Search over its share: "
-            "GridSearchCV(RobustLinearClassifier(...), {'uncertainty__share': [...]})."
+            f"{call}(uncertainty={uncertainty!r}): it moves the rows too, so no radius describes it. Search over its "
+            "share: GridSearchCV(RobustLinearClassifier(...), {'uncertainty__share': [...]})."
         )
 
 
@@ -147,7 +148,7 @@ def _at(problem: Any, factor: float) -> Any:
 
 
 def _largest(problems: Sequence[Any]) -> float:
-    """Return the factor at which all problems are known to collapse, or the one of `LARGEST_SIZE` spreads if none is known."""
+    """Return the multiple at which all problems are known to collapse; if none is, that of `LARGEST_SIZE` spreads."""
     known = max(collapse_bound(problem) if problem.may_be_bounded else np.inf for problem in problems)
     return known if 0 < known < np.inf else wide(problems[0])
 
@@ -155,47 +156,50 @@ def _largest(problems: Sequence[Any]) -> float:
 class RobustLinearClassifierCV(PathSearch, RobustLinearClassifier):
     """RobustLinearClassifier with the size of the sets chosen by cross-validation.
 
-    The classifier is fitted for a path of factors of the stated sets, from large to small, each fit starting where the last
-    ones point. Every fit of every fold carries its certificate; the largest gap is in ``cv_results_``.
+    The classifier is fitted for a path of multiples of the stated sets, from large to small; each fit starts from an
+    extrapolation of the last ones. Every fit of every fold carries its certificate; the largest gap is in
+    ``cv_results_``.
 
     If you know how large the errors are, do not search: use :class:`RobustLinearClassifier` with the sets as they are.
-    Validation rows are as clean as the training rows, so plain accuracy votes for the smallest radius and throws the
-    protection away. ``scoring="certified"`` asks instead for what was wanted: the share of validation rows that are
-    classified correctly wherever in their stated sets they are.
+    Validation rows are as clean as the training rows, so plain accuracy favours the smallest radius, and so no
+    protection. ``scoring="certified"`` measures the protection itself: the share of validation rows that are classified
+    correctly wherever they are in their stated sets.
 
     Parameters
     ----------
     radii : int or array-like of floats, default=30
-        The factors of the sets to try; or how many, from where w = 0 is known to be optimal (three times the spread of the
-        rows, if that never happens) down to a thousandth of it.
+        The multiples of the sets to try; or their number: then they go from a size at which w = 0 is known to be
+        optimal (or, if none is known, three times the spread of the rows) down to a thousandth of it.
     cv : int, splitter or iterable, default=5
         As in scikit-learn; a number means that many stratified folds.
     scoring : str or callable, default=None
-        "certified": the share of validation rows that no admissible input gets wrong, the sets being taken as stated, at
-        factor 1. None means that where sets are stated with their size, here or to `fit` (not a noise without bounds),
-        and accuracy elsewhere. Otherwise a scikit-learn scorer, which sees the validation rows as they are, and their
-        weights if its metric takes them.
+        "certified": the share of validation rows that are right for every admissible input, with the sets as stated, at
+        multiple 1. None: the same if sets are stated with their size, here or in `fit` (and not noise, which has no
+        bounds); else accuracy. Otherwise a scikit-learn scorer, which is given the validation rows as they are, and
+        their weights if its metric takes them.
     cv_tol : float, default=1e-3
-        Largest certified gap to accept of the fits in the folds. Scores of validation rows hardly see more
+        The largest certified gap to accept in the folds. Smaller gaps hardly change validation scores
         (``benchmarks/fold_accuracy.md``). The fit on all rows is certified to `tol`.
     refit : bool, default=True
-        Fit on all rows with what was chosen. False: the mean of the folds' coefficients, with its own honest `gap_`.
+        Whether to fit on all rows with the chosen radius. False: take the mean of the folds' coefficients; `gap_` is
+        then that of the mean.
     n_jobs : int, default=None
         Folds fitted at the same time, in threads.
     uncertainty : UncertaintySet, default=None
-        The sets at factor 1, which `certify` speaks of; None means ``Ball(1.0)``, and a size that is stated nowhere 1.0.
+        The sets at multiple 1, which are also those of `certify`. None means ``Ball(1.0)``; a set without a stated size
+        has size 1.
     loss, ambiguity, penalty, alpha, kappa, multiclass, filter_threshold, fit_intercept, class_weight, solver, tol, max_iter,
             verbose, random_state
-        As in :class:`RobustLinearClassifier`. State label flips as a share: folds have fewer rows than all.
+        As in :class:`RobustLinearClassifier`. State label flips as a share, as folds have fewer rows.
 
     Attributes
     ----------
     radius_ : float
-        The factor of the sets chosen.
+        The chosen multiple of the sets.
     radii_ : ndarray of shape (n_radii,)
-        The factors tried, from the largest to the smallest.
+        The multiples tried, from the largest to the smallest.
     best_score_ : float
-        Mean validation score of what was chosen. Among equals the largest radius wins.
+        The mean validation score of the chosen radius. Ties go to the largest radius.
     cv_results_ : dict of ndarrays
         ``param_radius``, ``split0_test_score`` ..., ``mean_test_score``, ``std_test_score``, ``rank_test_score`` and
         ``max_gap``, the largest certified gap of the folds.
@@ -341,7 +345,7 @@ class RobustLinearClassifierCV(PathSearch, RobustLinearClassifier):
         return score
 
     def _is_bounded(self, X: Any, metadata: Mapping[str, Any]) -> bool:
-        """Return whether bounds on the errors of rows are stated, so that predictions can be certain."""
+        """Return whether the stated errors of rows have bounds, so that predictions can be certified."""
         has_size = bool(metadata) or (self.uncertainty is not None and self.uncertainty.has_size)
         return has_size and self._stated_set().split(X if hasattr(X, "shape") else np.asarray(X), metadata)[1] is None
 

@@ -1,4 +1,4 @@
-"""The classifier that learns which features to distrust."""
+"""The classifier that learns how large the errors of each feature are."""
 
 from __future__ import annotations
 
@@ -41,23 +41,26 @@ from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 NAME = "SafeClassifier"
 NOISE = ("X_std", "X_cov", "X_factor")
 STARTS = (0.35, 0.75)
-"""Further starts lie at these shares of the way from the least to the largest lengths, in logarithms: w must not be 0 there."""
+"""Further starts lie between these shares of the way from the smallest to the largest lengths, on a log scale.
+
+At a start w must not be 0.
+"""
 DEVIATIONS = 2.0
-"""The validation loss has to fall by so many standard errors, or the learned lengths are not used."""
+"""Learned lengths are used only if they lower the validation loss by more than this many standard errors."""
 LEAST_ROWS = 4
 """The fewest validation rows for that test."""
 LARGEST_SLOPES = 5e7
-"""Most entries of the derivatives of features (400 MB)."""
+"""The most entries of the derivatives of features (400 MB)."""
 SHIFTED = 5.0
-"""Where validation rows lie so many standard deviations from the training rows in half of the columns, only one of the two
-was scaled."""
+"""If validation rows are more standard deviations than this from the training rows, in more than half of the columns,
+probably only one of the two was scaled."""
 SHORTEST, LONGEST = 0.01, 1.0
-"""Bounds of the lengths by default, in standard deviations of the columns."""
+"""Default bounds of the lengths, in standard deviations of the columns."""
 
 
 @dataclass(kw_only=True)
 class LengthsTask(Task):
-    """The problems that `fit` has to solve once the lengths are chosen."""
+    """The problems that `fit` has to solve when the lengths have been chosen."""
 
     rows: Rows
     judged: Validation | None
@@ -67,64 +70,69 @@ class LengthsTask(Task):
 
 
 class SafeClassifier(MappedScores, CollapsingClassifier):
-    r"""Linear SVM, robust against errors whose size it learns, feature by feature: the safe SVM.
+    r"""Linear SVM, robust against errors whose size it learns for each feature: the safe SVM.
 
-    Rows are known up to an ellipsoid with a length :math:`\sigma_k` along each feature k, the same for all rows,
+    Rows are known up to an ellipsoid with the half-axis :math:`\sigma_k`, called length, along feature k, the same for
+    all rows,
 
     .. math:: \min_{w, b}\; \sum_i c_i \bigl(1 - y_i (w^\top x_i + b) + |\sigma \circ w|_2\bigr)_+ + \frac\alpha2 |w|_2^2,
 
-    and the lengths are those for which the classifier has the lowest hinge loss on *validation* rows, between `sigma_min` and
-    `sigma_max`. A feature with a large length is one that the classifier distrusts.
+    and the lengths, between `sigma_min` and `sigma_max`, are those with the lowest hinge loss on *validation* rows. The
+    classifier distrusts a feature with a large length.
 
-    Lengths are identified only by a difference between training and validation rows, so there has to be one. It is stated in
-    one of two ways:
+    Lengths can only be learned if validation rows differ from training rows. State the difference in one of two ways:
 
-    - ``fit(X, y, X_val=..., y_val=...)``: validation rows as the model will meet them;
+    - ``fit(X, y, X_val=..., y_val=...)``: validation rows like those at prediction;
     - ``fit(X, y, X_std=...)``: validation rows are `n_copies` noisy copies of the training rows, with errors of `deploy_noise`
       times these standard deviations.
 
-    And it is tested: lengths that are learned from one half of the validation rows have to lower the hinge loss on the other
-    half, both ways taken together and row by row, by two standard errors. Unless they do, or where neither is stated, the
-    lengths are `sigma_min`, and a :class:`holdfast.exceptions.NothingLearnedWarning` says so. It need not be noise that is
-    found: with few training rows larger lengths may pay as a penalty does.
+    Learned lengths are tested. Lengths learned from one half of the validation rows have to lower the hinge loss on the
+    other half, and the other way round; over both halves, paired by row, the mean loss has to fall by more than two
+    standard errors. If it does not, or if no validation rows or noise are given, the lengths are `sigma_min`, and there
+    is a :class:`holdfast.exceptions.NothingLearnedWarning`. Learned lengths need not be due to noise: with few training
+    rows larger lengths may also help in the way that a penalty does.
 
-    ``method="implicit"``: the hinge is rounded, so that the validation loss has a gradient in the squares of the lengths, by
-    the implicit function theorem; L-BFGS within the bounds, the rounding taken back in three stages, from several starts.
-    ``method="stochastic"``: stochastic steps on both levels at once, in the manner of Couellan & Wang, the gradient taken
-    through one step only: cheap for many rows, rough and biased. The problem is not convex in the lengths, and the least
-    validation loss need not be found. For given lengths it is convex, and `gap_` certifies the final fit, that of
-    ``RobustLinearClassifier(Ellipsoid(shape=model.learned_shape_), alpha=alpha)``.
+    ``method="implicit"`` smooths the hinge, so that the validation loss has a gradient in the squared lengths, by the
+    implicit function theorem. It minimises by L-BFGS within the bounds, with less and less smoothing in three stages,
+    from several starts. ``method="stochastic"`` takes stochastic steps on both levels at once, as Couellan & Wang do,
+    with a gradient through one step only: cheap for many rows, but rough and biased. The problem is not convex in the
+    lengths, so the lowest validation loss need not be found. For given lengths it is convex, and `gap_` certifies the
+    final fit, which is that of ``RobustLinearClassifier(Ellipsoid(shape=model.learned_shape_), alpha=alpha)``.
 
-    More than two classes are trained one against the rest, for the same lengths: those that have the lowest loss together.
+    With more than two classes, each is trained against the rest, all with the same lengths: those with the lowest total
+    loss.
 
-    With `features`, :math:`\phi`, lengths are still those of the inputs, and rows are robust against what errors do to their
-    features to first order: :math:`|\sigma \circ J_i^\top w|_2` with the derivatives :math:`J_i` of the features at row i. That
-    is exact for small lengths and no bound for large ones (certificates do not rely on it). One radius in feature space for all
-    rows, as published, would not do: whatever the lengths, it changes no more than the strength of the penalty.
+    With a feature map :math:`\phi` (`features`), lengths are still those of the inputs. The fit is robust against
+    errors to first order: the term is :math:`|\sigma \circ J_i^\top w|_2` with the derivatives :math:`J_i` of the
+    features at row i. This is accurate for small lengths, and not a bound for large ones (certificates do not rely on
+    it). One radius in feature space for all rows, as published, would not do: for any lengths, it only changes the
+    strength of the penalty.
 
     Parameters
     ----------
     sigma_min, sigma_max : float or array-like of shape (n_features,), default=None
-        Bounds of the lengths, in the units of the features, one or one for each; `sigma_min` is above 0 where it is below
-        `sigma_max`. Where they are equal nothing is learned. None: 0.01 and 1 standard deviations of each column.
+        Bounds of the lengths, in the units of the features: one number, or one for each feature. If they are equal for
+        a feature its length is fixed; otherwise `sigma_min` must be above 0. None: 0.01 and 1 standard deviations of
+        each column.
     features : RobustFourierFeatures, RobustNystroem or None, default=None
         A feature map; None for the features themselves.
     method : {"implicit", "stochastic"}, default="implicit"
     deploy_noise : float, default=1.0
-        How noisy rows will be when the model is used, in multiples of ``X_std``.
+        The noise of rows at prediction, in multiples of ``X_std``.
     n_copies : int, default=5
         Noisy copies of each row.
     n_starts : int, default=3
-        The first one is by how much more validation rows vary within classes; all lengths are alike in the others.
+        The number of starts. The first has squared lengths by how much more validation rows vary within classes than
+        training rows; in the others all lengths are at the same share of the way between their bounds.
     alpha : float, default=1.0
-        Strength of the ridge, > 0, what scikit-learn calls 1/C. Not learned.
+        Strength of the ridge, > 0: 1/C of scikit-learn. It is not learned.
     fit_intercept : bool, default=True
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes, in training and in validation.
     solver : str or Solver, default=None
-        Of fits for given lengths, as for :class:`RobustLinearClassifier`. None picks one.
+        The solver of fits for given lengths, as for :class:`RobustLinearClassifier`. None picks one.
     tol : float, default=1e-6
-        Largest certified relative gap to accept.
+        The largest certified relative gap to accept.
     max_iter : int, default=1000
     verbose : int, default=0
         1 logs progress to the logger "holdfast".
@@ -136,25 +144,26 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
     lengths_ : ndarray of shape (n_features,)
         The lengths that the model was trained for, in the units of the features.
     learned_shape_ : ndarray of shape (n_features,)
-        Their squares, as ``Ellipsoid(shape=...)`` takes them; `certify` asks about that ellipsoid unless told otherwise.
+        The squared lengths, as ``Ellipsoid(shape=...)`` takes them; by default `certify` uses that ellipsoid.
     is_learned_ : bool
-        Whether they are more than the least ones.
+        Whether learned lengths are used; otherwise they are the smallest ones.
     gain_, gain_error_ : float
-        By how much the mean hinge loss on validation rows is lower than with the least lengths, and the standard error of that;
-        nan where there was nothing to learn from. Over classes it is added up.
+        The mean hinge loss on validation rows with the smallest lengths minus that with learned ones, and its standard
+        error; nan if there was nothing to learn from. With more than two classes, losses are summed over the classes.
     spreads_ : ndarray of shape (n_features,)
         The standard deviation of each column.
     feature_map_ : RobustFourierFeatures or RobustNystroem
-        With `features`: fitted.
+        With `features`: the fitted feature map.
     coef_, intercept_, classes_, objective_, lower_bound_, gap_, collapsed_, proof_weights_, norm_bound_, n_iter_, solution_
-        As for :class:`RobustLinearClassifier`, of the final fit; with `features`, the weights of these.
+        As for :class:`RobustLinearClassifier`, for the final fit; with `features`, `coef_` are the weights of mapped
+        features.
     holdfast_version_, n_features_in_, feature_names_in_
 
     Notes
     -----
-    `X_val` belongs to the fit as a whole: scikit-learn's cross-validation hands it to every fold as it is, if it has another
-    number of rows than X, so none of its rows may be among those of X. A ``Pipeline`` does not transform it unless it is
-    made with ``transform_input=["X_val"]``.
+    `X_val` belongs to the fit as a whole: scikit-learn's cross-validation passes it to every fold unchanged, if its
+    number of rows differs from that of X. So X and `X_val` must not share rows. A ``Pipeline`` transforms `X_val` only
+    if it is made with ``transform_input=["X_val"]``.
 
     References
     ----------
@@ -243,15 +252,15 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
             Two classes or more.
         sample_weight : array-like of shape (n_samples,), default=None
         X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Standard deviation of each entry's own error, for noisy copies of the rows as validation rows.
+            Standard deviation of each entry's error, for noisy copies of the rows as validation rows.
         X_cov : array-like of shape (n_samples, n_features, n_features), default=None
             Covariance of each row's errors.
         X_factor : array-like of shape (n_samples, n_features, r), default=None
             A factor F of each row's covariance F F'.
         X_val : array-like of shape (n_validation, n_features), default=None
-            Validation rows, in the place of noisy copies; they all count alike.
+            Validation rows, instead of noisy copies; they all have the same weight, except for `class_weight`.
         y_val : array-like of shape (n_validation,), default=None
-            Their classes, which have to be among those of `y`.
+            Their classes, which must be among those of `y`.
         """
         return self._fitted(X, y, sample_weight, metadata, X_val=X_val, y_val=y_val)
 
@@ -305,7 +314,7 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
         return Rows(inputs, features, codes, weights, factors, spreads, self._slopes(inputs, features.shape[1]))
 
     def _limits(self, spreads: Array) -> tuple[Array, Array]:
-        """Return the least and the largest lengths."""
+        """Return the smallest and the largest lengths, checked."""
         least, largest = (
             default * spreads if value is None else stated_lengths(value, f"{NAME}({name}", len(spreads))
             for name, value, default in (
@@ -322,13 +331,13 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
             )
         if np.any((least == 0) & (largest > 0)):
             raise ValueError(
-                f"{call}: at a length of 0 the loss has no slope in it, so that none would be learned. Give a sigma_min > 0, "
-                "such as a thousandth of sigma_max, or sigma_max=0 too for features that are exact."
+                f"{call}: at a length of 0 the loss has no slope in the length, so it would not be learned. Give a "
+                "sigma_min > 0, such as a thousandth of sigma_max, or sigma_max=0 too for features that are exact."
             )
         return least, largest
 
     def _copies(self, rows: Rows, metadata: Mapping[str, Any], rng: np.random.Generator) -> Validation | None:
-        """Return noisy copies of the rows; None where no noise is stated."""
+        """Return noisy copies of the rows; None if no noise is stated."""
         if not metadata:
             return None
         noise = RowNoise.stated(rows.inputs, metadata).times(float(self.deploy_noise))
@@ -340,7 +349,7 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
         return self._enough(Validation(drawn, np.tile(rows.codes[own], n), weights / weights.sum(), len(own)))
 
     def _given(self, rows: Rows, X_val: Any, y_val: Any) -> Validation:
-        """Return validation rows as they are given."""
+        """Return the given validation rows, checked."""
         call = f"{NAME}.fit(..., X_val=..., y_val=...)"
         check_columns(X_val, {"y_val": y_val}, self)
         inputs, y = checked_rows(self, X_val, y_val, call=call, reset=False)
@@ -358,14 +367,14 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
     def _enough(judged: Validation) -> Validation:
         if judged.n_units < LEAST_ROWS:
             raise ValueError(
-                f"{NAME}.fit: {judged.n_units} validation rows do not tell whether lengths pay; {LEAST_ROWS} are the least, "
-                "and hundreds are better."
+                f"{NAME}.fit: {judged.n_units} validation rows are too few to test whether lengths help; give "
+                f"{LEAST_ROWS} at least, better hundreds."
             )
         return judged
 
     @staticmethod
     def _warn_of_place(rows: Rows, inputs: Array, call: str) -> None:
-        """Warn where validation rows lie so far from the training rows that only one of the two was scaled."""
+        """Warn if validation rows are so far from the training rows that probably only one of the two was scaled."""
         away = np.abs(np.median(inputs, axis=0) - np.median(rows.inputs, axis=0))
         far = away > SHIFTED * rows.spreads
         if 2 * np.sum(far & (rows.spreads > 0)) > np.sum(rows.spreads > 0):
@@ -379,7 +388,7 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
     def _safest(
         self, rows: Rows, judged: Validation, lower: Array, upper: Array, rng: np.random.Generator, report: Report
     ) -> Array:
-        """Return the squares of the lengths to train for; set whether they were learned, and the gain."""
+        """Return the squared lengths to train for; set `is_learned_`, `gain_` and `gain_error_`."""
         low, high = np.square(lower), np.square(upper)
         plain, starts, found = self._losses(rows, judged, low, report), self._first_lengths(rows, judged, low, high), []
         other = np.empty_like(plain)
@@ -398,7 +407,7 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
         return squares if self.is_learned_ else low
 
     def _first_lengths(self, rows: Rows, judged: Validation, low: Array, high: Array) -> list[Array]:
-        """Return squares of lengths to start from: by how much validation rows vary more within classes, then lengths alike."""
+        """Return squared lengths to start from: extra variances of validation rows within classes, then even ones."""
         more = np.zeros(len(low))
         for k in range(len(self.classes_)):
             own, others = rows.codes == k, judged.codes == k
@@ -412,7 +421,7 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
         return [np.clip(more, low, high), *alike]
 
     def _losses(self, rows: Rows, judged: Validation, squares: Array, report: Report) -> Array:
-        """Return the hinge losses of validation rows, added up over classes, after training for lengths."""
+        """Return the hinge losses of validation rows, summed over classes, after training for squared lengths."""
         problems = self._problems_for(rows, squares)
         fits: list[tuple[Solution, Certificate]] = self._solved(Task(problems, {}), report)
         found, features = np.zeros(len(judged.codes)), self._mapped(judged.inputs)
@@ -431,14 +440,14 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
         rng: np.random.Generator,
         report: Report,
     ) -> Array:
-        """Return squares of lengths, between `low` and `high`, with a low validation loss."""
+        """Return squared lengths between `low` and `high` with a low validation loss."""
         problem = self._validated(rows, judged)
         if self.method == "stochastic":
             return stochastic_lengths(problem, starts[0], low, high, rng=rng, report=report)
         return problem.minimised(starts, low, high, report=report)
 
     def _validated(self, rows: Rows, judged: Validation) -> ValidatedLengths:
-        """Return the validation loss as a function of lengths."""
+        """Return the validation loss as a function of squared lengths."""
         asked, none, b = rows_of(self._mapped(judged.inputs)), CommonEllipsoid(np.zeros(())), bool(self.fit_intercept)
         others = [
             MarginScaleProblem(asked, y, judged.weights, Hinge(), none, 0.0, b) for y in self._signs(judged.codes)
@@ -457,18 +466,18 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
         return np.asarray(self.feature_map_.uncertainty_effect(d).linearised(inputs, ones).factor)
 
     def _signs(self, codes: NDArray[np.intp]) -> list[Array]:
-        """Return the labels of two classes, or those of each class against the rest."""
+        """Return the labels, 1 and -1, of two classes, or of each class against the rest."""
         positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         return [np.where(codes == k, 1.0, -1.0) for k in positives]
 
     def _problems_for(self, rows: Rows, squares: Array) -> list[MarginScaleProblem]:
-        """Return the problem of two classes, or one for each of more, for given lengths."""
+        """Return one problem for two classes, or one for each of more classes, for given squared lengths."""
         features, sets = rows_of(rows.features), ellipsoids(squares, rows.slopes)
         alpha, b = float(self.alpha), bool(self.fit_intercept)
         return [MarginScaleProblem(features, y, rows.weights, Hinge(), sets, alpha, b) for y in self._signs(rows.codes)]
 
     def _warn_of_learning(self) -> None:
-        """Warn that the lengths are the least ones although others were possible, and say why."""
+        """If the lengths are the smallest ones although others were possible, warn, and say why."""
         least, largest = self._limits(self.spreads_)
         if self.is_learned_ or not np.any(largest > least):
             return
@@ -481,7 +490,7 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
         warn_caller(f"{NAME}.fit: nothing was learned, the lengths are sigma_min; {why}.", NothingLearnedWarning)
 
     def distrust(self) -> Distrust:
-        """Return the lengths by feature, those first that are the largest beside the spread of their columns."""
+        """Return the lengths by feature, sorted by length over the column's standard deviation, the largest first."""
         check_is_fitted(self)
         shares = np.divide(self.lengths_, self.spreads_, out=np.zeros_like(self.lengths_), where=self.spreads_ > 0)
         order = np.argsort(-shares, kind="stable")

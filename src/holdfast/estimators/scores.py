@@ -1,4 +1,4 @@
-"""How far sets and noise move the scores of linear classifiers, of this library and of others."""
+"""How far sets and noise move the scores of linear classifiers, those of this library and others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast._core.row_sets import RowSets
 from holdfast.estimators.linear import predicted_codes, shares_of_classes
 
 SINGLE = 1e-3
-"""Error of scores that are computed in float32, as a share of the largest term."""
+"""Tolerance for scores that are computed in float32, as a share of the largest score."""
 
 
 def coefficients_of(estimator: Any, X: Any, scores: Array, call: str) -> Array:
@@ -41,7 +41,7 @@ def coefficients_of(estimator: Any, X: Any, scores: Array, call: str) -> Array:
 
 
 def pushes(coef: Array, sets: RowSets, codes: NDArray[np.intp]) -> Array:
-    """Return how far the sets can push the lead of class `codes` over each class, (n_samples, n_classes); 0 for itself."""
+    """Return how far the sets can lower the lead of class `codes` over each class, (n_samples, n_classes); own: 0."""
     out = np.zeros((len(codes), len(coef)))
     for k, w in enumerate(coef):
         rows = np.flatnonzero(codes == k)
@@ -60,17 +60,17 @@ def score_deviations(scores: Array, coef: Array, noise: RowSets) -> Array:
 
 
 def in_deviations(lead: Array, t: Array) -> Array:
-    """Return lead / t, inf where there is no noise."""
+    """Return lead / t; inf where t is 0."""
     return np.divide(lead, t, out=np.full(lead.shape, np.inf), where=t > 0)
 
 
 def against_the_rest(
     scores: Array, coef: Array, noise: RowSets | None, expected: Callable[[Array, Array], Array]
 ) -> Array:
-    """Return the probabilities of each class against the rest, averaged over the noise and made to sum to 1.
+    """Return the probabilities of each class against the rest, averaged over the noise and scaled to sum to 1.
 
-    `expected(f, t)` is the probability at a score f with deviation t. Of several classes all have the root mean square of
-    their deviations for t, so that the likeliest is predicted.
+    `expected(f, t)` is the probability at a score f with standard deviation t. With several classes, t is the root mean
+    square of their deviations for all of them, so that the predicted class is the likeliest.
     """
     columns = scores.reshape(len(scores), -1)
     squares = [np.zeros(()) if noise is None else np.square(noise.support(w)) for w in coef]
@@ -89,14 +89,14 @@ def among_all(
 ) -> Array:
     r"""Return softmax probabilities of several classes, approximately averaged over the noise.
 
-    With :math:`p_{kl} = \mathbb E\,\mathrm{sigmoid}(f_k - f_l + t_{kl} Z)`, exact for every pair of classes, :math:`t_{kl}`
-    being the deviation of the difference of their scores,
+    With :math:`p_{kl} = \mathbb E\,\mathrm{sigmoid}(f_k - f_l + t_{kl} Z)`, which is exact for every pair of classes,
+    and the standard deviation :math:`t_{kl}` of the difference of their scores,
 
     .. math:: q_k = \Bigl(1 + \sum_{l \ne k} \frac{1 - p_{kl}}{p_{kl}}\Bigr)^{-1}, \qquad p_k = q_k / \textstyle\sum_l q_l
 
-    (a mean-field form of Lu, Ie & Sha, 2020). Without noise that is the softmax, with two classes exact, and whatever is added
-    to all scores changes nothing. Where `is_alike`, the root mean square of a row's deviations stands for all of them: that is
-    rougher, and the class with the highest score is the likeliest.
+    (a mean-field form of Lu, Ie & Sha, 2020). Without noise this is the softmax; with two classes it is exact; a number
+    added to all scores changes nothing. With `is_alike`, each :math:`t_{kl}` is replaced by the root mean square of the
+    row's deviations: this is rougher, but the class with the highest score is then the likeliest.
     """
     pairs = list(combinations(range(len(coef)), 2))
     squares = [np.zeros(()) if noise is None else np.square(noise.support(coef[k] - coef[other])) for k, other in pairs]

@@ -1,4 +1,4 @@
-"""Errors larger than the variation of the rows, a sign of wrong units."""
+"""A warning if errors are larger than the variation of the rows, a sign of wrong units."""
 
 from __future__ import annotations
 
@@ -16,23 +16,26 @@ from holdfast._core.exceptions import UnitsWarning
 from holdfast._core.loss import Array
 
 LARGE = 2.0
-"""Columns whose median error exceeds so many standard deviations are named. Pure noise is near 1, its half-widths near 2."""
+"""Columns whose median error exceeds this many standard deviations are named.
+
+For a column of pure noise it is near 1, or near 2 if half-widths are stated.
+"""
 FEW_ROWS = 20
 """With fewer rows a standard deviation says too little."""
 CONSTANT = 1e-8
-"""Columns that vary by no more than this share of their mean are constant but for rounding."""
+"""Columns that vary by no more than this share of their mean are constant up to rounding."""
 NEARLY_ALL = 0.9
-"""Columns with one value in more than this share of the rows are not judged: the few other values say little about spread."""
+"""Columns with one value in more than this share of the rows are skipped: the few others say little about spread."""
 LOOKED_AT = 1e6
-"""Most entries that are examined; where there are more, evenly spaced rows."""
+"""About how many entries are examined; if there are more, only evenly spaced rows are."""
 NAMED = 5
-"""Most columns that a warning names."""
+"""How many columns a warning names at most."""
 _is_looked_at = ContextVar("_is_looked_at", default=False)
 
 
 @contextmanager
 def units_looked_at() -> Iterator[None]:
-    """Return a context in which no fit checks units: they were checked before rows were transformed."""
+    """Return a context in which fits do not check units, as they were checked before the rows were transformed."""
     token = _is_looked_at.set(True)
     try:
         yield
@@ -48,10 +51,10 @@ def warn_of_units(
     factor: float = 1.0,
     columns: Sequence[Any] | None = None,
 ) -> None:
-    """Warn where the errors that checked metadata state of the rows X are larger than its columns vary.
+    """Warn if the errors in checked metadata are larger than the standard deviations of the columns of X.
 
-    `call` is quoted. `factor` multiplies the errors: one below 1 shows that smaller errors are meant, one above 1 does not show
-    a mistake. `columns` are the names of the columns, by default those of X.
+    `call` is the name of the call in the message. `factor` multiplies the errors, as far as it is below 1: a factor
+    above 1 is no sign of wrong units. `columns` are the names of the columns, by default those of X.
     """
     stated = {key: value for key, value in metadata.items() if value is not None and key != "X_radius"}
     if not stated or _is_looked_at.get():
@@ -86,7 +89,7 @@ def _numbers(values: Any) -> Any:
 
 
 def _spreads(X: Any) -> Array:
-    """Return the standard deviation of each column's known entries, inf where nearly all are the same."""
+    """Return the standard deviation of each column's known entries; inf for a column that is (nearly) constant."""
     if sparse.issparse(X):
         means, variances = mean_variance_axis(sparse.csr_matrix(X, dtype=np.float64), axis=0)
         spreads, middles, stored = np.sqrt(variances), _medians(X), sparse.csc_array(X)
@@ -110,7 +113,7 @@ def _medians(errors: Any) -> Array:
 
 
 def _errors(stated: Mapping[str, Any]) -> Any:
-    """Return the error of each entry."""
+    """Return the standard deviation, or half-width, of each entry's error."""
     if "X_std" in stated:
         return stated["X_std"]
     if "X_cov" in stated:

@@ -1,4 +1,4 @@
-"""Training and validation rows of a classifier that learns lengths, and its report of the lengths."""
+"""Training and validation rows of a classifier that learns lengths, and its report on them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Rows(NamedTuple):
     spreads: Array
     """The standard deviation of each column."""
     slopes: Array | None
-    """The derivatives of the features at each row, None for the inputs themselves."""
+    """The derivatives of the mapped features at each row; None without a feature map."""
 
 
 class Validation(NamedTuple):
-    """Validation rows: the same number of copies of every unit, one after the other. Units are independent, copies are not."""
+    """Validation rows: one copy of all units, then the next copy, and so on. Units are independent, copies are not."""
 
     inputs: Array
     codes: NDArray[np.intp]
@@ -37,7 +37,7 @@ class Validation(NamedTuple):
     n_units: int
 
     def halves(self) -> list[NDArray[np.bool_]]:
-        """Return the rows of two halves of the units, every other one of each class."""
+        """Return, as masks of rows, two halves of the units: every other unit of each class, and the rest."""
         own = self.codes[: self.n_units]
         order = np.argsort(own, kind="stable")
         side = np.empty(self.n_units, dtype=bool)
@@ -46,7 +46,7 @@ class Validation(NamedTuple):
         return [first, ~first]
 
     def mean(self, values: Array) -> tuple[float, float]:
-        """Return the weighted mean of values of rows, and its standard error, for which only units count as independent."""
+        """Return the weighted mean of values of rows, and its standard error; only units count as independent."""
         own, weights = (part.reshape(-1, self.n_units).mean(axis=0) for part in (values, self.weights))
         weights = weights / weights.sum()
         mean, n = float(weights @ own), np.count_nonzero(weights)
@@ -55,7 +55,7 @@ class Validation(NamedTuple):
 
 @dataclass
 class Distrust(Summary):
-    """The lengths that a classifier was trained for, the largest first beside the spread of their columns.
+    """The lengths that a classifier was trained for, sorted by `shares`, the largest first.
 
     Attributes
     ----------
@@ -63,9 +63,9 @@ class Distrust(Summary):
     lengths : ndarray of shape (n_features,)
         In the units of the features.
     shares : ndarray of shape (n_features,)
-        The same in standard deviations of the columns.
+        The lengths in standard deviations of the columns.
     gain, gain_error : float
-        As of :class:`SafeClassifier`.
+        As `gain_` and `gain_error_` of :class:`SafeClassifier`.
     is_learned : bool
     """
 
@@ -95,7 +95,7 @@ class Distrust(Summary):
 
 
 def stated_lengths(value: Any, call: str, n_features: int) -> Array:
-    """Return stated lengths, one for each feature."""
+    """Return the stated lengths, checked, one for each feature."""
     if np.ndim(value) == 0:
         return np.full(n_features, Number().checked(value, call))
     try:

@@ -1,4 +1,4 @@
-"""The loss that errors of the weights cause in a fitted model, and the weights that a model trained for them can do without."""
+"""The loss that errors of a model's weights can cause, and pruning of models that were trained for such errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from holdfast.uncertainty import WeightError
 from holdfast.uncertainty.weight_error import COMPONENTWISE
 
 MOST_FEATURES = 12
-"""Most features for which all vertices of the errors of the weights are visited."""
+"""The most features for which all vertices of the weights' errors are visited."""
 
 
 @arguments(common=Choice("exact", "bound"))
@@ -43,14 +43,14 @@ def worst_weight_loss(
     sample_weight: Any = None,
     **metadata: Unpack[SetsByRow],
 ) -> float:
-    r"""Return the largest loss of a fitted model over errors of its weights and over its rows' sets, penalty left out.
+    r"""Return the largest loss of a fitted model over errors of its weights and the rows' sets, without the penalty.
 
-    ``common="exact"``: over one error dw for all rows, and each row in its set,
+    ``common="exact"``: the largest loss over an error dw that all rows share, with each row at its worst in its set,
 
-    .. math:: \max_{dw} \sum_i c_i\, \psi\bigl(1 - y_i((w + dw)^\top x_i + b) + h_i(-y_i (w + dw))\bigr),
+    .. math:: \max_{dw} \sum_i c_i\, \psi\bigl(1 - y_i((w + dw)^\top x_i + b) + h_i(-y_i (w + dw))\bigr).
 
-    a convex function of dw and so attained at one of :math:`2^n` vertices, which are visited. No fast way is known: finding the
-    largest is NP-hard. ``common="bound"``: each row meets its own worst dw, which bounds that from above and is what
+    The sum is convex in dw, so the maximum is at one of :math:`2^n` vertices, all of which are visited; finding it is
+    NP-hard. ``common="bound"``: each row has its own worst dw. This is an upper bound, and the loss that
     :class:`WeightError` trains for (exactly, unless ``joint="bound"``).
 
     Parameters
@@ -62,14 +62,14 @@ def worst_weight_loss(
     weight_error : WeightError, default=None
         None: the model's own.
     common : {"exact", "bound"}, default="exact"
-        "exact" for up to 12 features.
+        "exact" is for up to 12 features.
     **metadata
-        The rows' own sets, as in `fit`.
+        The sizes of sets that differ by row, as in `fit`.
 
     Returns
     -------
     float
-        Summed over the classes where there are more than two, each with its own dw.
+        With more than two classes, the sum over the classes, each with its own dw.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def worst_weight_loss(
     error = model.weight_error if weight_error is None else weight_error
     if not isinstance(error, WeightError):
         raise ValueError(
-            f"{call}(..., weight_error={error!r:.80}): the model has none of its own; give WeightError(delta)."
+            f"{call}(..., weight_error={error!r:.80}): the model has no weight_error; give WeightError(delta)."
         )
     if model.multiclass == "joint" and len(model.classes_) > 2:
         raise ValueError(
@@ -129,24 +129,24 @@ def _check_takes_errors(model: Any, call: str, name: str = "model") -> None:
 
 @arguments()
 def prune(model: Any, delta: float | WeightError | None = None) -> Any:
-    r"""Return a copy of a fitted linear model with every weight made 0 that an error of the weights may make 0.
+    r"""Return a copy of a fitted linear model in which weights no larger than the error of the weights are 0.
 
-    Those with :math:`|w_j| \le \delta`, or :math:`\le \delta |w|_1` with ``relative=True``. What was certified against such
-    errors holds for the pruned model: its objective is at most `objective_` of the fit, which the copy keeps with all other
-    attributes; and so is its loss on the training rows, wherever in their sets they are, at ``kappa=1`` or for losses of slope
-    at most 1.
+    These are the weights with :math:`|w_j| \le \delta`, or :math:`\le \delta |w|_1` with ``relative=True``. If the
+    model was trained for such errors, the pruned model's objective is at most `objective_` of the fit, which the copy
+    keeps with all other attributes. With ``kappa=1``, or for losses of slope at most 1, the same holds for its loss on
+    the training rows wherever they are in their sets.
 
     Parameters
     ----------
     model : estimator
-        Fitted, with `coef_`: one of ours or of scikit-learn's.
+        Fitted, with `coef_`: a linear model of holdfast or scikit-learn.
     delta : float or WeightError, default=None
-        A number is an error in the units of the weights. None: what `model` was trained for, its `weight_error`.
+        A number is an error in the units of the weights. None: the `weight_error` that `model` was trained for.
 
     Returns
     -------
     estimator
-        With the attribute `pruned_`, boolean and of the shape of `coef_`: the weights that were not 0 before.
+        With the attribute `pruned_`, boolean and of the shape of `coef_`: the weights that became 0.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def prune(model: Any, delta: float | WeightError | None = None) -> Any:
 
 @dataclass
 class PruningPath(Summary):
-    """Fits for ever smaller errors of the weights, each pruned by what it was trained for.
+    """Fits for smaller and smaller errors of the weights, each pruned by the error that it was trained for.
 
     Attributes
     ----------
@@ -191,15 +191,16 @@ class PruningPath(Summary):
         After pruning.
     intercepts : ndarray of shape (n_deltas, 1 or n_classes)
     n_nonzero : ndarray of shape (n_deltas,)
-        Weights that are left.
+        The number of weights that are not 0 after pruning.
     objectives, lower_bounds, gaps : ndarray of shape (n_deltas,)
         Before pruning, as `objective_`, `lower_bound_` and `gap_` of :class:`RobustLinearClassifier`.
     certified_losses : ndarray of shape (n_deltas,)
-        The training loss against all admissible errors of weights and rows, as of :func:`worst_weight_loss` by the row.
+        The largest training loss over all admissible errors of weights and rows: :func:`worst_weight_loss` with
+        ``common="bound"``.
     losses : ndarray of shape (n_deltas,)
-        The training loss after pruning against all admissible rows: never above `certified_losses`.
+        The largest training loss after pruning, over all admissible rows: never above `certified_losses`.
     scores : ndarray of shape (n_deltas,)
-        Accuracy after pruning, on the validation rows where there are some, else on the training rows.
+        The accuracy after pruning, on the validation rows if there are some, else on the training rows.
     """
 
     deltas: Array
@@ -248,20 +249,20 @@ def pruning_path(
     sample_weight: Any = None,
     **metadata: Unpack[SetsByRow],
 ) -> PruningPath:
-    """Fit a classifier for many errors of the weights, prune each fit by its own, and tell what that costs.
+    """Fit a classifier for many errors of the weights, prune each fit by its error, and measure the losses.
 
     Parameters
     ----------
     estimator : RobustLinearClassifier
-        It is cloned. `relative` and `joint` are those of its `weight_error`, if it has one.
+        It is cloned. If it has a `weight_error`, `relative` and `joint` are taken from that.
     X, y, sample_weight
         As for its `fit`.
     **metadata
     deltas : int or array-like of floats, default=10
-        The errors, in any order; or how many, from the largest weight (its share, with ``relative=True``) of the fit without
-        errors down to a thousandth of it.
+        The errors, in any order; or their number: then they go from the largest weight of the fit without errors (from
+        its share in :math:`|w|_1` with ``relative=True``) down to a thousandth of it.
     X_val, y_val : array-like, default=None
-        Rows to score on.
+        Validation rows and labels, for `scores`.
 
     Returns
     -------

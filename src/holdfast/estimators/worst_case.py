@@ -1,4 +1,4 @@
-"""The base of classifiers that are trained for the worst rows of a set."""
+"""The base of classifiers that are trained for the worst rows in a set."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOSSES: dict[str, type[Loss]] = {
     "huberized_hinge": HuberizedHinge,
 }
 COLLAPSED = 1e-7
-"""Gap up to which w = 0 counts as optimal."""
+"""The largest gap at which w = 0 counts as optimal."""
 
 
 def _is_proper(estimator: WorstCaseClassifier) -> bool:
@@ -44,7 +44,7 @@ def _is_proper(estimator: WorstCaseClassifier) -> bool:
 
 
 class CollapsingClassifier(LinearClassifier):
-    """A classifier trained for the largest loss of rows in sets; where these are large enough, w = 0 is optimal."""
+    """A classifier trained for the largest loss of rows in sets; if the sets are large enough, w = 0 is optimal."""
 
     def _unpack(self, problems: Sequence[Any], fits: Sequence[tuple[Solution, Certificate]]) -> Solution:
         worst = super()._unpack(problems, fits)
@@ -52,7 +52,7 @@ class CollapsingClassifier(LinearClassifier):
         return worst
 
     def _warn_of_collapse(self, cures: str) -> None:
-        """Warn where w = 0 is optimal, so that all predictions are the same, and say what helps."""
+        """Warn if w = 0 is optimal, so that all predictions are the same, and say what helps."""
         if self.collapsed_:
             warn_caller(
                 f"w = 0 is the best model under this uncertainty, certified to a gap of {self.gap_:.1g}: every prediction is "
@@ -82,14 +82,14 @@ class WorstCaseClassifier(CollapsingClassifier):
         return Ball(0.0) if self.uncertainty is None else self.uncertainty
 
     def exact_uncertainty(self) -> tuple[str, UncertaintySet]:
-        """Return the name of the parameter that states the set, and the set that None means where errors are to be added."""
+        """Return the name of the parameter for the set, and the set that None stands for when steps add errors."""
         return "uncertainty", Box(0.0)
 
     def _view_and_sets(
         self, X: Any, uncertainty: UncertaintySet | None, metadata: Mapping[str, Any], method: str
     ) -> tuple[View, RowSets]:
         if uncertainty is None and self.uncertainty is None and not metadata:
-            super()._own_set(X, {}, f"{type(self).__name__}.{method}")  # which says what to ask about
+            super()._own_set(X, {}, f"{type(self).__name__}.{method}")  # raises: there is no set to certify against
         return super()._view_and_sets(X, uncertainty, metadata, method)
 
     def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:
@@ -105,15 +105,15 @@ class WorstCaseClassifier(CollapsingClassifier):
         return uncertainty.as_stated(stated) if stated else uncertainty
 
     def _probabilities(self, scores: Array) -> Array:
-        """Return the probabilities of several classes."""
+        """Return the class probabilities for scores of several classes."""
         return shares_of_classes(expit(scores))
 
     @offered_if(_is_proper)
     def predict_proba(self, X: Any) -> Array:
         r"""Return class probabilities :math:`\mathrm{sigmoid}(f(x))` of the scores; only with ``loss="logistic"``.
 
-        More than two classes: those of each class against the rest, made to sum to 1; after a joint fit the softmax of the
-        scores.
+        With more than two classes, they are the probabilities of each class against the rest, scaled to sum to 1; after
+        a joint fit, the softmax of the scores.
 
         Returns
         -------

@@ -1,10 +1,12 @@
 """Questions to any fitted classifier, ours or scikit-learn's, and the records that answer them.
 
-What is proved: `certified_radius`, `certified_interval`, `certified_deletions`, `certified_accuracy`, `safe_bits`, `smoothed`.
-In the worst case: `worst_case`, `robust_accuracy`; exact for linear models, the worst that a search finds for others.
+Certificates: `certified_radius`, `certified_interval`, `certified_deletions`, `certified_accuracy`, `safe_bits`,
+`smoothed`.
+Worst cases, exact for linear models, found by a search for others: `worst_case`, `robust_accuracy`.
 What missing entries may change, and which to measure next: `missing_report`.
-What noise does: `flip_probability`, `noise_budget`, `what_is_to_gain`.
-How models degrade: `robustness_curve`, `compare`, with sets, or `Quantize` for rounded values. For searches: the scorers.
+Effects of noise: `flip_probability`, `noise_budget`, `what_is_to_gain`.
+How accuracy falls with sets, or with `Quantize` for rounded values: `robustness_curve`, `compare`.
+For ``scoring=`` of scikit-learn's searches: the scorers.
 """
 
 from holdfast.evaluate.attacks import RobustAccuracy, WorstCase, certified_accuracy, robust_accuracy, worst_case

@@ -1,4 +1,4 @@
-"""A question about worst rows: a model, rows with their labels and sets, and the method that answers it."""
+"""A question about worst cases: a model, rows with labels and sets, and the method that finds the worst points."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Question:
     sets: RowSets
     """In the units of X."""
     view: View | None
-    """What certificates see of the model; None where nothing is known of it."""
+    """The model as certificates see it; None if no certificate is known for it."""
     seen: RowSets | None
-    """The sets in the units of the rows that the view holds: steps that are no affine maps change them."""
+    """The sets in the units of the view's rows: steps that are not affine change the sets."""
     method: str
 
     @property
@@ -48,12 +48,12 @@ class Question:
         return self.method == "closed_form"
 
     def worst_moves(self) -> tuple[Array, Array]:
-        """Return the worst move of each row for a model with linear scores, and the leads there."""
+        """Return the worst move of each row for a model with linear scores, and the leads at the moved rows."""
         assert self.view is not None
         return self.view.worst_moves(self.sets, self.codes)
 
     def right_rows(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which rows a linear model gets right everywhere in their sets, and which of them rounding cannot change."""
+        """Return which rows a linear model gets right everywhere in their sets, and for which of these it is proved."""
         assert self.view is not None
         assert self.seen is not None
         right, sure = np.zeros((2, len(self.codes)), dtype=bool)
@@ -64,7 +64,7 @@ class Question:
         return right, sure
 
     def certified_share(self) -> float:
-        """Return the share of rows that are proved right everywhere in their sets, NaN where nothing can be proved."""
+        """Return the share of rows that are proved right everywhere in their sets, NaN if no proof is known."""
         if self.view is None or self.seen is None:
             return np.nan
         if self.is_closed:
@@ -76,7 +76,7 @@ class Question:
 def question_of(
     model: Any, X: Any, y: Any, uncertainty: Any, metadata: Mapping[str, Any], method: str, call: str
 ) -> Question:
-    """Return a question after checking that it makes sense, with the method that answers it."""
+    """Return a checked question, with the method that answers it."""
     if not isinstance(uncertainty, UncertaintySet):
         raise ValueError(
             f"{call}(..., uncertainty={uncertainty!r:.80}): give a set, such as Ball(0.3), Box(), IntervalBox(), "
@@ -98,14 +98,14 @@ def question_of(
         seen, _ = view.sets(uncertainty, stated)
     except NoCertificateError:
         if method in ("closed_form", "gradient"):
-            raise  # a search by queries needs to know nothing of the model
-    # gradients and closed forms are those of the rows given, so nothing but affine steps may come before the model
+            raise  # only a search by queries needs no knowledge of the model
+    # gradients and closed forms are in terms of the rows given, so only affine steps may come before the model
     straight = None if view is None or view.is_curved else view.model
     is_closed = straight is not None and straight.as_linear() is not None and straight.decision.is_by_duels
     if method == "closed_form" and not is_closed:
         raise NoCertificateError(
-            f"{call}(method='closed_form'): for linear scores of which the largest wins; {model!r:.80} has others. "
-            "Use method='gradient'."
+            f"{call}(method='closed_form'): for linear scores of which the largest wins; those of {model!r:.80} are "
+            "not. Use method='gradient'."
         )
     if method == "gradient" and straight is None:
         raise NoCertificateError(

@@ -1,4 +1,4 @@
-"""Attacks: admissible rows at which a model does worst; exact where scores are linear, a search elsewhere."""
+"""Attacks: admissible rows at which a model does worst; exact for linear scores, found by a search for others."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ class WorstCase(Summary):
     X: Any
     """The attacked rows, (n_samples, n_features): an array, or a frame like the one given."""
     moves: Array
-    """What was added to the rows, points of their sets, (n_samples, n_features)."""
+    """What was added to the rows: points of their sets, (n_samples, n_features)."""
     lead: Array
-    """By how much the label's score leads the best other score at the attacked rows, (n_samples,). Models that have only
-    `predict_proba` give logarithms of ratios of probabilities, those that have only `predict` 1 or -1."""
+    """The label's score minus the best other score, at the attacked rows, (n_samples,). For models with `predict_proba`
+    only, logarithms of ratios of probabilities; for models with `predict` only, 1 or -1."""
     predicted: NDArray[Any]
-    """What the model predicts there, (n_samples,)."""
+    """The predicted classes of the attacked rows, (n_samples,)."""
     is_wrong: NDArray[np.bool_]
-    """Whether that is not the label, (n_samples,), or is another class for some number within the spread of a SpreadImputer."""
+    """Whether the predicted class is not the label, (n_samples,), or is another for some fill-in within the spread of a
+    SpreadImputer."""
     is_exact: bool
-    """Whether nothing in the sets is worse; else it is only the worst that was found."""
+    """Whether no point of the sets is worse; otherwise the rows are only the worst that were found."""
     method: str
     """How the rows were found."""
 
@@ -59,12 +60,12 @@ class RobustAccuracy(Summary):
     """The share of rows that are right wherever they are in their sets."""
 
     accuracy: float
-    """Exact, up to rounding, where `is_exact`; else an *upper* bound: rows that the attack could not turn."""
+    """Exact up to rounding if `is_exact`; otherwise an *upper* bound: the share of rows that no attack turned."""
     certified: float
-    """A lower bound that is proved, NaN where none is known. Ties do not count, nor do leads that rounding could account for,
-    at the row or anywhere in its set."""
+    """A proved lower bound, NaN if none is known. Ties do not count, nor do leads that rounding could explain, at the
+    row or anywhere in its set."""
     plain: float
-    """The share of rows that are right as they are."""
+    """The share of rows that are right without a perturbation."""
     is_exact: bool
     method: str
 
@@ -99,38 +100,40 @@ def worst_case(
     =================  ================================================================================================
     ``"closed_form"``  linear scores: :math:`\min_l (f_y - f_l)(x) - h(w_l - w_y)`, attained at the maximizer of the support
                        function h of the set: exact
-    ``"gradient"``     scores with known gradients (RBF kernels, random Fourier features): steps
-                       :math:`d \leftarrow d + \eta (v - d)` towards the point v of the set that the gradient likes least
-                       (Frank and Wolfe), against each other class, from the worst vertex at x and from random points
-    ``"queries"``      any classifier, asked for `decision_function`, `predict_proba` or, failing these, `predict`: the same
-                       steps with differences along the features in place of gradients; then, for rows that are still right,
-                       a boundary of their class is found by bisection, its normal by random probes, and the set's farthest
-                       point along it is tried
-    ``"auto"``         the first of these that the model admits
+    ``"gradient"``     scores with known gradients (RBF kernels, random Fourier features): Frank-Wolfe steps
+                       :math:`d \leftarrow d + \eta (v - d)` towards the point v of the set that lowers the lead fastest
+                       to first order, against each other class, from the worst vertex at x and from random points
+    ``"queries"``      any classifier, by its `decision_function`, `predict_proba` or, if it has neither, `predict`:
+                       the same steps with differences along the features instead of gradients. Then, for rows that
+                       are still right, bisection finds a boundary of their class, random probes find its normal, and
+                       the set's farthest point along the normal is tried
+    ``"auto"``         the first of these that works for the model
     =================  ================================================================================================
 
-    All points are mixtures of the set's own maximizers and random points, so none leaves it. A search leaves a row alone once
-    it is wrong, so its lead there need not be the smallest. A search may also miss what hurts: for certainty use a certificate.
-    `FeatureDeletion` also allows parts of features to be deleted, and the worst row may be of that kind.
+    All points tried are mixtures of maximizers and random points of the set, so none leaves it. A search stops for a
+    row once it is wrong, so its lead need not be the smallest. A search may also miss a point that would be wrong: for
+    proofs use a certificate. `FeatureDeletion` also allows features to be deleted in part, and the worst row may be of
+    that kind.
 
     Parameters
     ----------
     model : classifier
         Fitted.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        In the units that the model, or the pipeline, takes; so is the uncertainty. What comes back is dense.
+        In the units that the model, or the pipeline, takes; the uncertainty is in the same units. The attacked rows are
+        dense.
     y : array-like of shape (n_samples,)
         The true classes.
     uncertainty : UncertaintySet
         A set, as for training: `Ball`, `Box`, `IntervalBox`, `Ellipsoid`, `ChanceConstraint`, `FeatureDeletion`, or a sum.
     method : {"auto", "closed_form", "gradient", "queries"}, default="auto"
     n_starts : int, default=5
-        Starts of a search, the first of them not random.
+        Starts of a search; the first one is not random.
     max_iter : int, default=50
-        Steps from each.
+        Steps from each start.
     random_state : int or Generator, default=0
     **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
-        Sets that differ by row, as for training; the set's radius multiplies them.
+        The sizes of sets that differ by row, as for training; the set's radius multiplies them.
 
     Returns
     -------
@@ -152,7 +155,7 @@ def worst_case(
 
 
 def _attacked(question: Question, n_starts: int, max_iter: int, random_state: Any) -> WorstCase:
-    """Return the worst rows, or the worst that a search finds."""
+    """Return the worst rows, exact or as a search finds them."""
     rows = dense(question.rows).astype(np.float64, copy=False)
     if question.is_closed:
         moves, leads = question.worst_moves()
@@ -165,7 +168,7 @@ def _attacked(question: Question, n_starts: int, max_iter: int, random_state: An
         moves=moves,
         lead=leads,
         predicted=predicted,
-        # what an imputer fills in may be off too: leads allow for it, predictions at the attacked rows do not show it
+        # fill-ins of an imputer may be wrong too: exact leads allow for that, predictions at the attacked rows do not
         is_wrong=(predicted != question.labels) | (question.is_closed & (leads < 0)),
         is_exact=question.is_closed,
         method=EXACT if question.is_closed else SEARCHES[question.method].format(n=n_starts),
@@ -187,13 +190,13 @@ def robust_accuracy(
 ) -> RobustAccuracy:
     """Return the share of rows that are right wherever they are in their sets.
 
-    Linear models: exactly, up to rounding, and without forming a row. Others: an upper bound by the attack of
-    :func:`worst_case`, and for RBF kernels and random Fourier features a lower bound that is proved, from the
-    certificates of each row's set.
+    For linear models it is exact up to rounding, and computed without forming attacked rows. For other models it is an
+    upper bound by the attack of :func:`worst_case`. RBF kernels and random Fourier features also get a proved lower
+    bound, from the certificates of each row's set.
 
-    `FeatureDeletion` also allows parts of features to be deleted, so the accuracy may be lower than whole deletions would
-    leave it; for linear models with equal values and a whole budget it is the same. To delete whole features only, use
-    :func:`robustness_curve` with ``adversary="exact"``.
+    `FeatureDeletion` also allows features to be deleted in part, so the accuracy may be lower than under whole
+    deletions. For linear models with equal values and an integer budget both are the same. To delete whole features
+    only, use :func:`robustness_curve` with ``adversary="exact"``.
 
     Parameters
     ----------
@@ -241,7 +244,7 @@ def certified_accuracy(model: Any, X: Any, y: Any, uncertainty: UncertaintySet, 
     Returns
     -------
     float
-        NaN for models of which nothing can be proved.
+        NaN for models without a known certificate.
 
     Examples
     --------

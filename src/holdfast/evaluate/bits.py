@@ -1,4 +1,4 @@
-"""In how few bits the weights of a linear model may be stored."""
+"""The smallest number of bits in which the weights of a linear model can be stored without changing predictions."""
 
 from __future__ import annotations
 
@@ -15,27 +15,31 @@ from holdfast.evaluate.results import SafeBits
 
 @arguments(intercept=Switch())
 def safe_bits(model: Any, X: Any, *, intercept: bool = False) -> SafeBits:
-    r"""Return the smallest number of bits in which all weights can be stored so that each prediction stays as it is.
+    r"""Return, for each row, the smallest number of bits b per weight that is certain to leave its prediction as it is.
 
     Weights are stored as integers from :math:`-(2^{b-1} - 1)` to :math:`2^{b-1} - 1` times a common step
-    :math:`h = \max |w| / (2^{b-1} - 1)`, rounded to the nearest, so that each is off by h / 2 at most. The lead of a class over
-    another falls by no more than :math:`h \|x\|_1` (:math:`h \|x\|_1 / 2` for two classes or a contest of two, which have one
-    vector of weights); b is the smallest number for which that is less than the lead. No rounding of weights within h / 2 can
-    change the prediction then; a particular one may do with fewer bits.
+    :math:`h = \max |w| / (2^{b-1} - 1)`, rounded to the nearest, so that each is off by h / 2 at most. The lead of a
+    class over another falls by no more than :math:`h \|x\|_1` (:math:`h \|x\|_1 / 2` for two classes or a contest of
+    two, which have one vector of weights); b is the smallest number for which this fall is less than the lead. Then no
+    rounding of weights within h / 2 can change the prediction; a particular rounding may leave it as it is with fewer
+    bits too.
 
     Parameters
     ----------
     model : classifier
-        Fitted; linear, see :func:`certified_radius`. The weights are those in the units of X: of a pipeline the ones that it
-        comes to. For weights after the scaling ask for ``safe_bits(pipeline[-1], pipeline[:-1].transform(X))``.
+        Fitted; linear, see :func:`certified_radius`. The weights are those in the units of X: for a pipeline, the
+        weights of all its steps together. For weights after scaling use
+        ``safe_bits(pipeline[-1], pipeline[:-1].transform(X))``.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
     intercept : bool, default=False
-        Whether intercepts are stored so too, by the same step (then the largest of all weights and intercepts sets it).
+        Whether intercepts are stored in the same way, by the same step h; then the largest of weights and intercepts
+        sets h.
 
     Returns
     -------
     SafeBits
-        With `bits`, `all_rows` (enough for all of them), `predicted`, `method` and `assumption`.
+        With `bits`, `all_rows` (the number of bits that is enough for all rows), `predicted`, `method` and
+        `assumption`.
 
     Examples
     --------
@@ -58,8 +62,8 @@ def safe_bits(model: Any, X: Any, *, intercept: bool = False) -> SafeBits:
     for part, block, (own, leads, _) in view.lead_blocks():
         lengths = np.ravel(abs(block).sum(axis=1, dtype=np.float64)) + float(intercept)
         vectors = linear.decision.table(lambda C: np.abs(C).sum(axis=1))
-        # in units of the number of levels: with n of them a step is largest / n, and half of it times |x|_1 must stay below
-        # the lead
+        # the number of levels that is needed: with n levels a step is largest / n, and half of it times |x|_1 must stay
+        # below the lead
         moved = 0.5 * largest * linear.decision.of_rows(vectors, own) * lengths[:, None]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             levels = np.where(leads > 0, moved / leads, np.inf).max(axis=1) * (1 + gamma(2 * linear.n_features + 8))

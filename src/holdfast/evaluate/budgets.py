@@ -1,4 +1,4 @@
-"""How much noise a model stands, and whether knowing the noise would help."""
+"""How much noise a model tolerates, and whether training with the noise would help."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from holdfast.features.rows import numbers_of
 from holdfast.uncertainty import GaussianNoise
 
 GRID = 2.0 ** np.arange(-10, 10.01, 0.25)
-"""Multiples of the noise among which the first one is looked for at which accuracy is below the target."""
+"""Multiples of the noise, tried in this order for the first one at which accuracy is below the target."""
 HALVINGS, COARSE = 40, 10
-"""Bisections of an interval of 19 % where expectations are exact, and where they are drawn."""
+"""Bisections of an interval of the grid, 19 % wide: for exact expectations, and for expectations from draws."""
 LOW_RATE, HIGH_RATE = 0.05, 0.15
-"""Expected flip rates that tell little to gain from some, and some from much."""
+"""Expected flip rates below which there is little to gain, and above which there is much."""
 VERDICTS = (
     ("Little", "Training with the errors will hardly pay.", "less than 5 %", (-2.0, 1.0)),
     (
@@ -58,32 +58,32 @@ VERDICTS = (
         (4.3, 12.0),
     ),
 )
-"""What is to gain, what to do, and how many points of accuracy under the noise it was for flip rates of this size."""
+"""For each range of flip rates: how much is to gain, what to do, the range, and measured gains in accuracy (points)."""
 MEASURED = (
     "Where noise changed {share} of the predictions of a logistic regression, training with the errors changed its accuracy "
     "under that noise by {low:+.1f} to {high:+.1f} points (33 trials on eleven data sets); yours may differ. This rate says "
     "how fragile the model is, not how well it fits."
 )
 COMPARED, FOLDS, RIDGES = 2000, 3, (0.1, 1.0)
-"""Rows that a linear model and splines are compared on at most, the folds, and the inverse ridges they may choose from."""
+"""For the comparison of a linear model with splines: the most rows, the folds, and the values of C (inverse ridges)."""
 LEAST_PROBABILITY = 1e-15
-"""Probabilities below count as this."""
+"""Smaller probabilities count as this one, so that log losses are finite."""
 CLEARLY = 2.0
-"""Standard errors that count as clear."""
+"""Differences of more standard errors than this count as clear."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseBudget(Summary):
-    """How much noise a model stands."""
+    """How much noise a model tolerates."""
 
     multiple: float
-    """The largest multiple of the stated noise up to which expected accuracy is at least the target: 0 where it is below the
-    target without noise, inf where no noise that was tried brings it there."""
+    """The multiple of the stated noise up to which expected accuracy is at least the target: 0 if it is below the
+    target without noise, inf if it is not below the target at any multiple tried."""
     target_accuracy: float
     plain_accuracy: float
-    """Without noise."""
+    """The accuracy without noise."""
     is_exact: bool
-    """Whether expectations are those of a formula, not of draws."""
+    """Whether expected accuracies come from a formula, not from draws."""
     method: str
 
     def __float__(self) -> float:
@@ -100,24 +100,24 @@ class NoiseBudget(Summary):
 
 @dataclass(frozen=True, kw_only=True)
 class Gain(Summary):
-    """What there is to gain from knowing the errors of the features."""
+    """What there is to gain from training with the errors of the features."""
 
     flip_rate: float
     """The expected share of predictions that a second measurement of the same quality changes."""
     standard_error: float
-    """Of that, where it comes from draws."""
+    """The standard error of `flip_rate` if it comes from draws; else 0."""
     points: tuple[float, float]
-    """Points of accuracy under such noise, from the least to the most, that training with the errors gained elsewhere."""
+    """The smallest and largest gain in accuracy under noise, in points, measured on other data sets at such rates."""
     verdict: str
-    """What measurements elsewhere say of such a rate, and what the comparison says, in words."""
+    """In words: what these measurements say about such a rate, and the result of the comparison with splines."""
     linear_log_loss: float = np.nan
-    """Of a logistic regression on clean rows, by folds; NaN where it was not compared."""
+    """The cross-validated log loss of a logistic regression on clean rows; NaN without a comparison."""
     spline_log_loss: float = np.nan
-    """Of one on splines of each feature, likewise."""
+    """The same for a logistic regression on splines of each feature."""
     plain_log_loss: float = np.nan
-    """Of the shares of the classes alone, whatever the row."""
+    """The log loss of predicting the shares of the classes for every row."""
     difference_error: float = np.nan
-    """The standard error of the difference of these two, over pairs of the same rows."""
+    """The standard error of the linear log loss minus the spline log loss, paired by row."""
 
     @property
     def is_nonlinear_advised(self) -> bool:
@@ -161,12 +161,13 @@ def noise_budget(
     n_draws: int = 50,
     random_state: int = 0,
 ) -> NoiseBudget:
-    r"""Return the largest multiple of the stated noise at which expected accuracy stays above a target.
+    r"""Return the largest multiple of the stated noise up to which expected accuracy stays at or above a target.
 
-    Linear models of two classes: expected accuracy at m times the noise is exactly
-    :math:`\frac1n \sum_i \Phi(y_i f(x_i) / (m\,t_i))` with the score's deviation :math:`t_i = \sqrt{w^\top C_i w}`. Others: the
-    mean over `n_draws` noisy copies of the rows, the same draws for every m. The first fall below the target is looked for
-    at multiples from 1/1024 to 1024, each 19 % above the one before, then bisected.
+    For linear models of two classes, expected accuracy at m times the noise is exactly
+    :math:`\frac1n \sum_i \Phi(y_i f(x_i) / (m\,t_i))`, with the score's standard deviation
+    :math:`t_i = \sqrt{w^\top C_i w}`. For other models it is the mean over `n_draws` noisy copies of the rows, with the
+    same draws for every m. Multiples from 1/1024 to 1024, each 19 % above the one before, are tried for the first fall
+    below the target, which is then bisected.
 
     Parameters
     ----------
@@ -177,9 +178,9 @@ def noise_budget(
     target_accuracy : float
         Above 0, at most 1.
     noise : float or GaussianNoise, default=None
-        Noise that all rows have.
+        The noise that all rows share.
     X_std, X_cov, X_factor : array-like, default=None
-        That of each row, as for :class:`GaussianNoise`.
+        The noise of each row, as for :class:`GaussianNoise`.
     n_draws : int, default=50
     random_state : int, default=0
 
@@ -227,7 +228,7 @@ def noise_budget(
         values = dense(rows)
 
         def expected(m: float) -> float:
-            # the same seeds for every multiple, so that what changes with it is not the luck of the draw
+            # the same seeds for every multiple, so that changes are due to the multiple and not to the draws
             draws = (
                 dense(bound.gaussian(np.random.default_rng([random_state, k]), values.shape)) for k in range(n_draws)
             )
@@ -257,28 +258,30 @@ def what_is_to_gain(
     n_draws: int = 200,
     random_state: int = 0,
 ) -> Gain:
-    r"""Return whether training with the errors of the features is likely to pay, by how often noise changes a plain model.
+    r"""Return whether training with the errors of the features is likely to pay, judged by how often they flip classes.
 
-    The expected flip rate is the mean of :math:`\Phi(-|f(x_i)| / t_i)` for linear models of two classes, of draws for others.
-    Below 5 % there is little to gain, above 15 % much, in between it may go either way: rough marks, set by 33 trials on eleven
-    data sets. In 33 others (``benchmarks/what_is_to_gain.md``) the gain was -0.5 to +1.5 points below 5 %, +0.4 to +4.7 up to
-    15 %, +1.4 to +8.5 above, and went with the flip rate by a rank correlation of 0.77.
+    The expected flip rate is the mean of :math:`\Phi(-|f(x_i)| / t_i)` for linear models of two classes, and comes from
+    draws for others. Below 5 % there is little to gain, above 15 % much; in between training with the errors may gain
+    or lose. These are rough limits, set by 33 trials on eleven data sets. In 33 other trials
+    (``benchmarks/what_is_to_gain.md``) the gain was -0.5 to +1.5 points below 5 %, +0.4 to +4.7 points up to 15 %, and
+    +1.4 to +8.5 points above; its rank correlation with the flip rate was 0.77.
 
-    The rate says how fragile a model is, not how well it fits: a linear model that fits badly may be stable. With `y`, the log
-    loss on clean rows of a logistic regression is compared with that of one on splines of each feature. Where splines are
-    better by two standard errors, try a model that is not linear first. Splines know nothing of interactions: where they tie,
-    boosting may still be better.
+    The rate says how fragile a model is, not how well it fits: a linear model that fits badly may be stable. With `y`,
+    a logistic regression is compared with one on splines of each feature, by their log losses on clean rows. If splines
+    are better by two standard errors, try a model that is not linear first. Splines do not model interactions: if they
+    are no better, boosting may still be.
 
     Parameters
     ----------
     model : classifier
-        Fitted without knowing the noise.
+        Fitted without the noise.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
     noise, X_std, X_cov, X_factor
         The noise that rows will have when the model is used, as for :func:`flip_probability`.
     y : array-like of shape (n_samples,), default=None
-        The classes of the rows, for the comparison: three folds of 2000 rows at most, numbers as they are in X, each model with
-        the better of two ridges. Not made for sparse X and where the model takes categories; the verdict then says so.
+        The classes of the rows, for the comparison. It uses three folds of at most 2000 rows, numbers as they are in X,
+        and the better of two ridges for each model. There is none if X is sparse or the model takes categories; the
+        verdict then says so.
     n_draws : int, default=200
     random_state : int, default=0
 
@@ -299,7 +302,7 @@ def what_is_to_gain(
     changed its accuracy under that noise by -6.0 to +3.0 points (33 trials on eleven data sets); yours may differ. This rate
     says how fragile the model is, not how well it fits.
     """
-    # of several classes some models have only an upper bound, which would promise too much
+    # with several classes some models have only an upper bound, which would promise too much
     method = "auto" if len(classes_of(model)) == 2 else "draws"
     flips = flip_probability(
         model,
@@ -323,7 +326,7 @@ def what_is_to_gain(
 
 
 def _with_comparison(gain: Gain, model: Any, X: Any, y: Any, random_state: Any) -> Gain:
-    """Return the gain with the log losses of a linear model and of splines, or with why they were not compared."""
+    """Return the gain with the log losses of a linear model and of splines, or with the reason why there are none."""
     labels, rng = labels_of(model, y, _num_samples(X), "what_is_to_gain"), check_random_state(random_state)
     chosen = rng.permutation(len(labels))[:COMPARED]
     counts = np.unique(labels[chosen], return_counts=True)[1]
@@ -353,10 +356,10 @@ def _with_comparison(gain: Gain, model: Any, X: Any, y: Any, random_state: Any) 
 
 
 def _log_losses(step: Any, rows: Array, labels: Any, folds: Any) -> Array:
-    """Return the log loss of each row by a logistic regression behind a step, with the better of the ridges."""
+    """Return each row's cross-validated log loss by a logistic regression after a step, with the better ridge."""
     codes, found = np.unique(labels, return_inverse=True)[1], []
     fill = SimpleImputer(strategy="median", keep_empty_features=True)
-    with warnings.catch_warnings():  # what is left of a fit that is nearly done does not matter here
+    with warnings.catch_warnings():  # a fit that has nearly converged is good enough for a comparison
         warnings.simplefilter("ignore", ConvergenceWarning)
         for C in RIDGES:
             model = make_pipeline(fill, step, LogisticRegression(C=C, max_iter=300))
@@ -366,7 +369,7 @@ def _log_losses(step: Any, rows: Array, labels: Any, folds: Any) -> Array:
 
 
 def _advice(gain: Gain) -> str:
-    """Return what the comparison says, in words."""
+    """Return the result of the comparison in words."""
     losses = (
         f"(log loss {gain.spline_log_loss:.3f} against {gain.linear_log_loss:.3f}, standard error of the difference "
         f"{gain.difference_error:.3f})"
@@ -388,8 +391,8 @@ def _advice(gain: Gain) -> str:
 
 
 def _by_formula(leads: Array, t: Array, own: Array, signs: Array) -> Callable[[float], float]:
-    """Return expected accuracy as a function of the multiple of the noise, beside what entries that are filled in have."""
-    # a score of 0 is the first class
+    """Return expected accuracy as a function of the noise's multiple m, which does not multiply `own`, of fill-ins."""
+    # a score of 0 predicts the first class
     still = np.where((leads > 0) | ((leads == 0) & (signs < 0)), np.inf, -np.inf)
 
     def expected(m: float) -> float:
@@ -400,11 +403,11 @@ def _by_formula(leads: Array, t: Array, own: Array, signs: Array) -> Callable[[f
 
 
 def _first_fall(expected: Callable[[float], float], plain: float, target: float, halvings: int) -> float:
-    """Return where expected accuracy first falls below a target: 0 where it is below at the start, inf where never."""
+    """Return the multiple at which expected accuracy first falls below a target: 0 if it starts below, inf if never."""
     if plain < target:
         return 0.0
     low = 0.0
-    # from small to large, and not by bisection over all: accuracy need not fall steadily, and the first fall is asked for
+    # from small to large, not by bisection of the whole range: accuracy need not fall steadily, the first fall counts
     for high in GRID:
         if expected(float(high)) < target:
             break

@@ -1,4 +1,4 @@
-"""Finished parts of a long run, kept in a file that is always whole, so that the run can be taken up again."""
+"""Finished cells of a long run, kept in a file that is always complete, so that the run can be resumed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from scipy import sparse
 from holdfast._core.allowed import Number
 
 BETWEEN = 1.0
-"""Seconds between two writings of the file."""
+"""The least number of seconds between two writes of the file."""
 SHARE = Number(0, 1)
 WRITING = Lock()
-"""Held while a file is read and replaced, so that runs in other threads lose nothing of theirs."""
+"""Held while a file is read and replaced, so that runs in other threads lose none of their results."""
 
 
 def digest(*values: Any) -> str:
-    """Return a name for values that other values do not have: numbers, texts, arrays, sparse matrices, dicts of them."""
+    """Return a hash that identifies these values: numbers, texts, arrays, sparse matrices, or dicts of them."""
     found = hashlib.sha256()
     for value in values:
         if sparse.issparse(value):
@@ -43,7 +43,7 @@ def digest(*values: Any) -> str:
 
 
 def is_ragged(value: Any) -> bool:
-    """Return whether lists are of several lengths."""
+    """Return whether a value is made of lists of different lengths."""
     try:
         np.shape(value)
     except ValueError:
@@ -52,7 +52,7 @@ def is_ragged(value: Any) -> bool:
 
 
 def fingerprint(model: Any, call: str) -> str:
-    """Return a name for a model that no model of other parameters or fitted attributes has."""
+    """Return a hash that identifies a model by its parameters and fitted attributes."""
     try:
         return str(hash_of(model))
     except (PicklingError, TypeError, AttributeError) as reason:
@@ -63,17 +63,17 @@ def fingerprint(model: Any, call: str) -> str:
 
 
 class Cells:
-    """Results of the cells of a run by their names.
+    """The results of a run's cells, by the cells' names.
 
     Parameters
     ----------
     path : path-like or None
-        A file of JSON lines, the run's `facts` first, then one for each finished cell; it is replaced as a whole or not at
-        all, with what other threads have added to it. None: nothing is kept.
+        A file of JSON lines: first the run's `facts`, then one line for each finished cell. It is replaced as a whole
+        or not at all, and keeps what other threads have added. None: no file is written.
     facts : dict
-        What makes results of one run those of another: a file of other facts is refused.
+        What identifies the run: a file with other facts is refused.
     call : str
-        What is quoted in errors.
+        The name of the call in messages.
     """
 
     def __init__(self, path: Any, facts: Mapping[str, Any], call: str):
@@ -88,7 +88,7 @@ class Cells:
             self._read()
 
     def _read(self) -> None:
-        """Take over what is in the file, which must be of this run."""
+        """Add the results in the file, which must be of this run."""
         if self.path is None or not self.path.exists():
             return
         try:
@@ -97,7 +97,7 @@ class Cells:
             other = [name for name, value in self.facts.items() if facts.get(name) != value]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ValueError(
-                f"{self._call}: the file is no record of a run, whose results are from 0 to 1. Name another one."
+                f"{self._call}: the file is no record of a run with results from 0 to 1. Name another one."
             ) from None
         if other:
             raise ValueError(
@@ -107,14 +107,14 @@ class Cells:
         self.found = found | self.found
 
     def add(self, results: Mapping[tuple[Any, ...], float]) -> None:
-        """Keep results; they are in the file within a second, or before long work goes on."""
+        """Keep results; they are written now if the last write was a second or more ago, otherwise by a later call."""
         with WRITING:
             self.found.update(results)
             if monotonic() - self._written >= BETWEEN:
                 self._write()
 
     def close(self) -> None:
-        """Write what has not been written."""
+        """Write all results to the file."""
         with WRITING:
             self._write()
 

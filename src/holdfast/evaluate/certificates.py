@@ -1,4 +1,4 @@
-"""Certificates of single predictions: how far, within which intervals and without which features they cannot change."""
+"""Certificates that single predictions cannot change: within a radius, in intervals, under deletions of features."""
 
 from __future__ import annotations
 
@@ -45,21 +45,23 @@ def certified_radius(
     predicted class k over the others the radius is
 
     ==========================  =======================================================================================
-    linear models               :math:`\min_l (f_k - f_l) / \|(w_k - w_l) \cdot weights\|_q`, q dual to p: nothing larger is
-                                certain, but for rounding
-    RBF kernels, Nystroem       the largest of those by the gradient and the norm of :math:`f_k - f_l` in the kernel's space,
-                                and by intervals of the kernel's values, for narrow kernels: sound, not tight
-    random Fourier features     the largest of those by tangents and a bound on curvature, by arcs of each angle, and by a
-                                Lipschitz constant: sound, not tight
-    ``method="smoothing"``      any classifier, made into another one by noise: :func:`smoothed`
+    linear models               :math:`\min_l (f_k - f_l) / \|(w_k - w_l) \cdot weights\|_q`, q dual to p: tight, up to
+                                rounding
+    RBF kernels, Nystroem       the larger of two bounds: by the gradient and the norm of :math:`f_k - f_l` in the
+                                kernel's space; and, for narrow kernels, by intervals of the kernel's values. Sound, not
+                                tight
+    random Fourier features     the largest of three bounds: by tangents and a bound on curvature; by arcs of each
+                                angle; by a Lipschitz constant. Sound, not tight
+    ``method="smoothing"``      any classifier, turned into another one by noise: :func:`smoothed`
     ==========================  =======================================================================================
 
-    Those of kernels and of Fourier features are found by a search; what it returns was tried and is proved.
+    The radii of kernels and Fourier features are found by a search that proves every radius it returns.
 
-    SVC's contests of pairs: the smallest over those of the winner where it wins them all, else over all.
+    SVC decides by contests of pairs of classes. Its radius is the smallest over the winner's contests if the winner
+    wins all of them, else the smallest over all contests.
 
-    What rounding may do to scores, here, in the model and wherever the row goes, is bounded and taken off. A tie is not
-    certified.
+    Rounding errors of scores, in this function, in the model and at any moved row, are bounded and subtracted. A tie is
+    not certified.
 
     Parameters
     ----------
@@ -68,22 +70,22 @@ def certified_radius(
         Pipeline after affine steps (scalers, PCA, selectors, ...), imputers and encoders of categories, in a ColumnTransformer
         too; linear ones also after RBFSampler or Nystroem.
     X : {array-like, sparse matrix, frame} of shape (n_samples, n_features)
-        In the units that the model, or the pipeline, takes. Categories stay as they are, and missing entries missing.
+        In the units that the model, or the pipeline, takes. Categories do not change, and missing entries stay missing.
     norm : {1, 2, "inf"}, default=2
     weights : array-like of shape (n_features,), default=None
-        Units of the perturbations, >= 0: with the features' standard errors the radius is a number of them. 0 for features that
-        stay as they are. 1 each by default.
+        Units of the perturbations of each feature, >= 0: with standard errors as weights, the radius counts standard
+        errors. 0 for features that do not change. By default 1 for each feature.
     method : {"auto", "smoothing"}, default="auto"
     exact : bool, default=False
-        Linear models only: certify, by fractions, what the model's float64 numbers give without any rounding. The radius is
-        the largest float64 that is proved. Slow.
+        For linear models only: compute in exact fractions with the model's float64 numbers, so that there is no
+        rounding. The radius is the largest float64 that is proved. Slow.
     **smoothing : sigma, n_draws, alpha, random_state
         For ``method="smoothing"``.
 
     Returns
     -------
     CertifiedRadius
-        With `radius`, `columns` (those that may move), `predicted`, `method` and `assumption`.
+        With `radius`, `columns` (the columns that may change), `predicted`, `method` and `assumption`.
 
     Examples
     --------
@@ -101,7 +103,8 @@ def certified_radius(
     if method == "smoothing":
         if norm != 2 or exact:
             raise ValueError(
-                f"{call}(norm={norm!r}, exact={exact!r}, method='smoothing'): smoothing knows norm=2 alone."
+                f"{call}(norm={norm!r}, exact={exact!r}, method='smoothing'): smoothing is for norm=2 alone, with "
+                "exact=False."
             )
         return smoothed(model, X, weights=weights, **smoothing)
     if smoothing:
@@ -117,7 +120,7 @@ def certified_radius(
         moved += ", missing entries staying missing"
     if exact:
         if view.has_missing:
-            raise NoCertificateError(f"{call}(exact=True): not where steps fill in missing entries.")
+            raise NoCertificateError(f"{call}(exact=True): not available if steps fill in missing entries.")
         codes, radius = exact_radius(linear_only(view, f"{call}(exact=True)"), view.rows, norm, units)
         return CertifiedRadius(
             predicted=settled(model, view, classes, codes, radius > 0),
@@ -138,7 +141,7 @@ def certified_radius(
                 reaches[key] = seen.reach(norm, moving, rows.dtype), seen.limit(norm, moving, rows.dtype)
             reach, limit = reaches[key]
             some = found.take(few)
-            # a bound for all rows alike is cheap, and the start from which one around each row is looked for
+            # a bound that holds for all rows is cheap; from it starts the search for a larger radius around each row
             first = seen.radii(np.maximum(some.leads, 0.0), seen.decision.of_rows(reach, some.codes)).min(axis=1)
             first = np.where(is_sure[few], np.minimum(first, limit), 0.0)
             radius[which[few]] = seen.refined(block[few], some, first, norm, units * view.spread(weights, 0.0))
@@ -157,14 +160,14 @@ def _names(view: View) -> list[Any]:
 
 
 def _units(view: View, weights: Any, call: str) -> tuple[Array, tuple[Any, ...]]:
-    """Return the units of perturbations of all numbers in the rows of a view, and the columns of X that they are of."""
+    """Return the units of perturbations of all numbers in a view's rows, and the columns of X whose unit is above 0."""
     units = np.array(scale_of(weights, view.n_features, call))
     names = _names(view)
     wrong = np.flatnonzero((units > 0) & view.fixed)
     if weights is not None and len(wrong):
         raise ValueError(
-            f"{call}(..., weights=...): column {names[wrong[0]]!r} is no number that could move by a bit, so its weight must "
-            "be 0. Leave weights out for 1 in the other columns."
+            f"{call}(..., weights=...): column {names[wrong[0]]!r} is no number that could change a little, so "
+            "its weight must be 0. Leave weights out for 1 in the other columns."
         )
     units[wrong] = 0.0
     return view.spread(units, 0.0), tuple(names[j] for j in np.flatnonzero(units))
@@ -174,8 +177,9 @@ def _units(view: View, weights: Any, call: str) -> tuple[Array, tuple[Any, ...]]
 def certified_interval(model: Any, X: Any, *, X_lower: Any, X_upper: Any) -> CertifiedInterval:
     r"""Return whether each row keeps its class wherever its entries are in their intervals.
 
-    Linear models: exactly, but for rounding, :math:`\min_l (f_k - f_l) - h(w_l - w_k) > 0` with the support function h of the
-    interval around the row. RBF kernels and random Fourier features: by a bound as for :func:`certified_radius`.
+    For linear models the certificate is :math:`\min_l (f_k - f_l) - h(w_l - w_k) > 0`, with the support function h of
+    the interval around the row; it is tight, up to rounding. For RBF kernels and random Fourier features it is by
+    bounds as for :func:`certified_radius`.
 
     Parameters
     ----------
@@ -212,10 +216,11 @@ def certified_interval(model: Any, X: Any, *, X_lower: Any, X_upper: Any) -> Cer
 
 @arguments()
 def certified_deletions(model: Any, X: Any, *, values: Any = None) -> CertifiedDeletions:
-    r"""Return how much of each row may be deleted, set to 0, without its prediction changing, whatever it is.
+    r"""Return how many features of each row, or how much of their value, may be set to 0 without changing its class.
 
-    With unit values the number of features, exactly but for rounding: some deletion of one more makes another class draw level.
-    With values that differ, all deletions worth less leave the class, and some that are worth more may do so too; see
+    With unit values this is the number of features, any of them, and it is exact up to rounding: some deletion of one
+    more feature brings another class level. With values that differ, no deletion worth less than the result changes the
+    class, and some deletions that are worth more may not either; see
     :func:`holdfast.uncertainty.deletions.deletions_survived`.
 
     Parameters
@@ -223,7 +228,7 @@ def certified_deletions(model: Any, X: Any, *, values: Any = None) -> CertifiedD
     model, X
         As for :func:`certified_radius`; linear models only.
     values : array-like of shape (n_features,), default=None
-        What deleting each feature is worth, >= 0; 1 each by default; inf cannot be deleted.
+        The value of deleting each feature, >= 0; by default 1 for each; a feature of value inf cannot be deleted.
 
     Returns
     -------

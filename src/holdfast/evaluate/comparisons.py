@@ -23,7 +23,7 @@ TESTS = {
 }
 
 ALIKE = 1e-12
-"""Differences of shares of draws that are smaller are rounding."""
+"""Smaller differences between shares of draws are rounding errors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,15 +35,15 @@ class Comparison(Summary):
     """Mean accuracy of each model, shape (n_models,)."""
     pairs: tuple[tuple[str, str], ...]
     difference: Array
-    """Accuracy of the first of each pair less that of the second, shape (n_pairs,)."""
+    """Accuracy of the first model of each pair minus that of the second, shape (n_pairs,)."""
     standard_error: Array
-    """Of the differences, for other rows like these, shape (n_pairs,)."""
+    """Standard errors of the differences, over rows like these, shape (n_pairs,)."""
     p_value: Array
-    """Of each difference on its own, shape (n_pairs,)."""
+    """The p-value of each difference on its own, shape (n_pairs,)."""
     p_holm: Array
-    """The same, corrected for the number of pairs by Holm's method, shape (n_pairs,)."""
+    """The p-values corrected for the number of pairs by Holm's method, shape (n_pairs,)."""
     test: str
-    """Which test it is."""
+    """The name of the test."""
     level: float
 
     def _title(self) -> str:
@@ -76,16 +76,16 @@ def compare(
 ) -> Comparison:
     r"""Return the differences between models on the same perturbed rows, each with a paired test, Holm-corrected.
 
-    With one draw the test is McNemar's, exact: of the rows that one of two models alone gets right, as many should be on
-    either side. With several it is the t test of :math:`d_i`, row i's share of draws in which the one model is right less that
-    of the other: rows are what is sampled, draws only make :math:`d_i` more precise, so that more of them do not make a
-    difference significant that other rows would not show. Where all :math:`d_i` are alike there is no t, and the rows' signs
-    are tested as in McNemar's test. All take the rows as independent.
+    With one draw it is McNemar's exact test: of the rows that only one of the two models gets right, half should be
+    each model's. With several draws it is the t test of :math:`d_i`, the share of draws of row i in which the first
+    model is right minus that of the second. The sample is the rows; draws only make each :math:`d_i` more precise. So
+    more draws do not make a difference significant that other rows would not show. If all :math:`d_i` are equal there
+    is no t, and their signs are tested as in McNemar's test. All tests take the rows as independent.
 
     Parameters
     ----------
     models, X, y, uncertainty, adversary, n_repeats, random_state, **metadata
-        As for :func:`robustness_curve`; two models at least.
+        As for :func:`robustness_curve`; at least two models.
     level : float
 
     Returns
@@ -137,7 +137,7 @@ def compare(
 def holm(p: Array) -> Array:
     """Return p-values corrected by Holm's method: no smaller than before, and in the same order."""
     order = np.argsort(p)
-    # the k-th smallest counts m - k + 1 times, and no corrected value is below that of a smaller one
+    # the k-th smallest of m p-values is multiplied by m - k + 1; no corrected value is below that of a smaller p-value
     steps = np.maximum.accumulate((len(p) - np.arange(len(p))) * p[order])
     out = np.empty(len(p))
     out[order] = np.minimum(steps, 1.0)
@@ -154,5 +154,5 @@ def _t_test(d: NDArray[np.float64], error: float) -> float:
 
 
 def _are_alike(d: NDArray[np.float64]) -> bool:
-    """Return whether differences of shares vary by rounding only."""
+    """Return whether all rows have the same difference, up to rounding."""
     return bool(np.ptp(d) < ALIKE)

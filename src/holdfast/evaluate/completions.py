@@ -1,4 +1,4 @@
-"""What missing entries may be: laws that a model's own imputers, or rows like those asked about, tell."""
+"""Laws of missing entries, given the rest of the row: by a model's own imputers, or learned from similar rows."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ def missing_of(X: Any) -> NDArray[np.bool_]:
 
 
 class Law(ABC):
-    """What the missing entries of some columns of a table may be, given the rest of the row.
+    """The law of the missing entries in some columns of a table, given the rest of the row.
 
     Parameters
     ----------
     columns : ndarray of int
-        The columns, numbered, of the rows that it is asked about.
+        The indices of these columns in the table.
     """
 
     factor: Callable[[Any], tuple[Array, Array]] | None = None
-    """Returns means of Gaussian entries, (n, n_columns), and factors of their covariances; None for others."""
+    """Returns means of Gaussian entries, (n, n_columns), and factors of their covariances; None for other laws."""
 
     def __init__(self, columns: NDArray[np.intp]):
         self.columns = columns
         self.all_columns = columns
-        """Those besides that make no difference to the model included."""
+        """`columns`, and the columns that make no difference to the model."""
 
     @abstractmethod
     def draws(self, X: Any, rng: np.random.Generator, n_draws: int) -> list[NDArray[Any]]:
-        """Return draws of each column, (n_draws, n_samples): numbers or categories; what is known there does not count."""
+        """Return draws of each column, numbers or categories, (n_draws, n_samples); known entries go unused."""
 
 
 class Gaussians(Law):
-    """Numbers, and one-hot columns among them, as an imputer with means and a factor knows them.
+    """The law of numbers, and of one-hot columns among them, by an imputer with conditional means and factors.
 
     `filled`, `factor_of` and `corners` take the numbers of the rows.
     """
@@ -68,7 +68,7 @@ class Gaussians(Law):
 
     @property
     def factor(self) -> Callable[[Any], tuple[Array, Array]]:  # type: ignore[override]
-        """Means and factors."""
+        """A function that returns means and factors."""
         return lambda X: (self.filled(self._numbers(X)), self.factor_of(self._numbers(X)))
 
     def is_gaussian(self, X: Any) -> NDArray[np.bool_]:
@@ -89,7 +89,7 @@ class Gaussians(Law):
 
 
 class Nothing(Law):
-    """Columns that a model makes no use of."""
+    """The law of columns that a model does not use: it draws nothing."""
 
     def __init__(self, columns: NDArray[np.intp]):
         super().__init__(columns[:0])
@@ -100,7 +100,7 @@ class Nothing(Law):
 
 
 class Shares(Law):
-    """Categories by their shares."""
+    """The law of categories that are drawn by their shares."""
 
     def __init__(self, columns: NDArray[np.intp], encoder: CategoryEncoder):
         super().__init__(columns)
@@ -112,12 +112,12 @@ class Shares(Law):
 
 
 class Together(Law):
-    """Numbers and categories together, as learned from rows: categories by their one-hot columns.
+    """The joint law of numbers and categories, learned from rows; categories are their one-hot columns.
 
     Parameters
     ----------
     rows : table
-        Rows like those that it will be asked about, missing entries included.
+        Rows similar to those to be completed, with or without missing entries.
     """
 
     def __init__(self, rows: Any):
@@ -138,7 +138,7 @@ class Together(Law):
 
     @property
     def factor(self) -> Callable[[Any], tuple[Array, Array]] | None:  # type: ignore[override]
-        """Means and factors, where there are no categories."""
+        """A function that returns means and factors; None if there are columns of categories."""
         if len(self.texts):
             return None
         return lambda X: (self.law.filled(self._encoded(X)), self.law.factor(self._encoded(X)))
@@ -166,15 +166,15 @@ class Together(Law):
 
 
 def _categories(p: Array, rng: np.random.Generator, n_draws: int) -> NDArray[np.intp]:
-    """Return draws of the numbers of categories with probabilities p of each row, (n_draws, n_samples)."""
+    """Return draws of category indices for each row, by probabilities p, (n_draws, n_samples)."""
     ends = np.cumsum(p, axis=1)
-    # probabilities may sum to 1 but for rounding: the last end stands for 1
+    # by rounding, probabilities need not sum to exactly 1: scale u by their sum
     u = rng.uniform(size=(n_draws, len(p))) * ends[:, -1]
     return np.minimum((u[:, :, None] >= ends).sum(axis=2), p.shape[1] - 1)
 
 
 def law_of_step(step: Any, columns: NDArray[np.intp]) -> Law | None:
-    """Return what a fitted step says of missing entries of the columns that it takes, None where it says nothing."""
+    """Return the law of missing entries that a fitted step implies for its columns, None if it implies none."""
     if isinstance(step, Pipeline):
         return law_of_step(step.steps[0][1], columns)
     if isinstance(step, CategoryEncoder):
@@ -203,7 +203,7 @@ def _imputed(step: Any, n_features: int) -> Effect:
 
 
 def laws_of(model: Any, X: Any) -> list[Law]:
-    """Return what the steps of a model that see the columns of X first say of their missing entries."""
+    """Return the laws of missing entries of X by a model's first steps, those that take the columns of X themselves."""
     while isinstance(model, BaseSearchCV):
         model = model.best_estimator_
     return list(_laws(model, X, np.arange(n_columns(X)))) if isinstance(model, Pipeline) else []
@@ -225,5 +225,5 @@ def _laws(step: Any, X: Any, columns: NDArray[np.intp]) -> Iterator[Law]:
 
 
 def covered(laws: Sequence[Law]) -> NDArray[np.intp]:
-    """Return the columns of which laws say something, be it that they make no difference."""
+    """Return the columns that have a law, or that make no difference to the model."""
     return np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *(law.all_columns for law in laws)]))

@@ -33,15 +33,15 @@ class RobustnessCurve(Summary):
     levels: Array
     """Shape (n_levels,)."""
     accuracy: Array
-    """Of each repeat, shape (n_models, n_levels, n_repeats)."""
+    """The accuracy of each repeat, shape (n_models, n_levels, n_repeats)."""
     certified: Array
-    """Accuracies that no such perturbation goes below, proved; shape (n_models, n_levels), NaN where none is known."""
+    """Proved lower bounds on accuracy under any such perturbation, shape (n_models, n_levels); NaN if none is known."""
     uncertainty: str
-    """What was stated of the rows."""
+    """The set, as text."""
     adversary: str
-    """Who chose what happened to them."""
+    """Who chose the perturbations: chance, or an adversary."""
     unit: str
-    """What levels count."""
+    """The unit of the levels."""
     n_samples: int
 
     @property
@@ -51,7 +51,7 @@ class RobustnessCurve(Summary):
 
     @property
     def standard_error(self) -> Array:
-        """Standard errors of the means over the repeats, for these rows as they are; NaN for one repeat of what is random."""
+        """Standard errors of the means over repeats, for these very rows, (n_models, n_levels); NaN for one repeat."""
         n = self.accuracy.shape[2]
         if n == 1:
             return np.full(self.accuracy.shape[:2], np.nan)
@@ -110,9 +110,9 @@ def robustness_curve(
     resume: Any = None,
     **metadata: Any,
 ) -> RobustnessCurve:
-    """Return the accuracy of fitted models on rows that are off by growing multiples of what is stated.
+    """Return the accuracy of fitted models on perturbed rows, at growing multiples of a stated uncertainty.
 
-    A level multiplies the set. What happens then is up to the adversary:
+    A level multiplies the set. The adversary chooses the perturbation:
 
     ====================  ======================================  =======================================================
     set                   ``"random"``                            ``"greedy"``, ``"exact"``, ``"relaxed"``
@@ -120,45 +120,48 @@ def robustness_curve(
     `GaussianNoise`       noise is drawn                          noise has no bounds
     `Box`, `Ball`, other  errors are drawn uniformly from it      exact: the worst point of each row's set, linear models;
     sets, and sums                                                greedy: the worst that :func:`worst_case` finds, any model
-    `FeatureDeletion`     features that are not 0, drawn at       linear models. exact: the worst whole features; greedy: by
-                          random while they fit the budget        what they take off the label's lead per value; relaxed:
-                                                                  shares of features too
-    `CorruptedFeatures`   any features, replaced by noise         greedy: those that a linear model leans on most
-    `LabelFlips`          any labels, replaced by another class:  not known
-                          how far accuracies can be trusted
-    `Quantize`            values are rounded, always alike        not known
+    `FeatureDeletion`     deletes random features that are not 0  linear models. exact: deletes the worst whole
+                          while they fit the budget               features; greedy: by the fall of the label's lead per
+                                                                  value; relaxed: deletes parts of features too
+    `CorruptedFeatures`   replaces random features by noise       greedy: those that a linear model depends on most
+    `LabelFlips`          replaces random labels by other         not available
+                          classes: shows how far accuracies can
+                          be trusted
+    `Quantize`            rounds values; nothing is random        not available
     ====================  ======================================  =======================================================
 
-    Models that average over errors of rows, such as :class:`NoiseAwareClassifier`, are told of the noise at each level. With
-    ``adversary="random"`` all models see the same rows; other adversaries attack each model with rows of its own. Draws depend
-    on `random_state`, level and repeat alone: not on the models, the other levels, or `n_jobs`.
+    Models that average over errors of rows, such as :class:`NoiseAwareClassifier`, are given the noise at each level.
+    With ``adversary="random"`` all models see the same rows; other adversaries attack each model with rows of its own.
+    Draws depend on `random_state`, level and repeat only: not on the models, the other levels, or `n_jobs`.
 
     Parameters
     ----------
     models : dict of str to classifier, sequence of classifiers, or classifier
         Fitted.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        Rows that the models have not seen, in the units that they take.
+        Rows that the models were not trained on, in the units that the models take.
     y : array-like of shape (n_samples,)
     uncertainty : UncertaintySet, CorruptedFeatures, LabelFlips or Quantize
-        What may be wrong with the rows; its size is 1 where it is stated nowhere, so that levels are sizes.
+        The perturbation. A set without a stated size has size 1, so that levels are sizes.
     levels : array-like of shape (n_levels,)
-        >= 0, multiples of the set: of noise, radii and half-widths, of the number of features or labels; 0 leaves the rows as
-        they are, except that features of value 0 in ``FeatureDeletion(values=...)`` cost nothing and may still be deleted.
+        Multiples >= 0 of the set: of noise, radii, half-widths, or numbers of features or labels. 0 leaves the rows as
+        they are, except that features of value 0 in ``FeatureDeletion(values=...)`` cost nothing and may still be
+        deleted.
     adversary : {"random", "greedy", "exact", "relaxed"}, default="random"
     n_repeats : int, default=10
-        Draws at each level; one is enough, and made, where nothing is random.
+        Draws at each level. Only one is made if nothing is random.
     random_state : int, default=0
     n_jobs : int or None, default=None
-        Threads that share the cells.
+        The number of threads. A cell, one repeat at one level, is run by one thread.
     progress : bool, default=False
-        Whether to log how far it is, to the logger "holdfast" and the screen.
+        Whether to log progress to the logger "holdfast" and the screen.
     resume : path-like, default=None
-        A file that finished cells are kept in: the same call after an interruption takes up where it was left, and levels,
-        repeats or models may be added, also by other threads at the same time. Written as a whole or not at all; JSON lines,
-        nothing that could be executed. A model is known by its name, its parameters and its fitted attributes.
+        A file for finished cells. After an interruption, the same call continues where it stopped. Levels, repeats or
+        models may be added, also by other threads at the same time. The file holds JSON lines, nothing that could be
+        executed, and is written as a whole or not at all. Models are identified by their names, parameters and fitted
+        attributes.
     **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
-        What differs by row, of these rows, as for training; the set's own size multiplies it.
+        The sizes of sets that differ by row, for these rows, as for training; the set's own size multiplies them.
 
     Returns
     -------
@@ -215,20 +218,20 @@ def robustness_curve(
 
 
 class Trial:
-    """Fitted models, the rows and labels that they are tried on, and what happens to these."""
+    """Fitted models, test rows and labels, and the perturbation of these."""
 
     def __init__(
         self, models: Any, X: Any, y: Any, uncertainty: Any, adversary: Any, metadata: Mapping[str, Any], call: str
     ):
         check_features(X, {"uncertainty": uncertainty})
         stated = stated_of(None, X, known_metadata(metadata, call), call)
-        # labels have been looked at, and rows that come from draws have none
+        # index and column labels have been checked; rows from draws have none, so drop them
         self.metadata = {
             name: np.asarray(value) if hasattr(value, "columns") else value for name, value in stated.items()
         }
         self.perturbation = checked_perturbation(uncertainty, adversary, self.metadata, X, call)
         self.models, self.X = named(models, call), X
-        # every model looks at the rows before any work is done
+        # every model checks the rows before any work is done
         rows = [rows_for(model, X) for model in self.models.values()]
         self.rows, self.labels = rows[0], np.asarray(y).ravel()
         for model in self.models.values():
@@ -237,7 +240,7 @@ class Trial:
             refuse_spread(model, X, call)
 
     def repeats(self, n_repeats: int) -> int:
-        """Return how often to draw."""
+        """Return the number of draws: 1 if nothing is random."""
         return int(n_repeats) if self.perturbation.is_random else 1
 
     def hits(self, names: Sequence[str], level: float, repeat: int, seed: int) -> dict[str, NDArray[np.bool_]]:
@@ -246,8 +249,7 @@ class Trial:
         for name in names:
             model = self.models[name]
             if shared is None or self.perturbation.needs_model:
-                # a generator for each level, known by its bits, and repeat: draws depend on neither the order nor the number
-                # of the cells
+                # one generator for each level (by its bits) and repeat: draws do not depend on other cells
                 rng = np.random.default_rng([seed, repeat, int(np.float64(level).view(np.uint64))])
                 shared = self.perturbation.apply(self.rows, self.labels, level, rng, model)
             rows, labels = shared
@@ -256,7 +258,7 @@ class Trial:
         return found
 
     def certified(self, name: str, level: float) -> float:
-        """Return an accuracy that no such perturbation goes below, NaN where none is known."""
+        """Return a proved lower bound on a model's accuracy under any such perturbation, NaN if none is known."""
         bounds = self.perturbation.bounds(self.rows, level)
         if bounds is None:
             return np.nan
@@ -264,7 +266,7 @@ class Trial:
 
 
 def named(models: Any, call: str) -> dict[str, Any]:
-    """Return models by name: those of a dict, or the names of their classes, numbered where several are alike."""
+    """Return models by name: as in a dict, else by the names of their classes, numbered where a name is repeated."""
     if isinstance(models, Mapping):
         found = dict(models)
     else:
@@ -282,7 +284,7 @@ def named(models: Any, call: str) -> dict[str, Any]:
 
 
 def checked_levels(levels: Any, call: str, name: str = "levels") -> Array:
-    """Return levels as an array."""
+    """Return levels as an array after checking them."""
     try:
         found = as_numbers(levels)
     except TypeError:
@@ -294,7 +296,7 @@ def checked_levels(levels: Any, call: str, name: str = "levels") -> Array:
 
 
 def checked_seed(random_state: Any, call: str) -> int:
-    """Return a seed."""
+    """Return the seed after checking it."""
     if random_state not in Count(0):
         raise ValueError(
             f"{call}(random_state={random_state!r:.80}): give an integer >= 0, so that the same draws can be made again."

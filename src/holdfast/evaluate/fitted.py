@@ -1,4 +1,4 @@
-"""Fitted classifiers that are asked about rows: their classes, their numbers, and what certificates see of them."""
+"""Checks and views of fitted classifiers and the rows that they are asked about."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from holdfast.uncertainty import GaussianNoise
 from holdfast.uncertainty.checks import nonnegative, per_feature
 
 CHECKED = 1000
-"""Rows, evenly spread, on which what is seen of a model is compared with its predictions; all would cost as much as scores."""
+"""How many rows, evenly spaced, a model's view is checked against its predictions on; all would double the cost."""
 
 
 def _check_model(model: Any) -> None:
@@ -43,7 +43,7 @@ def classes_of(model: Any) -> NDArray[Any]:
 
 
 def labels_of(model: Any, y: Any, n_samples: int, call: str) -> NDArray[Any]:
-    """Return labels, one of the model's classes for each row."""
+    """Return labels as an array, after checking that there is one of the model's classes for each row."""
     classes, labels = classes_of(model), np.asarray(y).ravel()
     if labels.shape != (n_samples,) or not np.all(np.isin(labels, classes)):
         raise ValueError(
@@ -53,7 +53,7 @@ def labels_of(model: Any, y: Any, n_samples: int, call: str) -> NDArray[Any]:
 
 
 def rows_for(model: Any, X: Any) -> Any:
-    """Return the numbers of rows with the features that a model was fitted with, 0 for what is missing or none."""
+    """Return the rows as numbers, with the features that a model was fitted with; 0 for missing entries and texts."""
     _check_model(model)
     return numbers_for(model, X)
 
@@ -61,7 +61,7 @@ def rows_for(model: Any, X: Any) -> Any:
 def stated_of(
     model: Any, X: Any, metadata: Mapping[str, Any], call: str, by_feature: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return what is stated of the rows X, without None, after checking that labels of rows and columns agree."""
+    """Return the checked metadata of the rows X, without None; labels of rows and columns must be those of X."""
     stated = {name: value for name, value in metadata.items() if value is not None}
     check_features(X, by_feature or {}, model)
     if is_numeric(X):
@@ -70,22 +70,22 @@ def stated_of(
 
 
 def told(model: Any, noise: RowSets, shape: tuple[int, int]) -> dict[str, Any]:
-    """Return what `predict` of a model that averages over errors of rows is told of this noise; nothing for other models."""
+    """Return this noise as metadata for `predict`, if the model averages over errors of rows; else an empty dict."""
     return (noise.as_metadata(*shape) or {}) if takes_by_name(model, "predict", "X_std") else {}
 
 
 def refuse_errors_of_categories(model: Any, X: Any, uncertainty: UncertaintySet, stated: Mapping[str, Any]) -> None:
-    """Raise where a set gives errors to columns that a model takes as categories."""
+    """Raise if a set gives errors to columns that a model takes as categories."""
     refuse_inexact(exact_columns(model, X), uncertainty, stated, X)
 
 
 def refuse_spread(model: Any, X: Any, call: str) -> None:
-    """Raise where steps fill in entries that have errors, which draws of the rows do not follow."""
+    """Raise if steps fill in entries that have errors: draws of the rows would not include these errors."""
     if fills_with_errors(model, X):
         raise ValueError(
-            f"{call}: steps of this model fill in entries that have errors, as SpreadImputer says. Draws of the rows do not "
-            "follow them. Linear models of two classes are asked by formula; an UncertainPipeline has flip_probability; after "
-            "a SimpleImputer what is filled in counts as exact."
+            f"{call}: steps of this model fill in entries that have errors, as SpreadImputer does. Draws of the rows "
+            "do not follow these errors. Linear models of two classes need no draws; an UncertainPipeline has "
+            "flip_probability; after a SimpleImputer fill-ins count as exact."
         )
 
 
@@ -96,7 +96,7 @@ def scale_of(weights: Any, n_features: int, call: str) -> Array:
 
 
 def asked(model: Any, X: Any) -> tuple[View, NDArray[Any]]:
-    """Return what certificates see of a model at rows X, and its classes; NoCertificateError where its predict disagrees."""
+    """Return a model at rows X as certificates see it, and its classes; NoCertificateError if its predict disagrees."""
     classes = classes_of(model)
     view = view_of(model, X)
     check_view(model, view, classes)
@@ -104,7 +104,7 @@ def asked(model: Any, X: Any) -> tuple[View, NDArray[Any]]:
 
 
 def check_view(model: Any, view: View, classes: NDArray[Any]) -> None:
-    """Raise NoCertificateError where a model predicts something else than what is seen of it says without doubt."""
+    """Raise NoCertificateError if a model's predictions contradict its view at rows where the view leaves no doubt."""
     some = view.take(slice(None, None, -(-view.rows.shape[0] // CHECKED)))
     said = own_predictions(model, some)
     agrees = said.shape == some.rows.shape[:1]
@@ -112,21 +112,21 @@ def check_view(model: Any, view: View, classes: NDArray[Any]) -> None:
         agrees &= bool(np.all((said[part] == classes[own]) | ~np.all(leads > 0, axis=1)))
     if not agrees:
         raise NoCertificateError(
-            f"{model!r:.120}: its predict says something else than its weights, so that nothing is known of it: a predict of "
-            "its own, several labels a row, or weights that were changed. Smoothing takes any classifier of one label a row: "
-            "certified_radius(..., method='smoothing')."
+            f"{model!r:.120}: its predict says something else than its weights, so nothing can be certified. It may "
+            "have a predict of its own, several labels per row, or weights that were changed. Smoothing takes any "
+            "classifier with one label per row: certified_radius(..., method='smoothing')."
         )
 
 
 def own_predictions(model: Any, view: View) -> NDArray[Any]:
-    """Return what a model predicts for the rows."""
+    """Return the model's own predictions for the rows of a view."""
     X = view.X if hasattr(view.X, "columns") or not is_numeric(view.X) or view.passage.steps else view.rows
     exact = told(model, GaussianNoise(0.0).at(view.rows, {}), (view.rows.shape[0], n_columns(X)))
     return np.asarray(model.predict(X, **exact))
 
 
 def linear_only(view: View, call: str) -> LinearModel:
-    """Return what is seen of a linear model, an error for others."""
+    """Return a linear model as certificates see it; raise for others."""
     linear = view.model.as_linear()
     if linear is None:
         raise NoCertificateError(f"{call}: for linear models only; this one is certified by '{view.model.method}'.")
@@ -134,7 +134,7 @@ def linear_only(view: View, call: str) -> LinearModel:
 
 
 def straight_only(view: View, call: str, instead: str) -> None:
-    """Raise where curved steps come before the model, so that what is said in the units of X is not known."""
+    """Raise if steps before the model are not affine: then radii and the like are not known in the units of X."""
     if not view.is_curved:
         return
     name, step = view.passage.steps[view.passage.n_curved - 1]
@@ -145,7 +145,7 @@ def straight_only(view: View, call: str, instead: str) -> None:
 def settled(
     model: Any, view: View, classes: NDArray[Any], codes: NDArray[np.intp], is_sure: NDArray[np.bool_]
 ) -> NDArray[Any]:
-    """Return the classes; those that rounding or a tie leaves open are the model's own."""
+    """Return the predicted classes; where rounding or a tie leaves them open, ask the model itself."""
     predicted = classes[codes]
     if len(unsure := np.flatnonzero(~is_sure)):
         predicted[unsure] = own_predictions(model, view.take(unsure))

@@ -25,11 +25,11 @@ from holdfast.evaluate.fitted import classes_of, linear_only
 from holdfast.features.rows import n_columns, numbers_of, others_than_numbers
 
 BLOCK_ENTRIES = 1 << 22
-"""Entries of completed rows that a model is asked about at a time."""
+"""How many entries of completed rows are predicted at a time."""
 IN_A_BIN = 100
-"""Draws that are taken together as those of one value."""
+"""About how many draws are grouped as having one value."""
 HELPS = 1e-3
-"""Reduction of a flip probability from which on a measurement is advised."""
+"""A measurement is advised if it reduces the flip probability by this much at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,17 +41,17 @@ class MissingEntries(Summary):
     missing: NDArray[np.bool_]
     """Which entries are missing, (n_samples, n_features)."""
     predicted: NDArray[Any]
-    """What the model predicts of the rows as they are."""
+    """The predicted classes of the rows as they are, (n_samples,)."""
     flip_probability: Array
-    """The probability that the missing values, were they known, would make it another class, (n_samples,)."""
+    """The probability that the true values of the missing entries would change the predicted class, (n_samples,)."""
     flip_after: Array
-    """The same to be expected once an entry is known, and the class is then the likeliest, (n_samples, n_features); NaN where
-    nothing is missing."""
+    """The flip probability to expect once an entry is known and the then likeliest class is predicted, (n_samples,
+    n_features); NaN for entries that are not missing."""
     certain: NDArray[np.bool_] | None
-    """Whether no values that the missing entries may have change the class: any category, and numbers in their intervals. None
-    where no certificate is known."""
+    """Whether the class is the same for all possible values of the missing entries: any category, and any number in its
+    interval, (n_samples,). None if no certificate is known."""
     method: str
-    """How probabilities came about."""
+    """How the probabilities were computed."""
 
     @property
     def reduction(self) -> Array:
@@ -60,7 +60,7 @@ class MissingEntries(Summary):
 
     @property
     def next_measurement(self) -> NDArray[Any]:
-        """The column that reduces the flip probability most, for each row; None where none is missing or would help."""
+        """For each row, the column that reduces the flip probability most; None if no measurement would help."""
         gains = np.where(self.missing, self.reduction, -np.inf)
         best = gains.argmax(axis=1)
         helps = gains[np.arange(len(best)), best] >= HELPS
@@ -68,7 +68,7 @@ class MissingEntries(Summary):
 
     @property
     def worth(self) -> Array:
-        """The mean reduction over all rows, 0 where an entry is known: what it brings to measure a column wherever it lacks."""
+        """The mean reduction over all rows if a column is measured wherever it is missing, (n_features,)."""
         gains = np.where(self.missing, np.nan_to_num(self.reduction), 0.0)
         return np.asarray(np.maximum(gains, 0.0).mean(axis=0))
 
@@ -91,32 +91,34 @@ class MissingEntries(Summary):
 def missing_report(
     model: Any, X: Any, *, given: Any = None, n_draws: int = 1000, random_state: Any = 0
 ) -> MissingEntries:
-    r"""Return what the missing entries of each row may change, and which of them is worth most to measure.
+    r"""Return what the missing entries of each row may change, and which of them to measure next.
 
-    Missing entries are taken to be as the model's own steps say (ConditionalImputer, SpreadImputer, CategoryEncoder), or as
-    rows like those, `given`. Of each row: how likely it is that the true values would change the predicted class, and how
-    likely that still is, to be expected, once one of the missing entries is known. The one that reduces it most is the one to
-    measure next.
+    The law of the missing entries is that of the model's own steps (ConditionalImputer, SpreadImputer,
+    CategoryEncoder), or is learned from similar rows, `given`. For each row the report has the flip probability, that
+    the true values would change the predicted class, and the flip probability to expect once one of the missing entries
+    is known. The entry that reduces it most is the one to measure next.
 
-    Linear scores f of two classes and Gaussian entries with the covariance C: with :math:`t^2 = w^\top C w` the flip
-    probability is :math:`\Phi(-|f| / t)`. To know entry j moves the score by :math:`a_j = (Cw)_j / \sqrt{C_{jj}}` and leaves
-    :math:`t^2 - a_j^2`: afterwards it is :math:`\mathbb E\,\Phi(-|f + a_j Z| / \sqrt{t^2 - a_j^2})`, twice Owen's function
-    :math:`T(f/t, \sqrt{t^2 - a_j^2}/a_j)`. Otherwise by `n_draws` completed copies of each row, of which the model predicts
-    the classes: they are grouped by the values of an entry, the likeliest class of a group told by one half of it and tried on
-    the other.
+    For linear scores f of two classes, and Gaussian entries with the covariance C, the flip probability is
+    :math:`\Phi(-|f| / t)`, :math:`t^2 = w^\top C w`. Knowing entry j moves the score by :math:`a_j Z`, with
+    :math:`a_j = (Cw)_j / \sqrt{C_{jj}}` and Z standard normal, and leaves it the variance :math:`t^2 - a_j^2`. So the
+    flip probability to expect is :math:`\mathbb E\,\Phi(-|f + a_j Z| / \sqrt{t^2 - a_j^2})`, twice Owen's function
+    :math:`T(f/t, \sqrt{t^2 - a_j^2}/a_j)`.
+
+    In other cases the model predicts `n_draws` completed copies of each row. To know an entry, copies are grouped by
+    its value; one half of a group chooses its likeliest class, the other half estimates how often the class differs.
 
     Parameters
     ----------
     model : classifier
-        Fitted, any that predicts rows with missing entries: a pipeline with imputers, scikit-learn's trees,
+        Fitted; any classifier that predicts rows with missing entries: a pipeline with imputers, scikit-learn's trees,
         ``FeatureDeletionClassifier(missing="delete")``.
     X : {array-like, frame} of shape (n_samples, n_features)
         Missing entries are NaN, missing categories None or NaN.
     given : ConditionalImputer or table, default=None
-        What is known of such rows: a fitted imputer of the columns of X, or rows like X, such as the training rows, with
-        missing entries or without. Needed where no step of the model says what a missing entry may be.
+        A fitted imputer of the columns of X, or rows like X, such as the training rows, with or without missing
+        entries. Required if no step of the model has a law for a missing entry.
     n_draws : int, default=1000
-        20 at least. A class that one of 1000 draws has is of a probability of 0.1 %, give or take as much.
+        Draws of each row, at least 20. One draw of 1000 is a probability of 0.1 %, with a standard error of 0.1 %.
     random_state : int, RandomState instance or None, default=0
 
     Returns
@@ -168,7 +170,7 @@ def missing_report(
 
 
 def _laws(model: Any, X: Any, missing: NDArray[np.bool_], given: Any, call: str) -> list[Law]:
-    """Return what is known of missing entries, after checking that all of them are spoken of."""
+    """Return the laws of missing entries, after checking that every column with missing entries has one."""
     if given is None:
         found = laws_of(model, X)
     elif hasattr(given, "law"):
@@ -198,7 +200,7 @@ def _laws(model: Any, X: Any, missing: NDArray[np.bool_], given: Any, call: str)
 
 
 def _certain(model: Any, X: Any, missing: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
-    """Return whether no value that missing entries may have changes the class, None where that is not known."""
+    """Return whether each row's class is the same for all missing values; None if no certificate is known."""
     if hasattr(model, "is_certain"):
         return np.asarray(model.is_certain(X))
     lost = np.flatnonzero(np.any(missing, axis=0))
@@ -211,7 +213,7 @@ def _certain(model: Any, X: Any, missing: NDArray[np.bool_]) -> NDArray[np.bool_
 
 
 class _Question(NamedTuple):
-    """A model, rows with missing entries, and what these may be."""
+    """A model, rows with missing entries, and the laws of these."""
 
     model: Any
     X: Any
@@ -222,7 +224,7 @@ class _Question(NamedTuple):
 
 
 def _by_formula(question: _Question, rows: NDArray[np.intp], flips: Array, after: Array) -> NDArray[np.intp]:
-    """Fill in the probabilities of rows with linear scores and Gaussian missing entries, and return which rows these are."""
+    """Write the probabilities of rows with linear scores and Gaussian missing entries, and return these rows."""
     model, X, missing, predicted, classes, laws = question
     known = [law for law in laws if law.factor is not None]
     chosen = np.zeros(missing.shape[1], dtype=bool)
@@ -258,7 +260,7 @@ def _by_formula(question: _Question, rows: NDArray[np.intp], flips: Array, after
         own[:, columns] = np.square(factor).sum(axis=2)
     t, side = np.sqrt(squares), np.where(predicted[rows] == classes[1], 1.0, -1.0)
     flips[rows] = _lost(side * f, t)
-    # the regression of the score on entry j: covariance (Cw)_j over the entry's deviation
+    # a_j, from the regression of the score on entry j: their covariance (Cw)_j over the entry's standard deviation
     moves = np.divide(pulls, np.sqrt(own), out=np.zeros_like(pulls), where=own > 0)
     gone = missing[rows]
     i, j = np.nonzero(gone)
@@ -267,14 +269,15 @@ def _by_formula(question: _Question, rows: NDArray[np.intp], flips: Array, after
 
 
 def _lost(lead: Array, t: Array) -> Array:
-    """Return the probability that a lead with deviation t is lost; a tie goes to the other side."""
+    """Return the probability that a lead with standard deviation t falls below 0."""
     return np.where(t > 0, ndtr(-np.divide(lead, t, out=np.zeros_like(lead), where=t > 0)), 1.0 * (lead < 0))
 
 
 def flip_once_known(f: Array, t: Array, a: Array) -> Array:
     r"""Return :math:`\mathbb E\,\Phi(-|f + a Z| / \sqrt{t^2 - a^2}) = 2\,T(f/t, \sqrt{t^2 - a^2}/a)` with Owen's T."""
-    # it is the probability that the mean f + a Z and the final score, whose correlation is a / t, have different signs; of the
-    # two terms by which Owen (1956) has both below 0 one is T(., 0) = 0, and what is left besides the other cancels
+    # it is the probability that A = f + a Z and the final score B, whose correlation is a / t, have different signs:
+    # P(A < 0) + P(B < 0) - 2 P(A < 0, B < 0), where by Owen (1956) P(A < 0, B < 0) = (P(A < 0) + P(B < 0)) / 2 - T - T'
+    # with T' = T(., 0) = 0
     rest = np.sqrt(np.maximum((t - a) * (t + a), 0.0))
     with np.errstate(over="ignore"):
         ahead, slope = (
@@ -285,7 +288,7 @@ def flip_once_known(f: Array, t: Array, a: Array) -> Array:
 
 
 def with_values(X: Any, missing: NDArray[np.bool_], values: dict[int, NDArray[Any]]) -> Any:
-    """Return a table with values, by columns, in the place of missing entries."""
+    """Return a table with missing entries replaced by values, which are given by column."""
     if not hasattr(X, "columns") and np.asarray(X).dtype.kind in "biuf":
         out = np.array(X, dtype=np.float64)
         for place, found in values.items():
@@ -309,7 +312,7 @@ def _names(X: Any) -> list[Any]:
 def _by_draws(
     question: _Question, rows: NDArray[np.intp], flips: Array, after: Array, n_draws: int, rng: np.random.Generator
 ) -> None:
-    """Fill in the probabilities of rows by draws of their missing entries."""
+    """Write the probabilities of rows by draws of their missing entries."""
     model, X, missing, predicted, classes, laws = question
     size = max(1, BLOCK_ENTRIES // (n_draws * missing.shape[1]))
     for start in range(0, len(rows), size):
@@ -321,32 +324,33 @@ def _by_draws(
         which = np.tile(np.arange(len(own)), n_draws)
         many = with_values(_safe_indexing(some, which), gone[which], {j: one.ravel() for j, one in drawn.items()})
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # completed rows have no errors, and say none
+            # completed rows carry no error metadata; ignore the warning about it
+            warnings.simplefilter("ignore", UserWarning)
             labels = np.asarray(model.predict(many)).reshape(n_draws, len(own))
         codes = np.searchsorted(classes, labels)
         flips[own] = np.mean(labels != predicted[own], axis=0)
         for j in np.flatnonzero(np.any(gone, axis=0)):
             lacking = np.flatnonzero(gone[:, j])
-            if int(j) not in drawn:  # it makes no difference
+            if int(j) not in drawn:  # the column makes no difference to the model
                 after[own[lacking], j] = flips[own[lacking]]
                 continue
             after[own[lacking], j] = _after_knowing(drawn[int(j)][:, lacking], codes[:, lacking], len(classes))
 
 
 def _after_knowing(values: NDArray[Any], codes: NDArray[np.intp], n_classes: int) -> Array:
-    """Return the share of draws whose class is not the likeliest of those with much the same value, for each row."""
+    """Return, for each row, the share of draws whose class is not the likeliest class of draws with a similar value."""
     n_draws, n = values.shape
     if values.dtype.kind == "O":
         bins = np.unique(values, return_inverse=True)[1].reshape(values.shape)
     else:
-        # bins of equally many draws, by ranks
+        # bins of equal numbers of draws, by their ranks
         ranks = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0)
         bins = ranks * max(1, n_draws // IN_A_BIN) // n_draws
-    # a class told and tried by the same draws would seem better than it is, most so in bins of few
+    # a class chosen and checked by the same draws would seem better than it is, most of all in small bins
     n_bins, halves = int(bins.max()) + 1, (np.arange(n_draws) % 2)[:, None]
     places = ((np.arange(n) * n_bins + bins) * 2 + halves) * n_classes + codes
     counts = np.bincount(places.ravel(), minlength=n * n_bins * 2 * n_classes).reshape(n, n_bins, 2, n_classes)
-    # the class that one half of a bin tells, tried on the other
+    # one half of each bin chooses the class, the other half counts the draws with another class
     total = np.zeros(n)
     for half in (0, 1):
         told, tried = counts[:, :, half], counts[:, :, 1 - half]

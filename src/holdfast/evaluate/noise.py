@@ -53,9 +53,10 @@ def flip_probability(
 ) -> FlipProbability:
     r"""Return the probability that Gaussian noise on each row changes its prediction.
 
-    Linear models of two classes: exactly :math:`\Phi(-|f(x)| / t)` with the score's deviation :math:`t = \sqrt{w^\top C w}`. Of
-    three: exactly, by the normal law of the predicted class's two leads. Of more: an estimate from `n_draws` draws of leads,
-    with a standard error that is small where changes are rare. Other models: the share of `n_draws` noisy copies that change.
+    For linear models of two classes it is exactly :math:`\Phi(-|f(x)| / t)`, with the score's standard deviation
+    :math:`t = \sqrt{w^\top C w}`. With three classes it is exact too, by the normal law of the predicted class's two
+    leads. With more classes it is estimated from `n_draws` draws of the leads; the standard error is small where
+    changes are rare. For other models it is the share of `n_draws` noisy copies whose class changes.
 
     Parameters
     ----------
@@ -64,13 +65,14 @@ def flip_probability(
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         In the units that the model, or the pipeline, takes; so is the noise.
     noise : float or GaussianNoise, default=None
-        Noise that all rows have.
+        The noise that all rows share.
     X_std, X_cov, X_factor : array-like (X_std may be sparse), default=None
-        That of each row, as for :class:`GaussianNoise`.
+        The noise of each row, as for :class:`GaussianNoise`.
     method : {"auto", "bound", "draws"}, default="auto"
-        "bound": for linear models of several classes the *upper bound* :math:`\sum_l \Phi(-(f_k - f_l) / t_{kl})` over the
-        rivals of the predicted class k, at most 1. "auto" gives it too where classes are voted for by pairs, or where the
-        covariance of the noise is known in part only. "draws": noisy copies of the rows, for linear models too.
+        "bound": for linear models of several classes, the *upper bound* :math:`\sum_l \Phi(-(f_k - f_l) / t_{kl})` over
+        the rivals l of the predicted class k, at most 1. "auto" also gives it if pairs of classes vote for the class,
+        or if the covariance of the noise is only partly known. "draws": noisy copies of the rows, for linear models
+        too.
     n_draws : int, default=1000
     random_state : int, RandomState instance or None, default=None
 
@@ -128,7 +130,7 @@ def flip_probability(
 
 
 def linear_or_none(model: Any, X: Any) -> View | None:
-    """Return what is seen of a linear model that is asked about X, None for others."""
+    """Return the view of a model that is linear in X, None for other models."""
     try:
         view, _ = asked(model, X)
     except NoCertificateError:
@@ -137,13 +139,13 @@ def linear_or_none(model: Any, X: Any) -> View | None:
 
 
 def _is_bound(view: View, stated: GaussianNoise, method: str) -> bool:
-    """Return whether only a bound is asked for, or known."""
+    """Return whether the result is an upper bound: as asked for, or as nothing better is known."""
     is_joint = view.model.decision.is_by_duels and stated.unknown is None
     return view.model.decision.n_scores > 1 and (method == "bound" or not is_joint)
 
 
 def _assumption(stated: GaussianNoise, is_bound: bool, is_drawn: bool) -> str:
-    """Return what a probability by the law of the scores is."""
+    """Return, in words, which noise a probability is for, and whether it is exact, a bound or an estimate."""
     law = (
         "Gaussian noise as stated"
         if stated.unknown is None
@@ -153,7 +155,7 @@ def _assumption(stated: GaussianNoise, is_bound: bool, is_drawn: bool) -> str:
 
 
 def score_deviations(view: View, noise: RowSets, v: Array, which: NDArray[np.intp]) -> tuple[Array, Array]:
-    """Return deviations of scores with weights v of all numbers in rows `which`: by noise, and by what steps fill in."""
+    """Return standard deviations of the scores with weights v at rows `which`: by noise, and by errors of fill-ins."""
     t = np.zeros(len(which))
     for few, weights in view.patterns(which):
         t[few] = noise.take(which[few]).support(weights * v[: view.n_features])
@@ -164,7 +166,7 @@ def score_deviations(view: View, noise: RowSets, v: Array, which: NDArray[np.int
 
 
 def _by_normal_law(view: View, sets: RowSets, draws: tuple[int, int] | None) -> tuple[NDArray[np.intp], Array, Array]:
-    """Return predicted codes, probabilities and standard errors; without `draws`, their number and seed, the bound."""
+    """Return predicted codes, probabilities and standard errors; `draws` is (number, seed), None for the bound."""
     n = view.rows.shape[0]
     codes, (probability, error) = np.zeros(n, dtype=np.intp), np.zeros((2, n))
     for part, _, (own, leads, _) in view.lead_blocks(0):
@@ -201,9 +203,9 @@ def _by_draws(
 
 
 def predicted_at(model: Any, X: Any, noisy: Iterable[Array], call: str, known: Mapping[str, Any]) -> NDArray[Any]:
-    """Return what a model predicts for noisy copies of the numbers of X, asked about many at a time, (n_copies, n_samples).
+    """Return the predictions for noisy copies of the numbers of X, many copies at a time, shape (n_copies, n_samples).
 
-    `known` is what it is told of the errors of X.
+    `known` is the metadata of X that `predict` is given.
     """
     copies, size = iter(noisy), max(1, BLOCK_ENTRIES // max(_num_samples(X) * n_columns(X), 1))
     found: list[NDArray[Any]] = []
@@ -214,9 +216,9 @@ def predicted_at(model: Any, X: Any, noisy: Iterable[Array], call: str, known: M
             labels = np.asarray(model.predict(as_given(X, np.concatenate(some), which), **errors))
         except ValueError as error:
             raise ValueError(
-                f"{call}: the model refuses rows with noise ({error!s:.120}). Noise may take them where a step has no value, "
-                "as a logarithm has none below 0: state less of it, a set that stays in the domain, or use a function that "
-                "goes on, such as log1p for log."
+                f"{call}: the model refuses rows with noise ({error!s:.120}). Noise may move them to where a step has "
+                "no value, as a logarithm has none below 0. State less noise, or a set within the step's domain, or "
+                "use a function with a larger domain, such as log1p instead of log."
             ) from error
         found.append(labels.reshape(len(some), -1))
     return np.concatenate(found)

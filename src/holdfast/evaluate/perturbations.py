@@ -1,4 +1,4 @@
-"""What sets, and rounding, do to rows and labels between training and use: at random, or at the worst, at any level."""
+"""Perturbations of rows and labels by sets and by rounding, at random or by an adversary, at any level."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from holdfast.uncertainty.checks import feature_costs, nonnegative, one_number, 
 from holdfast.uncertainty.deletions import random_deletions, worst_deletions
 
 ADVERSARIES = ("random", "greedy", "exact", "relaxed")
-"""Every adversary there is; each place takes those that make sense."""
+"""All adversaries; each perturbation takes some of them."""
 NEEDS_MODEL = "{0!r}: the adversary needs to know the model. Pass model=..., or adversary='random'."
 
 
@@ -43,17 +43,17 @@ class Bounds(NamedTuple):
 
 
 class Perturbation(ABC):
-    """What happens to rows and labels, of a size that a `level` >= 0 says; at level 0 nothing happens."""
+    """A change of rows or labels, whose size is a `level` >= 0; at level 0 nothing changes."""
 
     adversaries: ClassVar[tuple[str, ...]] = ("random",)
-    """Who may choose."""
+    """The adversaries that it takes."""
     unit: str
-    """What a level counts, for labels of axes."""
+    """The unit of the levels, for labels of axes."""
     adversary: str = "random"
 
     @property
     def needs_model(self) -> bool:
-        """Whether it is aimed at a model."""
+        """Whether it is chosen against a model."""
         return self.adversary != "random"
 
     @property
@@ -74,21 +74,21 @@ class Perturbation(ABC):
         level : float
             >= 0.
         rng : Generator
-            All that is random comes from it.
+            The source of all randomness.
         model : classifier, default=None
-            What an adversary aims at.
+            The model that an adversary attacks.
         """
 
     def told(self, model: Any, X: Any, level: float) -> dict[str, Any]:
-        """Return what `predict` of a model that averages over errors of rows is told at a level; nothing for others."""
+        """Return the metadata at a level for `predict`, if the model averages over errors; else an empty dict."""
         return {}
 
     def bounds(self, X: Any, level: float) -> Bounds | None:
-        """Return a set that holds all that can happen to rows at a level; None where there is none, or it is of no use."""
+        """Return a set that holds all changes of rows at a level; None if there is none, or none that is of use."""
         return None
 
     def refuse_categories(self, exact: NDArray[np.intp], X: Any) -> None:
-        """Raise where it would change columns of X, numbered in `exact`, that are no numbers."""
+        """Raise if it would change columns of X that are not numbers, whose indices are `exact`."""
         return
 
     def _level(self, level: Any) -> float:
@@ -97,7 +97,7 @@ class Perturbation(ABC):
 
 @singledispatch
 def perturbation_of(uncertainty: Any, adversary: str, metadata: Mapping[str, Any], X: Any, call: str) -> Perturbation:
-    """Return what a set does to the rows X; `metadata` are of these rows."""
+    """Return the perturbation of the rows X by a set; `metadata` are those of these rows."""
     raise ValueError(
         f"{call}(..., uncertainty={short(uncertainty):.80}): give a set, such as GaussianNoise(0.3), Box(0.1), Ball(0.5), "
         "IntervalBox(), FeatureDeletion(1), CorruptedFeatures(1) or LabelFlips(0.1), or Quantize(step)."
@@ -106,18 +106,18 @@ def perturbation_of(uncertainty: Any, adversary: str, metadata: Mapping[str, Any
 
 @dataclass(frozen=True)
 class Errors(Perturbation):
-    """Errors of the values: drawn from a noise or uniformly from a set, or the worst point of each row's set."""
+    """Errors of the values: drawn from noise, drawn uniformly from a set, or the worst point of each row's set."""
 
     adversaries = ("random", "greedy", "exact")
     uncertainty: UncertaintySet
     metadata: Mapping[str, Any] = field(repr=False)
     given: Any = field(repr=False)
-    """The rows as they were given, a frame for models that want one."""
+    """The rows as they were given, such as a frame for models that need one."""
     adversary: str
 
     @property
     def unit(self) -> str:  # type: ignore[override]
-        """Multiples of what is stated."""
+        """Multiples of the stated size."""
         return f"multiple of the stated {self.uncertainty.size_name}"
 
     def apply(
@@ -149,8 +149,7 @@ class Errors(Perturbation):
         moved = self.uncertainty.times(level)
         if level == 0:
             return Bounds(moved, self.metadata)
-        # x + d is rounded, and may then lie outside of the set by as much: the certificate is asked about a set that holds
-        # that too
+        # x + d is rounded, and may lie outside the set by a rounding error: certify a set that is larger by as much
         reach = np.max(extents(self.uncertainty.at(X, self.metadata), X.shape), axis=(0, 1))
         return Bounds(moved + Box(half_widths=(reach > 0) * _rounding(X)), self.metadata)
 
@@ -170,14 +169,14 @@ def _(uncertainty: UncertaintySet, adversary: str, metadata: Mapping[str, Any], 
 
 @dataclass(frozen=True)
 class Dropouts(Perturbation):
-    """Entries go missing at random: a filler takes their place."""
+    """Entries go missing at random, and are replaced by a filler."""
 
     uncertainty: DropoutNoise
     metadata: Mapping[str, Any] = field(repr=False)
 
     @property
     def unit(self) -> str:  # type: ignore[override]
-        """Shares, or multiples of what is stated."""
+        """Shares of entries, or multiples of the stated share."""
         is_share = np.ndim(self.uncertainty.share) == 0 and self.uncertainty.share == 1
         return "share of entries that are missing" if is_share else "multiple of the stated share of missing entries"
 
@@ -187,7 +186,7 @@ class Dropouts(Perturbation):
         size = self._level(level)
         if isinstance(self.uncertainty.share, str):
             raise ValueError(
-                f"{self.uncertainty!r}: a level is a multiple of shares. State them, DropoutNoise(1.0) say."
+                f"{self.uncertainty!r}: a level multiplies the shares, so state them, as in DropoutNoise(1.0)."
             )
         stated = self.uncertainty.get_params(deep=False)
         larger = DropoutNoise(**stated | {"share": np.multiply(size, stated["share"])})
@@ -227,7 +226,9 @@ class Deletions(Perturbation):
     ) -> tuple[Any, NDArray[Any]]:
         stated, budget = self.uncertainty, self._level(level) * self._budget
         if Switch().checked(stated.exactly, "FeatureDeletion(exactly"):
-            raise ValueError(f"{stated!r}: at a level up to so much is deleted. Use exactly=False.")
+            raise ValueError(
+                f"{stated!r}: a level is the most that may be deleted, not an exact amount. Use exactly=False."
+            )
         filler = stated.fillers(X.shape[1])
         lost = dense(X) - filler if np.any(filler) else X
         share = stated_number(stated.share, "FeatureDeletion", "share")
@@ -261,7 +262,7 @@ def _(uncertainty: FeatureDeletion, adversary: str, metadata: Mapping[str, Any],
 
 @dataclass(frozen=True)
 class Corruptions(Perturbation):
-    """Features of each row, any or those that a linear model leans on most, are replaced by noise."""
+    """Features of each row, random ones or those that a linear model depends on most, are replaced by noise."""
 
     adversaries = ("random", "greedy")
     is_random = True
@@ -270,7 +271,7 @@ class Corruptions(Perturbation):
 
     @property
     def unit(self) -> str:  # type: ignore[override]
-        """Features, or multiples of their number."""
+        """Numbers of features, or multiples of the stated number."""
         is_one = self.uncertainty.n_corrupted == 1
         return "corrupted features in each row" if is_one else "multiple of the stated number of corrupted features"
 
@@ -305,13 +306,13 @@ def _(uncertainty: CorruptedFeatures, adversary: str, metadata: Mapping[str, Any
 
 @dataclass(frozen=True)
 class Flips(Perturbation):
-    """Labels are replaced by those of other classes, any of the others alike; rows stay as they are."""
+    """Labels are replaced by other classes, each with the same probability; rows stay as they are."""
 
     uncertainty: LabelFlips
 
     @property
     def unit(self) -> str:  # type: ignore[override]
-        """A share, or multiples of what is stated."""
+        """A share of labels, or multiples of the stated number."""
         k = self.uncertainty.k
         is_share = isinstance(k, float) and k == 1
         return "share of labels that are flipped" if is_share else f"multiple of {self.uncertainty!r}"
@@ -347,14 +348,14 @@ def _(uncertainty: LabelFlips, adversary: str, metadata: Mapping[str, Any], X: A
 
 
 class Quantize(Parameters, Perturbation):
-    r"""Values are rounded to multiples of a step, :math:`m\,h \operatorname{round}(x / (m h))`, m the level.
+    r"""Values are rounded to multiples of a step: :math:`m\,h \operatorname{round}(x / (m h))` with the level m.
 
-    No set, as it is the same whenever it happens, but :func:`robustness_curve` and :func:`compare` take it like one.
+    Rounding is not random, so this is not a set, but :func:`robustness_curve` and :func:`compare` take it like one.
 
     Parameters
     ----------
     step : float or array-like of shape (n_features,), default=1.0
-        h, in the units of the features; 0 leaves a feature as it is.
+        The step h, in the units of the features; 0 leaves a feature as it is.
 
     Examples
     --------
@@ -406,7 +407,7 @@ def _(uncertainty: Quantize, adversary: str, metadata: Mapping[str, Any], X: Any
 def checked_perturbation(
     uncertainty: Any, adversary: Any, metadata: Mapping[str, Any], X: Any, call: str
 ) -> Perturbation:
-    """Return what a set does to the rows X, with an adversary that it knows."""
+    """Return the perturbation of the rows X by a set, after checking that it takes the adversary."""
     Choice(*ADVERSARIES).checked(adversary, f"{call}(..., adversary")
     made = perturbation_of(uncertainty, adversary, metadata, X, call)
     Choice(*made.adversaries).checked(adversary, f"{call}(..., {type(uncertainty).__name__}(...), ..., adversary")
@@ -419,31 +420,31 @@ def _refuse(metadata: Mapping[str, Any], uncertainty: Any, call: str) -> None:
 
 
 def _rounded(values: Any, steps: Array) -> Any:
-    """Return values rounded to multiples of steps, as they are where a step is 0."""
+    """Return values rounded to multiples of steps; where a step is 0, unchanged."""
     safe = np.where(steps > 0, steps, 1.0)
     return np.where(steps > 0, np.round(values / safe) * safe, values).astype(_kind(values), copy=False)
 
 
 def _kind(values: Any) -> Any:
-    """Return the type of values in floating point: float64 for integers."""
+    """Return the floating-point type of values: float64 for integers."""
     return values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
 
 
 def _rounding(X: Any) -> Array:
-    """Return what floating point may add to a move of each feature, shape (n_features,)."""
+    """Return a bound on the rounding error of moving each feature, shape (n_features,)."""
     largest = np.abs(X).max(axis=0)
     return 4 * np.finfo(_kind(X)).eps * dense(largest).ravel().astype(np.float64)
 
 
 def _plus(X: Any, errors: Any) -> Any:
-    """Return rows plus errors, sparse where both are."""
+    """Return rows plus errors, sparse if both are."""
     if not sparse.issparse(errors):
         return dense(X) + errors
     return sparse.csr_matrix(X + errors) if sparse.issparse(X) else X + errors.toarray()
 
 
 def _codes(perturbation: Perturbation, classes: NDArray[Any], y: Any) -> NDArray[np.intp]:
-    """Return the numbers of labels among the classes of a model."""
+    """Return labels as indices into the classes of a model."""
     if not np.all(known := np.isin(y, classes)):
         raise ValueError(
             f"{perturbation!r}: y holds {np.unique(np.asarray(y)[~known]).tolist()!r:.80}, which the model does not know: "
@@ -453,9 +454,10 @@ def _codes(perturbation: Perturbation, classes: NDArray[Any], y: Any) -> NDArray
 
 
 def _worst(perturbation: Perturbation, X: Any, lost: Any, y: Any, model: Any, choose: Any) -> Any:
-    """Return the features of each row that an adversary chooses, by what each adds to the label's lead over its rivals.
+    """Return the features of each row that an adversary chooses, as weights of shape (n_samples, n_features).
 
-    `lost` is what a row loses with each of its features.
+    `lost` is what is subtracted from each feature if it is chosen. For each rival class, `choose` takes what each
+    feature adds to the label's lead and returns a choice; the choice that leaves the smallest lead is kept.
     """
     if model is None:
         raise ValueError(NEEDS_MODEL.format(perturbation))

@@ -1,4 +1,4 @@
-"""What certificates say: small records that are arrays where an array is wanted."""
+"""Records that certificates return; where an array is needed, they convert to one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from holdfast._core.summary import Summary, counted, digits, percent, share, spr
 
 @dataclass(frozen=True, kw_only=True)
 class Certified(Summary):
-    """What is said of predictions. ``numpy.asarray`` makes the array of it that was asked for."""
+    """A statement about predictions. ``numpy.asarray`` returns its main array, such as `radius`."""
 
     predicted: NDArray[Any]
-    """The classes of the rows, shape (n_samples,)."""
+    """The predicted classes, shape (n_samples,)."""
     method: str
-    """How it came about."""
+    """How the statement was derived."""
     assumption: str
-    """What is said, of what, and under which conditions."""
+    """What is stated, about which model, and under which conditions."""
     asked = "predicted"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -34,7 +34,7 @@ class Certified(Summary):
         return f"{type(self).__name__} of {counted(len(self), 'row')}"
 
     def _found(self) -> list[tuple[str, str]]:
-        """Return the lines that tell what was asked for."""
+        """Return the lines about the main array."""
         raise NotImplementedError
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -49,9 +49,9 @@ class CertifiedRadius(Certified):
     """Radii within which predictions cannot change."""
 
     radius: Array
-    """Shape (n_samples,): 0 where nothing is certain, inf where nothing changes the class."""
+    """The radius of each row, shape (n_samples,): 0 where nothing is certain, inf where no move changes the class."""
     columns: tuple[Any, ...] | None = None
-    """The columns of X that may move, by name or number: those of a weight above 0. Categories stay as they are."""
+    """The columns of X that may change, by name or number: those with a weight above 0. Categories do not change."""
     asked = "radius"
 
     def _found(self) -> list[tuple[str, str]]:
@@ -60,12 +60,12 @@ class CertifiedRadius(Certified):
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothedRadius(CertifiedRadius):
-    """The same for the classifier that noise makes of a model, each with confidence 1 - alpha."""
+    """Radii for the smoothed classifier, not the model itself; each row's holds with confidence 1 - alpha."""
 
     abstained: NDArray[np.bool_]
-    """Rows of which nothing is said, shape (n_samples,); their class is the one that was drawn most often."""
+    """Rows without a certificate, shape (n_samples,); their predicted class is the one that was drawn most often."""
     probability: Array
-    """Lower confidence bounds on how often the noise leaves the class as it is, shape (n_samples,)."""
+    """Lower confidence bounds on the probability of the predicted class under noise, shape (n_samples,)."""
 
     def _found(self) -> list[tuple[str, str]]:
         return [*super()._found(), ("abstained", share(self.abstained))]
@@ -76,9 +76,9 @@ class CertifiedInterval(Certified):
     """Whether predictions can change within intervals."""
 
     certified: NDArray[np.bool_]
-    """Shape (n_samples,)."""
+    """Whether the class cannot change, shape (n_samples,)."""
     margin: Array
-    """What is certainly left of the smallest lead anywhere in the intervals; <= 0 where the class may change."""
+    """A lower bound on the lead anywhere in the intervals, shape (n_samples,); <= 0 where the class may change."""
     asked = "certified"
 
     def _found(self) -> list[tuple[str, str]]:
@@ -87,10 +87,10 @@ class CertifiedInterval(Certified):
 
 @dataclass(frozen=True, kw_only=True)
 class CertifiedDeletions(Certified):
-    """How much of rows may be deleted."""
+    """How much of each row may be deleted."""
 
     survived: Array
-    """Shape (n_samples,), in units of the values; inf where no deletion changes the class."""
+    """How much may be deleted, in units of the values, shape (n_samples,); inf where no deletion changes the class."""
     columns: tuple[Any, ...] | None = None
     """The columns of X that may be deleted, by name or number; categories may not."""
     asked = "survived"
@@ -104,9 +104,9 @@ class FlipProbability(Certified):
     """How likely noise is to change predictions."""
 
     probability: Array
-    """Shape (n_samples,)."""
+    """The probability that noise changes the class, shape (n_samples,)."""
     standard_error: Array
-    """Of an estimate by draws, shape (n_samples,); 0 for a formula."""
+    """The standard error of an estimate by draws, shape (n_samples,); 0 for a formula."""
     asked = "probability"
 
     def _found(self) -> list[tuple[str, str]]:
@@ -119,10 +119,10 @@ class FlipProbability(Certified):
 
 @dataclass(frozen=True, kw_only=True)
 class SafeBits(Certified):
-    """In how few bits weights may be stored."""
+    """The number of bits in which weights can be stored without changing predictions."""
 
     bits: Array
-    """For each row, shape (n_samples,); inf where no number of bits is enough, as for a tie."""
+    """The number for each row, shape (n_samples,); inf where no number of bits is enough, as for a tie."""
     asked = "bits"
 
     def _found(self) -> list[tuple[str, str]]:

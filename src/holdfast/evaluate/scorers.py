@@ -1,4 +1,4 @@
-"""Scorers for ``scoring=`` that know of the uncertainty of the rows that they score."""
+"""Scorers for ``scoring=`` that take the uncertainty of the rows into account."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ from holdfast.uncertainty import GaussianNoise
 
 
 class RowScorer(BaseEstimator, ABC):
-    """The weighted mean of one number a row, which may depend on the row's uncertainty; greater is better.
+    """The weighted mean of one number per row, which may depend on the row's uncertainty; greater is better.
 
-    With metadata routing on, ``X_std`` and the like are asked for without a `set_score_request`, and arrive sliced by fold;
-    ``sample_weight`` waits for ``set_score_request(sample_weight=True)``. With it off, scikit-learn passes none of them, and a
-    set that multiplies them is refused for a model that was fitted with them.
+    With metadata routing on, the scorer requests ``X_std`` and the like without a `set_score_request`, and scikit-learn
+    slices them by fold; ``sample_weight`` requires ``set_score_request(sample_weight=True)``. With routing off,
+    scikit-learn passes none of them; then a set that multiplies ``X_std`` and the like is refused for a model that was
+    fitted with them.
     """
 
     __metadata_request__score = {"estimator": UNUSED, **dict.fromkeys(METADATA, True)}
 
     @abstractmethod
     def of_rows(self, estimator: Any, X: Any, y: NDArray[Any], metadata: Mapping[str, Any]) -> Array:
-        """Return one number for each row; `metadata` holds what was given, and no None."""
+        """Return one number for each row; `metadata` has no values that are None."""
 
     @takes_metadata
     def score(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, **metadata: Unpack[SetsByRow]) -> float:
@@ -70,17 +71,17 @@ def _was_told_of_rows(estimator: Any) -> bool:
 
 
 class robust_accuracy_scorer(RowScorer):
-    """Score: the share of rows that a linear classifier gets right wherever in their set they are.
+    """Score: the share of rows that a linear classifier gets right wherever they are in their sets.
 
-    Exact, by the support functions of the sets, for linear classifiers of ours and scikit-learn's, also behind scalers and
-    other affine steps of a pipeline, trained with the uncertainty or not; sets are in the units of X. What rounding leaves in
-    doubt counts as wrong.
+    It is exact, by the support functions of the sets. It takes linear classifiers of holdfast and scikit-learn, trained
+    with the uncertainty or not, also after scalers and other affine steps of a pipeline. Sets are in the units of X. A
+    row counts as wrong if rounding leaves it in doubt.
 
     Parameters
     ----------
     uncertainty : UncertaintySet
-        The sets, such as ``Box(0.1)`` or ``Ball(0.5)``; with metadata at scoring what these mean, as at `fit`: ``Box(2.0)`` is
-        twice the half-widths ``X_std``. Gaussian noise has no bounds; ``ChanceConstraint`` has.
+        The sets, such as ``Box(0.1)`` or ``Ball(0.5)``. With metadata at scoring, it says how to read them, as in
+        `fit`: ``Box(2.0)`` is twice the half-widths ``X_std``. Gaussian noise has no bounds; use ``ChanceConstraint``.
 
     Examples
     --------
@@ -112,8 +113,8 @@ class robust_accuracy_scorer(RowScorer):
 class certified_accuracy_scorer(RowScorer):
     """Score: the share of rows whose prediction is right and certified by the classifier's own ``certify(X, **metadata)``.
 
-    For `RobustLinearClassifier` and any pipeline or other estimator that has ``certify``; it speaks of the sets of its
-    constructor, or of the metadata at scoring, taken as stated.
+    For `RobustLinearClassifier`, and any pipeline or other estimator that has ``certify``. The sets are those of the
+    classifier's constructor, or those that metadata at scoring state.
 
     Examples
     --------
@@ -141,15 +142,15 @@ class certified_accuracy_scorer(RowScorer):
 class flip_rate_scorer(RowScorer):
     r"""Score: minus the mean probability that noise changes the prediction; 0 is best.
 
-    Labels play no part in it: use it beside accuracy. Two classes: exact, :math:`\Phi(-|f|/t)`; more: an upper bound of the
-    probability.
+    It does not depend on labels, so use it together with accuracy. The probability is exact for two classes,
+    :math:`\Phi(-|f|/t)`, and for more classes an upper bound.
 
     Parameters
     ----------
     uncertainty : GaussianNoise, default=None
-        The noise, for any classifier, by draws where it is not linear; with metadata at scoring what multiplies these, as at
-        `fit`. None: the classifier's own ``flip_probability(X, **metadata)``, which speaks of the noise of its constructor or
-        of the metadata as stated.
+        The noise, for any classifier (by draws if it is not linear); it multiplies metadata at scoring, as in `fit`.
+        None: the classifier's own ``flip_probability(X, **metadata)``, for the noise of its constructor, or that of the
+        metadata as stated.
 
     Examples
     --------

@@ -21,19 +21,19 @@ from holdfast.features.rows import as_given
 STEP_LENGTHS = 0.5 ** np.arange(8)
 """Step lengths that are tried: at most 1, so that a step never leaves a convex set."""
 SETTLED = 1e-4
-"""A row whose lead falls by less than this share of itself is done: no later step of Frank and Wolfe would gain much."""
+"""A row's search ends when its lead falls by less than this share: later Frank-Wolfe steps would gain little."""
 HALVINGS = 30
-"""Bisections on the way to a boundary between classes."""
+"""Bisections to find a boundary between classes."""
 BOUNDARY_POINTS = 3
 """Points of the boundary of its class that are tried for each row."""
 PROBES = 1 << 21
-"""Entries of the rows that a model is asked about at once, 16 MB: probes along all features of all rows would fill memory."""
+"""How many entries of rows a model is asked about at once, 16 MB: all probes along all features would fill memory."""
 PROBE_LENGTH = 0.05
 """How far from a boundary point its normal is probed, in units of the set: near enough for the boundary to be flat."""
 LEAST_PROBABILITY = 1e-300
-"""Probabilities count as no smaller, so that their logarithms are finite."""
+"""Smaller probabilities count as this one, so that their logarithms are finite."""
 FARTHEST = 2.0 ** np.arange(1, 8)
-"""How many times as far as the set reaches another class is looked for, for a row that is right everywhere it was tried."""
+"""Multiples of a set's farthest point at which another class is looked for, if none was found inside the set."""
 
 
 class AttackedModel(ABC):
@@ -43,7 +43,7 @@ class AttackedModel(ABC):
 
     @abstractmethod
     def lead(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
-        """Return the leads of the labels of rows `which`, moved to Z, over the class numbered `target` among the others."""
+        """Return the leads of the labels of rows `which`, moved to Z, over class number `target` of the others."""
 
     @abstractmethod
     def slope(self, Z: Array, which: NDArray[np.intp], target: int) -> Array:
@@ -76,7 +76,7 @@ class KnownModel(AttackedModel):
 
 
 class QueriedModel(AttackedModel):
-    """A model that can only be asked; differences over the extents of the sets stand for gradients."""
+    """A model that is known by its answers only; differences over the extents of the sets replace gradients."""
 
     def __init__(self, question: Question):
         self.question, self.ask = question, lead_of(question.model, question.X, question.classes)
@@ -92,7 +92,7 @@ class QueriedModel(AttackedModel):
         for start in range(0, n, size):
             part = slice(start, start + size)
             own, here = which[part], Z[part]
-            # no farther than the sets reach: outside, a step such as log may have no value
+            # differences stay within the extents of the sets: outside, a step such as log may have no value
             ups = np.minimum(here + self.above[own], self.rows[own] + self.above[own])
             downs = np.maximum(here - self.below[own], self.rows[own] - self.below[own])
             each = np.repeat(own, d)
@@ -109,9 +109,9 @@ class QueriedModel(AttackedModel):
 
 
 def lead_of(model: Any, X: Any, classes: NDArray[Any]) -> Callable[..., Array]:
-    """Return a function (Z, codes, which) that asks a model by how much classes `codes` lead at rows like those of X.
+    """Return a function (Z, codes, which) that returns the leads of classes `codes` at rows Z.
 
-    Where X holds more than numbers, `which` says from which of its rows the rest is taken. Leads are differences of scores; for
+    If X has entries that are not numbers, they are taken from its rows `which`. Leads are differences of scores; for
     models without scores, logarithms of ratios of probabilities; for models with neither, 1 or -1.
     """
 
@@ -135,7 +135,7 @@ def lead_of(model: Any, X: Any, classes: NDArray[Any]) -> Callable[..., Array]:
 
 
 def _leads(values: Array, codes: NDArray[np.intp]) -> Array:
-    """Return the leads of classes, from one score for each row or one for each class."""
+    """Return the leads of classes `codes`, from one score per row (two classes) or one score per class."""
     if values.ndim == 1:
         return np.where(codes == 1, values, -values)
     each = np.arange(len(values))
@@ -147,7 +147,7 @@ def _leads(values: Array, codes: NDArray[np.intp]) -> Array:
 def worst_found(
     question: Question, rows: Array, n_starts: int, max_iter: int, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """Return the worst moves that a search finds, and the leads there."""
+    """Return the worst moves that a search finds, and the leads at the moved rows."""
     model_asked: AttackedModel = (QueriedModel if question.method == "queries" else KnownModel)(question)
     everyone = np.arange(len(rows))
     owns = [question.sets.take(everyone[[i]]) for i in everyone]
@@ -155,26 +155,26 @@ def worst_found(
     if question.sets.has_origin:
         best.offer(everyone, np.zeros_like(rows))
     for start in range(n_starts):
-        # the same random point for all rows, whatever becomes of them, so that results do not depend on earlier starts
+        # one random point for all rows, drawn even if few are left, so that results do not depend on earlier starts
         drawn = question.sets.sample(rng, 1, rows.shape[1])[0]
         for target in range(model_asked.n_targets):
             left = np.flatnonzero(~best.is_wrong)
             if not len(left):
                 return best.moves, best.leads
-            if start:  # the first start is the vertex that the gradient at the row itself likes least
+            if start:  # the first start is the vertex farthest against the gradient at the row itself
                 at = np.broadcast_to(drawn, rows.shape)[left].copy()
             else:
                 at = _maximizers(owns, left, -model_asked.slope(rows[left], left, target))
             best.offer(left, _descended(model_asked, rows, owns, left, at, target, max_iter))
     if question.method == "queries":
-        # far outside of the sets a step may have no value (log), and the model refuses the row
+        # far outside the sets a step such as log may have no value, and the model then refuses the row
         with suppress(ValueError), np.errstate(invalid="ignore"):
             _cross_boundaries(question, rows, owns, best, rng)
     return best.moves, best.leads
 
 
 class BestMoves:
-    """The worst moves so far: those at which the model errs come first, then those of the smallest lead."""
+    """The worst move of each row so far: a move at which the model errs is worse, then one with a smaller lead."""
 
     def __init__(self, question: Question, rows: Array, model_asked: AttackedModel):
         self.question, self.rows, self.model_asked = question, rows, model_asked
@@ -182,12 +182,12 @@ class BestMoves:
         self.is_wrong = np.zeros(len(rows), dtype=bool)
 
     def wrong(self, Z: Array, which: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Return for which of the rows moved to Z the model errs."""
+        """Return whether the model errs, for each of the rows `which`, moved to Z."""
         given = as_given(self.question.X, Z, which)
         return np.asarray(np.asarray(self.question.model.predict(given)) != self.question.labels[which])
 
     def offer(self, which: NDArray[np.intp], moves: Array) -> None:
-        """Keep those moves of rows `which` that are worse than the worst so far."""
+        """Keep the moves of rows `which` that are worse than the worst so far."""
         Z = self.rows[which] + moves
         leads = np.min(
             [self.model_asked.lead(Z, which, target) for target in range(self.model_asked.n_targets)], axis=0
@@ -199,7 +199,7 @@ class BestMoves:
 
 
 def _maximizers(owns: list[RowSets], which: NDArray[np.intp], directions: Array) -> Array:
-    """Return the farthest point of each row's set in the direction given for that row."""
+    """Return the farthest point of each row's set in the row's direction."""
     return np.array([owns[i].maximizer(v)[0] for i, v in zip(which, directions, strict=True)])
 
 
@@ -233,7 +233,7 @@ def _descended(
 def _cross_boundaries(
     question: Question, rows: Array, owns: list[RowSets], best: BestMoves, rng: np.random.Generator
 ) -> None:
-    """Offer the farthest points of the sets along normals of class boundaries, which predictions alone can find."""
+    """Offer the farthest points of the sets along normals of class boundaries, found from predictions alone."""
     predicted = np.asarray(question.model.predict(question.X))
     reach = np.maximum(*extents(question.sets, rows.shape))
     # distances in units of the sets: features that cannot move do not count
@@ -261,7 +261,7 @@ def _cross_boundaries(
 
 
 def _edges(best: BestMoves, inside: Array, outside: Array, which: NDArray[np.intp]) -> Array:
-    """Return points just beyond the boundary of the class, on the way from rows that are right to points that are wrong."""
+    """Return points just beyond the boundary of the class, between right rows inside and wrong points outside."""
     low, high = np.zeros(len(which)), np.ones(len(which))
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
@@ -273,8 +273,8 @@ def _edges(best: BestMoves, inside: Array, outside: Array, which: NDArray[np.int
 def _normal(best: BestMoves, edge: Array, reach: Array, row: int, rng: np.random.Generator) -> Array:
     r"""Return the direction into the other class at a point of the boundary.
 
-    Of probes :math:`z + \epsilon\, r \circ u`, u normal, those beyond the boundary have on average
-    :math:`u \propto r \circ` normal (Chen, Jordan and Wainwright's HopSkipJump).
+    For probes :math:`z + \epsilon\, r \circ u` with standard normal u, the mean u of the probes beyond the boundary is
+    proportional to :math:`r \circ` normal (HopSkipJump, by Chen, Jordan and Wainwright).
     """
     # the error of the mean falls like sqrt(features / probes): ten probes for each feature point clearly across
     u = rng.normal(size=(100 + 10 * len(edge), len(edge)))

@@ -1,4 +1,4 @@
-"""Randomized smoothing: certificates for any classifier, with confidence, of the classifier that noise makes of it."""
+"""Randomized smoothing: certificates, with a confidence, of the smoothed version of any classifier."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from holdfast.evaluate.results import SmoothedRadius
 from holdfast.features.rows import as_given
 
 BLOCK_ENTRIES = 1 << 22
-"""Entries of noisy rows that are predicted at a time."""
+"""How many entries of noisy rows are predicted at a time."""
 LAST_BITS = 1e-12
-"""Share by which a bound is made smaller, more than the roundings of its functions."""
+"""Share by which bounds are reduced: more than the rounding errors of the functions in them."""
 
 
 @arguments(sigma=Number(strictly=True), n_draws=Count(), n_choose=Count(), random_state=SEED)
@@ -37,12 +37,12 @@ def smoothed(
 ) -> SmoothedRadius:
     r"""Return radii of the smoothed classifier: the class that a model predicts most often under Gaussian noise.
 
-    :math:`g(x) = \arg\max_c P(f(x + \sigma Z) = c)` cannot change within :math:`\sigma\,\Phi^{-1}(p)` in the l2 norm, where
-    p > 1/2 is the probability of its class (Cohen, Rosenfeld & Kolter 2019). The class is chosen by `n_choose` draws, and p is
-    bounded from below by `n_draws` others, with Clopper and Pearson's bound: a radius is wrong with probability alpha at most,
-    row by row. Where the bound is not above 1/2 nothing is said: the row is `abstained` on, with radius 0.
+    :math:`g(x) = \arg\max_c P(f(x + \sigma Z) = c)` cannot change within :math:`\sigma\,\Phi^{-1}(p)` in the l2 norm,
+    where p > 1/2 is the probability of its class (Cohen, Rosenfeld & Kolter 2019). `n_choose` draws choose the class,
+    and `n_draws` other draws give the lower bound of Clopper and Pearson on p: each row's radius is wrong with
+    probability alpha at most. Where the bound is not above 1/2 the row is `abstained`, with radius 0.
 
-    It is the smoothed classifier that is certified, not the model; whoever relies on it predicts with it.
+    The certificate holds for the smoothed classifier, not for the model itself: to rely on it, use its predictions.
 
     Parameters
     ----------
@@ -50,13 +50,15 @@ def smoothed(
         Fitted, any with `predict` and `classes_`.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
     sigma : float
-        Standard deviation of the noise, > 0, in units of `weights`. The largest radius is a little under
-        :math:`\sigma \Phi^{-1}(\alpha^{1/n})`.
+        Standard deviation of the noise, > 0, in units of `weights`. The largest possible radius is a little below
+        :math:`\sigma \Phi^{-1}(\alpha^{1/n})`, n being `n_draws`.
     n_draws : int, default=1000
     alpha : float, default=0.001
+        The probability that a row's radius is wrong, at most; below 0.5.
     n_choose : int, default=100
     weights : array-like of shape (n_features,), default=None
-        Units of the features, >= 0: the noise of feature j is sigma * weights_j, and radii are of d / weights.
+        Units of the features, >= 0: the noise of feature j has the standard deviation sigma * weights_j, and radii
+        bound the norm of d / weights.
     random_state : int, RandomState instance or None, default=None
 
     Returns
@@ -84,7 +86,7 @@ def smoothed(
     rows = rows.tocsr() if sparse.issparse(rows) else rows
     first = _counts(model, X, rows, units, int(n_choose), classes, rng)
     codes = first.argmax(axis=1)
-    # draws of their own: those that chose the class favour it, and a bound from them would be too high
+    # new draws: those that chose the class favour it, and a bound from them would be too high
     hits = _counts(model, X, rows, units, int(n_draws), classes, rng)[np.arange(len(codes)), codes]
     probability = lower_confidence(hits, int(n_draws), float(alpha))
     is_sure = probability > 0.5
@@ -106,9 +108,9 @@ def smoothed(
 
 
 def lower_confidence(hits: NDArray[Any], n_draws: int, alpha: float) -> Array:
-    """Return Clopper and Pearson's lower bound on a probability, of confidence 1 - alpha, by how often it happened."""
+    """Return Clopper and Pearson's lower bound on a probability, with confidence 1 - alpha, from hits in `n_draws`."""
     with np.errstate(invalid="ignore"):
-        # the p at which as many hits or more have the probability alpha
+        # the p at which this many hits, or more, have the probability alpha
         bound = betaincinv(np.maximum(hits, 1), n_draws - hits + 1.0, alpha)
     return np.where(hits > 0, bound * (1 - LAST_BITS), 0.0)
 

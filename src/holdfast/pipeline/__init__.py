@@ -1,8 +1,8 @@
 """Uncertainty on its way to a classifier: estimated, drawn from, carried through preprocessing and into probabilities.
 
-`UncertainPipeline` carries what is stated of raw features through scikit-learn's steps, and those that
-`holdfast.features.teach_step` knows. `noise_from_replicates`, `noise_from_quantization` and `noise_from_intervals` estimate
-errors from data.
+`UncertainPipeline` carries the uncertainty of raw features through the steps of scikit-learn, and through steps that
+`holdfast.features.teach_step` was told of. `noise_from_replicates`, `noise_from_quantization` and
+`noise_from_intervals` estimate errors from data.
 """
 
 from holdfast.pipeline.category_encoder import CategoryEncoder

@@ -1,4 +1,4 @@
-"""Rows on their way through the transformers of a pipeline, and what becomes of the sets around them."""
+"""Rows on their way through the transformers of a pipeline, together with the sets around them."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from holdfast.uncertainty import GaussianNoise
 PROBABILITIES = ("predict_proba", "predict_log_proba")
 PREDICTIONS = ("predict", "decision_function", "score")
 PLAIN = ("fit", *PROBABILITIES, *PREDICTIONS)
-"""What may be asked without any uncertainty."""
+"""Methods that may be called without any uncertainty."""
 
 
 class LastInputs(NamedTuple):
     """What the last step of a pipeline is given."""
 
     sets: dict[str, UncertaintySet]
-    """What goes in the place of the sets that it holds, by their parameters."""
+    """The carried sets that replace its own, by the names of its parameters."""
     metadata: dict[str, Any]
     rows: Any
 
 
 class CarriedRows:
-    """Rows of one question, or of one fit, with all that the transformers make of them; each is computed once, when needed.
+    """The rows of one call of `fit` or another method, given and transformed; each part is computed once, when needed.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class CarriedRows:
 
     @cached_property
     def after(self) -> Any:
-        """The rows as the transformers make them."""
+        """The transformed rows."""
         return transformed(self.steps, self.X)
 
     @cached_property
@@ -67,26 +67,27 @@ class CarriedRows:
         return effects_of(self.steps, self.X, self.pipeline.effects or {})
 
     def carry(self, uncertainty: UncertaintySet, metadata: Mapping[str, Any], *, with_own: bool = True) -> Carried:
-        """Return what the transformers make of a set and metadata, with the errors that they add or without."""
+        """Return the set and metadata after the transformers, with or without the errors that these add themselves."""
         nonlinear = self.pipeline.nonlinear
         return carry(uncertainty, metadata, self.X, self.after, self.steps, self.effects, nonlinear, with_own=with_own)
 
     def adds_errors(self, method: str) -> bool:
-        """Return whether the transformers give errors to these rows."""
-        # effects are not even asked for where a plain classifier predicts: they may not be known for each step
+        """Return whether the transformers add errors to these rows."""
+        # where a plain classifier predicts, effects are not computed: they need not be known for each step there
         is_plain = method in PLAIN and not may_add_errors(step for _, step in self.steps)
         return not is_plain and added(self.X, self.steps, self.effects)
 
     def exact_sets(self, method: str) -> list[StatedSet]:
-        """Return sets without extent for a last step that holds none, where transformers add errors to the rows; else nothing.
+        """Return sets of size 0 for a last step without a set, if transformers add errors to the rows; else no sets.
 
-        Raises where the last step has no use for errors at all.
+        The errors that transformers add are then carried to the last step on top of these sets. Raises if the last step
+        has no use for errors at all.
         """
         final, is_fit = self.final, method == "fit"
         if not predicts(final):
             return []
         if not self.adds_errors(method):
-            # one that draws from errors must be given some: exact ones, if the transformers have none to add here
+            # an estimator that draws from errors needs some: errors of size 0 where the transformers add none
             is_drawn = is_fit and draws_errors(final) and may_add_errors(step for _, step in self.steps)
             return exact_rows(final) if is_drawn and any(effect.adds_errors for effect in self.effects) else []
         found = exact_rows(final)
@@ -96,24 +97,24 @@ class CarriedRows:
         if not is_fit and takes_by_name(final, method, "X_std"):
             noises = [one.uncertainty.at_prediction() for one in holders(final) if one.uncertainty.is_expectation]
             return [StatedSet("", noises[0] if noises else GaussianNoise(0.0), True, type(final).__name__)]
-        # one that moderates probabilities is told of the errors there
+        # a last step that takes errors in predict_proba only, such as ModeratedClassifier, is given them there
         if found or holders(final) or takes_by_name(final, "predict_proba", "X_std"):
             return []
         raise ValueError(
-            f"{NAME}.{method}: the steps fill in entries that have errors, as SpreadImputer says, and the last step, "
-            f"{final!r:.80}, takes none. Let it be one that does: RobustLinearClassifier for the worst of them, "
-            "GaussianRobustClassifier or NoiseCopies(estimator) for their average, ModeratedClassifier(estimator) for "
-            "probabilities; or use SimpleImputer, after which they count as exact."
+            f"{NAME}.{method}: the steps fill in entries that have errors, as SpreadImputer does, and the last step, "
+            f"{final!r:.80}, takes none. Use one that does: RobustLinearClassifier for worst cases, "
+            "GaussianRobustClassifier or NoiseCopies(estimator) for averages, ModeratedClassifier(estimator) for "
+            "probabilities; or use SimpleImputer, whose fill-ins count as exact."
         )
 
     def last_inputs(self, held: Sequence[StatedSet], stated: Mapping[str, Any]) -> LastInputs:
-        """Return what the last step is given for the sets that it holds and for what is stated of the rows."""
+        """Return the last step's inputs, given the sets that it holds and the metadata stated for the rows."""
         sets: dict[str, UncertaintySet] = {}
         told, rows = [], self.after
         for holder in held:
             made, own, rows = self.carry(holder.uncertainty, stated if holder.is_told else {}, with_own=holder.is_told)
             if not holder.is_told and own:
-                if not any(np.any(dense(value)) for value in own.values()):  # nothing is stated there
+                if not any(np.any(dense(value)) for value in own.values()):  # all errors are 0
                     continue
                 raise ValueError(
                     f"{NAME}: the steps make {', '.join(sorted(own))} of {holder.uncertainty!r}, which does not reach "

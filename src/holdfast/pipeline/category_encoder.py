@@ -1,4 +1,4 @@
-"""One-hot columns of categories, of which some may be missing."""
+"""One-hot columns of categories, some of which may be missing."""
 
 from __future__ import annotations
 
@@ -20,31 +20,33 @@ NAME = "CategoryEncoder"
 
 
 class CategoryEncoder(WholeFits, TransformerMixin, BaseEstimator):
-    r"""One-hot columns of categories; one that is missing becomes the shares of the categories, and may be any of them.
+    r"""One-hot columns of categories; a missing category gets the shares of all categories, and counts as any of them.
 
-    A missing category (None, NaN) is no category of its own, and never all zeros. Its columns hold the shares p of the
-    categories among the known training rows, whatever their class. In pipelines these columns are then uncertain:
+    A missing category (None, NaN) does not become a category of its own, nor a row of zeros. Its columns hold the
+    shares p of the categories among the known training rows, whatever their class. In pipelines these columns are then
+    uncertain:
 
     - where errors are averaged over, they have the covariance :math:`D(p) - p p^\top`;
-    - certificates hold for each category: a score can fall by :math:`p^\top v - \min_k v_k`, v being its weights, exactly;
-    - classifiers that are trained for the worst see the box around the categories.
+    - certificates hold for each category: with the weights v of these columns, the score can fall by exactly
+      :math:`p^\top v - \min_k v_k`;
+    - classifiers that are trained for the worst case see the box around the categories.
 
     Parameters
     ----------
     missing : {"shares", "nan"}, default="shares"
-        "nan" leaves NaN in all columns of a missing category, for a ConditionalImputer behind that knows it by the rest of
-        the row, or a SpreadImputer.
+        "shares" fills in the shares p. "nan" leaves NaN in all columns of a missing category for a later step to fill
+        in: ConditionalImputer, which uses the rest of the row, or SpreadImputer.
     unknown : {"error", "missing"}, default="error"
-        What becomes of a category that training did not see: it is an error, or counts as missing.
+        Whether a category that did not occur in training raises an error, or counts as missing.
 
     Attributes
     ----------
     categories_ : list of ndarray
-        Of each column, sorted.
+        The categories of each input column, sorted.
     shares_ : list of ndarray
-        p of each column.
+        The shares p of each input column.
     groups_ : list of ndarray of int
-        The one-hot columns of each column.
+        For each input column, the indices of its one-hot columns.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
 
@@ -104,7 +106,7 @@ class CategoryEncoder(WholeFits, TransformerMixin, BaseEstimator):
         gone = missing_categories(values)
         out = self.encoder_.transform(_filled(values, gone, [one[0] for one in self.categories_]))
         for group, lost, share in zip(self.groups_, gone.T, self.shares_, strict=True):
-            lost = lost | ~np.any(out[:, group], axis=1)  # unknown ones are all zeros
+            lost = lost | ~np.any(out[:, group], axis=1)  # the encoder turns an unknown category into zeros
             out[np.ix_(lost, group)] = np.nan if self.missing == "nan" else share
         return out
 
@@ -119,7 +121,7 @@ class CategoryEncoder(WholeFits, TransformerMixin, BaseEstimator):
         return np.asarray(values, dtype=object)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return names of columns and categories."""
+        """Return the names of the one-hot columns, made of the names of columns and categories."""
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None) if input_features is None else input_features
         return np.asarray(self.encoder_.get_feature_names_out(names))
@@ -130,13 +132,13 @@ class CategoryEncoder(WholeFits, TransformerMixin, BaseEstimator):
 
 
 def missing_categories(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which categories are missing: None, NaN, or pandas.NA, none of which is the same as itself."""
+    """Return which categories are missing: None, pandas.NA, or NaN, which does not equal itself."""
     is_gone = np.frompyfunc(lambda one: one is None or type(one).__name__ == "NAType" or bool(one != one), 1, 1)
     return np.asarray(is_gone(values), dtype=bool)
 
 
 def _filled(values: NDArray[Any], gone: NDArray[np.bool_], fills: list[Any]) -> NDArray[Any]:
-    """Return values with one a column in the place of those that are missing."""
+    """Return the values with the missing ones of each column replaced by its entry of `fills`."""
     out = values.copy()
     for column, lost, fill in zip(out.T, gone.T, fills, strict=True):
         column[lost] = fill

@@ -1,4 +1,4 @@
-"""Certificates of a fitted pipeline: sets around the rows that it is given, and ranges of their missing entries."""
+"""Certificates of a fitted pipeline, for sets around its input rows and for ranges of their missing entries."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from holdfast.uncertainty.affine_map import AffineMap
 def view_and_sets(
     pipeline: Any, method: str, X: Any, uncertainty: UncertaintySet | None, metadata: Mapping[str, Any]
 ) -> tuple[View, RowSets]:
-    """Return what certificates see of a pipeline at rows X, and the sets of these rows."""
+    """Return the pipeline at rows X as certificates need it, and the sets of these rows."""
     check_is_fitted(pipeline)
     call, final = f"{NAME}.{method}", pipeline._final_estimator
     stated = pipeline._stated_of(X, known_metadata(metadata, call), call)
     check_settings(pipeline)
     rows = CarriedRows(pipeline, X)
     if uncertainty is None and pipeline.row_uncertainty_ and not stated:
-        getattr(final, method)(rows.after)  # which says what it lacks
+        getattr(final, method)(rows.after)  # raises: the last step says which metadata are missing
     view = view_of(pipeline, X)
     if any(effect.adds_errors for effect in view.passage.effects):
-        added(X, rows.steps, rows.effects)  # refuses what is filled in without saying how uncertain it is
+        added(X, rows.steps, rows.effects)  # refuses steps that fill in entries without an error
     if uncertainty is not None:
         check_features(X, {"uncertainty": uncertainty}, pipeline)
         chosen = uncertainty
     elif own := set_asked_about(final, stated):
         chosen = own.uncertainty
-        if view.is_curved:  # else the sets are bound to these very numbers below
-            chosen.split(known_numbers(X), stated)  # refuses what makes no sense
-    else:  # of a last step without a set, which was told of errors in training at most: it says what to ask about
+        if view.is_curved:  # otherwise view.sets below checks the metadata at the same numbers
+            chosen.split(known_numbers(X), stated)  # refuses metadata that make no sense
+    else:  # the last step holds no set, though it may have been given errors in training: it says which set to use
         plain = Substitute(final, {}).copy
         plain.row_uncertainty_ = False
         chosen = plain._own_set(view.rows, stated, call)
@@ -61,7 +61,7 @@ def view_and_sets(
 
 
 def _map_of(rows: CarriedRows) -> AffineMap | None:
-    """Return the transformers as an affine map of the rows, None where they are none."""
+    """Return the transformers as one affine map of the rows, None if they are not affine."""
     return together(rows.steps, rows.effects, n_columns(rows.X)).map
 
 
@@ -78,20 +78,20 @@ def worst_rows(pipeline: Any, X: Any, y: Any, metadata: Mapping[str, Any]) -> An
 
 
 def of_gaps(pipeline: Any, method: str, X: Any, ends: Mapping[str, Any]) -> Any:
-    """Return what a method of the last step says of missing entries, given ranges of features in the units of X."""
+    """Return what the last step's method answers about missing entries, given ranges of features in the units of X."""
     Z, carried = _with_gaps(pipeline, method, X, ends)
     return getattr(pipeline._final_estimator, method)(Z, **carried)
 
 
 def _with_gaps(pipeline: Any, method: str, X: Any, ends: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return rows and ranges of features in the units of the last step, which sees what is missing."""
+    """Return rows, missing entries included, and ranges of features, both in the units of the last step."""
     check_is_fitted(pipeline)
     call, rows = f"{NAME}.{method}", CarriedRows(pipeline, X)
     lost, left = (np.count_nonzero(np.isnan(dense(numbers_of(each)))) for each in (X, rows.after))
     if left < lost:
         raise ValueError(
             f"{call}: steps fill in missing entries before the last step, {rows.final!r:.80}, which sees none. Ask "
-            "holdfast.missing_report(pipe, X) what they may change; or leave out the imputer."
+            "holdfast.missing_report(pipe, X) what they may change, or leave out the imputer."
         )
     given = {name: value for name, value in ends.items() if value is not None}
     if not given:
@@ -105,7 +105,7 @@ def _with_gaps(pipeline: Any, method: str, X: Any, ends: Mapping[str, Any]) -> t
     }
     unknown = {"lower": -np.inf, "upper": np.inf}
     low, high = (whole.get(name, np.full(map.shape[0], inf)) for name, inf in unknown.items())
-    with np.errstate(invalid="ignore"):  # 0 times an infinite end
+    with np.errstate(invalid="ignore"):  # 0 times an infinite end is NaN, which np.where replaces
         moved = [np.where(map.scales == 0, 0.0, map.scales * end) + map.offset for end in (low, high)]
     # a negative scale swaps the ends
     return rows.after, {"lower": np.minimum(*moved), "upper": np.maximum(*moved)}

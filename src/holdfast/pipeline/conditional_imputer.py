@@ -1,4 +1,4 @@
-"""An imputer that fills in what the other entries of a row say, and knows how sure that is."""
+"""An imputer that fills in conditional means given the other entries of a row, and knows their errors."""
 
 from __future__ import annotations
 
@@ -21,48 +21,51 @@ from holdfast.features.fills import ConditionalFill, ConditionalLaw, one_hot_gro
 
 NAME = "ConditionalImputer"
 SHOWN = 5
-"""Columns that a warning names."""
+"""How many columns a warning names at most."""
 
 
 class ConditionalImputer(WholeFits, TransformerMixin, BaseEstimator):
-    r"""Fill in missing entries by what the others of their row say, and tell an :class:`UncertainPipeline` how sure that is.
+    r"""Fill in missing entries from the others of their row, and tell an :class:`UncertainPipeline` their errors.
 
-    Rows are taken as :math:`N(m, \Sigma)`, whose moments are learned from what is known by expectation maximisation (EM). With
-    m missing and o known,
+    Rows are modelled as :math:`N(m, \Sigma)`. The moments are learned from the known entries by expectation
+    maximisation (EM). With m the missing and o the known entries of a row,
 
     .. math:: \hat x_m = m_m + \Sigma_{mo} \Sigma_{oo}^{-1} (x_o - m_o), \qquad
               C_m = \Sigma_{mm} - \Sigma_{mo} \Sigma_{oo}^{-1} \Sigma_{om}:
 
-    a missing entry becomes its conditional mean, and the errors of a row's missing entries have the conditional covariance
-    :math:`C_m`, which reaches the last step of an UncertainPipeline as a factor (``X_factor``), in training and at prediction.
-    Errors that are stated of known entries reach those that are filled in from them; the fills themselves take known entries as
-    they are. Where errors are averaged over, what is stated of a missing entry (``X_std``) does not count: it was not measured.
-    Where the worst is taken, a missing entry lies in its central interval of probability `coverage`.
+    a missing entry becomes its conditional mean, and the errors of a row's missing entries have the conditional
+    covariance :math:`C_m`, which reaches the last step of an UncertainPipeline as a factor (``X_factor``), in training
+    and at prediction. The stated errors of known entries are carried to the entries that are filled in from them; the
+    fill-ins themselves are computed as if known entries were exact. Where errors are averaged over, an error that is
+    stated for a missing entry (``X_std``) is ignored: the entry was not measured. For worst cases, a missing entry lies
+    in its central interval of probability `coverage`.
 
-    :math:`\Sigma` is shrunk: by `ridge` rows with uncorrelated columns of the same variances that are added to those given. A
-    plain Pipeline gets the conditional means. Missing entries must be missing at random: what is known explains why.
+    :math:`\Sigma` is shrunk, as if `ridge` rows whose columns are uncorrelated, with the same variances, were added to
+    the data. A plain Pipeline gets the conditional means. Entries must be missing at random: whether an entry is
+    missing may depend on known entries only.
 
-    One-hot columns of a category, adjacent and of sum 1, are found (`categories`): a category that is missing gets
-    probabilities p >= 0 of sum 1 instead, with the covariance :math:`D(p) - p p^\top` where errors are averaged over, and
-    certificates hold for each of them. Errors of categories and of numbers in one row count as independent then.
+    One-hot columns of a category, which are adjacent and sum to 1, are detected (`categories`). A missing category gets
+    probabilities p >= 0 that sum to 1, with the covariance :math:`D(p) - p p^\top` where errors are averaged over;
+    certificates hold for each category. Errors of categories and of numbers in one row then count as independent.
 
     Parameters
     ----------
     ridge : float or "auto", default="auto"
-        Number of uncorrelated rows that are added. "auto": 0.001, 0.01, 0.1 or 1 times the number of rows, under whichever a
-        fifth of the rows, held out, is likeliest.
+        The number of uncorrelated rows that are added. "auto": 0.001, 0.01, 0.1 or 1 times the number of rows,
+        whichever makes a held-out fifth of the rows most likely.
     n_factors : int, "auto" or None, default="auto"
-        None learns all of :math:`\Sigma`; a number :math:`L L^\top + D(\psi)` with so many factors. "auto": factors, 20 or a
-        quarter of the rows at most, where there are more columns than rows.
+        None learns all of :math:`\Sigma`; a number learns :math:`L L^\top + D(\psi)`, where L has that many columns.
+        "auto": None, unless there are more columns than rows: then 20 factors, or a quarter of the number of rows if
+        that is less.
     coverage : float, default=0.95
-        Above 0, below 1.
+        The probability of the intervals for worst cases, above 0 and below 1.
     categories : {"auto", None}, default="auto"
-        Whether one-hot columns are looked for.
+        "auto" detects one-hot columns; None treats all columns as numbers.
     keep_empty_features : bool, default=False
-        Whether columns with fewer than two known entries, which tell nothing, are kept, and filled with the one known value or
-        0. Otherwise they are left out, with a warning.
+        Whether to keep columns with fewer than two known entries, from which nothing can be learned. They are then
+        filled with their one known value or 0. Otherwise they are left out. Either way there is a warning.
     tol : float, default=1e-3
-        EM stops when no moment changes by more, in deviations of the columns.
+        EM stops when no moment changes by more than `tol`, in units of the standard deviations of the columns.
     max_iter : int, default=200
     verbose : int, default=0
         1 logs progress to the logger "holdfast".
@@ -70,14 +73,15 @@ class ConditionalImputer(WholeFits, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     mean_ : ndarray of shape (n_kept,)
-        Of the columns that are kept.
+        The means of the kept columns.
     covariance_ : ndarray of shape (n_kept, n_kept)
-        0 for columns that do not vary.
+        Their covariance; 0 for columns that do not vary.
     kept_ : ndarray of int of shape (n_kept,)
+        The indices of the kept columns in X.
     groups_ : list of ndarray of int
-        One-hot columns, by their places among those that are kept.
+        The one-hot columns of each category, as indices into the kept columns.
     ridge_ : float
-        In rows.
+        The number of uncorrelated rows that were added.
     n_factors_ : int or None
     n_iter_ : int
     method_ : str
@@ -87,13 +91,13 @@ class ConditionalImputer(WholeFits, TransformerMixin, BaseEstimator):
 
     See Also
     --------
-    SpreadImputer : Column by column, for the worst cases.
-    DropoutNoise : Trains for entries that go missing at random.
+    SpreadImputer : Fills in each column on its own, for worst cases.
+    DropoutNoise : Noise to train with for entries that go missing at random.
 
     Notes
     -----
-    Memory of the factor: n_samples * n_kept * (most missing in a row) numbers. Time: for each pattern of missing entries the
-    cube of their number, at every step of EM.
+    Memory of the factor: n_samples * n_kept * (largest number of missing entries in a row) numbers. Time: at every step
+    of EM, for each pattern of missing entries, the cube of their number.
 
     Examples
     --------
@@ -163,10 +167,10 @@ class ConditionalImputer(WholeFits, TransformerMixin, BaseEstimator):
         self.mean_ = np.where(counts > 0, np.nansum(Y, axis=0) / np.maximum(counts, 1), 0.0)
         away = np.where(np.isnan(Y), 0.0, Y - self.mean_)
         largest = np.abs(away).max(axis=0, initial=0.0)
-        # what is left of equal numbers is rounding
+        # equal numbers differ from their mean by rounding errors only
         varies = largest > 8 * np.finfo(np.float64).eps * np.abs(self.mean_)
         unit = np.where(varies, largest, 1.0)
-        # in units of the largest difference squares neither under- nor overflow
+        # differences are divided by the largest one, so that their squares neither under- nor overflow
         scale = np.where(varies, unit * np.sqrt(np.square(away / unit).sum(axis=0) / np.maximum(counts, 1)), 0.0)
         active = np.flatnonzero(scale > 0)
         self.covariance_ = np.zeros((len(self.kept_), len(self.kept_)))
@@ -233,7 +237,7 @@ class ConditionalImputer(WholeFits, TransformerMixin, BaseEstimator):
         return validate_data(self, X, reset=reset, dtype=FLOAT_DTYPES, ensure_all_finite="allow-nan", **options)
 
     def law(self) -> ConditionalLaw:
-        """Return what was learned, as pipelines and reports use it."""
+        """Return the learned moments in the form that pipelines and reports use."""
         check_is_fitted(self)
         scale = np.sqrt(np.diag(self.covariance_))
         active = np.flatnonzero(scale > 0)
@@ -245,7 +249,7 @@ class ConditionalImputer(WholeFits, TransformerMixin, BaseEstimator):
         return ConditionalLaw(self.kept_, moments, active, self.mean_, scale, groups)
 
     def transform(self, X: Any) -> Any:
-        """Return rows with conditional means in the place of missing entries, shape (n_samples, n_kept)."""
+        """Return the rows with missing entries replaced by their conditional means, shape (n_samples, n_kept)."""
         check_is_fitted(self)
         X = self._checked(X)
         kept = X[:, self.kept_]

@@ -1,4 +1,4 @@
-"""What a pipeline hands to its last step in one fit, without a change to that step's parameters."""
+"""What a pipeline hands to its last step in one fit, without changing that step's parameters."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from holdfast.pipeline.stated_sets import StatedSet, held_sets, takes
 
 
 class Substitute:
-    """A copy of an estimator with other sets; the estimator itself, and those inside it, stay as they are.
+    """A copy of an estimator that holds other sets; the estimator itself and the estimators inside it stay as they are.
 
     Parameters
     ----------
     original : estimator
-        Fitted or not; the copy has its fitted attributes too, for a warm start or for questions.
+        Fitted or not. The copy has its fitted attributes too, so it can start warm and predict.
     sets : dict from str to UncertaintySet
-        By parameters, ``inner__uncertainty`` for those of estimators inside it, which are copied as well.
+        The new sets, by the names of the parameters: ``inner__uncertainty`` for an estimator inside it, which is copied
+        too.
     """
 
     def __init__(self, original: Any, sets: Mapping[str, UncertaintySet]):
@@ -35,13 +36,13 @@ class Substitute:
             name, _, inner = path.partition("__")
             by_name.setdefault(name, {})[inner] = made
         params = original.get_params(deep=True) if by_name else {}
-        # a set without a path inside is the parameter itself
+        # a path without "__" names a parameter of this estimator, not of one inside it
         self.inside = {name: Substitute(params[name], own) for name, own in by_name.items() if "" not in own}
         own = {name: made[""] for name, made in by_name.items() if "" in made}
         self.copy.set_params(**own, **{name: one.copy for name, one in self.inside.items()})
 
     def hand_back(self) -> None:
-        """Give the estimator all that the copy's fit has learned; its parameters stay its own."""
+        """Give the estimator all that the copy has learned in `fit`; the estimator keeps its own parameters."""
         names = set(self.original.get_params(deep=False))
         params = {name: value for name, value in vars(self.original).items() if name in names}
         self.original.__dict__ = {**vars(self.copy), **params}  # one assignment: an interruption leaves all or nothing
@@ -50,9 +51,9 @@ class Substitute:
 
 
 class Handover:
-    """What one fit of a pipeline hands to its last step: rows, metadata, and sets in the place of those that it holds.
+    """What one fit of a pipeline hands to its last step: rows, metadata, and sets that replace its own.
 
-    It belongs to this fit, not to the pipeline, so that fits and questions in other threads see nothing of it.
+    It belongs to this fit, not to the pipeline, so fits and predictions in other threads see nothing of it.
 
     Parameters
     ----------
@@ -72,35 +73,35 @@ class Handover:
         self._refuse_untaken(is_fitted)
         for holder in self.held:
             check_features(X, {holder.owner: holder.uncertainty})
-            # refuses what makes no sense before anything is fitted
+            # refuses metadata that make no sense before anything is fitted
             told = holder.uncertainty.learned_from(numbers_of(X))
             told.split(known_numbers(X), stated if holder.is_told else {})
 
     @property
     def told_sets(self) -> list[StatedSet]:
-        """The sets that metadata of the rows reach."""
+        """The held sets whose estimators get the metadata of the rows."""
         return [holder for holder in self.held if holder.is_told]
 
     def _refuse_untaken(self, is_fitted: bool) -> None:
-        """Raise where nothing in the last step takes what is stated at `fit`."""
+        """Raise if no estimator in the last step takes the metadata given to `fit`."""
         names = set(self.stated)
         if names and not (is_fitted and takes(self.final.fit, names) and self.told_sets):
             raise ValueError(
-                f"{NAME}.fit: the last step, {self.final!r:.80}, takes no {', '.join(sorted(names))} at fit, nor does anything "
-                "in it. Let it be one that does: GaussianRobustClassifier for noise, RobustLinearClassifier for sets, or "
-                "NoiseCopies(estimator) for any other. ModeratedClassifier(estimator) takes noise at predict_proba only, and "
-                "`carried` says what transformers make of it: fit these without."
+                f"{NAME}.fit: the last step, {self.final!r:.80}, takes no {', '.join(sorted(names))} in fit, nor does "
+                "any estimator in it. Use one that does: GaussianRobustClassifier for noise, RobustLinearClassifier "
+                "for sets, or NoiseCopies(estimator) around any other. Fit ModeratedClassifier(estimator), which "
+                "takes noise in predict_proba only, and pipelines for `carried`, without these."
             )
 
     def take(self, fitting: Any, Z: Any) -> Any:
-        """Put a substitute in the place of the last step of a pipeline whose transformers are fitted; return rows for it.
+        """Substitute the last step of a pipeline whose transformers are fitted, and return the rows for the substitute.
 
         Parameters
         ----------
         fitting : UncertainPipeline
-            The twin that is fitted in the place of the user's pipeline.
+            The twin that is fitted instead of the user's pipeline.
         Z : {array, sparse matrix, frame}
-            What its transformers made of the rows.
+            The transformed rows.
         """
         if not hasattr(self.final, "fit"):
             return Z
@@ -121,13 +122,13 @@ class Handover:
         return inputs.rows
 
     def hand_back(self) -> None:
-        """Give the user's last step what its substitute has learned."""
+        """Give what the substitute has learned to the user's last step."""
         if self.substitute is not None:
             self.substitute.hand_back()
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Say of a last step that hands nothing on without metadata routing what it was given, and why."""
+        """Explain the error of a last step that cannot hand its metadata on because metadata routing is off."""
         try:
             yield
         except ValueError as error:
@@ -135,8 +136,8 @@ class Handover:
             if not names or "enable_metadata_routing=True" not in str(error):
                 raise
             raise ValueError(
-                f"{NAME}.fit: the last step, {self.final!r:.80}, is to hand {', '.join(names)} (what is stated of the rows, or "
-                "what steps fill in, in its units) on to the estimators inside it, which it does with metadata routing only. "
-                f"Call sklearn.set_config(enable_metadata_routing=True), and set_fit_request({'=True, '.join(names)}=True) of "
-                "those estimators."
+                f"{NAME}.fit: the last step, {self.final!r:.80}, must hand {', '.join(names)} (the errors of the rows "
+                "and of fill-ins, in its units) on to the estimators inside it, and it does so with metadata routing "
+                "only. Call sklearn.set_config(enable_metadata_routing=True), and "
+                f"set_fit_request({'=True, '.join(names)}=True) of those estimators."
             ) from error

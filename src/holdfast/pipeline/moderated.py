@@ -1,4 +1,4 @@
-"""Probabilities that know of the noise of their row."""
+"""Class probabilities that allow for the noise of each row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAME = "ModeratedClassifier"
 Link = Callable[[Array, Array, RowSets | None, Callable[[Array, Array], Array]], Array]
 LINKS: dict[str, Link] = {"one_vs_rest": against_the_rest, "softmax": among_all}
 LINK_ACCURACY = 1e-4
-"""How near probabilities must be to those of a link."""
+"""The largest difference between a model's probabilities and those of a link that counts as agreement."""
 
 
 def _expected_sigmoid(score: Array, t: Array) -> Array:
@@ -33,37 +33,38 @@ def _expected_sigmoid(score: Array, t: Array) -> Array:
 
 
 class ModeratedClassifier(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
-    r"""Class probabilities of a linear model, averaged over the noise of the row that is asked about.
+    r"""Class probabilities of a linear model, averaged over the noise of each row.
 
     A logistic model is over-confident about rows that are measured badly. With the score f and its standard deviation
-    :math:`t = \sqrt{w^\top C w}` under the noise :math:`N(0, C)` of a row, two classes have the probability
+    :math:`t = \sqrt{w^\top C w}` under the noise :math:`N(0, C)` of a row, the second of two classes has the
+    probability
 
-    .. math:: \mathbb E\,\mathrm{sigmoid}(f + tZ) \approx \mathrm{sigmoid}\bigl(f / \sqrt{1 + \pi t^2 / 8}\bigr) ;
+    .. math:: \mathbb E\,\mathrm{sigmoid}(f + tZ) \approx \mathrm{sigmoid}\bigl(f / \sqrt{1 + \pi t^2 / 8}\bigr) ,
 
-    the left side is computed, to rounding (MacKay's right side is off by up to 0.02). More classes: where the model's
-    probabilities are the softmax of its scores,
+    with Z standard normal. The left side is computed, up to rounding; MacKay's approximation on the right is
+    off by up to 0.02. With more classes, where the model's probabilities are the softmax of its scores,
 
     .. math:: p_k \propto \Bigl(1 + \sum_{l \ne k} \frac{1 - p_{kl}}{p_{kl}}\Bigr)^{-1}, \qquad
               p_{kl} = \mathbb E\,\mathrm{sigmoid}(f_k - f_l + t_{kl}Z),
 
-    an approximation made of exact probabilities of pairs; where they are those of each class against the rest made to sum to 1,
-    each is averaged, with the root mean square of the classes' deviations for t, which is rougher. Training and predictions are
-    those of the estimator.
+    an approximation made of exact probabilities of pairs of classes. Where they are the probabilities of each class
+    against the rest, scaled to sum to 1, each of these is averaged, with the root mean square of the classes'
+    deviations as t; this is rougher. Training and predictions are those of the estimator.
 
     Parameters
     ----------
     estimator : classifier
         A linear model of probabilities: ``LogisticRegression()``, ``SGDClassifier(loss="log_loss")``,
         ``RobustLinearClassifier(loss="logistic")``, ``LinearDiscriminantAnalysis()`` or
-        ``CalibratedClassifierCV(LinearSVC(), ensemble=False)``. One that is fitted already goes in as
-        ``FrozenEstimator(model)``. Scalers go before it, in an :class:`UncertainPipeline`.
+        ``CalibratedClassifierCV(LinearSVC(), ensemble=False)``. Pass a model that is fitted already as
+        ``FrozenEstimator(model)``. Put scalers before it, in an :class:`UncertainPipeline`.
 
     Attributes
     ----------
     estimator_ : classifier
-        The fitted one.
+        The fitted estimator.
     link_ : {"one_vs_rest", "softmax"}
-        How its scores become probabilities; with two classes they are the same.
+        How its scores become probabilities; with two classes both links are the same.
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -125,7 +126,7 @@ class ModeratedClassifier(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         return self.estimator_.predict(X)
 
     def decision_function(self, X: Any) -> Array:
-        """Return the linear scores, which do not know of noise, shape (n_samples,) or (n_samples, n_classes)."""
+        """Return the linear scores, which do not depend on noise, shape (n_samples,) or (n_samples, n_classes)."""
         check_is_fitted(self)
         return _scores_and_coefficients(self.estimator_, X)[0]
 
@@ -137,8 +138,9 @@ class ModeratedClassifier(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         **metadata
-            Deviation of each entry, (n_samples, n_features); covariance of each row, (n_samples, n_features, n_features); a
-            factor of it, (n_samples, n_features, r). Without any, the estimator's own probabilities.
+            The noise of each row: ``X_std``, standard deviations, (n_samples, n_features); ``X_cov``, covariances,
+            (n_samples, n_features, n_features); or ``X_factor``, factors of them, (n_samples, n_features, r). Without
+            metadata, the estimator's own probabilities are returned.
         """
         check_is_fitted(self)
         if not metadata:
@@ -155,7 +157,7 @@ class ModeratedClassifier(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
 
 
 def _scores_and_coefficients(model: Any, X: Any) -> tuple[Array, Array]:
-    """Return the linear scores that the model's probabilities are made of, and their coefficients."""
+    """Return the linear scores from which the model computes its probabilities, and their coefficients."""
     if hasattr(model, "calibrated_classifiers_"):
         return _calibrated(model, X)
     if not hasattr(model, "decision_function"):
@@ -168,12 +170,12 @@ def _scores_and_coefficients(model: Any, X: Any) -> tuple[Array, Array]:
 
 
 def _calibrated(model: Any, X: Any) -> tuple[Array, Array]:
-    """Return those of a linear model whose scores f were calibrated to the probabilities sigmoid(-(a f + b))."""
+    """Return the scores -(a f + b) and their coefficients, for a linear model f calibrated to sigmoid(-(a f + b))."""
     call = f"{NAME}({model!r:.80})"
     if len(model.calibrated_classifiers_) != 1 or not all(
         hasattr(calibrator, "a_") for calibrator in model.calibrated_classifiers_[0].calibrators
     ):
-        raise ValueError(f"{call}: of calibrated models it takes those with method='sigmoid' and ensemble=False.")
+        raise ValueError(f"{call}: it takes only calibrated models with method='sigmoid' and ensemble=False.")
     [pair] = model.calibrated_classifiers_
     scores, coef = _scores_and_coefficients(pair.estimator, X)
     slopes, shifts = np.array([(-calibrator.a_, -calibrator.b_) for calibrator in pair.calibrators]).T
@@ -182,18 +184,18 @@ def _calibrated(model: Any, X: Any) -> tuple[Array, Array]:
 
 
 def _link_of(model: Any, X: Any) -> str:
-    """Return by which of `LINKS` the model makes probabilities of its scores."""
+    """Return the name of the link in `LINKS` by which the model turns its scores into probabilities."""
     if not hasattr(model, "predict_proba"):
         raise ValueError(
             f"{NAME}({model!r:.80}): it has no predict_proba, so its scores are no log-odds. Calibrate it first, "
             "CalibratedClassifierCV(model, ensemble=False), or use LogisticRegression()."
         )
     scores, coef = _scores_and_coefficients(model, X)
-    # one that was trained with the noise of each row is asked about exact ones
+    # a model that was trained with the noise of each row is asked about exact rows
     exact = {"X_std": np.zeros((len(scores), coef.shape[1]))} if getattr(model, "row_noise_", False) else {}
     given = model.predict_proba(X, **exact)
     for name in ("one_vs_rest",) if scores.ndim == 1 else LINKS:
-        # which of the two it is no attribute says for all classifiers, so it is found out by the probabilities themselves
+        # no attribute that all classifiers have tells the link, so compare the probabilities themselves
         if np.abs(LINKS[name](scores, coef, None, _expected_sigmoid) - given).max(initial=0.0) <= LINK_ACCURACY:
             return name
     raise ValueError(

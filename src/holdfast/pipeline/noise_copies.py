@@ -28,10 +28,10 @@ from holdfast.pipeline.stated_sets import meaning
 
 NAME = "NoiseCopies"
 AVERAGED = ("predict_proba", "decision_function")
-"""What is averaged over draws; predictions are made of the first of these that the estimator has."""
+"""Methods that are averaged over draws; `predict` uses the first of these that the estimator has."""
 QUESTIONS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score")
 STOPS_EARLY = 10_000
-"""Rows above which scikit-learn's ``early_stopping="auto"`` sets some of them aside."""
+"""With more rows than this, scikit-learn's ``early_stopping="auto"`` sets some of them aside."""
 
 
 def _has(method: str) -> Callable[[NoiseCopies], bool]:
@@ -46,65 +46,71 @@ def _has(method: str) -> Callable[[NoiseCopies], bool]:
 
 
 class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
-    r"""Any classifier, trained on random draws of each row from its stated uncertainty, and asked about draws if you like.
+    r"""Any classifier, trained on random draws of uncertain rows; its predictions can be averaged over draws too.
 
     The rows :math:`x_i` become :math:`x_i + \delta_{ik}`, k = 1, ..., n_copies, with independent draws
-    :math:`\delta_{ik} \sim N(0, C_i)` of Gaussian noise, or uniform draws from a set; rows as they are measured are not among
-    them unless `levels` has a 0. The copies of a row have its weight :math:`c_i` together, so that penalties mean what they do
-    for the rows themselves. It is how error bars get into boosting and other models that know of none. For a linear model it is
-    the sampled version of :class:`GaussianRobustClassifier`, which needs neither draws nor their memory.
+    :math:`\delta_{ik} \sim N(0, C_i)` of Gaussian noise, or uniform draws from a set. The measured rows themselves are
+    not among them unless `levels` has a 0. The copies of a row share its weight :math:`c_i`, so that penalties have the
+    same meaning as without copies. In this way boosting, and other models that take no error bars, can be trained with
+    them. For a linear model NoiseCopies is the sampled version of :class:`GaussianRobustClassifier`, which needs no
+    draws, nor memory for them.
 
-    With ``average_draws=k`` the rows asked about are drawn too, where their errors are given: `predict_proba`,
-    `predict_log_proba` and `decision_function` are averages over k draws of each row, `predict` and `score` go by the class of
-    the largest averaged probability, or averaged score where the estimator has no `predict_proba`. (A threshold of one's own
-    belongs around NoiseCopies, not inside it.) Ten draws made boosting on copies 0.6 points more accurate at four times the
-    errors of the breast-cancer data, and its log loss 0.014 lower (``benchmarks/noise_copies.md``). Draws come in pairs,
-    :math:`x + \delta` and :math:`x - \delta`, so let k be even. All rows share the same standard normal (or uniform) numbers,
-    which the seed of `fit` decides: the answer for a row is the same each time, whatever rows are asked about with it. Only
-    draws of sparse rows depend on the rows beside them.
+    With ``average_draws=k``, rows at prediction are drawn too, if their errors are given. `predict_proba`,
+    `predict_log_proba` and `decision_function` average over k draws of each row. `predict` and `score` use the class
+    with the largest averaged probability, or averaged score if the estimator has no `predict_proba`. (A decision
+    threshold of your own belongs around NoiseCopies, not inside it.) At four times the errors of the breast-cancer
+    data, ten draws made boosting on copies 0.6 points more accurate, and its log loss 0.014 lower
+    (``benchmarks/noise_copies.md``). Draws come in pairs, :math:`x + \delta` and :math:`x - \delta`, so let k be even.
+    All rows share the same standard normal (or uniform) numbers, which the seed of `fit` determines: a row always gets
+    the same answer, whatever other rows are predicted with it. Only the draws of sparse rows depend on the other rows.
 
-    Settings that count rows count copies: ``min_samples_leaf=20`` of boosting, its default, may be two rows. Where errors are
-    small beside the distances of rows, copies of one row lie together, and that overfits: with 20 * n_copies, boosting on
-    copies was 1.9 (1.0) points more accurate on clean digits, as good as without copies. With large errors it made little
-    difference, 0.2 (0.1) points at four times the errors of the breast-cancer data (``benchmarks/noise_copies.md``).
+    Parameters of the estimator that count rows count copies: ``min_samples_leaf=20``, the default of boosting, may be
+    two rows. Where errors are small compared with the distances between rows, the copies of a row lie close together,
+    and the model overfits: with ``min_samples_leaf=20 * n_copies``, boosting on copies was 1.9 (standard error 1.0)
+    points more accurate on clean digits, as good as without copies. With large errors it made little difference: 0.2
+    (0.1) points at four times the errors of the breast-cancer data (``benchmarks/noise_copies.md``).
 
-    Draws of one row must not be split between training and validation: put ``GridSearchCV`` or ``cross_validate`` around
-    NoiseCopies, never inside it. A model that sets rows aside by itself (``early_stopping`` of boosting, which is on above
-    10 000 rows *with copies counted*, ``LogisticRegressionCV``, ``CalibratedClassifierCV``) validates on copies of rows that it
-    is trained on: switch that off, or wrap it around. `fit` warns of ``early_stopping``.
+    Draws of one row must not be split between training and validation: put ``GridSearchCV`` or ``cross_validate``
+    around NoiseCopies, never inside it. A model that sets rows aside by itself (boosting with ``early_stopping``, which
+    is on above 10 000 rows, *copies included*; ``LogisticRegressionCV``; ``CalibratedClassifierCV``) validates on
+    copies of rows that it is trained on. Switch that off, or put such a model around NoiseCopies. `fit` warns of
+    ``early_stopping``.
 
-    Scale features and errors together; :class:`UncertainPipeline` does. There, rows whose errors are only what an imputer would
-    add are drawn as they are where nothing is missing. The estimator is told of no errors of rows, only of a set of its own.
+    Scale features and errors together, as :class:`UncertainPipeline` does. In such a pipeline, if the only errors are
+    those that an imputer adds, rows without missing entries are drawn as they are. The estimator inside is given no
+    errors of rows; it may hold a set of its own.
 
     Parameters
     ----------
     estimator : classifier
     n_copies : int, default=10
-        Draws of each row at each level, 1 or more. Ten are about as good as the limit of many.
+        Draws of each row at each level, 1 or more. Ten are about as good as very many.
     levels : sequence of float, default=(1,)
-        Multiples of the stated uncertainty to draw at, n_copies times each; all levels have the same share of a row's weight.
-        Level 0 is the rows as they are, once (n_copies times where the estimator takes no weights). ``(0, 1, 2, 4)`` for a
-        model that is to serve clean rows and noisy ones.
+        Multiples of the stated uncertainty to draw from, n_copies times each; all levels have the same share of a row's
+        weight. Level 0 is the row as it is, once (n_copies times if the estimator takes no weights). ``(0, 1, 2, 4)``
+        suits a model for both clean and noisy rows.
     average_draws : int, default=None
-        Draws of each row at prediction, where its errors are given; rows without are exact. None: predictions take no errors.
+        Draws of each row at prediction, if its errors are given; without errors rows are exact. None: predictions take
+        no errors.
     uncertainty : UncertaintySet, default=None
-        What is common to all rows, such as ``GaussianNoise(std=0.2)`` or ``Box(half_widths=s)``, or what metadata of `fit`
-        mean: ``GaussianNoise(4.0)`` for four times ``X_std``, ``Box()`` for half-widths ``X_std``. None: Gaussian noise for
-        ``X_std``, ``X_cov`` and ``X_factor``, intervals for ``X_lower`` and ``X_upper``, balls for ``X_radius``. It is what
-        rows of `fit` have: those asked about have what is given with them.
+        The uncertainty that all rows share, such as ``GaussianNoise(std=0.2)`` or ``Box(half_widths=s)``; or how to
+        read the metadata of `fit`: ``GaussianNoise(4.0)`` for four times ``X_std``, ``Box()`` for half-widths
+        ``X_std``. None: Gaussian noise for ``X_std``, ``X_cov`` and ``X_factor``, intervals for ``X_lower`` and
+        ``X_upper``, balls for ``X_radius``. It applies to the rows of `fit`; at prediction, rows have the errors that
+        are given with them.
     random_state : int, RandomState or None, default=None
-        Seeds the draws. The inner estimator has its own.
+        Seeds the draws. The inner estimator has a seed of its own.
     verbose : int, default=0
-        1 logs what is drawn and fitted to "holdfast".
+        1 logs draws and fits to the logger "holdfast".
 
     Attributes
     ----------
     estimator_ : classifier
-        The fitted one.
+        The fitted estimator.
     draw_seed_ : int
-        What `random_state` gave; it decides the draws of `fit` and of predictions.
+        The seed drawn from `random_state`; it determines the draws of `fit` and of predictions.
     row_noise_ : bool
-        Whether `fit` was given errors of rows; with `average_draws`, predictions then warn where they are given none.
+        Whether `fit` was given errors of rows; with `average_draws`, predictions without errors then warn.
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -127,7 +133,7 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
     """
 
     draws_errors = True
-    """Errors of rows are drawn from: it cannot do without, and the estimator inside is told of none."""
+    """`fit` draws from errors of rows, so it requires them, and passes none to the estimator inside."""
     parameter_table = {
         "estimator": CLASSIFIER,
         "n_copies": Count(),
@@ -159,16 +165,16 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
 
     @property
     def averages_errors(self) -> bool:
-        """Whether predictions take errors of the rows asked about."""
+        """Whether predictions take errors of their rows."""
         return self.average_draws is not None
 
     def get_metadata_routing(self) -> Any:
-        """Return what metadata `fit` takes and hands on; predictions ask for errors of rows where they average over them."""
+        """Return the metadata that `fit` takes and hands on, and errors for predictions if these average over them."""
         router = super().get_metadata_routing()
         for method in QUESTIONS:
             asked = getattr(router._self_request, method)
             for name in METADATA:
-                if asked.requests[name] is None:  # nobody said otherwise
+                if asked.requests[name] is None:  # the user has not set a request
                     asked.add_request(param=name, alias=self.averages_errors)
         return router
 
@@ -187,13 +193,13 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Sparse where the estimator takes it and the uncertainty is that of few entries, such as a sparse ``X_std``.
+            Sparse only if the estimator takes it, and if the errors are sparse too, such as a sparse ``X_std``.
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
             Only for an estimator whose `fit` takes it.
         **metadata
         **params : dict
-            For the estimator's `fit`; what has n_samples entries is repeated with the rows.
+            For the estimator's `fit`. Arrays with n_samples entries are repeated along with the rows.
         """
         stated: Mapping[str, Any] = {**metadata}
         check_columns(X, {"sample_weight": sample_weight, **stated})
@@ -218,7 +224,7 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         rows = np.tile(np.arange(len(y)), sum(counts))
         given = dict(_check_method_params(X, self._handed_on(params), indices=rows))
         if is_weighted:
-            # the copies of a row share its weight: equal parts for the levels, and of each level for its draws
+            # the copies of a row share its weight: equally among levels, then equally among the draws of a level
             parts = np.repeat(np.multiply(counts, len(counts)), np.multiply(counts, len(y)))
             given["sample_weight"] = weights[rows] / parts
         elif sample_weight is not None:
@@ -237,16 +243,16 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         report(f"{NAME}: fitted {self.estimator!r:.80}")
         self.classes_, self.row_noise_ = classes, bool(stated)
         if self.averages_errors:
-            self._averaged_method()  # refuses an estimator that has none
+            self._averaged_method()  # refuses an estimator that has no method to average
         return self
 
     def _copies(self, X: Any, metadata: Mapping[str, Any], counts: list[int]) -> Any:
-        """Return `counts` draws of all rows for each level: the first of each row, the second of each, and so on."""
+        """Return `counts` draws for each level: the first draw of all rows, then the second of all rows, and so on."""
         uncertainty = self._meaning(metadata)
         rng, copies = np.random.default_rng(self.draw_seed_), []
         for level, count in zip(self.levels, counts, strict=True):
             if level == 0:
-                uncertainty.split(X, metadata)  # refuses what makes no sense
+                uncertainty.split(X, metadata)  # refuses metadata that make no sense
                 copies += [X] * count
             else:
                 larger = uncertainty if level == 1 else uncertainty.times(float(level))
@@ -254,7 +260,7 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         return sparse.vstack(copies, format="csr") if sparse.issparse(X) else np.concatenate(copies)
 
     def _moved(self, X: Any, drawn: Iterator[Any], uncertainty: UncertaintySet, method: str) -> Iterator[Any]:
-        """Return the rows with each of these errors, in their precision."""
+        """Return the rows plus each of these errors, in the precision of the rows."""
         for errors in drawn:
             if not sparse.issparse(X):
                 yield X + _dense(errors).astype(X.dtype, copy=False)
@@ -267,7 +273,7 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
                 )
 
     def _warn_of_early_stopping(self, n_rows: int, given: Mapping[str, Any]) -> None:
-        """Warn where the estimator would stop when its loss on copies of the rows that it is trained on does not fall."""
+        """Warn if the estimator would stop early by its loss on copies of rows that it is also trained on."""
         for name, value in self._settings_of("early_stopping"):
             is_on = value is True or (isinstance(value, str) and value == "auto" and n_rows > STOPS_EARLY)
             if is_on and "X_val" not in given:
@@ -279,12 +285,12 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
                 )
 
     def _settings_of(self, setting: str) -> list[tuple[str, Any]]:
-        """Return the parameters of this name of the estimator and of those inside it."""
+        """Return the parameters of this name, of the estimator and of the estimators inside it."""
         found = self.estimator.get_params(deep=True).items()
         return [(name, value) for name, value in found if name.rpartition("__")[2] == setting]
 
     def _averaged_method(self) -> str:
-        """Return what of the estimator is averaged for predictions."""
+        """Return the name of the estimator's method that is averaged for predictions."""
         for method in AVERAGED:
             if hasattr(self.estimator_, method):
                 return method
@@ -309,7 +315,7 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         return meaning(set(metadata))
 
     def _asked(self, method: str, X: Any, metadata: Mapping[str, Any]) -> Any:
-        """Return what the estimator says of rows, averaged over draws where their errors are stated."""
+        """Return the estimator's answer for rows, averaged over draws if errors of the rows are stated."""
         check_is_fitted(self)
         stated = {name: value for name, value in metadata.items() if value is not None}
         check_columns(X, stated, self)
@@ -333,31 +339,31 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         self.check_parameters()
         if method == "predict":
             return self._likeliest(self._mean(self._averaged_method(), X, stated))
-        # the logarithm of the mean, not the mean of logarithms, which a single draw near 0 would decide
+        # the logarithm of the mean, not the mean of logarithms, which a single probability near 0 would dominate
         if method == "predict_log_proba":
             return np.log(self._mean("predict_proba", X, stated))
         return self._mean(method, X, stated)
 
     def _mean(self, method: str, X: Any, stated: Mapping[str, Any]) -> Array:
-        """Return what the estimator says, averaged over draws of the rows."""
+        """Return the method's result, averaged over draws of the rows."""
         report, mean = reporter(self.verbose), np.zeros(())
         for k, rows in enumerate(self._drawn(method, X, stated), 1):
-            mean = mean + (getattr(self.estimator_, method)(rows) - mean) / k  # exact where all draws are the same
+            mean = mean + (getattr(self.estimator_, method)(rows) - mean) / k  # exact if all draws give the same result
             report(f"{NAME}.{method}: draw {k} of {self.average_draws}")
         return mean
 
     def _drawn(self, method: str, X: Any, stated: Mapping[str, Any]) -> Iterator[Any]:
-        """Return draws of the rows, whose errors are taken as stated."""
+        """Return draws of the rows from their errors as stated."""
         uncertainty, rng = self._meaning(stated).as_stated(stated), _SameForEveryRow()
         n_draws = int(self.average_draws or 0)
         moved = self._moved(X, uncertainty.draws(X, stated, cast(Any, rng), n_draws), uncertainty, method)
         for k in range(n_draws):
-            # x + d and x - d: whatever is odd in d, the linear part first of all, drops out of the mean of a pair
+            # draws x + d and x - d: in the mean of such a pair the odd powers of d cancel, above all the linear part
             rng.begin([self.draw_seed_, k // 2], is_mirrored=k % 2 == 1)
             yield next(moved)
 
     def _likeliest(self, mean: Array) -> Any:
-        """Return the class with the largest average of each row."""
+        """Return the class with the largest average, for each row."""
         if mean.ndim == 2 and mean.shape[1] != len(self.classes_):
             raise ValueError(
                 f"{NAME}.predict: the decision_function of {self.estimator!r:.80} has {mean.shape[1]} columns for "
@@ -381,9 +387,9 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         **metadata
-            The errors of these rows as in `fit`, only with `average_draws`. They are taken as stated, never multiplied by
-            `levels` or by a number in `uncertainty`: a model trained with ``uncertainty=GaussianNoise(4.0)`` and ``X_std=S`` is
-            asked about that noise by ``X_std=4 * S``. Without them rows are exact.
+            The errors of these rows as in `fit`, only with `average_draws`. They are taken as stated, never multiplied
+            by `levels` or by a number in `uncertainty`: after training with ``uncertainty=GaussianNoise(4.0)`` and
+            ``X_std=S``, pass ``X_std=4 * S`` to predict at the same noise. Without errors rows are exact.
         """
         return self._asked("predict", X, metadata)
 
@@ -407,8 +413,8 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any, **metadata: Unpack[SetsByRow]) -> Array:
         """Return the estimator's scores, averaged over draws where errors are given, (n_samples,) or (n_samples, n_classes).
 
-        Takes errors as `predict` does, which goes by averaged probabilities where there are any: the class with the largest
-        averaged score may be another.
+        Takes errors as `predict` does. But `predict` uses averaged probabilities if there are any, so its class need
+        not be the one with the largest averaged score.
         """
         return self._asked("decision_function", X, metadata)
 
@@ -420,9 +426,9 @@ class NoiseCopies(WholeFits, InnerFit, ClassifierMixin, BaseEstimator):
 
 
 class _SameForEveryRow:
-    """Stands in for a generator: what it draws is the same for every row, and the negative of that in mirrored draws.
+    """Stands in for a random generator: it draws the same numbers for every row, and their negatives in mirrored draws.
 
-    Numbers for the stored entries of sparse rows differ by entry.
+    For sparse rows it draws another number for each stored entry.
     """
 
     rng: np.random.Generator
@@ -435,7 +441,7 @@ class _SameForEveryRow:
         def drawn(*given: Any, size: Any = None) -> Any:
             *about, size = given if size is None else (*given, size)
             shape = np.broadcast_shapes(size)
-            is_by_row = len(shape) == 2 or law in ("chisquare", "exponential")  # else by stored entry
+            is_by_row = len(shape) == 2 or law in ("chisquare", "exponential")  # otherwise by stored entry
             one = getattr(self.rng, law)(*about, size=shape[1:] if is_by_row else shape)
             is_even = law in ("standard_normal", "choice") or about == [-1.0, 1.0]
             return np.broadcast_to(self.sign * one if is_even else one, size)

@@ -1,4 +1,4 @@
-"""How large errors are, found from replicates, from rounding, from intervals."""
+"""Sizes of errors, estimated from replicates, rounding steps or intervals."""
 
 from __future__ import annotations
 
@@ -31,83 +31,87 @@ ONE_END = (
     "Its width is unknown: pass errors_missing='median' or 'column maximum' to take it from the others of its column. "
 )
 DISAGREEING = 2.0
-"""Factor between their deviations from which on errors count as correlated."""
+"""Errors count as correlated if deviations of scores with and without correlations differ by more than this factor."""
 RESOLVED = 4
-"""Degrees of freedom a feature from which on a covariance is known well enough to train with."""
+"""Degrees of freedom per feature that a covariance needs at least to be trained with."""
 
 
 @summarized
 class ReplicateNoise(NamedTuple):
-    """What replicates tell of the errors of measurements, in the units of the features.
+    """The errors of measurements, estimated from replicates, in the units of the features.
 
-    `std`, `X_std` and `means_std` state the errors of features as independent of each other, `factor` as correlated, the way
-    the replicates are. Which of the two is meant for these data is said in `errors`.
+    `std`, `X_std` and `means_std` treat the errors of different features as independent; `factor` has the correlations
+    of the replicates. `errors` says which of the two suits these data.
     """
 
     std: Array
     """The pooled standard deviation of one measurement, shape (n_features,): ``GaussianNoise(std=...)``."""
     factor: Array
-    """F of the pooled covariance F F' of one measurement's errors, shape (n_features, r): ``GaussianNoise(factor=...)``.
+    """F, a factor of one measurement's pooled covariance F F', shape (n_features, r): ``GaussianNoise(factor=...)``.
 
-    r is the number of degrees of freedom, but n_features at most; the covariance itself is never formed.
+    r is the number of rows minus the number of groups, or n_features if that is less. F F' itself is never formed.
     """
     freedom: int
-    """Degrees of freedom of both: the number of rows less that of groups, of the feature that is known least."""
+    """Degrees of freedom of `std` and `factor`: rows minus groups, for the feature with the fewest known values."""
     X_std: Any
-    """The standard deviation of each row's own measurement, shape (n_rows, n_features); 0 where the value is missing."""
+    """The standard deviation of each single measurement, shape (n_rows, n_features); 0 where the value is missing."""
     means: Any
-    """The mean of each group, shape (n_groups, n_features); missing where all its values are."""
+    """The mean of each group, shape (n_groups, n_features); NaN where the whole group has no value."""
     means_std: Any
     """The standard error of each group's mean, shape (n_groups, n_features): ``X_std`` of the means."""
     groups: NDArray[Any]
     """The labels of the groups in the order of their first appearance, shape (n_groups,)."""
     errors: str
-    """"independent" where `std` and `factor` agree on random scores within a factor of 2; "correlated" where they do not and
-    `factor` is to be used; "unresolved" where they do not and there are too few replicates to trust either."""
+    """"independent" if `std` and `factor` agree on random scores within a factor of 2. Otherwise "correlated", if
+    `factor` is to be used, or "unresolved", if there are too few replicates to trust either."""
     disagreement: float
-    """By what factor they differ at least in the standard deviation of one random score in ten, >= 1."""
+    """The factor, >= 1, by which `std` and `factor` differ, or more, in the deviation of one random score in ten."""
 
 
 @arguments(values_missing=VALUES_MISSING)
 def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_missing: str = "raise") -> ReplicateNoise:
-    r"""Return how large errors are, from samples that were measured several times.
+    r"""Estimate the errors of measurements from samples that were measured several times.
 
-    With the residuals :math:`r_i = x_i - \bar x_{g(i)}` of N rows from the means of their G groups, the pooled covariance is
-    :math:`C = \sum_i r_i r_i^\top / (N - G)`, without bias, and is returned as a factor. Deviations by group, for errors that
-    differ between samples, are drawn towards the pooled ones, as few replicates tell little:
+    With the residuals :math:`r_i = x_i - \bar x_{g(i)}` of N rows from the means of their G groups, the pooled
+    covariance is :math:`C = \sum_i r_i r_i^\top / (N - G)`. It is unbiased, and returned as a factor. Errors may differ
+    between samples, so each group has its own deviations. As few replicates say little, these are shrunk towards the
+    pooled ones:
 
     .. math:: s_g^2 = \frac{\nu\,C_{jj} + \sum_{i \in g} r_{ij}^2}{\nu + n_g - 1} .
 
     A group of one row has the pooled deviation.
 
-    Deviations take the errors of features as independent. Where they are not (a batch, a dilution or a baseline moves many
-    features at once) the deviation of a score is another, and a warning says so. It is judged on random weights and on random
-    combinations of the groups' means, which weights are made of, in units of the deviations.
+    Deviations treat the errors of different features as independent. If they are not (a batch, a dilution or a baseline
+    moves many features at once), they give wrong deviations of scores, and there is a warning. The test compares
+    deviations of random scores. Their weights, in units of the deviations, are random, or random combinations of the
+    groups' means, as the weights of a fitted model are combinations of rows.
 
-    The factor is no cure where replicates are few: in some direction it understates the deviation by the factor
-    :math:`1 - \sqrt{d/(N - G)}`, d features, and with fewer degrees of freedom than features it is 0 in most of them. A model
-    trained with it puts its weights just there. So "correlated" takes four degrees of freedom a feature, for which the
-    understatement is 2 at most, and the warning says what to do with fewer.
+    With few replicates the factor is no cure. With d features, it gives in some direction only
+    :math:`1 - \sqrt{d/(N - G)}` times the deviation, and with fewer degrees of freedom than features it gives 0 in all
+    directions orthogonal to the residuals. A model trained with it puts its weights in just these directions. So
+    "correlated" requires four degrees of freedom per feature: the deviation is then understated by a factor of 2 at
+    most. With fewer, the warning says what to do.
 
     Parameters
     ----------
     X : array-like or frame of shape (n_rows, n_features)
-        A row for each measurement.
+        One row for each measurement.
     groups : array-like of shape (n_rows,)
-        Which sample a row measures; rows with equal labels are replicates and need not be neighbours.
+        The sample that each row measures. Rows with equal labels are replicates; they need not be adjacent.
     prior : float, default=4.0
-        :math:`\nu`, as how many degrees of freedom the pooled deviation counts in that of a group. 0: each group for itself;
-        ``np.inf``: the same for all.
+        :math:`\nu`, the weight of the pooled deviation in that of a group, as a number of degrees of freedom. 0: each
+        group has a deviation of its own; ``np.inf``: all have the pooled one.
     values_missing : {"raise", "keep"}, default="raise"
-        What becomes of a value that is missing (NaN): it is refused, or left out of all sums, with ``X_std`` 0, for
-        :class:`SpreadImputer` to fill in. It adds nothing to products of residuals, which draws correlations towards 0.
+        What to do with a missing value (NaN). "raise" refuses it. "keep" leaves it out of all sums, with ``X_std`` 0,
+        for :class:`SpreadImputer` to fill in; as its products of residuals count as 0, correlations shrink towards 0.
 
     Returns
     -------
     ReplicateNoise
-        Independent errors: rows as they are go to ``fit(X, y, X_std=noise.X_std)``, means of groups to ``fit(noise.means,
-        y_of_groups, X_std=noise.means_std)``. Correlated ones: ``GaussianNoise(factor=noise.factor)``, for means of n
-        replicates ``noise.factor / sqrt(n)``. Frames come back for frames.
+        If errors are independent, train with single rows by ``fit(X, y, X_std=noise.X_std)``, with means of groups by
+        ``fit(noise.means, y_of_groups, X_std=noise.means_std)``. If they are correlated, train with
+        ``GaussianNoise(factor=noise.factor)``, for means of n replicates with ``noise.factor / sqrt(n)``. If X is a
+        frame, tables are returned as frames.
 
     Examples
     --------
@@ -133,8 +137,8 @@ def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_mis
     if np.any(freedom == 0):
         where = "" if np.all(freedom == 0) else f" of column {names[int(np.argmin(freedom))]!r}"
         raise ValueError(
-            f"{call}: no group has two rows{where}, so nothing is known of their errors. Check groups; errors known otherwise "
-            "go to fit as they are."
+            f"{call}: no group has two rows{where}, so nothing is known of their errors. Check groups; pass errors "
+            "that are known otherwise to fit as they are."
         )
     means = np.divide(
         _sums(np.where(known, values, 0.0), codes), counts, out=np.full(counts.shape, np.nan), where=counts > 0
@@ -144,7 +148,7 @@ def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_mis
     pooled, own_freedom = squares.sum(axis=0) / freedom, np.maximum(counts - 1, 1)
     # a single row has no deviation of its own, whatever the prior
     share = np.where(counts <= 1, 1.0, 1.0 if np.isinf(prior) else prior / (prior + own_freedom))
-    # the formula of the docstring, as a mean of two variances: it holds for an infinite prior too
+    # the formula of the docstring, written as a mean of two variances, so that it holds for an infinite prior too
     std = np.sqrt(share * pooled + (1 - share) * squares / own_freedom)
     factor = _factor(residuals, codes) / np.sqrt(freedom)[:, None]
     disagreement = _disagreement(factor, np.sqrt(pooled), means)
@@ -179,7 +183,7 @@ def noise_from_replicates(X: Any, groups: Any, *, prior: float = 4.0, values_mis
 
 
 def _table(X: Any, missing: str, call: str, side: str = "") -> tuple[Array, list[Any]]:
-    """Return the values of a table, NaN where these may be missing, and the names of its columns."""
+    """Return the values of a table, NaN where missing ones are allowed, and the names of its columns."""
     columns = columns_of(X, call)
     parts = [
         finite(column, f"{call}: {side}column {name!r}", KEPT, missing=missing) for name, column in columns.items()
@@ -193,30 +197,30 @@ def _sums(values: Array, codes: NDArray[np.intp]) -> Array:
 
 
 def _factor(residuals: Array, codes: NDArray[np.intp]) -> Array:
-    """Return F with F F' = R'R for residuals R that add up to 0 in each group: one column less a group, n_features at most.
+    """Return F with F F' = R'R, for residuals R that sum to 0 in each group.
 
-    Helmert's contrasts: each row less the mean of those before it in its group.
+    F has n_rows - n_groups columns, or n_features if that is less. It is made of Helmert's contrasts: each row minus
+    the mean of the rows before it in its group, scaled.
     """
-    # the contrasts of a group are orthonormal and orthogonal to constants, so they keep the products of residuals that add up
-    # to 0, in one row less
+    # a group's contrasts are orthonormal and orthogonal to constants: as R sums to 0, they keep R'R, with one row fewer
     order = np.argsort(codes, kind="stable")
     contrasts = []
     for rows in np.split(residuals[order], np.cumsum(np.bincount(codes))[:-1]):
         k = np.arange(1, len(rows))[:, None]
         contrasts.append((rows[1:] - np.cumsum(rows, axis=0)[:-1] / k) * np.sqrt(k / (k + 1)))
-    # R'R = T'T for the triangle T of a QR decomposition, which loses no digits to squares
+    # F = T' for the triangle T of a QR decomposition: it needs no products R'R, whose squares would lose digits
     found = np.concatenate(contrasts)
     return found.T if len(found) <= found.shape[1] else np.asarray(np.linalg.qr(found, mode="r")).T
 
 
 def _disagreement(factor: Array, std: Array, means: Array) -> float:
-    """Return by what factor independent and correlated errors differ in the deviation of one random score in ten."""
+    """Return the factor, exceeded by one random score in ten, between deviations with and without correlations."""
     rng = np.random.default_rng(0)
     moved = std > 0
     if not np.any(moved):
         return 1.0
     unit, centred = factor[moved] / std[moved, None], means[:, moved] - np.nanmean(means[:, moved], axis=0)
-    # weights of a fitted model are combinations of the rows, where errors may agree better or worse than in any direction
+    # fitted weights are combinations of rows: in their directions deviations may differ more, or less, than in others
     weights = rng.normal(size=(N_DIRECTIONS, len(means))) @ (np.nan_to_num(centred) / std[moved])
     found = []
     for directions in (rng.normal(size=(N_DIRECTIONS, len(unit))), weights):
@@ -234,18 +238,18 @@ class RoundingErrors(NamedTuple):
     std: Array
     """Their standard deviation: ``GaussianNoise(std=...)``."""
     half_widths: Array
-    """Their largest size: ``Box(half_widths=...)``."""
+    """Their largest absolute value: ``Box(half_widths=...)``."""
 
 
 def noise_from_quantization(step: Any) -> RoundingErrors:
-    r"""Return the errors of values that are rounded to multiples of a step h: uniform in :math:`[-h/2, h/2]`.
+    r"""Return the errors of values that are rounded to multiples of a step h, taken as uniform in :math:`[-h/2, h/2]`.
 
     Their standard deviation is :math:`h / \sqrt{12}`.
 
     Parameters
     ----------
     step : float or array-like of shape (n_features,)
-        In the units of the features; 0 means exact.
+        The step h, in the units of the features; 0 means exact.
 
     Examples
     --------
@@ -266,19 +270,19 @@ def noise_from_quantization(step: Any) -> RoundingErrors:
 
 @summarized
 class IntervalNoise(NamedTuple):
-    """Middles of intervals and the deviation of values that are uniform in them, tables of shape (n_rows, n_features)."""
+    """Midpoints of intervals, and standard deviations of uniform values in them; two tables (n_rows, n_features)."""
 
     X: Any
-    """The middles."""
+    """The midpoints."""
     X_std: Any
-    """Their standard deviation."""
+    """The standard deviations."""
 
 
 @arguments(errors_missing=ERRORS_MISSING, values_missing=VALUES_MISSING)
 def noise_from_intervals(
     lower: Any, upper: Any, *, errors_missing: str = "raise", values_missing: str = "raise"
 ) -> IntervalNoise:
-    r"""Return values and errors for features of which only an interval is known.
+    r"""Return values and errors for entries that are known as intervals only.
 
     A value that is uniform in [l, u] has the mean :math:`(l + u)/2` and the standard deviation :math:`(u - l)/\sqrt{12}`.
 
@@ -287,10 +291,10 @@ def noise_from_intervals(
     lower, upper : array-like or frame of shape (n_rows, n_features)
         The ends, lower <= upper; equal ends are exact values.
     errors_missing : {"raise", "median", "column maximum"}, default="raise"
-        What becomes of an interval one end of which is missing (NaN): it is refused, or taken to be as wide as the median or
-        the widest of the known intervals of its column.
+        What to do if one end of an interval is missing (NaN): refuse it, or take its width to be the median or the
+        maximum of the known widths in its column.
     values_missing : {"raise", "keep"}, default="raise"
-        What becomes of an interval both ends of which are missing: it is refused, or the value stays missing, with error 0, for
+        What to do if both ends of an interval are missing: refuse it, or keep the value missing, with error 0, for
         :class:`SpreadImputer` to fill in.
 
     Examples

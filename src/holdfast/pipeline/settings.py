@@ -1,4 +1,4 @@
-"""What may be set on a pipeline."""
+"""The parameters of a pipeline, and the checks of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS = {
 
 
 def check_settings(pipeline: Any) -> None:
-    """Raise if a parameter of a pipeline is none of those that it may be."""
+    """Raise if a parameter of a pipeline has a value that is not allowed."""
     if not _are_pairs(pipeline.steps):
         raise ValueError(
             f"{NAME}(steps={short(pipeline.steps):.80}): give a list of pairs (name, step), and at least one."
@@ -38,7 +38,7 @@ def check_settings(pipeline: Any) -> None:
 
 
 def refuse_by_step(params: Mapping[str, Any], call: str) -> None:
-    """Raise where errors of rows are given to one step, which would take them in its own units."""
+    """Raise if errors of rows are passed to a single step, which would take them in its own units."""
     for path in params:
         step, _, name = path.rpartition("__")
         if step and name in METADATA:
@@ -58,6 +58,6 @@ def _names_of_steps(pipeline: Any) -> list[str]:
 
 
 def _are_pairs(steps: Any) -> bool:
-    """Return whether these are names and steps."""
+    """Return whether this is a nonempty list of pairs."""
     is_list = isinstance(steps, list | tuple) and len(steps) > 0
     return is_list and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in steps)

@@ -1,4 +1,4 @@
-"""An imputer that says how uncertain what it fills in is."""
+"""An imputer that states the errors of the entries that it fills in."""
 
 from __future__ import annotations
 
@@ -15,30 +15,34 @@ from holdfast.features.rows import numbers_of
 
 
 class SpreadImputer(WholeFits, SimpleImputer):
-    """SimpleImputer for worst cases: in an :class:`UncertainPipeline` what it fills in has the spread of its column as error.
+    """SimpleImputer for worst cases: in an :class:`UncertainPipeline` a fill-in's error is the spread of its column.
 
-    For certificates that hold wherever in their column's spread missing entries are. To predict well use
-    :class:`ConditionalImputer`, which asks the other entries of the row: the spread of a column brought no accuracy.
+    Use it for certificates that hold for missing entries anywhere in the spread of their column. For accurate
+    predictions use :class:`ConditionalImputer`, which learns from the other entries of the row: errors by the spread of
+    a column did not improve accuracy.
 
-    This error adds to the one stated for the entry, if any. Where errors are averaged over (`GaussianNoise`), its
-    standard deviation is the column's in training; where the worst is taken, the entry lies within one standard deviation
-    of what is filled in, or with ``spread="range"`` between the smallest and the largest value in training. A last step
-    that takes no errors is refused there; a plain Pipeline knows of none. Put it before a FeatureUnion, not into its branches:
-    an entry that several of them fill in has one error, not several.
+    This error adds to the error stated for the entry, if any. Where errors are averaged over (`GaussianNoise`), its
+    standard deviation is that of the column in training. For worst cases, the entry lies within one standard deviation
+    of the fill-in, or with ``spread="range"`` between the smallest and the largest value in training. An
+    UncertainPipeline refuses a last step that takes no errors; a plain Pipeline does not see these errors. Put it
+    before a FeatureUnion, not into its branches: an entry that several branches fill in has one error, not several.
 
     Parameters
     ----------
     missing_values, strategy, fill_value, copy, add_indicator, keep_empty_features
-        As for :class:`sklearn.impute.SimpleImputer`; numeric columns.
+        As for :class:`sklearn.impute.SimpleImputer`, for numeric columns only.
     spread : {"std", "range"}, default="std"
+        Where a missing entry lies in worst cases: within one standard deviation of the fill-in, or in the column's
+        range.
 
     Attributes
     ----------
     spread_ : ndarray of shape (3, n_features)
-        The ends of the interval, and the standard deviation, of an entry that is filled in.
+        For fill-ins of each column: the lower and upper end of their interval, and their standard deviation.
     groups_ : list of ndarray of int
-        One-hot columns of a category, adjacent and of sum 1, by their places among those that are kept. A category that is
-        missing gets the shares of the categories, with ``strategy="mean"``: it is any of them where the worst is taken.
+        The one-hot columns of each category, which are adjacent and sum to 1, as indices into the kept columns. They
+        are detected with ``strategy="mean"`` only. A missing category then gets the shares of the categories; for worst
+        cases it may be any of them.
 
     Examples
     --------
@@ -74,10 +78,10 @@ class SpreadImputer(WholeFits, SimpleImputer):
         self.spread = spread
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit the imputer and the spreads of the columns."""
+        """Learn the fill-ins and the spreads of the columns."""
         if not (isinstance(self.missing_values, float) and np.isnan(self.missing_values)):
             raise ValueError(
-                f"SpreadImputer(missing_values={self.missing_values!r}): in rows with errors it is np.nan."
+                f"SpreadImputer(missing_values={self.missing_values!r}): missing entries must be np.nan here."
             )
         super().fit(X, y)
         columns = [column[~np.isnan(column)] for column in dense(numbers_of(X)).T]
@@ -90,7 +94,7 @@ class SpreadImputer(WholeFits, SimpleImputer):
             lower, upper = fills - std, fills + std
         self.spread_ = np.stack([lower, upper, std])
         self.groups_ = []
-        if self.strategy == "mean":  # shares of categories are means of their columns
+        if self.strategy == "mean":  # the mean of a one-hot column is the share of its category
             kept = [j for j, fill in enumerate(fills) if self.keep_empty_features or fill == fill]
             self.groups_ = one_hot_groups(dense(numbers_of(X))[:, kept])
         return self

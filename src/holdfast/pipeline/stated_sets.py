@@ -1,4 +1,4 @@
-"""The sets that an estimator, and those inside it, were given in their constructors."""
+"""The sets that an estimator, and estimators inside it, were given in their constructors."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from holdfast.uncertainty import Ball, Box, GaussianNoise, IntervalBox
 
 
 class StatedSet(NamedTuple):
-    """A set in an estimator."""
+    """A set that an estimator holds."""
 
     path: str
-    """The parameter, ``outer__inner`` where the estimator is inside another one."""
+    """The name of its parameter, ``outer__inner`` if the estimator is inside another one."""
     uncertainty: UncertaintySet
     is_fixed: bool = False
-    """Whether no other set can take its place: it is stated by plain numbers."""
+    """Whether no other set can replace it, as it is stated by plain numbers."""
     owner: str = ""
     """The name of the estimator's class."""
     is_told: bool = True
-    """Whether metadata of the rows, and what steps add to their errors, reach the estimator."""
+    """Whether the estimator gets the metadata of the rows and the errors that steps add."""
 
 
 def holders(estimator: Any) -> list[StatedSet]:
-    """Return the sets that an estimator and those inside it hold."""
+    """Return the sets that an estimator and the estimators inside it hold."""
     told = {path for path, _ in _told(estimator)}
     found = [
         holder._replace(is_told=path in told) for path, one in _estimators(estimator) for holder in _own(path, one)
@@ -41,21 +41,22 @@ def holders(estimator: Any) -> list[StatedSet]:
 
 
 def held_sets(estimator: Any, names: set[str]) -> list[StatedSet]:
-    """Return the sets that an estimator holds, and what metadata of these names mean to those inside it that hold none."""
+    """Return the sets that an estimator holds, and the one that these metadata state for estimators without a set."""
     found = holders(estimator)
     alone = estimators_taking(estimator, names) if names else []
     return [*found, StatedSet("", meaning(names), True, alone[0])] if alone else found
 
 
 def own_set(estimator: Any) -> StatedSet | None:
-    """Return the set that an estimator holds itself, None where it holds none."""
+    """Return the set that an estimator holds itself, None if it holds none."""
     return next(iter(_own("", estimator)), None)
 
 
 def exact_rows(estimator: Any) -> list[StatedSet]:
-    """Return sets without extent for an estimator and those inside it that hold none, to which errors can be added.
+    """Return sets of size 0, to which errors can be added, for an estimator and those inside it that hold no set.
 
-    Those of a parameter where they say so by `exact_uncertainty`; else what the metadata that their `fit` takes mean.
+    An estimator with `exact_uncertainty` names the parameter and its set. If there is none, the set is one that the
+    metadata of a `fit` can state: noise for ``X_std``, a box for ``X_lower``.
     """
     found = [
         StatedSet(path + name, uncertainty, False, type(one).__name__)
@@ -73,7 +74,7 @@ def exact_rows(estimator: Any) -> list[StatedSet]:
 
 
 def draws_errors(estimator: Any) -> bool:
-    """Return whether an estimator, or one inside it, draws from errors of rows that others must state."""
+    """Return whether an estimator, or one inside it, draws from errors of rows and holds no set that states them."""
     return any(_draws(one) and not _own(path, one) for path, one in _told(estimator))
 
 
@@ -82,7 +83,7 @@ def _draws(estimator: Any) -> bool:
 
 
 def _refuse_pipelines(estimator: Any) -> None:
-    """Raise where a set would be in the units of what a pipeline is given, but used in those of its last step."""
+    """Raise if a set in the units of an inner pipeline's input would be used in those of its last step."""
     if isinstance(estimator, Pipeline):
         raise ValueError(
             f"UncertainPipeline: its last step is a {type(estimator).__name__}. Make its steps steps of the outer one."
@@ -95,7 +96,7 @@ def _refuse_pipelines(estimator: Any) -> None:
 
 
 def _refuse_searches(estimator: Any, held: list[StatedSet]) -> None:
-    """Raise where a search inside would try sets as they are that are in the units of what the pipeline is given."""
+    """Raise if an inner search tries sets in the units of the pipeline's input: they would not be carried."""
     for path, one in _estimators(estimator):
         grids = getattr(one, "param_grid", getattr(one, "param_distributions", {}))
         names = {name for grid in ([grids] if isinstance(grids, Mapping) else grids) for name in grid}
@@ -113,7 +114,7 @@ def _carries(estimator: Any) -> bool:
 
 
 def estimators_taking(estimator: Any, names: set[str]) -> list[str]:
-    """Return the names of estimators whose `fit` takes some of these metadata, and that hold no set to give them a meaning."""
+    """Return the class names of estimators whose `fit` takes some of these metadata, and that hold no set."""
     return [
         type(one).__name__
         for path, one in _told(estimator)
@@ -122,13 +123,13 @@ def estimators_taking(estimator: Any, names: set[str]) -> list[str]:
 
 
 def _is_taker(estimator: Any, names: set[str]) -> bool:
-    """Return whether the `fit` of an estimator takes some metadata for itself, not to hand them on to others inside it."""
+    """Return whether the `fit` of an estimator uses some metadata itself, rather than handing them on."""
     is_alone = len(list(_estimators(estimator))) == 1
     return bool(names & set(inspect.signature(estimator.fit).parameters)) or (is_alone and takes(estimator.fit, names))
 
 
 def meaning(names: set[str]) -> UncertaintySet:
-    """Return the set that metadata state where nobody says otherwise."""
+    """Return the set that metadata of these names state by default."""
     if "X_radius" in names:
         return Ball()
     return IntervalBox() if names & {"X_lower", "X_upper"} else GaussianNoise()
@@ -141,12 +142,12 @@ def takes(method: Any, names: set[str]) -> bool:
 
 
 def predicts(estimator: Any) -> bool:
-    """Return whether an estimator, fitted or not, is one that predicts; some that stack others tell by their kind only."""
+    """Return whether an estimator predicts; stacks of others have no `predict` until fitted, but are classifiers."""
     return hasattr(estimator, "predict") or (hasattr(estimator, "fit") and is_classifier(estimator))
 
 
 def takes_by_name(estimator: Any, method: str, name: str) -> bool:
-    """Return whether an estimator has a method with an argument of this name, of which it makes use with its settings."""
+    """Return whether an estimator's method has an argument of this name, and its parameters let it use the argument."""
     is_used = method == "fit" or getattr(estimator, "averages_errors", True)
     return is_used and hasattr(estimator, method) and name in inspect.signature(getattr(estimator, method)).parameters
 
@@ -159,7 +160,7 @@ def _estimators(estimator: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _told(estimator: Any) -> Iterator[tuple[str, Any]]:
-    """Return an estimator and those inside it that metadata reach: not those inside one that draws from them."""
+    """Return the estimators that metadata reach: this one and those inside it, but none inside one that draws."""
     drawing = [path for path, one in _estimators(estimator) if _draws(one)]
     for path, one in _estimators(estimator):
         if not any(path != outer and path.startswith(outer) for outer in drawing):

@@ -28,7 +28,7 @@ from holdfast.uncertainty import GaussianNoise
 
 
 def _offered(method: str) -> Callable[[UncertainPipeline], bool]:
-    """Return a check of whether the last step has a method; it raises the step's own error where it has not."""
+    """Return a check that the last step has a method; if not, it raises with the step's own message."""
 
     def check(pipeline: UncertainPipeline) -> bool:
         try:
@@ -50,28 +50,29 @@ class UncertainPipeline(Pipeline):
     ===============================================  ==================================================================
     step                                             uncertainty after it
     ===============================================  ==================================================================
-    StandardScaler, MinMaxScaler, MaxAbsScaler,      exact, for all sets: z = A x + c has the errors A d. Deviations by
-    RobustScaler, PCA, IncrementalPCA, FastICA,      row stay such where no features are mixed, and become covariances
-    TruncatedSVD, random projections, selectors,     elsewhere; a box becomes a zonotope, a ball an ellipsoid.
-    "passthrough"                                    Deletions pass where no features are mixed
-    PowerTransformer, QuantileTransformer,           Boxes by their end points, exactly; other sets by the smallest box
-    MinMaxScaler(clip=True), log, sqrt, exp, ... in  around them, an outer approximation. Noise by its moments, integrals of
-    a FunctionTransformer                            the step; by the derivative where one deviation leaves its domain.
-                                                     ``"linearise"``: noise and ellipsoids by the slope of the secant over
-                                                     one deviation to each side, an approximation
-    PolynomialFeatures                               Exact bounds of each product, an outer approximation of all. Noise by
-                                                     moments, without products of errors of different features;
-                                                     ``"linearise"``: by derivatives
-    ConditionalImputer                               noise: exact, errors of known entries reach fill-ins, whose conditional
-                                                     covariance is added; sets: intervals
-    CategoryEncoder                                  its inputs have no error; a missing category is any of its one-hot corners
-    SpreadImputer                                    exact, plus the spread of their column for entries that are filled in;
-                                                     noise of an entry that several branches fill in is refused
+    StandardScaler, MinMaxScaler, MaxAbsScaler,      exact, for all sets: z = A x + c has the errors A d. Per-row
+    RobustScaler, PCA, IncrementalPCA, FastICA,      deviations stay deviations where features are not mixed, and
+    TruncatedSVD, random projections, selectors,     become covariances where they are; then a box becomes a zonotope, a
+    "passthrough"                                    ball an ellipsoid. Deletions pass only where features are not mixed
+    PowerTransformer, QuantileTransformer,           boxes: exact, by their end points. Other sets: by the smallest box
+    MinMaxScaler(clip=True), log, sqrt, exp, ... in  around them, an outer approximation. Noise: by its moments,
+    a FunctionTransformer                            integrals of the step; by the derivative where one deviation
+                                                     leaves its domain. ``"linearise"``: noise and ellipsoids by the
+                                                     slope of the secant over one deviation to each side, an
+                                                     approximation
+    PolynomialFeatures                               sets: exact bounds of each product, an outer approximation of all
+                                                     together. Noise: by moments, without products of errors of
+                                                     different features; ``"linearise"``: by derivatives
+    ConditionalImputer                               noise: exact; errors of known entries carry over to fill-ins, plus
+                                                     the conditional covariance of the fill-ins. Sets: intervals
+    CategoryEncoder                                  its inputs have no error; a missing category may be any category
+    SpreadImputer                                    exact, plus the spread of the column for entries that are filled
+                                                     in; refused for noise, if several branches fill in the same entry
     SimpleImputer                                    exact, if nothing is missing
-    OneHotEncoder, OrdinalEncoder                    their inputs must have no error; what OneHotEncoder makes zeros of is any
-                                                     category, for certificates
-    ColumnTransformer, FeatureUnion, Pipeline        as what is inside. Affine parts beside one that is not are carried by
-                                                     boxes or deviations too
+    OneHotEncoder, OrdinalEncoder                    their inputs must have no error; for certificates, a category that
+                                                     OneHotEncoder turns into zeros may be any category
+    ColumnTransformer, FeatureUnion, Pipeline        as the steps inside. Affine steps beside one that is not affine are
+                                                     carried by boxes or deviations too
     FunctionTransformer, any other step              as `effects` or :func:`teach_step` say; an error otherwise
     ===============================================  ==================================================================
 
@@ -80,22 +81,22 @@ class UncertainPipeline(Pipeline):
     last step. These, such as ``pipe[-1].coef_``, are in the units of the transformed rows: ask the pipeline, not
     ``pipe[-1]``, for certificates. A fitted pipeline may be asked from several threads at once.
 
-    Steps may add errors of their own, as SpreadImputer does for entries that it fills in. These reach a last step without a
-    set, too: as intervals ``RobustLinearClassifier(None)``, as noise one whose `fit` takes ``X_std``. A last step that takes
-    neither is refused if entries are missing. ModeratedClassifier learns of these errors in `predict_proba`; others that were
-    trained with them, but do not average probabilities over them, warn there. Put a search over sets around the pipeline, not
-    in its last step.
+    Steps may add errors of their own, as SpreadImputer does for entries that it fills in. These errors also reach a
+    last step without a set: as intervals if it is ``RobustLinearClassifier(None)``, as noise if its `fit` takes
+    ``X_std``. A last step that takes neither is refused if entries are missing. ModeratedClassifier gets these errors
+    in `predict_proba`. Other last steps that were trained with them, but do not average probabilities over them, warn
+    in `predict_proba`. Put a search over sets around the pipeline, not in its last step.
 
-    `predict`, `decision_function` and `score` take metadata of their rows if predictions depend on errors: if the last step
-    takes them, as NoiseAwareClassifier does, or if steps average over errors, as ExpectedFeatures does. Otherwise these and
-    `transform` are those of the plain Pipeline. `predict_proba`, `flip_probability`, `score_std`, `certify` and
-    `certified_margin` exist if the last step has them, and take the same metadata as it does. `worst_case_data` returns rows in
-    the units of X. Certificates allow for rounding in affine steps; what rounding does in other steps is not known.
+    `predict`, `decision_function` and `score` take metadata if predictions depend on errors: if the last step takes the
+    metadata, as NoiseAwareClassifier does, or if steps average over errors, as ExpectedFeatures does. Otherwise these
+    methods and `transform` are those of the plain Pipeline. `predict_proba`, `flip_probability`, `score_std`, `certify`
+    and `certified_margin` exist if the last step has them, and take the same metadata as it does. `worst_case_data`
+    returns rows in the units of X. Certificates allow for rounding in affine steps, but not in other steps.
 
-    With metadata routing enabled, searches, ``CalibratedClassifierCV`` and the like pass metadata to a pipeline inside them
-    without a request. So does ``StackingClassifier``, but it also passes them to its final estimator, whatever that one
-    requests, together with predictions, whose columns are not those of X. That is an error even for final estimators that
-    take ``X_std``. Use one that ignores it::
+    With metadata routing enabled, searches, ``CalibratedClassifierCV`` and the like pass metadata to a pipeline inside
+    them without a request. So does ``StackingClassifier``, but it passes them to its final estimator too, whatever that
+    estimator requests, along with predictions instead of the rows. That raises even if the final estimator takes
+    ``X_std``, as the columns of the predictions are not those of X. Use a final estimator that ignores ``X_std``::
 
         class Final(LogisticRegression):
             def fit(self, X, y, X_std=None):
@@ -107,18 +108,20 @@ class UncertainPipeline(Pipeline):
     ----------
     steps : list of (str, estimator)
     transform_input : list of str, default=None
-        As for Pipeline. Not for the metadata above, which are carried anyway.
+        As for Pipeline. Do not list ``X_std`` and the other metadata, which are carried anyway.
     memory : str or joblib.Memory, default=None
     verbose : bool, default=False
     nonlinear : {"auto", "interval", "linearise", "raise"}, default="auto"
-        How errors pass a step f that is not an affine map. "auto": sets by intervals; noise by the root mean square of
-        :math:`f(x + \delta) - f(x)`, which becomes its standard deviation. Rows stay at f(x), where predictions are made, so
-        the distance of the mean of :math:`f(x + \delta)` from f(x) counts as error. "interval": sets only. "linearise":
-        noise and ellipsoids to first order, boxes by intervals.
+        How errors are carried through a step f that is not an affine map. "auto": sets by intervals; noise by the root
+        mean square of :math:`f(x + \delta) - f(x)`, which becomes its standard deviation. Rows stay at f(x), where
+        predictions are made, so the distance from f(x) to the mean of :math:`f(x + \delta)` counts as error.
+        "interval": as "auto" for sets; noise is refused. "linearise": noise and ellipsoids to first order, boxes by
+        intervals. "raise": both are refused.
     effects : dict from str to {"linear", "monotone"}, default=None
-        What steps do whose class is not known, or that differ from their class, by name (``outer__inner`` for a step inside
-        another): "linear" for z = A x + c, "monotone" for functions of single features that only rise or only fall. Each claim
-        is tested at the rows and at points near them, which finds most mistakes but proves nothing.
+        The effects of steps whose class is not known, or that differ from their class, by the step's name
+        (``outer__inner`` for a step inside another): "linear" for z = A x + c, "monotone" for functions of single
+        features that only rise or only fall. Each claim is tested at the rows and at points near them, which finds most
+        mistakes but proves nothing.
 
     Attributes
     ----------
@@ -175,7 +178,7 @@ class UncertainPipeline(Pipeline):
         if not isinstance(ind, slice):
             return found
         kept = ["row_uncertainty_", "moves_rows_", "_is_broken"]
-        if ind.indices(len(self.steps))[0] == 0:  # else the rows that it takes have other columns
+        if ind.indices(len(self.steps))[0] == 0:  # a slice from a later step takes rows with other columns
             kept.append("columns_in_")
         found.__dict__ |= {name: vars(self)[name] for name in kept if name in vars(self)}
         effects = {
@@ -184,7 +187,7 @@ class UncertainPipeline(Pipeline):
         return found.set_params(nonlinear=self.nonlinear, effects=effects or None)
 
     def get_metadata_routing(self) -> Any:
-        """Return the metadata that the pipeline takes itself, and those that its steps ask for."""
+        """Return the metadata that the pipeline takes itself, and those that its steps request."""
         own = self._get_metadata_request()
         for method in PREDICTIONS:
             for name in () if self._may_use_errors(method) else METADATA:
@@ -192,7 +195,7 @@ class UncertainPipeline(Pipeline):
         return super().get_metadata_routing().add_self_request(own)
 
     def _may_use_errors(self, method: str) -> bool:
-        """Return whether errors of rows may change a prediction: the last step takes them, or other steps average over them."""
+        """Return whether errors may change a prediction: the last step takes them, or other steps average over them."""
         return takes_by_name(self._final_estimator, method, "X_std") or may_average(one for _, one in self.steps[:-1])
 
     @property
@@ -210,10 +213,11 @@ class UncertainPipeline(Pipeline):
         X : {array-like, sparse matrix, frame} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         **metadata
-            The errors of each row, in the units of X: those that the last step takes. Frames are matched to the columns of X
-            by name.
+            The errors of each row, in the units of X, as far as the last step takes them. Frames are matched to the
+            columns of X by name.
         **params
-            As for Pipeline: ``step__parameter``, or with metadata routing what steps request; not errors of rows.
+            As for Pipeline: ``step__parameter``, or with metadata routing the names that steps request; not errors of
+            rows.
         """
         refuse_by_step(params, f"{NAME}.fit")
         check_settings(self)
@@ -224,7 +228,7 @@ class UncertainPipeline(Pipeline):
         if stated:
             factor = max(holder.uncertainty.row_factor for holder in handover.told_sets)
             warn_of_units(numbers_of(X), stated, f"{NAME}.fit", factor=factor, columns=columns)
-        # Pipeline fits a twin, so that nothing of this fit is on the pipeline itself: the twin's last step is a substitute
+        # Pipeline.fit runs on a twin, whose last step is a substitute: the pipeline itself holds nothing of this fit
         twin = object.__new__(type(self))
         kept = {name: value for name, value in vars(self).items() if name != "_is_broken"}
         twin.__dict__ = {**kept, "steps": list(self.steps), "_handover": handover}
@@ -232,14 +236,14 @@ class UncertainPipeline(Pipeline):
             with units_looked_at(), handover.explained():
                 super(UncertainPipeline, twin).fit(X, y, **params)
             handover.hand_back()
-            self.steps = [*twin.steps[:-1], self.steps[-1]]  # with a memory the transformers are others now
+            self.steps = [*twin.steps[:-1], self.steps[-1]]  # with `memory`, Pipeline has fitted copies of transformers
             self.columns_in_, self.row_uncertainty_ = columns, bool(stated)
             self.moves_rows_ = handover.moves_rows
         return self
 
     @contextmanager
     def _refitted(self) -> Iterator[None]:
-        """Mark the pipeline as broken until the block ends without an error: steps are fitted in place, one after the other."""
+        """Mark the pipeline as broken unless the block ends without an error: steps are fitted in place, one by one."""
         self._is_broken = True
         yield
         del self._is_broken
@@ -252,13 +256,13 @@ class UncertainPipeline(Pipeline):
         return bool(super().__sklearn_is_fitted__())
 
     def _fit(self, X: Any, *args: Any, **options: Any) -> Any:
-        """Fit the transformers; where this is the twin of a fit, put what is handed over in the place of the last step."""
+        """Fit the transformers; if this pipeline is the twin of a fit, substitute its last step too."""
         Z = super()._fit(X, *args, **options)
         handover = vars(self).get("_handover")
         return Z if handover is None else handover.take(self, Z)
 
     def _get_metadata_for_step(self, *, step_idx: int, **options: Any) -> Any:
-        """Return what a step is told, the last one of a twin with the metadata that are handed over."""
+        """Return the metadata for a step; the last step of a twin also gets the carried metadata in `fit`."""
         found = super()._get_metadata_for_step(step_idx=step_idx, **options)
         handover = vars(self).get("_handover")
         if handover is None or step_idx < len(self.steps) - 1:
@@ -266,7 +270,7 @@ class UncertainPipeline(Pipeline):
         return {**found, "fit": {**found["fit"], **handover.told}}
 
     def _stated_of(self, X: Any, metadata: Mapping[str, Any], call: str) -> dict[str, Any]:
-        """Return checked metadata of rows with the columns of `fit`."""
+        """Return checked metadata of rows X, which must have the columns of `fit`."""
         known = getattr(self, "columns_in_", None)
         if known is not None and hasattr(X, "columns") and list(X.columns) != known:
             raise ValueError(
@@ -278,21 +282,21 @@ class UncertainPipeline(Pipeline):
     def carried(
         self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any
     ) -> tuple[UncertaintySet, dict[str, Any]]:
-        """Return what the transformers of a fitted pipeline make of a set, and of metadata of the rows X.
+        """Return a set, and metadata of the rows X, after the transformers of a fitted pipeline.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, frame} of shape (n_samples, n_features)
         uncertainty : UncertaintySet, default=None
-            In the units of X. None stands for what the metadata state, with X_std as standard deviations of noise; without
-            metadata, for exact rows, to which steps may add noise.
+            In the units of X. None stands for the set that the metadata state, with X_std as standard deviations of
+            noise; without metadata, for exact rows, to which steps may add noise.
         **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
 
         Returns
         -------
         (UncertaintySet, dict)
-            In the units of the transformed rows, which go to a last step that predicts. :func:`critical_radius` and the like
-            take both, together with these rows.
+            In the units of the transformed rows, the input of a last step that predicts. :func:`critical_radius` and
+            the like take both, together with these rows.
         """
         stated = self._stated_of(X, metadata, f"{NAME}.carried")
         nothing = meaning(set(stated)) if stated else GaussianNoise(0.0)
@@ -314,7 +318,7 @@ class UncertainPipeline(Pipeline):
         metadata: SetsByRow = NOTHING_STATED,
         **params: Any,
     ) -> Any:
-        """Return the last step's `score` of the rows X, whose errors are stated in the units of X, as for `predict`."""
+        """Return the last step's `score` on the rows X, whose errors are stated in the units of X, as for `predict`."""
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         rows, options = CarriedRows(self, X), {"y": y, **weights, **params}
         return prediction(Question(self, "score", rows, metadata, options, super()))
@@ -341,15 +345,14 @@ class UncertainPipeline(Pipeline):
     def certified_margin(self, X: Any, uncertainty: UncertaintySet | None = None, **metadata: Any) -> Any:
         """Return by how much each prediction leads at the worst admissible input, in the units of X.
 
-        The margin allows for rounding in affine steps; what rounding does in other steps is not known. Sets are stated as for
-        `certify`.
+        The margin allows for rounding in affine steps, but not in other steps. Sets are stated as for `certify`.
         """
         view, sets = view_and_sets(self, "certified_margin", X, uncertainty, metadata)
         return view.margins(sets)[1]
 
     @offered_if(_offered("score_interval"))
     def score_interval(self, X: Any, *, lower: Any = None, upper: Any = None) -> Any:
-        """Return the least and the largest score of the last step over all values that missing entries may have.
+        """Return the smallest and the largest score of the last step over all values that missing entries may have.
 
         Parameters
         ----------
@@ -388,14 +391,14 @@ class UncertainPipeline(Pipeline):
     def worst_case_data(self, X: Any, y: Any, **metadata: Any) -> Any:
         """Return the admissible rows, in the units of X, at which the model does worst.
 
-        For pipelines whose steps before the last are affine maps, or encode categories, which have no errors. Returns an
-        array; if X holds entries that are not numbers, a table like X with these entries unchanged.
+        Only for pipelines whose steps before the last are affine maps, or encode categories, which have no errors.
+        Returns an array; if X has entries that are not numbers, a table like X with these entries unchanged.
         """
         return worst_rows(self, X, y, metadata)
 
 
 def _refitting(method: str) -> Any:
-    """Return a fitting method of Pipeline that leaves the pipeline unfitted where it fails."""
+    """Return a method of Pipeline that fits; if it fails, the pipeline is marked as unfitted."""
 
     def fit_and_ask(self: UncertainPipeline, X: Any, y: Any = None, **params: Any) -> Any:
         refuse_by_step(params, f"{NAME}.{method}")
@@ -408,7 +411,7 @@ def _refitting(method: str) -> Any:
 
 
 def _question(method: str, ask_by: Callable[..., Any]) -> Any:
-    """Return a method that asks the last step about rows of the pipeline."""
+    """Return a method of the pipeline that passes its transformed rows to the last step's method."""
 
     def ask(self: UncertainPipeline, X: Any, *, metadata: SetsByRow = NOTHING_STATED, **params: Any) -> Any:
         return ask_by(Question(self, method, CarriedRows(self, X), metadata, params, super(UncertainPipeline, self)))
