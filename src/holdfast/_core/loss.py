@@ -73,6 +73,7 @@ class Loss(Parameters, ABC):
     dual_limit = 1.0
     outside = 0.0
     straight = 1e-5
+    is_hyperbolic = False
 
     @abstractmethod
     def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
