@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array, Coupling, Loss
-from holdfast._core.problem import WITHHELD, Rounded
+from holdfast._core.problem import WITHHELD
 from holdfast._core.programs import FiniteSum, ProximalSum
 from holdfast._core.rows import Rows
 from holdfast._core.solution import DualGuess
@@ -207,7 +207,7 @@ class LabelFlipProblem(MarginScaleProblem):
     pools: NDArray[np.intp] = field(default_factory=lambda: np.zeros(1, dtype=np.intp))
     factors: Array = field(default_factory=lambda: np.ones(1))
     # a row's loss depends on all others: no sum over rows
-    views = {Rounded: WITHHELD, FiniteSum: WITHHELD, ProximalSum: WITHHELD}
+    views = {FiniteSum: WITHHELD, ProximalSum: WITHHELD}
     has_kinks = True
     is_held = True
     may_be_bounded = False

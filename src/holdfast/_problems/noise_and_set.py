@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import WITHHELD, Composite, Evaluation, Problem, Rounded
+from holdfast._core.problem import WITHHELD, Composite, Evaluation, Problem
 from holdfast._core.programs import FiniteSum
 from holdfast._core.row_sets import RowSets
 from holdfast._core.solution import DualGuess
@@ -25,7 +25,7 @@ class NoiseAndSetProblem(MarginScaleProblem):
     """
 
     has_kinks = True
-    views = {Composite: WITHHELD, Rounded: WITHHELD, FiniteSum: WITHHELD}
+    views = {Composite: WITHHELD, FiniteSum: WITHHELD}
 
     @property
     def pushing(self) -> RowSets:
