@@ -60,6 +60,8 @@ class Loss(Parameters, ABC):
         A slope in t that it has everywhere: it lies above `outside` times t.
     straight : float
         A row whose loss bends by no more than this share of what the most bent one does may be left out of a Hessian.
+    is_hyperbolic : bool
+        Whether it is a hinge rounded by a hyperbola, of which solvers may keep the slopes; see `HyperbolicHinge`.
     """
 
     is_homogeneous = False
@@ -73,6 +75,7 @@ class Loss(Parameters, ABC):
     dual_limit = 1.0
     outside = 0.0
     straight = 1e-5
+    is_hyperbolic = False
 
     @abstractmethod
     def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:

@@ -81,6 +81,49 @@ class Curved(Smooth, Protocol):
 
 
 @runtime_checkable
+class Rounded(Protocol):
+    """A function whose kinks are rounded by hyperbolas, each of which a solver may keep a slope for."""
+
+    @property
+    def enough(self) -> float:
+        """The objective at which a solver may stop: no smaller one would matter."""
+        ...
+
+    def typical_curvature(self) -> Array:
+        """Return the typical size of the Hessian's diagonal, shape (n_parameters,)."""
+        ...
+
+    def rounded_at(self, parameters: Array) -> RoundedModel:
+        """Return what is known of the function there."""
+        ...
+
+
+class RoundedModel(Protocol):
+    r"""A function with terms :math:`\sqrt{x^2 + c^2}` seen from one point; their slopes are :math:`q = x / \sqrt{x^2 + c^2}`.
+
+    Written :math:`q \sqrt{x^2 + c^2} = x`, the law of a slope is nearly bilinear, and steps that linearise it in x and q lead
+    to the minimum from much farther than those that linearise q in x alone, the less the rounding the more.
+    """
+
+    parameters: Array
+    value: float
+    gradient: Array
+
+    @property
+    def slopes(self) -> Array:
+        """The slopes of all terms there, between -1 and 1."""
+        ...
+
+    def hessian(self, slopes: Array) -> Array:
+        """Return the Hessian with bends by slopes that were kept for the terms; by their own it is the Hessian itself."""
+        ...
+
+    def slopes_after(self, slopes: Array, step: Array) -> Array:
+        """Return the slopes to keep after a step of the parameters."""
+        ...
+
+
+@runtime_checkable
 class Composite(Protocol):
     """A convex function of linear scores, which can be minimised exactly over a plane through a point."""
 

@@ -262,6 +262,18 @@ class RowSets(ABC):
             raise NotImplementedError(f"{type(self).__name__} has kinks; it has to state `smoothed`.")
         return SmoothedSet(self, delta)
 
+    def root_slopes(self, w: Array) -> Array:
+        """Return the slopes of the roots that the support is a sum of, as `RoundedModel` says; none but of smoothed boxes."""
+        return np.zeros(0)
+
+    def root_slopes_after(self, w: Array, slopes: Array, move: Array) -> Array:
+        """Return the slopes to keep after weights w have moved."""
+        return slopes
+
+    def bent_by(self, slopes: Array) -> RowSets:
+        """Return sets that differ in their curvature alone: that of roots with these slopes."""
+        return self
+
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         """Return w with its distances from kinks, where a smoothing by `delta` alone accounts for them, reduced by `factor`.
 

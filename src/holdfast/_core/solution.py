@@ -59,6 +59,8 @@ class DualGuess(NamedTuple):
     """The same for sets that push deficits, besides a noise that losses are averaged over."""
     points: Any = None
     """Points of the sets that bear it, as `RowSets.sum_of_points` takes them, where better ones than maximizers are known."""
+    smoothing: float = 0.0
+    """The smoothing at which they are the slopes of the losses, 0 where they are not from such a problem."""
 
 
 @dataclass

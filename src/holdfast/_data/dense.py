@@ -74,6 +74,11 @@ class DenseRows(BlockRows):
         return regular(self.X, CROWDED) if is_tall and self.shift is None else None
 
     def offset(self) -> Array | None:
+        return self._offset
+
+    @cached_property
+    def _offset(self) -> Array | None:
+        # asked for by every fit of a path
         if self.regular is not None:
             return self.regular.row
         # some 256 rows tell well enough whether means are far from 0; any point near them will do

@@ -8,3 +8,4 @@ from holdfast._problems import deletions as deletions
 from holdfast._problems import finite_sum as finite_sum
 from holdfast._problems import intervals as intervals
 from holdfast._problems import proximal_sum as proximal_sum
+from holdfast._problems import rounded as rounded

@@ -103,9 +103,9 @@ class MarginScaleProblem(LinearProblem):
     def evaluate(self, parameters: Array) -> Evaluation:
         w, b = self.split(parameters)
         found = self.rows.margin_pass(self.loss, self.signs, self.weights, w, b, self.sets.support(w), self.target)
-        return self._summed(parameters, w, found)
+        return self.summed(parameters, w, found)
 
-    def _summed(self, parameters: Array, w: Array, found: MarginPass) -> Evaluation:
+    def summed(self, parameters: Array, w: Array, found: MarginPass) -> Evaluation:
         """Return what a pass over the rows amounts to, penalties and all."""
         # Danskin: differentiate as if every row's noise pointed where it hurts most.
         outward = self.sets.adjoint(w, found.scale_slopes)
@@ -145,7 +145,7 @@ class MarginScaleProblem(LinearProblem):
         def hessian() -> Array:
             return self.hessian_of(w, *parts) - self.coupled(w, self.loss.couplings(u, t))
 
-        here = self._summed(parameters, w, found)
+        here = self.summed(parameters, w, found)
         return here.value, here.gradient, hessian
 
     def coupled(self, w: Array, couplings: Sequence[Coupling]) -> Array | float:

@@ -30,7 +30,9 @@ def majority(problem: MarginScaleProblem) -> int:
     return 0 if abs(positive - negative) <= 1e-12 * (positive + negative) else int(np.sign(positive - negative))
 
 
-def examine_collapse(problem: MarginScaleProblem, *, report: Report = silent) -> CollapseTest:
+def examine_collapse(
+    problem: MarginScaleProblem, *, start: Array | None = None, report: Report = silent
+) -> CollapseTest:
     r"""Minimise the slope of the objective at (0, b0), b0 the heavier class, over all directions (v, c).
 
     .. math:: R(v, c) = \sum_{\min} c_i (-y_i)(v^\top x_i + c) + \sum_{\text{maj}} c_i\, T_i f(-y_i(v^\top x_i + c)/T_i),
@@ -51,7 +53,8 @@ def examine_collapse(problem: MarginScaleProblem, *, report: Report = silent) ->
     slope = replace(problem, weights=c - lighter, sets=problem.sets.smoothed(1.0), alpha=0.0, target=0.0, tilt=tilt)
     # to rounding: what the slopes miss at the minimum, the proof lacks
     solver: Solver = Newton() if slope.work()["is_cheap_to_factorise"] else NewtonCG()
-    found = solver.minimise(slope, np.zeros(slope.n_parameters), tol=0.0, max_iter=300, report=report)
+    begin = np.zeros(slope.n_parameters) if start is None else start
+    found = solver.minimise(slope, begin, tol=0.0, max_iter=300, report=report)
     guess = slope.dual_guess(found.parameters)
     dual = guess._replace(slopes=np.where(y == heavier, guess.slopes, 1.0))
     return CollapseTest(float(heavier), dual, found.parameters)
@@ -91,9 +94,11 @@ def critical_factor(problem: MarginScaleProblem) -> float:
     # constant dual weights on the heavier class prove a collapse from here on
     dual = np.where(problem.signs == majority(problem), lighter / heavier, 1.0)
     factor = _provable(problem, dual)
-    start = factor
+    start, direction = factor, None
     for _ in range(100):
-        test = examine_collapse(replace(problem, sets=problem.sets.scaled(factor)))
+        # each test begins at the minimum of the last one
+        test = examine_collapse(replace(problem, sets=problem.sets.scaled(factor)), start=direction)
+        direction = test.direction
         lower = _provable(problem, test.dual.slopes)
         if not lower < factor * (1 - 1e-9):
             return factor

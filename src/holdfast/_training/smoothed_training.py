@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from holdfast._core.loss import Array
-from holdfast._core.problem import Curved
+from holdfast._core.problem import Curved, Rounded
 from holdfast._core.programs import ConeProgram, DeletionProgram, IntervalProgram, LinearProgram
 from holdfast._core.solution import DualGuess, Solution, Status
 from holdfast._core.solver import Report, Solver
@@ -18,9 +18,10 @@ from holdfast._proofs.certificate import Certificate, certificate
 from holdfast._proofs.intercepts import best_constant
 from holdfast._proofs.pulls import has_points
 from holdfast.solvers import Newton
+from holdfast.solvers.lagged_newton import LaggedNewton
 from holdfast.solvers.selection import pick
 
-FIRST, FIRST_SMOOTH, FIRST_WARM = 1.0, 1e-2, 1e-2
+FIRST, FIRST_SMOOTH, FIRST_WARM = 1.0, 1e-2, 5e-3
 """Smoothing at the start of a path: with kinks everywhere, with one at w = 0 only, and from a given start."""
 SHRINK, GENTLE = 0.1, 0.9
 """Factor of the smoothing from stage to stage, and the one from which on it is not made gentler."""
@@ -28,12 +29,15 @@ SMALLEST = 1e-10
 """The least smoothing at which steps are not lost in rounding."""
 STAGE_STEPS = 40
 """Steps after which a stage is given up for one nearer to the last."""
-PLAIN_STEPS = 15
-"""Newton steps of a stage without exact searches, which mostly need fewer."""
+PLAIN_STEPS, LAGGED_STEPS = 15, 30
+"""Newton steps of a stage without exact searches, which mostly need fewer, plain ones and those that keep slopes."""
+GROWTH = 2.0
+"""By how much more a fit is smoothed first than its neighbour was in the end."""
 AIM = 0.3
 """The gap that the next smoothing is meant to leave, as a share of `tol`."""
-STAGE, ROUGH = 0.02, 1e-2
-"""What the next step of a stage must promise, as a share of the gap that its smoothing leaves, and at most."""
+STAGE, ROUGH, WARM_STAGE = 0.02, 1e-2, 1e-3
+"""What the next step of a stage must promise, as a share of the gap that its smoothing leaves, and at most; for the first
+stage as a share of the smoothing itself, from scratch (`ROUGH`) and from a given start."""
 LAGGING, CARE, LEAST_CARE = 3.0, 1e-3, 1e-9
 """How far a gap may exceed its proportion to the smoothing before stages are solved with more care, and how much more."""
 SAMPLE_ROWS, ROWS_PER_PARAMETER, FEW = 2000, 30, 5
@@ -44,6 +48,8 @@ STRAIGHT = 0.01
 """From such a smoothing on, w = 0 is worth a try."""
 TETHER = 0.01
 """Ridge of a smoothed problem without one of its own, as a share of the smoothing and of the least curvature of a feature."""
+SLOPES = np.linspace(0.1, 1.0, 10)
+"""Slopes at which the lighter class is tried to pull against w = 0, as a share of the steepest."""
 PROVED = 1e-9
 """Gap to aim at where it costs little, and to prove that w = 0 is optimal."""
 ACCURATE = {IntervalProgram, DeletionProgram}
@@ -76,10 +82,19 @@ class SmoothedTraining:
         self.parameters = np.zeros(self.problem.n_parameters)
         self.dual: DualGuess | None = None
         self.flat: tuple[Array, float] | None = None
+        self.slopes: Array | None = None
+        self.is_near, self.first = False, FIRST_WARM
+        self.proved: tuple[Array, DualGuess, Certificate] | None = None
         self.status = Status.STALLED
 
-    def warm(self, start: Array) -> tuple[Solution, Certificate]:
-        """Return what is found from a given start."""
+    def warm(self, start: Array, near: Solution | None = None) -> tuple[Solution, Certificate]:
+        """Return what is found from a given start, rows beginning with the slopes they have in a neighbour's proof."""
+        if near is not None and near.dual is not None and self.tol > LOOSE:
+            self.slopes = 2 * near.dual.slopes - 1
+            if near.dual.smoothing > 0 and self.problem.sets.is_smooth:
+                # where a neighbour needed less smoothing, so will this; of sets with kinks few steps get anywhere there
+                self.first = min(FIRST_WARM, GROWTH * near.dual.smoothing)
+        self.is_near = self.tol > LOOSE
         return self.solved(start)
 
     def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
@@ -195,6 +210,8 @@ class SmoothedTraining:
         return sample.parameters
 
     def _proof(self, found: Solution) -> Certificate:
+        if self.proved is not None and found.parameters is self.proved[0] and found.dual is self.proved[1]:
+            return self.proved[2]
         w, b = self.problem.split(found.parameters)
         return certificate(self.problem, w, b, found.dual)
 
@@ -208,9 +225,10 @@ class SmoothedTraining:
         problem = self.problem
         is_plain = problem.penalty is None and problem.push is None
         has_kinks = not (is_plain and problem.loss.is_smooth and problem.sets.is_smooth)
-        delta = (FIRST if has_kinks else FIRST_SMOOTH) if start is None else FIRST_WARM
+        delta = (FIRST if has_kinks else FIRST_SMOOTH) if start is None else self.first
         theta = self._admitted(np.zeros(problem.n_parameters) if start is None else start)
-        last, shrink, goal, care = delta, SHRINK, ROUGH * delta, 1.0
+        # from a given start one stage is mostly enough, if its slopes are good enough to prove what its smoothing leaves
+        last, shrink, goal, care = delta, SHRINK, (ROUGH if start is None else WARM_STAGE) * delta, 1.0
         back: tuple[float, Array] | None = None
         while True:
             smoothed = self._eased(delta)
@@ -278,9 +296,10 @@ class SmoothedTraining:
         return 0.05 * STAGE * gap if self.problem.alpha > 0 else 0.01 * np.square(STAGE * gap)
 
     def _minimise(self, smoothed: LinearProblem, start: Array, goal: float) -> Solution:
-        if self.is_free and self.is_plain and smoothed.offers(Curved):
-            limit = max(1, min(PLAIN_STEPS, self.max_iter - self.n_iter))
-            plain = Newton().minimise(smoothed, start, tol=goal, max_iter=limit, rough=True, report=self.report)
+        cheaper = self._cheaper(smoothed)
+        if cheaper is not None:
+            limit = max(1, min(LAGGED_STEPS if self.is_near else PLAIN_STEPS, self.max_iter - self.n_iter))
+            plain = cheaper.minimise(smoothed, start, tol=goal, max_iter=limit, rough=True, report=self.report)
             self.n_iter += plain.n_iter
             if plain.status is Status.SOLVED or self.n_iter >= self.max_iter:
                 return plain
@@ -291,6 +310,14 @@ class SmoothedTraining:
         self.n_iter += found.n_iter
         self.solver = solver
         return found
+
+    def _cheaper(self, smoothed: LinearProblem) -> Solver | None:
+        """Return the solver whose steps are tried before those with exact searches, None where there is none."""
+        if not self.is_free:
+            return None
+        if self.is_near and smoothed.offers(Rounded):
+            return LaggedNewton(self.slopes)
+        return Newton() if self.is_plain and smoothed.offers(Curved) else None
 
     def _admitted(self, parameters: Array) -> Array:
         """Return the parameters with weights strictly inside what the penalty allows."""
@@ -308,17 +335,29 @@ class SmoothedTraining:
     def _judge(self, smoothed: LinearProblem, theta: Array, delta: float) -> None:
         """Take note of the parameters of a stage, tidied where that is as good, and of what its slopes prove."""
         problem = self.problem
-        guess = smoothed.dual_guess(theta)
+        guess = smoothed.dual_guess(theta)._replace(smoothing=delta)
+        self.slopes = 2 * guess.slopes - 1
         w, b = problem.split(theta)
         proof = certificate(problem, w, b, guess)
         if proof.lower_bound > self.highest:
             self.highest, self.dual = proof.lower_bound, guess
+            self.proved = theta, guess, proof
         self._note(theta, proof.objective)
         tidy = problem.tidied(theta, delta)
         if not np.array_equal(tidy, theta):
             self._note(tidy, problem.value_and_gradient(tidy)[0], slack=0.1 * self.fine)
-        if delta <= STRAIGHT:
+        if delta <= STRAIGHT and self._may_be_flat():
             self._note(*self._flat(b), slack=ROUNDING)
+
+    def _may_be_flat(self) -> bool:
+        """Return whether w = 0 may be as good as what was found, going by a bound that needs no rows."""
+        problem, loss = cast(Any, self.problem), self.problem.loss
+        if not (loss.has_dual and problem.n_vectors == 1 and np.ndim(problem.target) == 0 and problem.fit_intercept):
+            return True
+        lighter, heavier = sorted(problem.class_weights())
+        slopes = min(loss.dual_limit, 1.0) * SLOPES
+        constant = lighter * loss.dual_value(slopes) + heavier * loss.dual_value(slopes * (lighter / heavier))
+        return bool(self.lowest >= (1 - LOOSE) * np.max(constant))
 
     def _flat(self, b: Any) -> tuple[Array, float]:
         """Return w = 0 with its best intercept, sought from b on, and the objective there."""

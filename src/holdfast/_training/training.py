@@ -68,10 +68,14 @@ def train(
     tol: float,
     max_iter: int,
     start: Array | None = None,
+    near: Solution | None = None,
     random_state: Any = None,
     report: Report = silent,
 ) -> tuple[Solution, Certificate]:
-    """Return a solution and what is proved about it; its status is SOLVED only if the certified gap is within `tol`."""
+    """Return a solution and what is proved about it; its status is SOLVED only if the certified gap is within `tol`.
+
+    `near` is the solution of a problem that differs little, where one is known; no status depends on it.
+    """
     chosen = None if solver is None else pick(problem, solver).seeded(random_state)
     if chosen is not None and not {FiniteSum, ProximalSum}.isdisjoint(chosen.needs):
         # it visits the rows as they are given, and nobody improves on what it finds
@@ -89,7 +93,7 @@ def train(
             start = smaller.join(span.project(w.T).T, b)
     strategy = SmoothedTraining if smaller.has_kinks else _Training
     training = strategy(cast(Any, smaller), pick(smaller, solver), tol, max_iter, report, is_free=solver is None)
-    found, proof = training.warm(start) if start is not None else training.solved(None)
+    found, proof = training.warm(start, near) if start is not None else training.solved(None)
     if span is not None:
         w, b = smaller.split(found.parameters)
         dual = found.dual and found.dual._replace(direction=span.lift(found.dual.direction.T).T, points=None)
@@ -211,7 +215,7 @@ class _Training:
     def __post_init__(self) -> None:
         self.trace = max(min(TRACE * self.tol, LAST_EASE), SMALLEST_TRACE)
 
-    def warm(self, start: Array) -> tuple[Solution, Certificate]:
+    def warm(self, start: Array, near: Solution | None = None) -> tuple[Solution, Certificate]:
         """Return what is found from a given start with few steps, or else afresh with as many as there may be."""
         few = WARM_STEPS if self.can_factorise else self.max_iter
         trial = replace(self, max_iter=min(few, self.max_iter), patience=WARM_PATIENCE)

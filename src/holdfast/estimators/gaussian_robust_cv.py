@@ -356,7 +356,8 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
     ) -> Callable[[Step], float]:
         stated = model._noise()
         rows = X if stated.is_of_rows else np.broadcast_to(0.0, (_num_samples(X), model.n_features_in_))
-        noise, middle = stated.at(rows, metadata), stated.mean_rows(X)
+        # checked once, and not at every step
+        noise, middle = stated.at(rows, metadata), model._rows_to_score(stated.mean_rows(X))
         exam = None if self._exam is None else noise.scaled(self._exam)
         codes, scorer = np.searchsorted(model.classes_, y), self._scorer(model)
         model.row_noise_ = False
@@ -366,7 +367,7 @@ class GaussianRobustClassifierCV(PathSearch, GaussianRobustClassifier):
             model.noise = None if metadata else _times(shape_of(self.noise, 1.0), step[0])
             if scorer is not None:
                 return scored(scorer, model, X, y, sample_weight)
-            right = _right(model, model.decision_function(middle), codes, exam)
+            right = _right(model, model._scores(middle), codes, exam)
             return float(np.average(right, weights=sample_weight))
 
         return score

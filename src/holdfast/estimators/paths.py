@@ -24,6 +24,8 @@ LARGEST_SIZE = 3.0
 """The largest size of an automatic grid, in root mean square distances of the rows from their centre."""
 DEFAULT_SIZES = 30
 
+Track = tuple[Solution | None, Solution | None]
+"""The last solution but one, and the last one."""
 Step = tuple[float, ...]
 """The settings of one fit: the size of the uncertainty, then the other numbers."""
 
@@ -80,7 +82,7 @@ def followed(
 ) -> Iterable[list[tuple[Solution, Certificate]]]:
     """Yield the fits of the problems ``at(problem, *step)`` for every step, started on a line through the last two."""
     problems[0].rows.n_fits = len(steps) * len(problems)
-    nowhere: tuple[Array | None, Array | None] = (None, None)
+    nowhere: Track = (None, None)
     tracks = [nowhere] * len(problems)
     for k, step in enumerate(steps):
         if k and step[0] > steps[k - 1][0]:
@@ -89,22 +91,23 @@ def followed(
         fits = []
         for i, problem in enumerate(problems):
             here = at(problem, *step)
-            start = _ahead(here, *tracks[i])
-            found, proof = train(here, solver, tol=tol, max_iter=max_iter, start=start, report=report)
-            tracks[i] = (tracks[i][1], found.parameters)
+            before, last = tracks[i]
+            start = _ahead(here, before, last)
+            found, proof = train(here, solver, tol=tol, max_iter=max_iter, start=start, near=last, report=report)
+            tracks[i] = last, found
             fits.append((found, proof))
         tried = ", ".join(f"{name} {value:.3g}" for name, value in zip(names, step, strict=True))
         report(f"{tried}: certified gap {max(proof.gap for _, proof in fits):.1e}")
         yield fits
 
 
-def _ahead(problem: Any, before: Array | None, last: Array | None) -> Array | None:
+def _ahead(problem: Any, before: Solution | None, last: Solution | None) -> Array | None:
     """Return a start for the next fit: on the line through the last two, or the last one; None after a collapse."""
-    if last is None or not problem.smallest_typical_scale(last) > 0:
+    if last is None or not problem.smallest_typical_scale(last.parameters) > 0:
         return None
-    if before is None or not problem.smallest_typical_scale(before) > 0:
-        return last
-    return np.asarray(2 * last - before)
+    if before is None or not problem.smallest_typical_scale(before.parameters) > 0:
+        return last.parameters
+    return np.asarray(2 * last.parameters - before.parameters)
 
 
 def grid(values: Any, top: Callable[[], float], call: str, one: str, many: str) -> Array:

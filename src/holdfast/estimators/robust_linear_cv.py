@@ -18,6 +18,7 @@ from holdfast.ambiguity import LabelFlips
 from holdfast.estimators.callbacks import with_callbacks
 from holdfast.estimators.folds import scored
 from holdfast.estimators.inputs import one_blas_thread, shape_of
+from holdfast.estimators.linear import predicted_codes
 from holdfast.estimators.path_search import PathSearch, SearchTask
 from holdfast.estimators.paths import DEFAULT_SIZES, FitPath, Step, followed, grid, warn_of_gaps, wide
 from holdfast.estimators.robust_linear import RobustLinearClassifier
@@ -333,11 +334,13 @@ class RobustLinearClassifierCV(PathSearch, RobustLinearClassifier):
     ) -> Callable[[Step], float]:
         scorer = self._scorer(model)
         is_certified = self.scoring == CERTIFIED or self._is_bounded(X, metadata)
+        # checked once, and not at every step
+        rows = model._rows_to_score(X)
 
         def score(step: Step) -> float:
             if scorer is not None:
                 return scored(scorer, model, X, y, sample_weight)
-            right = model.predict(X) == y
+            right = model.classes_[predicted_codes(model._scores(rows))] == y
             if is_certified:
                 right &= model.certify(X, **metadata)
             return float(np.average(right, weights=sample_weight))

@@ -25,6 +25,8 @@ class HyperbolicHinge(WorstCaseLoss):
     def __init__(self, scale: float = 1.0):
         self.scale = scale
 
+    is_hyperbolic = True
+
     def psi(self, x: Array) -> tuple[Array, Array]:
         root = self._root(x)
         reach = root + np.abs(x)
@@ -44,6 +46,19 @@ class HyperbolicHinge(WorstCaseLoss):
     def bend(self, x: Array) -> Array:
         root = self._root(x)
         return 0.5 * np.square(self.scale / root) / root
+
+    def slope_of_root(self, x: Array) -> Array:
+        """Return the slope of the root at x = u + t, between -1 and 1; that of the loss is half of 1 more."""
+        return x / self._root(x)
+
+    def bend_by(self, x: Array, slopes: Array) -> Array:
+        """Return how the loss bends by slopes that were kept for the roots; by their own it is `bend`."""
+        root = self._root(x)
+        return 0.5 * (1.0 - slopes * (x / root)) / root
+
+    def slope_after(self, x: Array, slopes: Array, move: Array) -> Array:
+        """Return the slopes that the roots' linearised law gives them when x moves."""
+        return self.slope_of_root(x) + 2.0 * self.bend_by(x, slopes) * move
 
     def dual_value(self, a: Array) -> Array:
         return a + self.scale * np.sqrt(np.maximum(a * (1.0 - a), 0.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotrs  # as cho_factor and cho_solve, whose checks cost more than small factors
@@ -12,7 +12,10 @@ from scipy.linalg.lapack import dpotrf, dpotrs  # as cho_factor and cho_solve, w
 from holdfast._core.problem import Curved, Problem
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
-from holdfast._core.tolerances import POLISHED, ROUNDING, VANISHING
+from holdfast._core.tolerances import LOOSE, POLISHED, ROUNDING, VANISHING
+
+CHORD = 0.1
+"""Share of a loose tolerance that the last Hessian must promise to be left, for the next one to be spared."""
 
 
 class Newton(Solver):
@@ -41,13 +44,11 @@ class Newton(Solver):
             if value <= view.enough:
                 status = Status.SOLVED
                 break
-            step, decrement = newton_step(hessian(), gradient, flat, partial(view.longest_step, theta))
+            step, decrement, chord = _step_and_chord(hessian(), gradient, flat, partial(view.longest_step, theta))
             report(f"newton {n_iter}: objective {value:.10g}, decrement {decrement:.2e}")
             if decrement <= max(tol, POLISHED) * abs(value):
                 # one last full step costs nothing and squares the error
-                polished, polished_gradient = view.value_and_gradient(theta + step)
-                if polished <= value + ROUNDING * abs(value) and np.all(np.isfinite(polished_gradient)):
-                    theta, value = theta + step, polished
+                theta, value = _polished(view, theta, value, step)
                 status = Status.SOLVED
                 break
             found = _backtrack(view, theta, value, gradient, step)
@@ -61,6 +62,16 @@ class Newton(Solver):
                 status = Status.SOLVED if decrement <= 1e-9 * abs(value) else Status.STALLED
                 break
             before = decrement
+            if tol > LOOSE and not rough:
+                # where little is left the last Hessian says so too, and spares the next
+                step = chord(gradient)
+                if (
+                    0 <= -0.5 * float(gradient @ step) <= CHORD * tol * abs(value)
+                    and view.longest_step(theta, step) >= 1
+                ):
+                    theta, value = _polished(view, theta, value, step)
+                    status = Status.SOLVED
+                    break
         return Solution(theta, status, value, n_iter, self.name)
 
 
@@ -71,9 +82,16 @@ def newton_step(
 
     The curvature is taken for `flat` at least, and no step is longer than a factor `longest` of it allows.
     """
+    return _step_and_chord(H, gradient, flat, longest)[:2]
+
+
+def _step_and_chord(
+    H: Array, gradient: Array, flat: Array, longest: Callable[[Array], float]
+) -> tuple[Array, float, Callable[[Array], Array]]:
+    """Return the same, and a function from other gradients to their steps with this Hessian."""
     diagonal = np.maximum(H.diagonal(), flat)
     scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    scaled, pull = H / (scale[:, None] * scale), gradient / scale
+    scaled = H / (scale[:, None] * scale)
     unit = scaled.diagonal()
     # with unit diagonal 1e-15 is rounding; a ridge of 1e30 leaves steepest descent
     ridge, largest = 1e-15, 1e30
@@ -85,15 +103,27 @@ def newton_step(
             # the matrix is singular to rounding: the smallest ridge that helps changes the step least
             ridge = max(10 * ridge, 1e-14)
             continue
-        with np.errstate(over="ignore", invalid="ignore"):
-            step = -dpotrs(factor, pull, lower=True)[0] / scale
+        chord = partial(_solved, factor, scale)
+        step = chord(gradient)
         if np.all(np.isfinite(step)) and longest(step) >= 1:
-            return step, float(-0.5 * gradient @ step)
+            return step, float(-0.5 * gradient @ step), chord
         # the step would cross a kink or overflow: it has to become shorter soon
         ridge = max(6 * ridge, 1e-6)
     with np.errstate(over="ignore"):
-        step = np.clip(-gradient / np.square(scale), -1e100, 1e100)
-    return step * min(1.0, longest(step)), float(0.5 * pull @ pull)
+        step, pull = np.clip(-gradient / np.square(scale), -1e100, 1e100), gradient / scale
+    return step * min(1.0, longest(step)), float(0.5 * pull @ pull), lambda other: -other / np.square(scale)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _solved(factor: Array, scale: Array, gradient: Array) -> Array:
+    return cast(Array, -dpotrs(factor, gradient / scale, lower=True)[0] / scale)
+
+
+def _polished(view: Curved, theta: Array, value: float, step: Array) -> tuple[Array, float]:
+    """Return the point after a full step and its value, where that is no higher."""
+    polished, gradient = view.value_and_gradient(theta + step)
+    is_good = polished <= value + ROUNDING * abs(value) and np.all(np.isfinite(gradient))
+    return (theta + step, polished) if is_good else (theta, value)
 
 
 def _backtrack(

@@ -187,6 +187,30 @@ class SmoothedBox(ExplicitSet, SmoothedCommonSet):
         roots = self._roots(w)[1]
         return np.square(self.base.widths * (self.delta / w.shape[-1]) / roots) / roots, np.zeros(w.shape[:-1])
 
+    def root_slopes(self, w: Array) -> Array:
+        reach, roots = self._roots(w)
+        return reach / roots
+
+    def root_slopes_after(self, w: Array, slopes: Array, move: Array) -> Array:
+        reach, roots = self._roots(w)
+        return reach / roots + (1.0 - slopes * (reach / roots)) * (self.base.widths * move) / roots
+
+    def bent_by(self, slopes: Array) -> RowSets:
+        return BentBox(self.base, self.delta, slopes)
+
+
+class BentBox(SmoothedBox):
+    """The same with bends by slopes that were kept for the roots."""
+
+    def __init__(self, base: CommonBox, delta: float, slopes: Array):
+        super().__init__(base, delta)
+        self.slopes = slopes
+
+    def hessian_parts(self, w: Array) -> tuple[Array, Array]:
+        reach, roots = self._roots(w)
+        bends = np.square(self.base.widths) * (1.0 - self.slopes * (reach / roots)) / roots
+        return bends, np.zeros(w.shape[:-1])
+
 
 class SmoothedDiamond(ExplicitSet, SmoothedCommonSet):
     r"""A diamond with support :math:`T = \epsilon \log \sum_j 2\cosh(\sigma w_j/\epsilon)`,
