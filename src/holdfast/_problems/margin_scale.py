@@ -346,18 +346,27 @@ class MarginScaleProblem(LinearProblem):
             return np.where(self.signs > 0, 0.5 / positive, -0.5 / negative) * self.weights
         return self.weights * self.signs / (negative + positive)
 
-    def norm_bound(self, pull: Array) -> float:
-        """Return a bound on the l2 norm of the optimal w: from the ridge, and from the noise where it is isotropic.
-
-        `pull` is X'r with r of `pull_per_class`.
-        """
-        ridge = self.ridge_bound(self.loss)
+    @property
+    def noise_bounds_norm(self) -> bool:
+        """Whether noise bounds the norm of the optimal w, given what rows pull."""
         is_one_ball = self.sets.is_isotropic and self.sets.is_common
         if not is_one_ball or self.loss.is_worst_case or self.push is not None:
+            return False
+        # a loss without a bound for rows that pull nowhere has none
+        return self._noise() > 0 and self.loss.largest_norm(0.0, 1.0, 1.0 if self.fit_intercept else None) < np.inf
+
+    def _noise(self) -> float:
+        return float(self.sets.support(np.eye(1, self.rows.n_features)[0]))
+
+    def norm_bound(self, pull: Array | None) -> float:
+        """Return a bound on the l2 norm of the optimal w: from the ridge, and from the noise where it is isotropic.
+
+        `pull` is X'r with r of `pull_per_class`; it may be None where not `noise_bounds_norm`.
+        """
+        ridge = self.ridge_bound(self.loss)
+        if pull is None or not self.noise_bounds_norm:
             return ridge
-        sigma = float(self.sets.support(np.eye(1, self.rows.n_features)[0]))
-        if sigma == 0:
-            return ridge
+        sigma = self._noise()
         classes = self.class_weights()
         imbalance = 2 * max(classes) / sum(classes) if self.fit_intercept else None
         return min(ridge, self.loss.largest_norm(float(np.linalg.norm(pull)), sigma, imbalance))
