@@ -24,8 +24,9 @@ from holdfast._problems.penalty import Penalty
 
 SOME = 0.5
 """Share of rows that bend up to which these are gathered before they are multiplied."""
-METRIC_ROWS = 20
-"""Rows a parameter that are enough for a sample's Hessian to resemble that of all rows."""
+METRIC_ROWS, SAMPLED = 20, 8
+"""Rows a parameter that are enough for a sample's Hessian to resemble that of all rows, and one in how many they are at most
+where that is enough."""
 
 WIDE, MOST_ROWS = 4, 500
 """Features a row from which on, and rows up to which, Newton steps are taken by products of rows with each other."""
@@ -317,7 +318,8 @@ class MarginScaleProblem(LinearProblem):
     @property
     def sample_size(self) -> int:
         n, d = self.rows.n_samples, self.rows.n_features
-        return max(METRIC_ROWS * self.n_parameters, 8 * n // max(d, 16))
+        # a larger share than that would be a large part of the memory that a fit takes, and its Hessian is no better a metric
+        return max(METRIC_ROWS * self.n_parameters, min(8 * n // max(d, 16), n // SAMPLED))
 
     def dual_guess(self, parameters: Array) -> DualGuess:
         """Return the slopes in u at these parameters as dual weights."""

@@ -6,14 +6,13 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from holdfast._core.arithmetic import norm
+from holdfast._core.arithmetic import norm, ratio
 from holdfast._core.loss import Array
 from holdfast._core.solution import DualGuess
 from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast._proofs.certificate import Certificate, certificate, certified, rounding_at
 from holdfast._proofs.dual_bounds import bound_at_best_scale, bound_of_guess
 from holdfast._proofs.intercepts import best_intercept
-from holdfast._proofs.lines import tangent_lines
 from holdfast._proofs.objectives import objective_at
 from holdfast._proofs.worst_case import worst_case_certificate
 
@@ -61,8 +60,12 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     for is_last in (False, True):
         # one step is nearly always enough, and cheaper than the pass over the rows that tells what the bound lacks
         if not best.is_balanced(objective, farthest, nearly=is_last):
-            b = best_intercept(problem, w, scores, best.guess.scale, b) if is_last else best.next_intercept
-            best = _Minorant(problem, scores, best.guess, b)
+            b, guess = (
+                best.next_intercept if not is_last else best_intercept(problem, w, scores, best.guess.scale, b),
+                best.guess,
+            )
+            del best  # whose vectors make room for those of the next one
+            best = _Minorant(problem, scores, guess, b)
     return certified(objective, best.bound(farthest), problem.floor, rounding, problem.norm_bound(pull))
 
 
@@ -94,41 +97,41 @@ class _Minorant:
 
     def __init__(self, problem: MarginScaleProblem, scores: Array, guess: DualGuess, b: float):
         self.problem, self.scores, self.guess, self.b = problem, scores, guess, b
-        u = problem.target - problem.signs * (scores + b)
-        self.values, slopes, scale_slopes = problem.loss.tangent(u, guess.scale)
-        self.lines = tangent_lines(u, guess.scale, self.values, slopes, scale_slopes)
-        self.r = problem.weights * problem.signs * slopes
-        self.scale_slopes = scale_slopes
+        c, w = problem.weights, guess.direction
+        u = scores + b
+        u *= problem.signs
+        np.subtract(problem.target, u, out=u)
+        values, slopes, scale_slopes = problem.loss.tangent(u, guess.scale)
+        self.objective = float(c @ values) + 0.5 * problem.alpha * float(w @ w)
+        """The objective at the guess's direction and b, where the guess's scales are those of the sets."""
+        self.r = c * slopes
+        # lines are of slopes times u - 1, and the margin asked for may not be 1: at w = 0 they come to this
+        np.subtract(problem.target, u, out=u)
+        self.at_zero = float(c @ values) + float(self.r @ u)
+        # one number tells what all rows leave to one set
+        is_one = problem.sets.is_common and np.ndim(guess.scale) == 0
+        self.budgets = np.atleast_1d(c @ scale_slopes) if is_one else c * scale_slopes
+        self.at_zero -= float(np.sum(self.budgets * guess.scale))
+        self.curvature = float(np.sum(ratio(self.budgets, guess.scale))) if np.all(guess.scale > 0) else None
+        """Averages over Gaussian noise solve the heat equation: the slope in t is t times the curvature in u."""
+        self.r *= problem.signs
         self.imbalance = abs(float(np.sum(self.r))) if problem.fit_intercept else 0.0
 
     @property
-    def objective(self) -> float:
-        """The objective at the guess's direction and b, where the guess's scales are those of the sets."""
-        problem, w = self.problem, self.guess.direction
-        return float(problem.weights @ self.values) + 0.5 * problem.alpha * float(w @ w)
-
-    @property
     def next_intercept(self) -> float:
-        """Where a Newton step leads.
-
-        Averages over Gaussian noise solve the heat equation: the slope in t is t times the curvature in u, which costs a pass.
-        """
-        if not np.all(self.guess.scale > 0):
+        """Where a Newton step leads."""
+        if self.curvature is None:
             return best_intercept(self.problem, self.guess.direction, self.scores, self.guess.scale, self.b, n_steps=1)
-        curvature = float(self.problem.weights @ (self.scale_slopes / self.guess.scale))
-        return self.b + float(np.sum(self.r)) / curvature if curvature > 0 else self.b
+        return self.b + float(np.sum(self.r)) / self.curvature if self.curvature > 0 else self.b
 
     @cached_property
     def lowest(self) -> float:
         """The minimum over v, b being as it is."""
         problem, guess, V = self.problem, self.guess, self.problem.rows.transpose_dot(self.r)
-        budgets = problem.weights * self.lines.p
-        missed = problem.sets.residual(V, budgets, guess.scale, guess.direction)
+        missed = problem.sets.residual(V, self.budgets, guess.scale, guess.direction)
         if guess.sets is not None:
-            missed = min(missed, V - guess.sets.adjoint(guess.direction, budgets), key=norm)
-        # lines are of slopes times u - 1, and the margin asked for may not be 1
-        at_zero = self.lines.v + self.lines.a * (problem.target - 1.0)
-        return float(problem.weights @ at_zero) - float(missed @ missed) / (2 * problem.alpha)
+            missed = min(missed, V - guess.sets.adjoint(guess.direction, self.budgets), key=norm)
+        return self.at_zero - float(missed @ missed) / (2 * problem.alpha)
 
     def bound(self, farthest: float) -> float:
         """Return the minimum over v and all intercepts up to the farthest one that may be optimal."""
