@@ -28,6 +28,8 @@ METRIC_ROWS, SAMPLED = 20, 8
 """Rows a parameter that are enough for a sample's Hessian to resemble that of all rows, and one in how many they are at most
 where that is enough."""
 
+MOST_GATHERED = 2_000_000
+"""Entries of rows that are gathered at a time (16 MB)."""
 WIDE, MOST_ROWS = 4, 500
 """Features a row from which on, and rows up to which, Newton steps are taken by products of rows with each other."""
 
@@ -164,17 +166,28 @@ class MarginScaleProblem(LinearProblem):
 
     def hessian_of(self, w: Array, slope_t: Array, uu: Array, ut: Array, tt: Array) -> Array:
         """Return the Hessian at w from the weighted derivatives of the rows' losses."""
-        mixed, n = self.signs * ut, self.rows.n_features
-        some = np.flatnonzero(uu)
+        n, some = self.rows.n_features, np.flatnonzero(uu)
+        H = np.zeros((self.n_parameters, self.n_parameters))
         if len(some) < SOME * len(uu) and not np.any(np.delete(ut, some)):
-            # most rows' losses are straight here
-            rows, bound, uu, mixed = self.rows.take(some), self.sets.take(some), uu[some], mixed[some]
+            # most rows' losses are straight here; those that are not are gathered, not all at once
+            size = max(1, MOST_GATHERED // n)
+            for own in np.split(some, range(size, len(some), size)):
+                rows, bound = self.rows.take(own), self.sets.take(own)
+                H += self._rows_hessian(w, rows, bound, uu[own], self.signs[own] * ut[own])
         else:
-            rows, bound = self.rows, self.sets
+            H += self._rows_hessian(w, self.rows, self.sets, uu, self.signs * ut)
+        if self.sets.is_common:
+            slope_t, tt = np.sum(slope_t, keepdims=True), np.sum(tt, keepdims=True)
+        H[:n, :n] += self.sets.curvature(w, slope_t, tt)
+        H[np.arange(n), np.arange(n)] += self.alpha if self.penalty is None else self.alpha + self.penalty.bends(w)
+        return H
+
+    def _rows_hessian(self, w: Array, rows: Rows, bound: RowSets, uu: Array, mixed: Array) -> Array:
+        """Return what rows and their sets add to the Hessian, but for what bends in the scales alone."""
+        n = self.rows.n_features
         cross = bound.cross(w, rows, mixed)
         H = np.empty((self.n_parameters, self.n_parameters))
-        H[:n, :n] = rows.gram(uu) - cross - cross.T + self.sets.curvature(w, slope_t, tt)
-        H[np.arange(n), np.arange(n)] += self.alpha if self.penalty is None else self.alpha + self.penalty.bends(w)
+        H[:n, :n] = rows.gram(uu) - cross - cross.T
         if self.fit_intercept:
             H[n, :n] = H[:n, n] = rows.transpose_dot(uu) - bound.adjoint(w, mixed)
             H[n, n] = uu.sum()
