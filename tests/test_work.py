@@ -82,11 +82,11 @@ FITS = {
     "Gaussian, three classes, logistic": ((50, 9, 9, 1), few(GaussianRobustClassifier(0.3), n_classes=3)),
     "Gaussian, path": ((836, 177, 182, 16), few(GaussianRobustClassifierCV(5, loss="hinge", cv=3))),
     "Gaussian, path, logistic": ((330, 66, 66, 16), few(GaussianRobustClassifierCV(5, cv=3))),
-    "ball": ((279, 36, 36, 12), few(RobustLinearClassifier(Ball(0.2)))),
-    "ball, path": ((2513, 313, 313, 69), few(RobustLinearClassifierCV(5, uncertainty=Ball(), cv=3))),
+    "ball": ((267, 36, 36, 12), few(RobustLinearClassifier(Ball(0.2)))),
+    "ball, path": ((2454, 313, 313, 69), few(RobustLinearClassifierCV(5, uncertainty=Ball(), cv=3))),
     "box": ((179, 0, 15, 1), few(RobustLinearClassifier(Box(0.1)))),
     "box, path": ((2680, 178, 266, 43), few(RobustLinearClassifierCV(5, uncertainty=Box(), cv=3))),
-    "ellipsoids of rows": ((84, 15, 13, 6), told(RobustLinearClassifier(Ellipsoid(), loss="squared_hinge"))),
+    "ellipsoids of rows": ((76, 15, 13, 6), told(RobustLinearClassifier(Ellipsoid(), loss="squared_hinge"))),
     "three classes, jointly": (
         (373, 53, 53, 11),
         few(RobustLinearClassifier(Ball(0.2), multiclass="joint"), n_classes=3),
@@ -97,14 +97,14 @@ FITS = {
     # a step is 50 passes of the solver's own
     "deleted features, wide sparse": ((1, 0, 2, 1), lambda: FeatureDeletionClassifier(2).fit(*words())),
     "deleted features, wide sparse, ridge": (
-        (5, 0, 54, 1),
+        (4, 0, 54, 1),
         lambda: RobustLinearClassifier(FeatureDeletion(2)).fit(*words()),
     ),
     "class moments": ((16, 0, 0, 1), few(MinimaxProbabilityClassifier())),
     "class moments, boxes": ((520, 30, 30, 2), told(MinimaxProbabilityClassifier(Box()))),
     "boosting, exp": ((0, 8, 8, 1), few(LaplaceBoostClassifier("exp"))),
     "boosting, tail": ((0, 32, 32, 1), few(LaplaceBoostClassifier("tail", tol=1e-3))),
-    "kernel": ((431, 79, 79, 19), few(RobustKernelClassifier(Ball(0.1), n_components=20, random_state=0))),
+    "kernel": ((412, 79, 79, 19), few(RobustKernelClassifier(Ball(0.1), n_components=20, random_state=0))),
     "safe": ((7284, 1498, 1210, 54), validated),
     "noise aware": ((3, 0, 0, 1), told(NoiseAwareClassifier())),
 }

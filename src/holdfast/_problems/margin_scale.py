@@ -176,8 +176,9 @@ class MarginScaleProblem(LinearProblem):
                 H += self._rows_hessian(w, rows, bound, uu[own], self.signs[own] * ut[own])
         else:
             H += self._rows_hessian(w, self.rows, self.sets, uu, self.signs * ut)
-        if self.sets.is_common:
-            slope_t, tt = np.sum(slope_t, keepdims=True), np.sum(tt, keepdims=True)
+        if len(slope_t) != len(tt):
+            # the slopes of a set that all rows share may have been summed already
+            tt = np.sum(tt, keepdims=True)
         H[:n, :n] += self.sets.curvature(w, slope_t, tt)
         H[np.arange(n), np.arange(n)] += self.alpha if self.penalty is None else self.alpha + self.penalty.bends(w)
         return H
