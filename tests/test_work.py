@@ -97,14 +97,14 @@ FITS = {
     # a step is 50 passes of the solver's own
     "deleted features, wide sparse": ((1, 0, 2, 1), lambda: FeatureDeletionClassifier(2).fit(*words())),
     "deleted features, wide sparse, ridge": (
-        (5, 0, 54, 1),
+        (4, 0, 54, 1),
         lambda: RobustLinearClassifier(FeatureDeletion(2)).fit(*words()),
     ),
     "class moments": ((16, 0, 0, 1), few(MinimaxProbabilityClassifier())),
     "class moments, boxes": ((520, 30, 30, 2), told(MinimaxProbabilityClassifier(Box()))),
     "boosting, exp": ((0, 8, 8, 1), few(LaplaceBoostClassifier("exp"))),
     "boosting, tail": ((0, 32, 32, 1), few(LaplaceBoostClassifier("tail", tol=1e-3))),
-    "kernel": ((431, 79, 79, 19), few(RobustKernelClassifier(Ball(0.1), n_components=20, random_state=0))),
+    "kernel": ((412, 79, 79, 19), few(RobustKernelClassifier(Ball(0.1), n_components=20, random_state=0))),
     "safe": ((7284, 1498, 1210, 54), validated),
     "noise aware": ((3, 0, 0, 1), told(NoiseAwareClassifier())),
 }

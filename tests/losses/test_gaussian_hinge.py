@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
+from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm
 
+from holdfast._core.loss import SHORT_CUT
 from holdfast.losses import GaussianHinge
 
 DIGITS = 360
@@ -84,3 +86,25 @@ def test_slopes_are_normal_probability_and_density():
 def test_there_is_a_compiled_kernel():
     pytest.importorskip("numba")
     assert GaussianHinge().compiled() is not None
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3, 1e-2, 1e-4])
+def test_less_of_a_slope_leaves_what_is_said_of_the_dual_scale(share):
+    """p((1 - e) a) >= p(a) + e r - e^2 q, the left-hand side by the smaller one of a and 1 - a, which does not cancel."""
+    z, e, t = np.linspace(-30.0, 12.0, 4001), share * SHORT_CUT, np.array(0.7)
+    _, a, p = GaussianHinge().tangent(t * z, t)
+    rise, bend = GaussianHinge().shrunk_scale(t * z, t, a)
+    rest = ndtr(-z) + e * ndtr(z)
+    exact = np.where(z < 0, norm.pdf(norm.ppf(np.minimum((1 - e) * ndtr(z), 0.5))), norm.pdf(norm.isf(rest)))
+    said = p + e * rise - e**2 * bend
+    assert np.all(said <= exact * (1 + 1e-12))
+    assert np.all(said[z < 3] >= (exact - 0.35 * share * e * a)[z < 3] - 1e-15)
+    assert np.all(rise[z > 6] > 4)
+
+
+def test_tangent_touches_the_loss_and_its_line_is_the_highest_of_its_slope(rng):
+    u, t = rng.normal(size=200) * 4, rng.uniform(0.1, 3.0, size=200)
+    value, slope, scale_slope = GaussianHinge().tangent(u, t)
+    assert_allclose(slope * u + scale_slope * t, value, rtol=1e-11, atol=1e-13)
+    assert_allclose(scale_slope, GaussianHinge().dual_scale(slope), rtol=1e-9, atol=1e-12)
+    assert_allclose(np.log(slope), log_ndtr(u / t), rtol=1e-12, atol=1e-12)

@@ -7,9 +7,11 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from holdfast import GaussianNoise
-from holdfast._core import compiled
+from holdfast._core import chunks, compiled
+from holdfast._problems import local_margin_model, margin_scale
 from holdfast._proofs.certificate import certificate
 from holdfast.losses import ExpectedLogistic, GaussianHinge
+from holdfast.losses.hyperbolic_hinge import HyperbolicHinge
 from holdfast.solvers.plane_search import best_along
 from holdfast.solvers.selection import solve
 
@@ -207,3 +209,40 @@ def test_gap_of_a_loss_without_a_dual_counts_the_noise_as_its_proof_does(noise, 
     assert gap <= 1.05 * estimate
     if noise == 0.2:
         assert gap >= 0.9 * estimate
+
+
+def test_hessian_of_a_place_is_that_of_the_problem(problem, theta):
+    H, h = problem.at(theta).hessian(whole=True), 1e-5
+    slopes = [
+        problem.value_and_gradient(theta + step)[1] - problem.value_and_gradient(theta - step)[1]
+        for step in h * np.eye(len(theta))
+    ]
+    assert_allclose(H, np.array(slopes) / (2 * h), rtol=1e-5, atol=1e-5 * np.abs(H).max())
+
+
+def test_costs_in_stretches_and_gathered_rows_are_those_of_all_rows_at_once(
+    make_problem, two_classes, rng, monkeypatch
+):
+    X, y = two_classes(60, 4, separation=0.6)
+    for loss, noise in (
+        (GaussianHinge(), 0.6),
+        (HyperbolicHinge(0.01), 0.3),
+        (GaussianHinge(), GaussianNoise([0.1] * 4)),
+    ):
+        problem = make_problem(X, y, loss, noise, weights=rng.uniform(0.2, 2, size=60), alpha=0.3).smoothed(0.1)
+        theta, step = rng.normal(size=5), rng.normal(size=5)
+
+        def seen(problem=problem, theta=theta, step=step):
+            place = problem.at(theta)
+            plane = place.plane(step)
+            x = plane.ahead + 0.1
+            found = [place.value, place.gradient, place.hessian(), *plane.value_and_gradient(x), plane.hessian(x)]
+            return [*found, plane.model(x).value, plane.model(x).gradient]
+
+        expected = seen()
+        with monkeypatch.context() as patch:
+            patch.setattr(chunks, "STRETCH", 7)
+            patch.setattr(local_margin_model, "STRETCH", 7)
+            patch.setattr(margin_scale, "MOST_GATHERED", 8)
+            for found, other in zip(seen(), expected, strict=True):
+                assert_allclose(found, other, rtol=1e-10, atol=1e-10)

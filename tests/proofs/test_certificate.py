@@ -8,8 +8,11 @@ from scipy.optimize import minimize
 from scipy.special import ndtri
 
 from holdfast import GaussianNoise, GaussianRobustClassifier
+from holdfast._core import chunks
+from holdfast._core.loss import SHORT_CUT
 from holdfast._core.solution import DualGuess
 from holdfast._proofs.certificate import certificate
+from holdfast._proofs.dual_bounds import BinaryRay, SharedBudgets, bound_of_guess
 from holdfast.losses import ExpectedLogistic, GaussianHinge, Log2Hinge, QuadraticHinge, TwoPointHinge
 
 ROUNDING = 1e-10
@@ -285,3 +288,45 @@ def test_gap_of_a_tiny_objective_is_measured_against_the_total_weight(make_probl
     proof = certificate(problem, np.array([1.0]), 0.0)
     assert proof.objective < 1e-12
     assert proof.gap <= proof.objective / (1e-9 * 4) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_budgets_by_sums_are_never_more_than_they_are(dual_loss, fit_intercept, make_problem, two_classes, rng):
+    """Of several stretches of rows, for shares short enough for the sums to do and for others."""
+    X, y = two_classes(60, 3, positives=21, separation=0.8)
+    c = rng.uniform(0.2, 3, 60)
+    problem = make_problem(X, y, dual_loss, 0.15, weights=c, fit_intercept=fit_intercept)
+    w = rng.normal(size=3)
+    ray = BinaryRay(problem, X @ w, problem.sets.support(w), w, 0.1)
+    budgets = SharedBudgets(ray, ray.start)
+    a = ray.slopes_at(ray.start)
+    assert_allclose(a, budgets.slopes)
+    balance = np.where(y > 0, budgets.factors[1], budgets.factors[0])
+    if fit_intercept:
+        assert_allclose((c * a * balance)[y > 0].sum(), (c * a * balance)[y < 0].sum())
+    for k in (1.0, 1 - 0.01 * SHORT_CUT, 1 - 0.9 * SHORT_CUT, 0.9, 0.2):
+        exact = float(c @ dual_loss.dual_scale(k * balance * a))
+        [said] = budgets.dual_scale(np.array([k]))
+        assert exact * (1 - 3e-4) <= said <= exact * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_proof_by_sums_over_stretches_is_that_of_all_rows_at_once(
+    alpha, fit_intercept, dual_loss, make_problem, two_classes, rng, monkeypatch
+):
+    X, y = two_classes(60, 3, positives=27, separation=0.8)
+    c = rng.uniform(0.2, 3, 60)
+    problem = make_problem(X, y, dual_loss, 0.15, alpha=alpha, weights=c, fit_intercept=fit_intercept)
+    model = _fitted(problem, X, y, GaussianNoise(0.15), {})
+    w, b = 1.001 * model.coef_[0] + 1e-4 * rng.normal(size=3), model.intercept_[0] + 1e-3 * fit_intercept
+    whole = certificate(problem, w, b)
+    monkeypatch.setattr(chunks, "STRETCH", 7)
+    proof = certificate(problem, w, b)
+    assert_allclose([proof.objective, proof.lower_bound], [whole.objective, whole.lower_bound], rtol=1e-10)
+    assert_allclose(proof.objective, _value(problem, w, b), rtol=1e-12)
+    assert_allclose(proof.dual, whole.dual, rtol=1e-6, atol=1e-9)
+    assert proof.gap < 1e-5
+    # the weights that are given back prove the bound by themselves
+    again, _ = bound_of_guess(problem, DualGuess(proof.dual / c, w, problem.sets.support(w)))
+    assert_allclose(again, proof.lower_bound, rtol=1e-7)

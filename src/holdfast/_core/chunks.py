@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
 import numpy as np
 
 STRETCH = 1 << 14
+
+
+def stretches(n: int) -> Iterator[slice]:
+    """Yield slices that cover n numbers, each so short that some ten vectors of its length stay in cache."""
+    return (slice(start, min(start + STRETCH, n)) for start in range(0, n, STRETCH))
 
 
 def by_stretches(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from holdfast._core.joint_loss import ExpectedJointLoss, JointLoss
 
 Array = NDArray[np.float64]
+SHORT_CUT = 1e-5
+"""Share of dual weights up to which a loss may say without computing it anew what less of them leaves of its dual scale."""
 
 
 class Coupling(NamedTuple):
@@ -101,8 +103,14 @@ class Loss(Parameters, ABC):
         """
 
     def tangent(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
-        """Return the same as `evaluate` by code that is independent of it, as `value` is; proofs need it without a dual."""
-        raise NotImplementedError(f"{type(self).__name__} has no dual form: its proofs need a method `tangent`.")
+        """Return the same as `evaluate` by code that is independent of it, as `value` is; proofs need it without a dual.
+
+        With a dual every slope has a line below the loss, so that of `evaluate` will do.
+        """
+        if not self.has_dual:
+            raise NotImplementedError(f"{type(self).__name__} has no dual form: its proofs need a method `tangent`.")
+        slope = np.clip(self.evaluate(u, t)[1], 0.0, self.dual_limit)
+        return self.value(u, t), slope, self.dual_scale(slope)
 
     def dual_value(self, a: Array) -> Array:
         r"""Return the part :math:`v(a)` of the conjugate form :math:`\ell(u,t) = \max_a\, a(u-1) + v(a) + p(a)\,t`."""
@@ -111,6 +119,13 @@ class Loss(Parameters, ABC):
     def dual_scale(self, a: Array) -> Array:
         r"""Return the part :math:`p(a)` of the conjugate form :math:`\ell(u,t) = \max_a\, a(u-1) + v(a) + p(a)\,t`."""
         raise NotImplementedError(f"{type(self).__name__} has no known dual form.")
+
+    def shrunk_scale(self, u: Array, t: Array, a: Array) -> tuple[Array, Array] | None:
+        r"""Return r and q with :math:`p((1-e)\,a) \ge p(a) + e\,r - e^2 q` for e up to SHORT_CUT, a being the slope at (u, t).
+
+        None where no such numbers are known; p is then computed anew.
+        """
+        return None
 
     def dual_slope(self, a: Array) -> Array:
         """Return v'(a) for 0 < a < `dual_limit`; only with `has_affine_scale`."""

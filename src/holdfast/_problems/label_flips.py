@@ -239,7 +239,7 @@ class LabelFlipProblem(MarginScaleProblem):
         own = {"signs": np.array([-1.0, 1.0]), "factors": factors, "pools": pools, "budgets": budgets}
         return replace(self, rows=rows, weights=weights, **own)
 
-    def norm_bound(self, pull: Array) -> float:
+    def norm_bound(self, pull: Array | None) -> float:
         # flips add nothing at w = 0, where the bound of a penalty comes from
         return self.ridge_bound(self.flipping.base)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast._core import compiled
 from holdfast._core.arithmetic import inverse, ratio
+from holdfast._core.chunks import STRETCH, stretches
 from holdfast._core.loss import Array, Coupling
 from holdfast._core.problem import Plane
 from holdfast._core.tolerances import ROUNDING, VANISHING
@@ -28,7 +29,7 @@ FRESH = 8
 
 
 class Costs:
-    """Losses of all rows at deficits u and scales t, with their derivatives."""
+    """Losses of all rows at deficits u and scales t: what they sum to, and their derivatives."""
 
     def __init__(self, problem: MarginScaleProblem, u: Array, t: Array):
         self.loss, self.u, self.t = problem.loss, u, t
@@ -36,13 +37,17 @@ class Costs:
         is_fast = np.all(t > 0) and (problem.loss.is_rowwise or t.ndim > 0)
         repays = is_fast and compiled.repays(problem.rows.n_entries * problem.rows.n_fits)
         kernel = problem.loss.compiled() if repays else None
-        if kernel is None:
-            # bends share most of their work with values, and nearly always they are asked for next
-            self.values, self.slopes, self.scale_slopes, *bends = problem.loss.derivatives(u, t)
-            self.curvature = bends[0], bends[1], bends[2]
-        else:
-            self.values, self.slopes, self.scale_slopes = np.empty((3, len(u)))
-            kernel(u, np.full(len(u), t) if t.ndim == 0 else t, self.values, self.slopes, self.scale_slopes)
+        if kernel is not None:
+            values, self.slopes, self.scale_slopes = np.empty((3, len(u)))
+            kernel(u, np.full(len(u), t) if t.ndim == 0 else t, values, self.slopes, self.scale_slopes)
+            self.total = float(problem.weights @ values)
+            return
+        # bends share most of their work with values, and nearly always they are asked for next
+        self.total, found = _derivatives(problem, u, t)
+        self.slopes, self.scale_slopes = found[:2]
+        self.curvature = found[2], found[3], found[4]
+        if problem.loss.is_rowwise:
+            self.u = np.empty(0)  # nothing asks for it any more
 
     @cached_property
     def curvature(self) -> tuple[Array, Array, Array]:
@@ -52,6 +57,26 @@ class Costs:
     @cached_property
     def couplings(self) -> Sequence[Coupling]:
         return self.loss.couplings(self.u, self.t)
+
+
+def _derivatives(problem: MarginScaleProblem, u: Array, t: Array) -> tuple[float, list[Array]]:
+    """Return the weighted sum of the losses, and their first and second derivatives, those that are the same in one array."""
+    loss, c, n = problem.loss, problem.weights, len(u)
+    if not loss.is_rowwise or n <= 2 * STRETCH:
+        values, *found = loss.derivatives(u, t)
+        return float(c @ values), found
+    total, whole = 0.0, list[Array]()
+    order: list[int] = []
+    for part in stretches(n):
+        values, *found = loss.derivatives(u[part], t[part] if t.ndim else t)
+        total += float(c[part] @ values)
+        if not order:
+            different = list({id(one): one for one in found}.values())
+            order = [next(k for k, one in enumerate(different) if one is other) for other in found]
+            whole = [np.empty(n) for _ in different]
+        for k, one in zip(order, found, strict=True):
+            whole[k][part] = one
+    return total, [whole[k] for k in order]
 
 
 class MarginPlane(Plane):
@@ -67,7 +92,7 @@ class MarginPlane(Plane):
         move, shift = problem.split(step)
         directions = [(w, origin.scores)] if np.any(w) else []
         directions.append((move, problem.rows.dot(move) if moves is None else moves))
-        basis, scores = np.column_stack([d for d, _ in directions]), np.stack([s for _, s in directions])
+        basis, scores = np.column_stack([d for d, _ in directions]), [s for _, s in directions]
         self.start = np.zeros(len(directions) + int(problem.fit_intercept))
         self.start[0] = float(np.any(w))
         self.start[len(directions) :] = origin.b
@@ -75,7 +100,6 @@ class MarginPlane(Plane):
         self.ahead[len(directions) - 1] = 1.0
         self.ahead[len(directions) :] += shift
         self.origin, self.problem, self.basis, self.scores = origin, problem, basis, scores
-        self.u_slopes = -problem.signs * np.vstack([scores, np.ones((int(problem.fit_intercept), scores.shape[1]))])
         self.known = (self.start, origin.costs)
         generators = problem.sets.generators(len(basis))
         # of sets with generators the plane knows all from their coordinates in it
@@ -90,7 +114,7 @@ class MarginPlane(Plane):
 
     @property
     def n_parameters(self) -> int:
-        return len(self.u_slopes)
+        return len(self.start)
 
     @property
     def enough(self) -> float:
@@ -102,45 +126,74 @@ class MarginPlane(Plane):
     def _coordinates(self, parameters: Array) -> Array:
         return parameters[: len(self.scores)]
 
+    def _moved(self, x: Array) -> Array:
+        """Return the scores without intercept."""
+        moved = x[0] * self.scores[0]
+        for factor, own in zip(x[1:], self.scores[1:], strict=True):
+            moved += factor * own
+        return moved
+
     def costs(self, parameters: Array) -> Costs:
         """Return the rows' costs there, those found last being remembered."""
         if not np.array_equal(self.known[0], parameters):
-            t = self.sets.support(self.lift @ self._coordinates(parameters))
-            self.known = (parameters, Costs(self.problem, self.problem.target + parameters @ self.u_slopes, t))
+            self.known = self.known[0] + np.nan, self.origin.costs  # the others' vectors make room
+            x = self._coordinates(parameters)
+            u = self._moved(x)
+            u += np.sum(parameters[len(x) :])
+            u *= self.problem.signs
+            np.subtract(self.problem.target, u, out=u)
+            self.known = (parameters, Costs(self.problem, u, self.sets.support(self.lift @ x)))
         return self.known[1]
+
+    def _u_slopes(self, part: slice) -> Array:
+        """Return the slopes of some rows' deficits in the parameters."""
+        slopes = np.empty((self.n_parameters, len(self.problem.signs[part])))
+        for line, own in zip(slopes, self.scores, strict=False):
+            line[:] = own[part]
+        slopes[len(self.scores) :] = 1.0
+        slopes *= -self.problem.signs[part]
+        return slopes
 
     @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
         x, c, costs = self._coordinates(parameters), self.problem.weights, self.costs(parameters)
-        value = float(c @ costs.values) + 0.5 * float(x @ self.ridge @ x) + float(self.tilt @ parameters)
-        gradient = self.u_slopes @ (c * costs.slopes) + self.tilt
-        gradient[: len(x)] += self._t_slopes(x) @ np.broadcast_to(c * costs.scale_slopes, len(c)) + self.ridge @ x
+        value = costs.total + 0.5 * float(x @ self.ridge @ x) + float(self.tilt @ parameters)
+        gradient, t_slopes = self.tilt.copy(), self._t_slopes(x)
+        gradient[: len(x)] += self.ridge @ x
+        for part in stretches(len(c)):
+            gradient += self._u_slopes(part) @ (c[part] * costs.slopes[part])
+            weighted = c[part] * costs.scale_slopes[part]
+            gradient[: len(x)] += [float(np.sum(_of(slope, part) * weighted)) for slope in t_slopes]
         if self.penalty is not None:
             w = self.basis @ x
             value += self.penalty.value(w)
             gradient[: len(x)] += self.basis.T @ self.penalty.slopes(w)
         return value, gradient
 
-    def _t_slopes(self, x: Array) -> Array:
-        """Return the slopes of every row's scale in the coordinates, shape (n_coordinates, n_samples)."""
-        slopes = [self.sets.directional(self.lift @ x, v) for v in self.lift.T]
-        return np.stack([np.broadcast_to(slope, self.scores.shape[1]) for slope in slopes])
+    def _t_slopes(self, x: Array) -> list[Array]:
+        """Return the slopes of the rows' scales in each coordinate, shape (n_samples,), or () where they share one."""
+        return [self.sets.directional(self.lift @ x, v) for v in self.lift.T]
 
     def hessian(self, parameters: Array) -> Array:
         x, c, costs = self._coordinates(parameters), self.problem.weights, self.costs(parameters)
-        uu, ut, tt = (c * part for part in costs.curvature)
-        H = (self.u_slopes * uu) @ self.u_slopes.T
         k, t_slopes = len(x), self._t_slopes(x)
-        mixed = self.u_slopes @ (t_slopes * ut).T
-        H[:, :k] += mixed
-        H[:k] += mixed.T
-        bends = [self.sets.curvature_product(self.lift @ x, c * costs.scale_slopes, v) for v in self.lift.T]
-        H[:k, :k] += (t_slopes * tt) @ t_slopes.T + np.stack(bends) @ self.lift + self.ridge
+        H = np.zeros((len(parameters), len(parameters)))
+        for part in stretches(len(c)):
+            u_slopes, (uu, ut, tt) = self._u_slopes(part), (c[part] * bend[part] for bend in costs.curvature)
+            along = np.stack([np.broadcast_to(_of(slope, part), uu.shape) for slope in t_slopes])
+            H += (u_slopes * uu) @ u_slopes.T
+            mixed = u_slopes @ (along * ut).T
+            H[:, :k] += mixed
+            H[:k] += mixed.T
+            H[:k, :k] += (along * tt) @ along.T
+        scale_slopes = self.origin.scale_weights(costs)
+        bends = [self.sets.curvature_product(self.lift @ x, scale_slopes, v) for v in self.lift.T]
+        H[:k, :k] += np.stack(bends) @ self.lift + self.ridge
         if self.penalty is not None:
             H[:k, :k] += self.basis.T @ (self.penalty.bends(self.basis @ x)[:, None] * self.basis)
         for by_u, by_t, total in costs.couplings:
-            v = self.u_slopes @ by_u
-            v[:k] += t_slopes @ by_t
+            v = self._u_slopes(slice(None)) @ by_u
+            v[:k] += [float(np.sum(slope * by_t)) for slope in t_slopes]
             H -= np.outer(v, v) / total
         return H
 
@@ -156,7 +209,12 @@ class MarginPlane(Plane):
         there, age = np.append(self.basis @ x, intercept), self.origin.age + 1
         if age >= FRESH:
             return LocalMarginModel(self.problem, there)
-        return LocalMarginModel(self.problem, there, (x @ self.scores, self.costs(parameters)), age)
+        return LocalMarginModel(self.problem, there, (self._moved(x), self.costs(parameters)), age)
+
+
+def _of(numbers: Array, part: slice) -> Array:
+    """Return the numbers of some rows, or the one of all."""
+    return numbers[part] if np.ndim(numbers) else numbers
 
 
 class LocalMarginModel:
@@ -169,19 +227,26 @@ class LocalMarginModel:
         self.w, self.b = problem.split(parameters)
         if known is None:
             scores = problem.rows.dot(self.w) if np.any(self.w) else np.zeros(problem.rows.n_samples)
-            u = problem.target - problem.signs * (scores + self.b)
+            u = scores + self.b
+            u *= problem.signs
+            np.subtract(problem.target, u, out=u)
             known = scores, Costs(problem, u, problem.sets.support(self.w))
         self.scores, self.costs = known
-        self.value = float(problem.weights @ self.costs.values) + 0.5 * problem.alpha * float(self.w @ self.w)
+        self.value = self.costs.total + 0.5 * problem.alpha * float(self.w @ self.w)
         if problem.tilt is not None:
             self.value += float(problem.tilt @ parameters)
         if problem.penalty is not None:
             self.value += problem.penalty.value(self.w)
 
+    def scale_weights(self, costs: Costs) -> Array:
+        """Return the weighted slopes in t, or their sum, shape (1,), where all rows share one set."""
+        c = self.problem.weights
+        return np.atleast_1d(c @ costs.scale_slopes) if self.problem.sets.is_common else c * costs.scale_slopes
+
     @cached_property
     def outward(self) -> Array:
         """The gradient of the scales' part."""
-        return self.problem.sets.adjoint(self.w, self.problem.weights * self.costs.scale_slopes)
+        return self.problem.sets.adjoint(self.w, self.scale_weights(self.costs))
 
     @cached_property
     def stiffness(self) -> float:
@@ -207,7 +272,7 @@ class LocalMarginModel:
         """Weighted second derivatives in uu, in the score and t, in tt, and slopes in t."""
         c, y = self.problem.weights, self.problem.signs
         uu, ut, tt = self.costs.curvature
-        return c * uu, -(c * y) * ut, c * tt, c * self.costs.scale_slopes
+        return c * uu, -(c * y) * ut, c * tt, self.scale_weights(self.costs)
 
     def product(self, v: Array, *, exact: bool = True) -> tuple[Array, Array]:
         rows = self.problem.rows if exact else self.problem.rows.quick
@@ -237,16 +302,19 @@ class LocalMarginModel:
 
     def hessian(self, *, whole: bool = False) -> Array:
         """Return the Hessian; O(n_samples * n_features**2), but for rows whose loss hardly bends, left out unless `whole`."""
-        c = self.problem.weights
-        uu, ut, tt = (c * bend for bend in self.costs.curvature)
-        couplings = self.costs.couplings
+        curvature, couplings = self.costs.curvature, self.costs.couplings
+        # of losses at worst points the three are one
+        weighted = {id(bend): self.problem.weights * bend for bend in curvature}
+        uu, ut, tt = (weighted[id(bend)] for bend in curvature)
         if self.problem.loss.is_worst_case and not whole:
             straight = uu <= self.problem.loss.straight * np.max(uu, initial=0.0)
-            uu, ut, tt = (np.where(straight, 0.0, bend) for bend in (uu, ut, tt))
+            for bends in weighted.values():
+                bends[straight] = 0.0
             couplings = [
                 Coupling(np.where(straight, 0.0, u), np.where(straight, 0.0, t), total) for u, t, total in couplings
             ]
-        return self.problem.hessian_of(self.w, self._bends[3], uu, ut, tt) - self.problem.coupled(self.w, couplings)
+        scale_slopes = self.scale_weights(self.costs)
+        return self.problem.hessian_of(self.w, scale_slopes, uu, ut, tt) - self.problem.coupled(self.w, couplings)
 
     def preconditioner(self) -> Callable[[Array], Array]:
         if self.problem.is_wide:

@@ -24,9 +24,12 @@ from holdfast._problems.penalty import Penalty
 
 SOME = 0.5
 """Share of rows that bend up to which these are gathered before they are multiplied."""
-METRIC_ROWS = 20
-"""Rows a parameter that are enough for a sample's Hessian to resemble that of all rows."""
+METRIC_ROWS, SAMPLED = 20, 8
+"""Rows a parameter that are enough for a sample's Hessian to resemble that of all rows, and one in how many they are at most
+where that is enough."""
 
+MOST_GATHERED = 2_000_000
+"""Entries of rows that are gathered at a time (16 MB)."""
 WIDE, MOST_ROWS = 4, 500
 """Features a row from which on, and rows up to which, Newton steps are taken by products of rows with each other."""
 
@@ -163,17 +166,29 @@ class MarginScaleProblem(LinearProblem):
 
     def hessian_of(self, w: Array, slope_t: Array, uu: Array, ut: Array, tt: Array) -> Array:
         """Return the Hessian at w from the weighted derivatives of the rows' losses."""
-        mixed, n = self.signs * ut, self.rows.n_features
-        some = np.flatnonzero(uu)
+        n, some = self.rows.n_features, np.flatnonzero(uu)
+        H = np.zeros((self.n_parameters, self.n_parameters))
         if len(some) < SOME * len(uu) and not np.any(np.delete(ut, some)):
-            # most rows' losses are straight here
-            rows, bound, uu, mixed = self.rows.take(some), self.sets.take(some), uu[some], mixed[some]
+            # most rows' losses are straight here; those that are not are gathered, not all at once
+            size = max(1, MOST_GATHERED // n)
+            for own in np.split(some, range(size, len(some), size)):
+                rows, bound = self.rows.take(own), self.sets.take(own)
+                H += self._rows_hessian(w, rows, bound, uu[own], self.signs[own] * ut[own])
         else:
-            rows, bound = self.rows, self.sets
+            H += self._rows_hessian(w, self.rows, self.sets, uu, self.signs * ut)
+        if len(slope_t) != len(tt):
+            # the slopes of a set that all rows share may have been summed already
+            tt = np.sum(tt, keepdims=True)
+        H[:n, :n] += self.sets.curvature(w, slope_t, tt)
+        H[np.arange(n), np.arange(n)] += self.alpha if self.penalty is None else self.alpha + self.penalty.bends(w)
+        return H
+
+    def _rows_hessian(self, w: Array, rows: Rows, bound: RowSets, uu: Array, mixed: Array) -> Array:
+        """Return what rows and their sets add to the Hessian, but for what bends in the scales alone."""
+        n = self.rows.n_features
         cross = bound.cross(w, rows, mixed)
         H = np.empty((self.n_parameters, self.n_parameters))
-        H[:n, :n] = rows.gram(uu) - cross - cross.T + self.sets.curvature(w, slope_t, tt)
-        H[np.arange(n), np.arange(n)] += self.alpha if self.penalty is None else self.alpha + self.penalty.bends(w)
+        H[:n, :n] = rows.gram(uu) - cross - cross.T
         if self.fit_intercept:
             H[n, :n] = H[:n, n] = rows.transpose_dot(uu) - bound.adjoint(w, mixed)
             H[n, n] = uu.sum()
@@ -317,7 +332,8 @@ class MarginScaleProblem(LinearProblem):
     @property
     def sample_size(self) -> int:
         n, d = self.rows.n_samples, self.rows.n_features
-        return max(METRIC_ROWS * self.n_parameters, 8 * n // max(d, 16))
+        # a larger share than that would be a large part of the memory that a fit takes, and its Hessian is no better a metric
+        return max(METRIC_ROWS * self.n_parameters, min(8 * n // max(d, 16), n // SAMPLED))
 
     def dual_guess(self, parameters: Array) -> DualGuess:
         """Return the slopes in u at these parameters as dual weights."""
@@ -346,18 +362,27 @@ class MarginScaleProblem(LinearProblem):
             return np.where(self.signs > 0, 0.5 / positive, -0.5 / negative) * self.weights
         return self.weights * self.signs / (negative + positive)
 
-    def norm_bound(self, pull: Array) -> float:
-        """Return a bound on the l2 norm of the optimal w: from the ridge, and from the noise where it is isotropic.
-
-        `pull` is X'r with r of `pull_per_class`.
-        """
-        ridge = self.ridge_bound(self.loss)
+    @property
+    def noise_bounds_norm(self) -> bool:
+        """Whether noise bounds the norm of the optimal w, given what rows pull."""
         is_one_ball = self.sets.is_isotropic and self.sets.is_common
         if not is_one_ball or self.loss.is_worst_case or self.push is not None:
+            return False
+        # a loss without a bound for rows that pull nowhere has none
+        return self._noise() > 0 and self.loss.largest_norm(0.0, 1.0, 1.0 if self.fit_intercept else None) < np.inf
+
+    def _noise(self) -> float:
+        return float(self.sets.support(np.eye(1, self.rows.n_features)[0]))
+
+    def norm_bound(self, pull: Array | None) -> float:
+        """Return a bound on the l2 norm of the optimal w: from the ridge, and from the noise where it is isotropic.
+
+        `pull` is X'r with r of `pull_per_class`; it may be None where not `noise_bounds_norm`.
+        """
+        ridge = self.ridge_bound(self.loss)
+        if pull is None or not self.noise_bounds_norm:
             return ridge
-        sigma = float(self.sets.support(np.eye(1, self.rows.n_features)[0]))
-        if sigma == 0:
-            return ridge
+        sigma = self._noise()
         classes = self.class_weights()
         imbalance = 2 * max(classes) / sum(classes) if self.fit_intercept else None
         return min(ridge, self.loss.largest_norm(float(np.linalg.norm(pull)), sigma, imbalance))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,11 +15,11 @@ class Point(NamedTuple):
     value: float
     gradient: Array
     slopes: Array
-    bends: tuple[Array, Array, Array]
-    """The losses' second derivatives uu, ut and tt."""
+    bends: tuple[Any, Any, Any]
+    """The losses' second derivatives uu, ut and tt, or the sums of them that make the Hessian."""
 
 
-class Ray(Protocol):
+class Scale(Protocol):
     """The objective at (r w, b) as a function of x = (r, b), b being left out where there is no intercept."""
 
     start: Array
@@ -30,9 +30,13 @@ class Ray(Protocol):
         """Return value, gradient and the losses' slopes in u and second derivatives."""
         ...
 
-    def hessian(self, uu: Array, ut: Array, tt: Array) -> Array:
+    def hessian(self, uu: Any, ut: Any, tt: Any) -> Array:
         """Return the Hessian in x that these give."""
         ...
+
+
+class Ray(Scale, Protocol):
+    """One that keeps the slopes of its points."""
 
     def moved_slopes(self, slopes: Array, step: Array, uu: Array, ut: Array) -> Array:
         """Return the slopes after a short step, to first order."""
@@ -40,13 +44,19 @@ class Ray(Protocol):
 
 
 def slopes_at_best_scale(ray: Ray) -> Array:
-    """Return the slopes in u at (r w, b') for the best r > 0 and b'.
+    """Return the slopes in u at the best scale and intercepts."""
+    _, here, step = best_scale(ray, ray.evaluate(ray.start))
+    # the slopes follow so short a step linearly; any slopes will do for a proof, good ones for a tight one
+    return ray.moved_slopes(here.slopes, step, *here.bends[:2]) if np.any(step) else here.slopes
 
-    A problem in few numbers, O(n_samples) a step. It makes w'gradient = 0 and the slope in b vanish, whereby the gap is
-    of second order in the error of w.
+
+def best_scale(ray: Scale, here: Point) -> tuple[Array, Point, Array]:
+    """Return an x near the best one, what is known there, and the step that is left to it, 0 where none is worth taking.
+
+    `here` is what is known at the start. A problem in few numbers, O(n_samples) a step. It makes w'gradient = 0 and the slope
+    in b vanish, whereby the gap is of second order in the error of w.
     """
     x = ray.start
-    here = ray.evaluate(x)
     for _ in range(100):
         if here.value <= ray.enough:
             break
@@ -59,16 +69,15 @@ def slopes_at_best_scale(ray: Ray) -> Array:
         step *= min(1.0, float(np.min(np.append(0.9 * x[0], np.full(len(x) - 1, 3.0)) / np.maximum(abs(step), 1e-300))))
         promised = -float(here.gradient @ step)
         if usable and promised <= 1e-8 * abs(here.value):
-            # so short a step that the slopes follow it linearly; any slopes will do for a proof, good ones for a tight one
-            return ray.moved_slopes(here.slopes, step, *here.bends[:2])
+            return x, here, step
         there = _improved(ray, x, here, step) if promised > 0 else None
         if there is None:
             break
         x, here = there
-    return here.slopes
+    return x, here, np.zeros_like(x)
 
 
-def _improved(ray: Ray, x: Array, here: Point, step: Array) -> tuple[Array, Point] | None:
+def _improved(ray: Scale, x: Array, here: Point, step: Array) -> tuple[Array, Point] | None:
     """Return x + step, or with half, a quarter ... of the step, where that is lower; None where nothing is."""
     for _ in range(30):
         there = ray.evaluate(x + step)

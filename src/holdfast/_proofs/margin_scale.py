@@ -6,17 +6,14 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from holdfast._core.arithmetic import norm
+from holdfast._core.arithmetic import norm, ratio
 from holdfast._core.loss import Array
 from holdfast._core.solution import DualGuess
 from holdfast._problems.margin_scale import MarginScaleProblem
-from holdfast._proofs.best_scale import Point, slopes_at_best_scale
 from holdfast._proofs.certificate import Certificate, certificate, certified, rounding_at
+from holdfast._proofs.dual_bounds import bound_at_best_scale, bound_of_guess
 from holdfast._proofs.intercepts import best_intercept
-from holdfast._proofs.lines import tangent_lines
 from holdfast._proofs.objectives import objective_at
-from holdfast._proofs.pair_constraints import PairConstraint, dual_objective
-from holdfast._proofs.pulls import balanced, sizes_of_sums, without_exact_pull
 from holdfast._proofs.worst_case import worst_case_certificate
 
 UNSEEN, TRIFLE = 1e-11, 0.01
@@ -43,18 +40,19 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
         dual = dual._replace(scale=np.maximum(dual.scale, problem.sets.support(dual.direction)))
     if problem.has_kinks:
         return worst_case_certificate(problem, w, b, dual)
-    scores, t = problem.rows.dot(w), problem.sets.support(w)
+    t, (scores, pull) = problem.sets.support(w), _scores_and_pull(problem, w)
     rounding = partial(rounding_at, problem, w, b)
     if problem.loss.has_dual:
-        objective = objective_at(problem, w, b, scores, t)
+        objective = None
         if dual is None:
-            dual = DualGuess(slopes_at_best_scale(_BinaryRay(problem, scores, t, w, b)), w, t)
-        bound, pull, proof = _dual_bound(problem, dual)
+            objective, bound, proof = bound_at_best_scale(problem, scores, t, w, b)
+        else:
+            bound, proof = bound_of_guess(problem, dual)
+        objective = objective_at(problem, w, b, scores, t) if objective is None else objective
         return certified(objective, bound, problem.floor, rounding, problem.norm_bound(pull), proof)
     best = _Minorant(problem, scores, DualGuess(t, w, t), b)
     objective = best.objective
     if problem.alpha == 0:
-        pull = problem.rows.transpose_dot(problem.pull_per_class())
         return certified(objective, -np.inf, problem.floor, rounding, problem.norm_bound(pull))
     farthest = _farthest_intercept(problem, objective)
     if dual is not None:
@@ -62,61 +60,27 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     for is_last in (False, True):
         # one step is nearly always enough, and cheaper than the pass over the rows that tells what the bound lacks
         if not best.is_balanced(objective, farthest, nearly=is_last):
-            b = best_intercept(problem, w, scores, best.guess.scale, b) if is_last else best.next_intercept
-            best = _Minorant(problem, scores, best.guess, b)
-    return certified(objective, best.bound(farthest), problem.floor, rounding, problem.norm_bound(best.pulls[1]))
+            b, guess = (
+                best.next_intercept if not is_last else best_intercept(problem, w, scores, best.guess.scale, b),
+                best.guess,
+            )
+            del best  # whose vectors make room for those of the next one
+            best = _Minorant(problem, scores, guess, b)
+    return certified(objective, best.bound(farthest), problem.floor, rounding, problem.norm_bound(pull))
 
 
-class _BinaryRay:
-    def __init__(self, problem: MarginScaleProblem, scores: Array, t: Array, w: Array, b: float):
-        self.problem, self.scores, self.t = problem, scores, t
-        self.signed = problem.signs * scores
-        self.ridge, self.enough = problem.alpha * float(w @ w), problem.enough
-        self.start = np.array([1.0, b] if problem.fit_intercept else [1.0])
-        self.free = slice(0, len(self.start))
+def _scores_and_pull(problem: MarginScaleProblem, w: Array) -> tuple[Array, Array | None]:
+    """Return the scores w'x of the rows and, where the norm bound needs it, the pull of `pull_per_class`, X being read once."""
+    rows = problem.rows
+    if not problem.noise_bounds_norm:
+        return rows.dot(w), None
+    scores, shares = np.empty(rows.n_samples), problem.pull_per_class()
 
-    def _deficit(self, x: Array) -> Array:
-        return 1.0 - x[0] * self.signed - (x[1] * self.problem.signs if len(x) > 1 else 0.0)
+    def react(part: slice, found: Array) -> Array:
+        scores[part] = found
+        return shares[part]
 
-    def evaluate(self, x: Array) -> Point:
-        c, y = self.problem.weights, self.problem.signs
-        losses, slopes, scale_slopes, *bends = self.problem.loss.derivatives(self._deficit(x), x[0] * self.t)
-        weighted = c * slopes
-        along = float(np.sum(c * (self.t * scale_slopes)) - self.signed @ weighted) + self.ridge * x[0]
-        gradient = np.array([along, -float(y @ weighted)])[self.free]
-        value = float(c @ losses) + 0.5 * self.ridge * x[0] ** 2
-        return Point(value, gradient, slopes, (bends[0], bends[1], bends[2]))
-
-    def moved_slopes(self, slopes: Array, step: Array, uu: Array, ut: Array) -> Array:
-        shift = step[1] * self.problem.signs if len(step) > 1 else 0.0
-        return slopes + ut * (step[0] * self.t) - uu * (step[0] * self.signed + shift)
-
-    def hessian(self, uu: Array, ut: Array, tt: Array) -> Array:
-        c, y, t = self.problem.weights, self.problem.signs, self.t
-        uu, ut, tt = c * uu, c * ut, c * tt
-        rr = np.sum(uu * self.scores**2 - 2 * ut * self.signed * t + tt * t * t) + self.ridge
-        rb = np.sum(uu * self.scores - ut * y * t)
-        return np.array([[rr, rb], [rb, np.sum(uu)]])[self.free, self.free]
-
-
-def _dual_bound(problem: MarginScaleProblem, guess: DualGuess) -> tuple[float, Array, Array]:
-    """Return the dual objective of the guess made feasible, the pull that the norm bound needs, and the dual weights."""
-    c, y = problem.weights, problem.signs
-    a = np.clip(guess.slopes, 0.0, 1.0)
-    if problem.alpha == 0:
-        a = without_exact_pull(problem, a)
-    if problem.fit_intercept:
-        a = a * balanced(problem, a)
-    V, pull = problem.rows.transpose_dot(np.column_stack([c * a * y, problem.pull_per_class()])).T
-    sizes = None if problem.sets.is_isotropic else sizes_of_sums(problem, c * a)
-    absorbed = None if guess.sets is None else guess.sets.adjoint(guess.direction, c * problem.loss.dual_scale(a))
-    constraint = PairConstraint(
-        lambda: problem.sets, c, a, V, guess.scale, guess.direction, problem.alpha, sizes, absorbed
-    )
-    bound, share = dual_objective(
-        problem.loss, [constraint], lambda k: float(np.sum(c * problem.loss.dual_value(k * a)))
-    )
-    return bound, pull, share * c * a
+    return scores, rows.pull(w, react)
 
 
 class _Minorant:
@@ -133,46 +97,41 @@ class _Minorant:
 
     def __init__(self, problem: MarginScaleProblem, scores: Array, guess: DualGuess, b: float):
         self.problem, self.scores, self.guess, self.b = problem, scores, guess, b
-        u = problem.target - problem.signs * (scores + b)
-        self.values, slopes, scale_slopes = problem.loss.tangent(u, guess.scale)
-        self.lines = tangent_lines(u, guess.scale, self.values, slopes, scale_slopes)
-        self.r = problem.weights * problem.signs * slopes
-        self.scale_slopes = scale_slopes
+        c, w = problem.weights, guess.direction
+        u = scores + b
+        u *= problem.signs
+        np.subtract(problem.target, u, out=u)
+        values, slopes, scale_slopes = problem.loss.tangent(u, guess.scale)
+        self.objective = float(c @ values) + 0.5 * problem.alpha * float(w @ w)
+        """The objective at the guess's direction and b, where the guess's scales are those of the sets."""
+        self.r = c * slopes
+        # lines are of slopes times u - 1, and the margin asked for may not be 1: at w = 0 they come to this
+        np.subtract(problem.target, u, out=u)
+        self.at_zero = float(c @ values) + float(self.r @ u)
+        # one number tells what all rows leave to one set
+        is_one = problem.sets.is_common and np.ndim(guess.scale) == 0
+        self.budgets = np.atleast_1d(c @ scale_slopes) if is_one else c * scale_slopes
+        self.at_zero -= float(np.sum(self.budgets * guess.scale))
+        self.curvature = float(np.sum(ratio(self.budgets, guess.scale))) if np.all(guess.scale > 0) else None
+        """Averages over Gaussian noise solve the heat equation: the slope in t is t times the curvature in u."""
+        self.r *= problem.signs
         self.imbalance = abs(float(np.sum(self.r))) if problem.fit_intercept else 0.0
 
     @property
-    def objective(self) -> float:
-        """The objective at the guess's direction and b, where the guess's scales are those of the sets."""
-        problem, w = self.problem, self.guess.direction
-        return float(problem.weights @ self.values) + 0.5 * problem.alpha * float(w @ w)
-
-    @property
     def next_intercept(self) -> float:
-        """Where a Newton step leads.
-
-        Averages over Gaussian noise solve the heat equation: the slope in t is t times the curvature in u, which costs a pass.
-        """
-        if not np.all(self.guess.scale > 0):
+        """Where a Newton step leads."""
+        if self.curvature is None:
             return best_intercept(self.problem, self.guess.direction, self.scores, self.guess.scale, self.b, n_steps=1)
-        curvature = float(self.problem.weights @ (self.scale_slopes / self.guess.scale))
-        return self.b + float(np.sum(self.r)) / curvature if curvature > 0 else self.b
-
-    @cached_property
-    def pulls(self) -> Array:
-        """V, and the pull that the norm bound needs."""
-        return self.problem.rows.transpose_dot(np.column_stack([self.r, self.problem.pull_per_class()])).T
+        return self.b + float(np.sum(self.r)) / self.curvature if self.curvature > 0 else self.b
 
     @cached_property
     def lowest(self) -> float:
         """The minimum over v, b being as it is."""
-        problem, guess, V = self.problem, self.guess, self.pulls[0]
-        budgets = problem.weights * self.lines.p
-        missed = problem.sets.residual(V, budgets, guess.scale, guess.direction)
+        problem, guess, V = self.problem, self.guess, self.problem.rows.transpose_dot(self.r)
+        missed = problem.sets.residual(V, self.budgets, guess.scale, guess.direction)
         if guess.sets is not None:
-            missed = min(missed, V - guess.sets.adjoint(guess.direction, budgets), key=norm)
-        # lines are of slopes times u - 1, and the margin asked for may not be 1
-        at_zero = self.lines.v + self.lines.a * (problem.target - 1.0)
-        return float(problem.weights @ at_zero) - float(missed @ missed) / (2 * problem.alpha)
+            missed = min(missed, V - guess.sets.adjoint(guess.direction, self.budgets), key=norm)
+        return self.at_zero - float(missed @ missed) / (2 * problem.alpha)
 
     def bound(self, farthest: float) -> float:
         """Return the minimum over v and all intercepts up to the farthest one that may be optimal."""

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from holdfast._core.chunks import stretches
 from holdfast._core.loss import Array
 from holdfast._problems.margin_scale import MarginScaleProblem
 
 
 def objective_at(problem: MarginScaleProblem, w: Array, b: float, scores: Array, t: Array) -> float:
     """Return the objective at (w, b) from the scores w'x of the rows and the supports t of their sets, by definition."""
-    c, pushed = problem.weights, problem.push_of(w)
-    deficits = problem.target - problem.signs * (scores + b) + problem.kappa * pushed
-    losses = float(c @ problem.loss.value(deficits, t)) + (1 - problem.kappa) * float(np.sum(c * pushed))
+    c, pushed, losses = problem.weights, problem.push_of(w), 0.0
+    n = len(scores)
+    # what is cheaper for all rows at once is not cut up
+    for part in stretches(n) if problem.loss.is_rowwise else (slice(0, n),):
+        target, push, own = (np.asarray(each)[part] if np.ndim(each) else each for each in (problem.target, pushed, t))
+        deficits = target - problem.signs[part] * (scores[part] + b) + problem.kappa * push
+        losses += float(c[part] @ problem.loss.value(deficits, np.asarray(own)))
+    if problem.kappa != 1:
+        losses += (1 - problem.kappa) * float(np.sum(c * pushed))
     return losses + 0.5 * problem.alpha * float(w @ w) + _penalty_at(problem, w)
 
 

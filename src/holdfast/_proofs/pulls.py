@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from holdfast._core.arithmetic import MISSED, norm, ratio, solve_scaled
+from holdfast._core.chunks import stretches
 from holdfast._core.loss import Array
 from holdfast._core.row_sets import RowSets
 from holdfast._problems.linear import LinearProblem
@@ -125,8 +126,11 @@ def without_exact_pull(problem: MarginScaleProblem, a: Array) -> Array:
 
 def balanced(problem: MarginScaleProblem, a: Array) -> Array:
     """Return factors that shrink the dual weights of the heavier class until both classes pull alike at the intercept."""
-    weighted, y = problem.weights * a, problem.signs
-    positive, negative = float(weighted @ (y > 0)), float(weighted @ (y < 0))
+    y, positive, negative = problem.signs, 0.0, 0.0
+    for part in stretches(len(y)):
+        weighted = problem.weights[part] * a[part]
+        positive += float(weighted @ (y[part] > 0))
+        negative += float(weighted @ (y[part] < 0))
     smaller = min(positive, negative)
     return np.where(y > 0, ratio(smaller, positive), ratio(smaller, negative))
 

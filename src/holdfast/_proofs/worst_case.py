@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -36,6 +36,8 @@ ROOMS = 0.5 * 10.0 ** -np.arange(3.0, 10.0)
 """Shares of the sets that are tried to be kept free for what guessed points leave."""
 AT_REST = (0.0, 1e-9, 1e-6, 1e-3)
 """Shares of the largest dual weight below which one is tried as 0."""
+Sizes = Callable[[], Array]
+"""Returns the sizes by which rounding of a pull is measured."""
 UNMOVED = 1e-6
 """Share of what dual weights are worth that may go into making them feasible before other ways are tried."""
 
@@ -69,8 +71,14 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
     if not (is_covered or problem.is_penalised):
         # nothing is known that covers to the last digit what rows pull
         return certified(objective, -np.inf, problem.floor, rounding)
-    bound, pull, dual = _bound_by_points(problem, lines, guess) or _bound_of_lines(problem, lines, guess, objective)
+    bound, dual = _bound_by_points(problem, lines, guess) or _bound_of_lines(problem, lines, guess, objective)
+    pull = rows_pull(problem) if problem.noise_bounds_norm else None
     return certified(objective, bound, problem.floor, rounding, problem.norm_bound(pull), dual)
+
+
+def rows_pull(problem: MarginScaleProblem) -> Array:
+    """Return the pull that the norm bound needs."""
+    return problem.rows.transpose_dot(problem.pull_per_class())
 
 
 def _has_exact_directions(problem: LinearProblem) -> bool:
@@ -79,7 +87,7 @@ def _has_exact_directions(problem: LinearProblem) -> bool:
     return bool(np.any(problem.sets.exact_features(d))) or problem.sets.exact_directions(d).shape[1] > 0
 
 
-def _bound_by_points(problem: MarginScaleProblem, lines: Proof, guess: DualGuess) -> tuple[float, Array, Array] | None:
+def _bound_by_points(problem: MarginScaleProblem, lines: Proof, guess: DualGuess) -> tuple[float, Array] | None:
     """Return what lines near these prove whose pull the maximizers of smoothed sets bear to the last digit.
 
     That is for problems without a penalty, where no pull has a price; None where there is one, or no such lines are found.
@@ -109,21 +117,25 @@ def _bound_by_points(problem: MarginScaleProblem, lines: Proof, guess: DualGuess
             best = a
             if worth(a) >= (1 - UNMOVED) * worth(lines.a):
                 break
-    return None if best is None else (worth(best), rows.transpose_dot(problem.pull_per_class()), c * best)
+    return None if best is None else (worth(best), c * best)
 
 
 def _bound_of_lines(
     problem: MarginScaleProblem, lines: Proof, guess: DualGuess, objective: float
-) -> tuple[float, Array, Array]:
-    """Return the lower bound that the lines prove, the pull that the norm bound needs, and the dual weights."""
+) -> tuple[float, Array]:
+    """Return the lower bound that the lines prove, and the dual weights."""
     c, loss = problem.weights, problem.loss
     if not problem.is_penalised and loss.has_dual:
         limit = min(loss.dual_limit, 1.0 + float(np.max(lines.a, initial=0.0)))
         lines = dual_lines(loss, limit * without_exact_pull(problem, lines.a / limit))
     if problem.fit_intercept:
         lines = lines.shrunk(loss, balanced(problem, lines.a))
-    V, pull = problem.rows.transpose_dot(np.column_stack([c * lines.a * problem.signs, problem.pull_per_class()])).T
-    sizes = sizes_of_sums(problem, c * lines.a)
+    r = c * lines.a
+    r *= problem.signs
+    V = problem.rows.transpose_dot(r)
+    del r
+    # a pass over the rows that most bounds do without
+    sizes = cache(lambda: sizes_of_sums(problem, c * lines.a))
     if not problem.sets.is_sublinear:
         bound, share = _bound_less_offsets(problem, lines, V, sizes, guess.direction)
     elif problem.is_penalised:
@@ -131,7 +143,9 @@ def _bound_of_lines(
     else:
         share = _covered_share(problem, lines, V, sizes, guess)
         bound = _worth(problem, lines, share)
-    return bound, pull, share * c * lines.a
+    dual = c * lines.a
+    dual *= share
+    return bound, dual
 
 
 def _worth(problem: MarginScaleProblem, lines: Proof, share: float) -> float:
@@ -141,7 +155,7 @@ def _worth(problem: MarginScaleProblem, lines: Proof, share: float) -> float:
 
 
 def _priced_bound(
-    problem: MarginScaleProblem, lines: Proof, V: Array, sizes: Array, guess: DualGuess, objective: float
+    problem: MarginScaleProblem, lines: Proof, V: Array, sizes: Sizes, guess: DualGuess, objective: float
 ) -> tuple[float, float]:
     """Return the lower bound that lines prove whose pull, but for what the sets cover, the penalty prices, and their share.
 
@@ -164,7 +178,7 @@ def _priced_bound(
     if is_near and whole - best > CHEAP * max(objective - whole, 0.0):
         # near w = 0 directions say little, and how much of the sets it takes tells more
         beyond = beyond_penalty(problem, V)
-        multiple = least_multiple(sets, beyond, budgets, guess.scale, sizes)
+        multiple = least_multiple(sets, beyond, budgets, guess.scale, sizes())
         best, share, left = best_of([left, V - beyond / max(multiple, 1.0)])
     if best < 0.5 * _worth(problem, lines, share):
         # the price grows with the square of the share, so that less of the lines may prove more
@@ -191,7 +205,7 @@ def _left_over(problem: MarginScaleProblem, lines: Proof, V: Array, guess: DualG
 
 
 def _bound_less_offsets(
-    problem: MarginScaleProblem, lines: Proof, V: Array, sizes: Array, direction: Array
+    problem: MarginScaleProblem, lines: Proof, V: Array, sizes: Sizes, direction: Array
 ) -> tuple[float, float]:
     r"""Return the lower bound that lines prove whose supports are not sublinear, and the share of them that proves it.
 
@@ -205,7 +219,7 @@ def _bound_less_offsets(
     def proved(share: float) -> float:
         shrunk = lines.shrunk(loss, np.full(len(c), share))
         rest, offset = problem.sets.lines_below(share * V - ridge, c * shrunk.p, absolute, limit)
-        rest = np.where(np.abs(rest) <= MISSED * sizes, 0.0, rest)
+        rest = np.where(np.abs(rest) <= MISSED * sizes(), 0.0, rest)
         if problem.alpha > 0:
             price = float(np.sum(np.square(ridge + rest))) / (2 * problem.alpha)
         else:
@@ -219,28 +233,28 @@ def _bound_less_offsets(
     return max((proved(share), share) for share in (*(1 - 10.0 ** -np.arange(12.0, 0.0, -1.0)), 0.0))
 
 
-def _covered_share(problem: MarginScaleProblem, lines: Proof, V: Array, sizes: Array, guess: DualGuess) -> float:
+def _covered_share(problem: MarginScaleProblem, lines: Proof, V: Array, sizes: Sizes, guess: DualGuess) -> float:
     """Return a share of the lines at which the sets cover all that is pulled: without a penalty no rest has a price."""
     sets, c = problem.sets, problem.weights
     budgets = c * lines.p
     left = sets.residual(V, budgets, guess.scale, guess.direction)
     if guess.points is not None:
         left = min(left, V - sets.sum_of_points(guess.points, budgets), key=lambda rest: float(rest @ rest))
-    left = np.where(np.abs(left) <= MISSED * sizes, 0.0, left)
+    left = np.where(np.abs(left) <= MISSED * sizes(), 0.0, left)
     if not np.any(left):
         return 1.0
-    required = sets.required_share(V, budgets, guess.scale, sizes)
+    required = sets.required_share(V, budgets, guess.scale, sizes())
     if np.all(required <= (np.sum(budgets) if sets.is_common else budgets)):
         return 1.0
     for room in ROOMS if guess.points is not None else ():
         rest = V - sets.sum_of_points(guess.points, budgets, 1 - room)
-        required = sets.required_share(rest, room * budgets, guess.scale, sizes)
+        required = sets.required_share(rest, room * budgets, guess.scale, sizes())
         if np.all(required <= room * (np.sum(budgets) if sets.is_common else budgets)):
             return 1.0
     spare = problem.loss.outside
     if spare == 0:
         return 0.0
     # lines shrunk by k leave (1 - k) spare c_i of each set, to cover k times what is left
-    required = sets.required_share(left, c, guess.scale, sizes)
+    required = sets.required_share(left, c, guess.scale, sizes())
     excess = float(required / np.sum(c) if sets.is_common else np.max(required[c > 0] / c[c > 0], initial=0.0))
     return spare / (spare + excess)

@@ -11,10 +11,12 @@ from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from holdfast._core import compiled
 from holdfast._core.chunks import by_stretches
-from holdfast._core.loss import Array
+from holdfast._core.loss import SHORT_CUT, Array
 from holdfast.losses.perspective import PerspectiveLoss, safe_ratio
 
 ROOT_2PI = np.sqrt(2 * np.pi)
+SHRUNK = 4.5
+"""From here on slopes are so near 1 that p bends too much for its tangent."""
 FAR = 5.0
 """From here on 1 - x Q(x) / density(x) is not computed as it stands: it cancels."""
 
@@ -22,6 +24,12 @@ FAR = 5.0
 def density(z: Array) -> Array:
     """Return the standard normal density."""
     return np.exp(-0.5 * np.square(z)) / ROOT_2PI
+
+
+LEFT_BY_CUT = float(density(ndtri(SHORT_CUT)))
+"""The dual scale of 1 - SHORT_CUT."""
+MOST_BENT = float(0.5 / (1 - SHORT_CUT) * ndtr(SHRUNK) / density(np.array(SHRUNK)))
+"""The most that half of -p'' a comes to up to SHRUNK: a / p(a) rises with a."""
 
 
 @cache
@@ -72,8 +80,21 @@ class GaussianHinge(PerspectiveLoss):
     """
 
     def value(self, u: Array, t: Array) -> Array:
-        x = np.abs(safe_ratio(u, t))
-        return np.asarray(np.maximum(u, 0.0) + t * (density(x) - x * ndtr(-x)))
+        return self.tangent(u, t)[0]
+
+    def tangent(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
+        z = np.asarray(safe_ratio(u, t))
+        x = np.abs(z)
+        height, beyond = density(x), ndtr(-x)
+        slope = np.where(z > 0, 1.0 - beyond, beyond)
+        # p(Phi(z)) = phi(z), with no quantile
+        return np.asarray(np.maximum(u, 0.0) + t * (height - x * beyond)), slope, height
+
+    def shrunk_scale(self, u: Array, t: Array, a: Array) -> tuple[Array, Array]:
+        # p' = -z and p'' = -1 / p; p is concave and 0 at 0, so between (1 - e) a and a it is at least 1 - e of p(a). Beyond
+        # SHRUNK p falls steeply towards a = 1: a chord from p(a) to p(1 - SHORT_CUT), which lies below p((1 - e) a)
+        z = safe_ratio(u, t)
+        return np.where(z < SHRUNK, z * a, (LEFT_BY_CUT - density(z)) / SHORT_CUT), MOST_BENT * a
 
     def tail(self, x: Array) -> Array:
         return density(np.minimum(x, 1e3)) * mills_ratios(x)[1]
