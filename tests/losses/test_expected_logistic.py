@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.special import expit
 
 from holdfast.losses import ExpectedLogistic
-from holdfast.losses.expected_logistic import MANY_ROWS, SPACINGS
+from holdfast.losses.expected_logistic import FEW_NODES, MANY_ROWS, SPACINGS
 
 SCORES = [-40.0, -7.3, -1.0, 0.0, 0.4, 2.0, 11.0]
 
@@ -45,7 +45,7 @@ def test_without_noise_it_is_the_logistic_loss():
     assert_allclose(scale_slope, 0, rtol=0, atol=1e-15)
 
 
-@pytest.mark.parametrize("t", [reach for reach, _ in SPACINGS])
+@pytest.mark.parametrize("t", [reach for reach, _ in (*FEW_NODES, *SPACINGS)])
 def test_rules_agree_where_they_meet(t):
     u = np.linspace(-30, 30, 2001)
     below, above = (ExpectedLogistic().evaluate(u, np.full_like(u, scale)) for scale in (t, np.nextafter(t, np.inf)))

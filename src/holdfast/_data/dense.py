@@ -28,6 +28,8 @@ LARGEST_COPY = 2.5e8
 """Most entries of X that are copied in float32 for products that need not be exact (1 GB)."""
 SINGLE_RANGE = 1e-30, 1e30
 """Mean squares of features whose products stay in the range of float32."""
+MOST_GATHERED = 1e6
+"""Most entries of X that are copied with their labels (8 MB), so that a pass takes few calls."""
 FAR = 100.0
 """Beyond so many standard deviations means make the rows almost parallel, and their Hessian almost singular."""
 
@@ -40,6 +42,7 @@ class DenseRows(BlockRows):
     def __init__(self, X: NDArray[np.floating], shift: Array | None = None):
         super().__init__(X)
         self.shift = shift
+        self._signed: tuple[Array, Array] | None = None
         # every pass makes and drops arrays of the size of a block, or of a few numbers a row
         keep_freed(BLOCK_BYTES // 4)
 
@@ -72,6 +75,16 @@ class DenseRows(BlockRows):
         if self.regular is not None and np.array_equal(offset, self.regular.row):
             return SparseRows(self.regular.rest)
         return DenseRows(self.X, offset if self.shift is None else self.shift + offset)
+
+    def signed(self, signs: Array) -> Array | None:
+        if self.X.size > MOST_GATHERED or compiled.repays(self.X.size * self.n_fits):
+            return None
+        if self._signed is None or self._signed[0] is not signs:
+            columns = np.empty((self.n_features + 1, self.n_samples))
+            columns[:-1], columns[-1] = self.X.T if self.shift is None else (self.X - self.shift).T, 1.0
+            columns *= signs
+            self._signed = signs, columns
+        return self._signed[1]
 
     def joined(self, others: Array) -> DenseRows:
         return DenseRows(np.concatenate([*(block for _, block in self.dense_blocks()), others]))

@@ -18,6 +18,7 @@ from holdfast._core.rows import MarginPass, Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
 from holdfast._data import rows_of
+from holdfast._problems.gathered import GatheredRows
 from holdfast._problems.linear import WIDEST_METRIC, LinearProblem
 from holdfast._problems.local_margin_model import LocalMarginModel
 from holdfast._problems.penalty import Penalty
@@ -97,13 +98,25 @@ class MarginScaleProblem(LinearProblem):
 
     def join(self, w: Array, b: float) -> Array:
         """Return the parameters made of w and b."""
-        return np.append(w, b) if self.fit_intercept else w
+        if not self.fit_intercept:
+            return w
+        parameters = np.empty(len(w) + 1)
+        parameters[:-1], parameters[-1] = w, b
+        return parameters
 
     @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
     def evaluate(self, parameters: Array) -> Evaluation:
         w, b = self.split(parameters)
+        if self.gathered is not None:
+            return self._summed(parameters, w, self.gathered.margin_pass(parameters, w))
         found = self.rows.margin_pass(self.loss, self.signs, self.weights, w, b, self.sets.support(w), self.target)
         return self._summed(parameters, w, found)
+
+    @cached_property
+    def gathered(self) -> GatheredRows | None:
+        """The rows, where they are so few that they are best gathered with their labels in one array."""
+        signed = self.rows.signed(self.signs) if self.sets.is_common else None
+        return None if signed is None else GatheredRows(self, signed)
 
     def _summed(self, parameters: Array, w: Array, found: MarginPass) -> Evaluation:
         """Return what a pass over the rows amounts to, penalties and all."""
@@ -136,17 +149,22 @@ class MarginScaleProblem(LinearProblem):
     @np.errstate(over="ignore", invalid="ignore")
     def second_order(self, parameters: Array) -> tuple[float, Array, Callable[[], Array]]:
         w, b = self.split(parameters)
+        if self.gathered is not None:
+            found, hessian = self.gathered.second_order(parameters, w)
+            here = self._summed(parameters, w, found)
+            return here.value, here.gradient, hessian
         u, t = self.target - self.signs * (self.rows.dot(w) + b), self.sets.support(w)
         losses, *slopes_and_bends = self.loss.derivatives(u, t)
         slopes, *parts = (self.weights * part for part in slopes_and_bends)
         r = self.signs * slopes
         found = MarginPass(float(self.weights @ losses), self.rows.transpose_dot(r), float(r.sum()), parts[0])
 
-        def hessian() -> Array:
-            return self.hessian_of(w, *parts) - self.coupled(w, self.loss.couplings(u, t))
-
         here = self._summed(parameters, w, found)
-        return here.value, here.gradient, hessian
+        return (
+            here.value,
+            here.gradient,
+            lambda: self.hessian_of(w, *parts) - self.coupled(w, self.loss.couplings(u, t)),
+        )
 
     def coupled(self, w: Array, couplings: Sequence[Coupling]) -> Array | float:
         """Return what couplings of rows take from the Hessian."""

@@ -104,7 +104,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
         if self.factor.ndim == 2:
             out += bend * self.factor @ self.factor.T
         else:
-            out[np.diag_indices_from(out)] += bend * np.square(self.factor)
+            out.reshape(-1)[:: len(w) + 1] += bend * np.square(self.factor)
         return out
 
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
