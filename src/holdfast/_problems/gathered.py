@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from holdfast._core.loss import Array
-from holdfast._core.rows import MarginPass
+from holdfast._core.problem import Evaluation
 
 if TYPE_CHECKING:
     from holdfast._problems.margin_scale import MarginScaleProblem
@@ -17,51 +17,54 @@ ONE = np.ones(1)
 
 
 class GatheredRows:
-    """A margin-scale problem whose rows times their labels, and these labels, are the columns of one array."""
+    """A margin-scale problem, neither tilted nor penalised but by a ridge, under a set common to all rows.
+
+    `signed` has the rows times their labels as columns, the labels below them where there is an intercept.
+    """
 
     def __init__(self, problem: MarginScaleProblem, signed: Array):
-        self.problem = problem
+        self.problem, self.n_features = problem, problem.rows.n_features
         self.signed = signed if problem.fit_intercept else signed[:-1]
 
-    def deficits(self, parameters: Array) -> Array:
-        """Return by how much each row falls short of its margin."""
-        return self.problem.target - parameters @ self.signed
+    def evaluate(self, parameters: Array) -> Evaluation:
+        """Return what the problem's method does."""
+        problem, w = self.problem, parameters[: self.n_features]
+        parts = problem.loss.evaluate(problem.target - parameters @ self.signed, problem.sets.support(w))
+        return self._summed(parameters, problem.sets.adjoint(w, ONE), *parts)
 
-    def margin_pass(self, parameters: Array, w: Array) -> MarginPass:
-        """Return what a pass over the rows brings back."""
-        losses, slopes, scale_slopes = self.problem.loss.evaluate(
-            self.deficits(parameters), self.problem.sets.support(w)
-        )
-        return self._summed(losses, slopes, scale_slopes)
-
-    def _summed(self, losses: Array, slopes: Array, scale_slopes: Array) -> MarginPass:
-        c, d = self.problem.weights, self.problem.rows.n_features
-        pull = self.signed @ (c * slopes)
-        balance = float(pull[d]) if self.problem.fit_intercept else 0.0
-        return MarginPass(float(c @ losses), pull[:d], balance, np.array(c @ scale_slopes))
-
-    def second_order(self, parameters: Array, w: Array) -> tuple[MarginPass, Callable[[], Array]]:
-        """Return the same with a function that makes the Hessian."""
-        u, t = self.deficits(parameters), self.problem.sets.support(w)
-        losses, slopes, scale_slopes, *bends = self.problem.loss.derivatives(u, t)
-        found = self._summed(losses, slopes, scale_slopes)
+    def second_order(self, parameters: Array) -> tuple[float, Array, Callable[[], Array]]:
+        """Return what the problem's method does."""
+        problem, w = self.problem, parameters[: self.n_features]
+        u, t = problem.target - parameters @ self.signed, problem.sets.support(w)
+        losses, slopes, scale_slopes, *bends = problem.loss.derivatives(u, t)
+        point = problem.sets.adjoint(w, ONE)
+        here = self._summed(parameters, point, losses, slopes, scale_slopes)
 
         def hessian() -> Array:
-            H = self._hessian(w, float(found.scale_slopes), *bends)
-            couplings = self.problem.loss.couplings(u, t)
-            return H - self.problem.coupled(w, couplings) if couplings else H
+            H = self._hessian(w, point, scale_slopes, *bends)
+            couplings = problem.loss.couplings(u, t)
+            return H - problem.coupled(w, couplings) if couplings else H
 
-        return found, hessian
+        return here.value, here.gradient, hessian
 
-    def _hessian(self, w: Array, slope_t: float, uu: Array, ut: Array, tt: Array) -> Array:
-        problem, c, d = self.problem, self.problem.weights, len(w)
+    def _summed(self, parameters: Array, point: Array, losses: Array, slopes: Array, scale_slopes: Array) -> Evaluation:
+        """Return the objective and its gradient, `point` being that of the set where noise hurts most."""
+        problem, d = self.problem, self.n_features
+        c, alpha, w = problem.weights, problem.alpha, parameters[:d]
+        outward = float(c @ scale_slopes) * point
+        gradient: Array = self.signed @ (c * -slopes)
+        gradient[:d] += outward
+        gradient[:d] += alpha * w
+        value = float(c @ losses) + 0.5 * alpha * float(w @ w)
+        return Evaluation(parameters, value, gradient, problem.stiffness(w, outward))
+
+    def _hessian(self, w: Array, point: Array, scale_slopes: Array, uu: Array, ut: Array, tt: Array) -> Array:
+        problem, c, d = self.problem, self.problem.weights, self.n_features
         roots = self.signed * np.sqrt(c * uu)
         H: Array = roots @ roots.T
-        cross = np.outer(self.signed @ (c * ut), problem.join(problem.sets.adjoint(w, ONE), 0.0))
-        H -= cross
-        H -= cross.T
-        inner = H[:d, :d]
-        inner += problem.sets.curvature(w, slope_t * ONE, float(c @ tt) * ONE)
-        ridge = problem.alpha if problem.penalty is None else problem.alpha + problem.penalty.bends(w)
-        H.reshape(-1)[: d * len(H) : len(H) + 1] += ridge
+        cross = (self.signed @ (c * ut))[:, None] * point
+        H[:, :d] -= cross
+        H[:d] -= cross.T
+        H[:d, :d] += problem.sets.curvature(w, float(c @ scale_slopes) * ONE, float(c @ tt) * ONE)
+        H.reshape(-1)[: d * len(H) : len(H) + 1] += problem.alpha
         return H

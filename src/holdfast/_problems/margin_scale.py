@@ -106,16 +106,17 @@ class MarginScaleProblem(LinearProblem):
 
     @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
     def evaluate(self, parameters: Array) -> Evaluation:
-        w, b = self.split(parameters)
         if self.gathered is not None:
-            return self._summed(parameters, w, self.gathered.margin_pass(parameters, w))
+            return self.gathered.evaluate(parameters)
+        w, b = self.split(parameters)
         found = self.rows.margin_pass(self.loss, self.signs, self.weights, w, b, self.sets.support(w), self.target)
         return self._summed(parameters, w, found)
 
     @cached_property
     def gathered(self) -> GatheredRows | None:
         """The rows, where they are so few that they are best gathered with their labels in one array."""
-        signed = self.rows.signed(self.signs) if self.sets.is_common else None
+        is_simple = self.sets.is_common and self.tilt is None and self.penalty is None
+        signed = self.rows.signed(self.signs) if is_simple else None
         return None if signed is None else GatheredRows(self, signed)
 
     def _summed(self, parameters: Array, w: Array, found: MarginPass) -> Evaluation:
@@ -148,11 +149,9 @@ class MarginScaleProblem(LinearProblem):
 
     @np.errstate(over="ignore", invalid="ignore")
     def second_order(self, parameters: Array) -> tuple[float, Array, Callable[[], Array]]:
-        w, b = self.split(parameters)
         if self.gathered is not None:
-            found, hessian = self.gathered.second_order(parameters, w)
-            here = self._summed(parameters, w, found)
-            return here.value, here.gradient, hessian
+            return self.gathered.second_order(parameters)
+        w, b = self.split(parameters)
         u, t = self.target - self.signs * (self.rows.dot(w) + b), self.sets.support(w)
         losses, *slopes_and_bends = self.loss.derivatives(u, t)
         slopes, *parts = (self.weights * part for part in slopes_and_bends)

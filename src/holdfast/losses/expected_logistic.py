@@ -238,7 +238,7 @@ def _narrow(x: Array, t: Array, order: int, rule: _Rule) -> list[Array]:
     e = inside + t * rule.nodes[:, None]
     np.exp(e, out=e)
     loss = rule.weights @ np.log1p(e)
-    loss += x - inside if x.max(initial=0.0) > FARTHEST else 0.0
+    loss += np.maximum(x - inside, 0.0)
     rest = e + 1.0
     np.reciprocal(rest, out=rest)
     e *= rest  # the logistic function at the nodes, and its slope

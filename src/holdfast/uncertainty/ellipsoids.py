@@ -77,7 +77,8 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
     @remembered
     def point(self, w: Array) -> Array:
         root = self.root(w)
-        return self.spread(ratio(root, norm(root)))
+        size = norm(root)
+        return self.spread(root / size if size > 0 else np.zeros(len(root)))
 
     def _roots(self, W: Array) -> Array:
         return W @ self.factor if self.factor.ndim == 2 else self.factor * W
@@ -99,7 +100,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         point, t = self.point(w), self.support(w)
-        bend = float(ratio(np.sum(first), t))
+        bend = float(np.sum(first)) / float(t) if t > 0 else 0.0
         out = (float(np.sum(second)) - bend) * np.outer(point, point)
         if self.factor.ndim == 2:
             out += bend * self.factor @ self.factor.T
