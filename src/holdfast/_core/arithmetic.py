@@ -1,10 +1,12 @@
 """Arithmetic of arrays, dense or sparse, whatever the scales of their entries."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 Array = NDArray[np.float64]
 FLAT, ROUNDED = 1e-10, 1e-14
@@ -58,12 +60,12 @@ def inverse(metric: Array, ridge: float = 1e-12) -> Any:
     if metric.ndim == 2:
         scale = np.sqrt(np.maximum(np.diag(metric), np.finfo(float).tiny))
         while ridge < 1e3:
-            try:
-                factor = linalg.cho_factor(metric / np.outer(scale, scale) + ridge * np.eye(len(metric)))
-            except (linalg.LinAlgError, ValueError):
+            # as cho_factor and cho_solve, whose checks cost more than small factors
+            factor, failed = dpotrf(metric / np.outer(scale, scale) + ridge * np.eye(len(metric)), lower=True)
+            if failed or not np.isfinite(factor.diagonal()).all():
                 ridge *= 10
                 continue
-            return lambda v: _scaled_solve(factor, scale, v)
+            return partial(_scaled_solve, factor, scale)
         metric = np.diag(metric)
     # where nothing bends a long step would be a guess; the largest curvature gives a short one
     positive = np.where(metric > 0, metric, np.max(metric, initial=1.0))
@@ -71,8 +73,8 @@ def inverse(metric: Array, ridge: float = 1e-12) -> Any:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # where the metric all but vanishes; the search then finds no descent
-def _scaled_solve(factor: Any, scale: Array, v: Array) -> Array:
-    return linalg.cho_solve(factor, v / scale, check_finite=False) / scale
+def _scaled_solve(factor: Array, scale: Array, v: Array) -> Array:
+    return np.asarray(dpotrs(factor, v / scale, lower=True)[0] / scale)
 
 
 def rescaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:

@@ -28,8 +28,8 @@ LARGEST_COPY = 2.5e8
 """Most entries of X that are copied in float32 for products that need not be exact (1 GB)."""
 SINGLE_RANGE = 1e-30, 1e30
 """Mean squares of features whose products stay in the range of float32."""
-MOST_GATHERED = 1e6
-"""Most entries of X that are copied with their labels (8 MB), so that a pass takes few calls."""
+MOST_GATHERED = 1e5
+"""Most entries of X that are copied with their labels (800 kB), so that a pass takes few calls."""
 FAR = 100.0
 """Beyond so many standard deviations means make the rows almost parallel, and their Hessian almost singular."""
 
@@ -68,8 +68,10 @@ class DenseRows(BlockRows):
             return self.regular.row
         # some 256 rows tell well enough whether means are far from 0; any point near them will do
         some = self.X[:: max(1, self.n_samples // 256)].astype(np.float64)
-        middle = some.mean(axis=0)
-        return middle if np.any(np.abs(middle) > FAR * np.maximum(some.std(axis=0), np.finfo(float).tiny)) else None
+        middle = some.sum(axis=0) / len(some)
+        some -= middle
+        spread = np.sqrt(np.einsum("ij,ij->j", some, some) / len(some))
+        return middle if (np.abs(middle) > FAR * np.maximum(spread, np.finfo(float).tiny)).any() else None
 
     def shifted(self, offset: Array) -> BlockRows:
         if self.regular is not None and np.array_equal(offset, self.regular.row):
@@ -124,7 +126,7 @@ class DenseRows(BlockRows):
         out = np.zeros((self.n_features, self.n_features))
         root = np.sqrt(weights)
         # wide blocks: the rank-k update is bound by arithmetic, not by memory
-        for rows, block in self._blocks(max(256, BLOCK_BYTES // max(1, self.n_features))):
+        for rows, block in self._blocks(max(256, BLOCK_BYTES // max(1, 8 * self.n_features))):
             scaled = block * root[rows, None]
             out += scaled.T @ scaled
         return out

@@ -384,6 +384,7 @@ class MarginScaleProblem(LinearProblem):
         # strong convexity: P(0, 0) >= P(w, b) + alpha / 2 |w|^2 at the optimum, where P(w, b) >= alpha / 2 |w|^2
         t = np.zeros(()) if self.sets.is_sublinear else self.sets.support(np.zeros(self.rows.n_features))
         # one value where all rows are alike
-        at_zero = float(np.sum(self.weights * loss.value(*np.broadcast_arrays(np.atleast_1d(self.target), t))))
+        u = np.full(max(np.shape(t), np.shape(self.target), (1,)), self.target)
+        at_zero = float(np.sum(self.weights * loss.value(u, t)))
         ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf
         return ridge if self.penalty is None else min(ridge, self.penalty.norm_bound(at_zero, self.rows.n_features))

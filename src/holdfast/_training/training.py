@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -301,6 +302,11 @@ class _Training:
             return self.minimise(problem, found.parameters, tol, solver=Newton(), limit=limit - patience)
         return replace(found, n_iter=self.n_iter)
 
+    @cached_property
+    def is_cheap(self) -> bool:
+        """Whether a step with a factorised Hessian costs next to nothing."""
+        return bool(self.problem.work()["is_cheap_to_factorise"])
+
     @property
     def accuracy(self) -> float:
         """The gap to aim at: none where going on to rounding costs next to nothing.
@@ -309,7 +315,7 @@ class _Training:
         """
         if self.tol > LOOSE:
             return AHEAD * self.tol
-        if self.problem.work()["is_cheap_to_factorise"]:
+        if self.is_cheap:
             return 0.0
         return (NEARLY if self.problem.loss.has_dual else ALMOST) * self.tol
 
@@ -323,7 +329,7 @@ class _Training:
             return self.finish(self.problem, start, self.accuracy)
         if not self.problem.loss.is_homogeneous and self.problem.sets.is_smooth:
             start, easier = np.zeros(self.problem.n_parameters), self.problem.without_noise()
-            if easier is not None and not self.problem.work()["is_cheap_to_factorise"]:
+            if easier is not None and not self.is_cheap:
                 start = self.minimise(easier, start, ROUGH, rough=True).parameters
             return self.minimise(self.problem, start, self.accuracy)
         return self.follow_path(self.problem, rough=False)

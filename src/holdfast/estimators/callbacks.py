@@ -21,7 +21,8 @@ except ImportError:  # scikit-learn < 1.9 has none
 
 def announced(estimator: Any, report: Report, X: Any, y: Any) -> tuple[Report, Any]:
     """Return a `report` that also tells the estimator's callbacks of every line, and a function to call at the end of fit."""
-    if not hasattr(estimator, "_init_callback_context"):
+    is_watched = "_skl_callbacks" in vars(estimator) or "_parent_callback_ctx" in vars(estimator)
+    if not is_watched or not hasattr(estimator, "_init_callback_context"):
         return report, lambda: None
     context = estimator._init_callback_context(max_subtasks=None)
     context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)

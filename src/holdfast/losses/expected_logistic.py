@@ -8,7 +8,7 @@ from math import factorial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.polynomial.hermite_e import hermegauss
+from numpy.polynomial.hermite_e import hermegauss, hermevander
 from scipy.interpolate import make_interp_spline
 from scipy.special import expit, ndtr
 
@@ -40,6 +40,8 @@ PER_UNIT = 48
 """Nodes of the interpolation table per unit of the narrower of the two scales."""
 FEWEST_ROWS, TABLE_PAYS = 1000, 4.0
 """Rows of one scale from which a table may pay, and by how much they must outnumber its nodes on one side."""
+BY_PARTS = 0.1
+"""Scale from which a table may divide by the fourth power of it: 1e-12 is nothing to a sixth derivative."""
 FARTHEST = 600.0
 """From here on the loss is a straight line, or 0."""
 
@@ -150,12 +152,14 @@ class _Rule(NamedTuple):
     weights: Array
     is_narrow: bool
     tilted: Array
-    r"""The weights times 1, z and :math:`z^2 - 1`, z the nodes: by parts these make means of derivatives, times powers of t."""
+    r"""The weights times :math:`1, z, z^2 - 1, z^3 - 3z, z^4 - 6z^2 + 3`, z the nodes: by parts means of a function with these
+    are means of its derivatives, times powers of t."""
 
     @classmethod
     def of(cls, reach: float, nodes: Array, weights: Array, *, is_narrow: bool = True) -> _Rule:
         weights = weights / weights.sum()
-        return cls(reach, nodes, weights, is_narrow, weights * np.array([np.ones_like(nodes), nodes, nodes**2 - 1]))
+        polynomials = hermevander(nodes, 4).T
+        return cls(reach, nodes, weights, is_narrow, weights * polynomials)
 
 
 @cache
@@ -217,7 +221,7 @@ def _over_logistic(x: Array, t: Array, n: int, rule: _Rule) -> Array:
 
 
 def _moments(x: Array, t: Array, order: int) -> list[Array]:
-    """Return G_0, G_1 and G_2, to order 4 also t G_3 and t^2 G_4, at every x, each with its own or the common t."""
+    """Return G_0, G_1, G_2, t G_3, t^2 G_4, ... up to an order, at every x, each with its own or the common t."""
     x, t = np.asarray(x, dtype=float), np.asarray(t, dtype=float)
     if t.ndim == 0 and x.size > FEWEST_ROWS:
         unit = max(1.0, float(t)) / PER_UNIT
@@ -282,7 +286,11 @@ def _table(t: float, unit: float, half: int) -> tuple[Array, Array]:
     nodes: Array = unit * np.arange(-half, half + 1, dtype=np.float64)
     out = np.empty((7, nodes.size))
     for part, level, rule in _by_scale(nodes.size, np.array(t), _rules(FEW_NODES, SPACINGS)):
-        out[:, part] = (_by_noise if rule.is_narrow else _by_logistic_noise)(nodes[part], level, 6, rule)
+        if rule.is_narrow and t > BY_PARTS:
+            out[:, part] = _narrow(nodes[part], level, 6, rule)
+            out[3:, part] /= t ** np.arange(1, 5)[:, None]
+        else:
+            out[:, part] = (_by_noise if rule.is_narrow else _by_logistic_noise)(nodes[part], level, 6, rule)
     return nodes, out
 
 
