@@ -35,6 +35,7 @@ from holdfast import (
 )
 from holdfast._core.rows import Rows
 from holdfast._core.solver import Solver
+from holdfast._problems.gathered import GatheredRows
 
 KINDS = ("passes", "Hessians", "steps", "proofs")
 SLACK, SPARE = 1.2, 2
@@ -137,6 +138,8 @@ def counted():
         changed.append((owner, name, getattr(owner, name)))
         setattr(owner, name, counting(kind, getattr(owner, name), amount))
 
+    for name in ("evaluate", "second_order"):
+        put(GatheredRows, name, "passes", lambda result: 2)  # their scores and their pull
     modules = [module for name, module in sys.modules.items() if name.startswith("holdfast.")]
     for cls in descendants(Rows):
         for name in {*PASSES} & {*vars(cls)}:

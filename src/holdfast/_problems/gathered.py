@@ -41,7 +41,7 @@ class GatheredRows:
         here = self._summed(parameters, point, losses, slopes, scale_slopes)
 
         def hessian() -> Array:
-            H = self._hessian(w, point, scale_slopes, *bends)
+            H = self.hessian_of(w, point, scale_slopes, *bends)
             couplings = problem.loss.couplings(u, t)
             return H - problem.coupled(w, couplings) if couplings else H
 
@@ -58,7 +58,7 @@ class GatheredRows:
         value = float(c @ losses) + 0.5 * alpha * float(w @ w)
         return Evaluation(parameters, value, gradient, problem.stiffness(w, outward))
 
-    def _hessian(self, w: Array, point: Array, scale_slopes: Array, uu: Array, ut: Array, tt: Array) -> Array:
+    def hessian_of(self, w: Array, point: Array, scale_slopes: Array, uu: Array, ut: Array, tt: Array) -> Array:
         problem, c, d = self.problem, self.problem.weights, self.n_features
         roots = self.signed * np.sqrt(c * uu)
         H: Array = roots @ roots.T

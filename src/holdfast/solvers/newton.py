@@ -14,10 +14,10 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast._core.tolerances import POLISHED, ROUNDING, VANISHING
 
-LEAST_RIDGE = 1e-15
-"""Added to a Hessian of unit diagonal: rounding."""
 NEAR = 1e-6
 """Share of the objective that decrements must have fallen below for the next ones to be foretold."""
+EXACT = 1e-20
+"""A decrement, as a share of the objective, after which parameters have ten digits: steps to come need not be looked at."""
 
 
 class Newton(Solver):
@@ -42,22 +42,14 @@ class Newton(Solver):
         value, gradient, hessian = view.second_order(theta)
         flat = VANISHING * view.typical_curvature()
         status, n_iter, before = Status.ITERATION_LIMIT, 0, np.inf
-        solve: Callable[[Array], Array] | None = None
         for n_iter in range(1, max_iter + 1):
             if value <= view.enough:
                 status = Status.SOLVED
                 break
-            longest = partial(view.longest_step, theta)
-            last = None if solve is None else _last_step(solve, gradient, before, abs(value), longest)
-            if last is None:
-                step, decrement, solve = _factorised_step(hessian(), gradient, flat, longest)
-            else:
-                step, decrement = last
+            step, decrement = newton_step(hessian(), gradient, flat, partial(view.longest_step, theta))
             report(f"newton {n_iter}: objective {value:.10g}, decrement {decrement:.2e}")
-            # a full step squares the error
-            is_last = last is not None or _foretold(decrement, before, abs(value), 2) <= POLISHED
-            if decrement <= max(tol, POLISHED) * abs(value) or is_last:
-                # one last full step costs nothing
+            if decrement <= max(tol, POLISHED) * abs(value) or _foretold(decrement, before, abs(value)) <= EXACT:
+                # one last full step costs nothing and squares the error
                 polished, polished_gradient = view.value_and_gradient(theta + step)
                 if polished <= value + ROUNDING * abs(value) and np.all(np.isfinite(polished_gradient)):
                     theta, value = theta + step, polished
@@ -77,22 +69,10 @@ class Newton(Solver):
         return Solution(theta, status, value, n_iter, self.name)
 
 
-def _last_step(
-    solve: Callable[[Array], Array], gradient: Array, before: float, value: float, longest: Callable[[Array], float]
-) -> tuple[Array, float] | None:
-    """Return a step by the Hessian of the last one, and its decrement, where it leads to the end; None where it does not."""
-    step = -solve(gradient)
-    decrement = float(-0.5 * gradient @ step)
-    # the Hessian has changed by the share by which the last step has shrunk the gradient, and this one shrinks it by as much
-    is_last = 0 <= _foretold(decrement, before, value, 1) <= POLISHED
-    return (step, decrement) if is_last and longest(step) >= 1 else None
-
-
-def _foretold(decrement: float, before: float, value: float, power: int) -> float:
+def _foretold(decrement: float, before: float, value: float) -> float:
     """Return what the step after this one is to promise as a share of the objective, inf where nobody can tell."""
-    return (
-        decrement / value * (decrement / before) ** power if decrement <= NEAR * value and before < np.inf else np.inf
-    )
+    is_near = decrement <= NEAR * value and before < np.inf
+    return decrement / value * (decrement / before) ** 2 if is_near and value > 0 else np.inf
 
 
 def newton_step(
@@ -102,23 +82,12 @@ def newton_step(
 
     The curvature is taken for `flat` at least, and no step is longer than a factor `longest` of it allows.
     """
-    return _factorised_step(H, gradient, flat, longest)[:2]
-
-
-def _factorised_step(
-    H: Array, gradient: Array, flat: Array, longest: Callable[[Array], float]
-) -> tuple[Array, float, Callable[[Array], Array] | None]:
-    """Return the same with the function g -> H^-1 g, None where H had to be changed to find a step."""
     diagonal = np.maximum(H.diagonal(), flat)
     scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     scaled, pull = H / (scale[:, None] * scale), gradient / scale
     unit = scaled.diagonal()
-
-    def solve(g: Array) -> Array:
-        return np.asarray(dpotrs(factor, g / scale, lower=True)[0] / scale)
-
     # with unit diagonal 1e-15 is rounding; a ridge of 1e30 leaves steepest descent
-    ridge, largest = LEAST_RIDGE, 1e30
+    ridge, largest = 1e-15, 1e30
     while ridge < largest:
         ridged = scaled.copy()
         ridged.flat[:: len(scale) + 1] = unit + ridge
@@ -130,12 +99,12 @@ def _factorised_step(
         with np.errstate(over="ignore", invalid="ignore"):
             step = -dpotrs(factor, pull, lower=True)[0] / scale
         if np.all(np.isfinite(step)) and longest(step) >= 1:
-            return step, float(-0.5 * gradient @ step), solve if ridge == LEAST_RIDGE else None
+            return step, float(-0.5 * gradient @ step)
         # the step would cross a kink or overflow: it has to become shorter soon
         ridge = max(6 * ridge, 1e-6)
     with np.errstate(over="ignore"):
         step = np.clip(-gradient / np.square(scale), -1e100, 1e100)
-    return step * min(1.0, longest(step)), float(0.5 * pull @ pull), None
+    return step * min(1.0, longest(step)), float(0.5 * pull @ pull)
 
 
 def _backtrack(
