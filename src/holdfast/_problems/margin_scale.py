@@ -326,6 +326,8 @@ class MarginScaleProblem(LinearProblem):
 
     def smallest_typical_scale(self, parameters: Array) -> float:
         scales = self.scales(parameters)
+        if scales.ndim == 0:
+            return float(scales)
         return float(np.median(scales[scales > 0])) if np.any(scales > 0) else 0.0
 
     def constant_objective(self) -> float:

@@ -29,6 +29,8 @@ from holdfast.solvers.selection import pick
 
 FIRST_EASE, SHRINK, LAST_EASE = 0.5, 0.15, 1e-7
 """Noise on the score that the path starts with, its factor from stage to stage, and where a collapse is suspected."""
+NEWTON_EASE = 0.7
+"""The noise to start with where Newton steps are cheap: from w = 0 they overshoot the more the less there is."""
 STRAIGHT, FINE = 0.01, 1e-8
 """Below this noise on the score the path is nearly straight; the next step must then promise this share of the objective."""
 PATIENCE = 60
@@ -354,7 +356,8 @@ class _Training:
         The smoothed problems are smooth at w = 0, so the path can start there, and never stops at the kink.
         """
         solver = pick(problem) if rough else self.solver
-        theta, delta = np.zeros(problem.n_parameters), FIRST_EASE
+        theta = np.zeros(problem.n_parameters)
+        delta = NEWTON_EASE if problem.work()["is_cheap_to_factorise"] else FIRST_EASE
         start, collapsible = theta, not np.isfinite(problem.constant_objective())
         scale = np.inf if collapsible else 0.0
         while True:

@@ -100,8 +100,8 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         point, t = self.point(w), self.support(w)
-        bend = float(np.sum(first)) / float(t) if t > 0 else 0.0
-        out = (float(np.sum(second)) - bend) * np.outer(point, point)
+        bend = float(first.sum()) / float(t) if t > 0 else 0.0
+        out = (float(second.sum()) - bend) * (point[:, None] * point)
         if self.factor.ndim == 2:
             out += bend * self.factor @ self.factor.T
         else:
