@@ -19,7 +19,7 @@ from holdfast._core.loss import Array, Loss
 from holdfast.losses.expected_cross_entropy import ExpectedCrossEntropy
 from holdfast.losses.gaussian_hinge import density, mills_ratios
 
-FEW_NODES = ((0.2, 7), (0.3, 9), (0.4, 11), (0.5, 13))
+FEW_NODES = ((0.1, 7), (0.2, 9), (0.3, 11), (0.4, 13), (0.5, 15))
 """Nodes of a Gauss-Hermite rule for the noise that do up to a scale, where the logistic function is all but a polynomial."""
 SPACINGS = ((0.8, 0.5), (1.2, 0.4), (2.0, 0.25), (4.0, 0.125), (8.0, 0.0625))
 """Beyond, the spacing of evenly spaced nodes: the nearest poles of the logistic function lie at z = i pi / t."""
@@ -51,7 +51,7 @@ class ExpectedLogistic(Loss):
 
     There is no closed form. With :math:`G_k(x, t) = \mathbb E\, \mathrm{softplus}^{(k)}(x + tZ)` and x = u - 1, the
     loss is :math:`G_0`, its slopes :math:`G_1` and :math:`t\,G_2`, its curvature :math:`G_2,\ t\,G_3,\ G_2 + t^2 G_4`.
-    Up to t = 0.5 a Gauss-Hermite rule of 13 nodes at most gives them to about 1e-12, up to t = 8 the trapezoid rule over z in
+    Up to t = 0.5 a Gauss-Hermite rule of 15 nodes at most gives them to about 1e-12, up to t = 8 the trapezoid rule over z in
     [-9, 9]. For larger t it would need ever more nodes, so softplus is written as the hinge averaged over logistic noise:
     :math:`G_0 = \int \sigma'(a)\, t f((x-a)/t)\, da` with the Gaussian hinge's f, and the trapezoid rule is used on that:
     145 nodes for any t. All are sums of convex functions with positive weights, so the computed loss is convex, and
