@@ -35,7 +35,7 @@ FAR = 100.0
 
 
 class DenseRows(BlockRows):
-    """Rows of a NumPy array, less a common `shift` where one is given; never copied or up-cast as a whole."""
+    """Rows of a NumPy array, less a common `shift` where one is given; never copied or up-cast as a whole, unless few."""
 
     X: NDArray[np.floating]
 
