@@ -75,24 +75,24 @@ def validated():
 
 FITS = {
     # (passes, Hessians, steps, proofs), and the fit
-    "Gaussian, hinge": ((37, 8, 8, 1), few(GaussianRobustClassifier(0.3, loss="hinge"))),
-    "Gaussian, logistic": ((40, 9, 9, 1), few(GaussianRobustClassifier(0.3))),
+    "Gaussian, hinge": ((21, 7, 7, 1), few(GaussianRobustClassifier(0.3, loss="hinge"))),
+    "Gaussian, logistic": ((23, 9, 9, 1), few(GaussianRobustClassifier(0.3))),
     "Gaussian, own errors of rows": ((27, 7, 7, 1), told(GaussianRobustClassifier(loss="hinge"))),
     "Gaussian, wide sparse": ((31, 2, 20, 2), lambda: GaussianRobustClassifier(0.02, loss="hinge").fit(*words())),
     "Gaussian, three classes": ((48, 8, 8, 1), few(GaussianRobustClassifier(0.3, loss="hinge"), n_classes=3)),
-    "Gaussian, three classes, logistic": ((50, 9, 9, 1), few(GaussianRobustClassifier(0.3), n_classes=3)),
-    "Gaussian, path": ((836, 177, 182, 16), few(GaussianRobustClassifierCV(5, loss="hinge", cv=3))),
-    "Gaussian, path, logistic": ((330, 66, 66, 16), few(GaussianRobustClassifierCV(5, cv=3))),
-    "ball": ((279, 36, 36, 12), few(RobustLinearClassifier(Ball(0.2)))),
-    "ball, path": ((2513, 313, 313, 69), few(RobustLinearClassifierCV(5, uncertainty=Ball(), cv=3))),
+    "Gaussian, three classes, logistic": ((45, 8, 8, 1), few(GaussianRobustClassifier(0.3), n_classes=3)),
+    "Gaussian, path": ((788, 177, 182, 16), few(GaussianRobustClassifierCV(5, loss="hinge", cv=3))),
+    "Gaussian, path, logistic": ((214, 66, 66, 16), few(GaussianRobustClassifierCV(5, cv=3))),
+    "ball": ((236, 36, 36, 12), few(RobustLinearClassifier(Ball(0.2)))),
+    "ball, path": ((2030, 313, 313, 69), few(RobustLinearClassifierCV(5, uncertainty=Ball(), cv=3))),
     "box": ((179, 0, 15, 1), few(RobustLinearClassifier(Box(0.1)))),
-    "box, path": ((2680, 178, 266, 43), few(RobustLinearClassifierCV(5, uncertainty=Box(), cv=3))),
+    "box, path": ((2411, 178, 266, 43), few(RobustLinearClassifierCV(5, uncertainty=Box(), cv=3))),
     "ellipsoids of rows": ((84, 15, 13, 6), told(RobustLinearClassifier(Ellipsoid(), loss="squared_hinge"))),
     "three classes, jointly": (
         (373, 53, 53, 11),
         few(RobustLinearClassifier(Ball(0.2), multiclass="joint"), n_classes=3),
     ),
-    "label flips": ((362, 45, 45, 11), few(RobustLinearClassifier(ambiguity=LabelFlips(0.05)))),
+    "label flips": ((298, 45, 45, 11), few(RobustLinearClassifier(ambiguity=LabelFlips(0.05)))),
     "weight errors": ((243, 0, 16, 1), few(RobustLinearClassifier(weight_error=WeightError(0.05)))),
     "deleted features": ((2, 0, 32, 1), few(FeatureDeletionClassifier(2))),
     # a step is 50 passes of the solver's own
@@ -106,7 +106,7 @@ FITS = {
     "boosting, exp": ((0, 8, 8, 1), few(LaplaceBoostClassifier("exp"))),
     "boosting, tail": ((0, 32, 32, 1), few(LaplaceBoostClassifier("tail", tol=1e-3))),
     "kernel": ((431, 79, 79, 19), few(RobustKernelClassifier(Ball(0.1), n_components=20, random_state=0))),
-    "safe": ((7284, 1498, 1210, 54), validated),
+    "safe": ((5720, 1498, 1210, 50), validated),
     "noise aware": ((3, 0, 0, 1), told(NoiseAwareClassifier())),
 }
 
