@@ -175,7 +175,7 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
         form (two_point, quadratic, log2). "sgd" or :class:`SGD` is the stochastic descent of the papers: rough, and never
         picked.
     tol : float, default=1e-6
-        Largest certified relative gap to accept. Small problems are solved to rounding whatever it is.
+        Largest certified relative gap to accept. Small problems are solved to 1e-11 or better whatever it is.
     max_iter : int, default=1000
         Steps over all stages.
     warm_start : bool, default=False
