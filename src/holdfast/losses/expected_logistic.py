@@ -43,7 +43,7 @@ FEWEST_ROWS, TABLE_PAYS = 1000, 4.0
 BY_PARTS = 0.1
 """Scale from which a table may divide by the fourth power of it: 1e-12 is nothing to a sixth derivative."""
 FARTHEST = 600.0
-"""From here on the loss is a straight line, or 0."""
+"""From here on the loss is a straight line."""
 
 
 class ExpectedLogistic(Loss):
@@ -237,8 +237,8 @@ def _moments(x: Array, t: Array, order: int) -> list[Array]:
 
 def _narrow(x: Array, t: Array, order: int, rule: _Rule) -> list[Array]:
     """Return what `_moments` does by means over the noise."""
-    # beyond, the loss is 0 or straight to the last bit, and an exponential might overflow
-    inside = np.clip(x, -FARTHEST, FARTHEST)
+    # beyond, the loss is a straight line to the last bit, and an exponential might overflow
+    inside = np.minimum(x, FARTHEST)
     e = inside + t * rule.nodes[:, None]
     np.exp(e, out=e)
     loss = rule.weights @ np.log1p(e)
