@@ -156,6 +156,12 @@ def test_rows_that_hardly_bend_count_where_no_others_bend(solver, seed):
     assert model.n_iter_ < (500 if solver else 50)
 
 
+def test_a_set_without_extent_leaves_a_plain_linear_program():
+    X, y = rounded_rows(5)
+    model = RobustLinearClassifier(Ball(0.0), loss="hinge", penalty=None).fit(X, y)
+    assert model.solution_["solver"] == "interior_point"
+
+
 @pytest.mark.parametrize("loss", AVERAGED)
 def test_averages_of_which_a_part_is_outside_of_the_loss_need_no_penalty(loss):
     """What is outside bears what tangents leave; nothing does where some feature is exact."""

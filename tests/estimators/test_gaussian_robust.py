@@ -513,6 +513,7 @@ def test_singular_covariances_are_fine(cells, rng):
         (lambda X, y: (X[:0], y[:0]), "0 sample"),
         (lambda X, y: (X, y[:-1]), "inconsistent numbers of samples"),
         (lambda X, y: (X, X[:, 0]), "continuous"),
+        (lambda X, y: (X, np.where(y == y[0], 0.5, 1.25)), "continuous"),
     ],
 )
 def test_bad_data_are_named(change, message, cells):

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.special import expit
 
 from holdfast.losses import ExpectedLogistic
-from holdfast.losses.expected_logistic import MANY_ROWS, SPACINGS
+from holdfast.losses.expected_logistic import FEW_NODES, MANY_ROWS, SPACINGS
 
 SCORES = [-40.0, -7.3, -1.0, 0.0, 0.4, 2.0, 11.0]
 
@@ -26,7 +26,7 @@ def _expectation(function, x, t):
     )
 
 
-@pytest.mark.parametrize("t", [1e-3, 0.1, 1.0, 1.9, 2.1, 2.9, 3.0, 3.1, 7.0, 20.0, 50.0])
+@pytest.mark.parametrize("t", [1e-3, 0.1, 0.2, 0.3, 0.5, 1.0, 1.9, 2.1, 2.9, 3.0, 3.1, 7.0, 20.0, 50.0])
 def test_loss_and_slopes_are_the_expectations_by_quadrature(t):
     x = np.array(SCORES)
     value, slope, scale_slope = ExpectedLogistic().evaluate(1 + x, np.full_like(x, t))
@@ -45,7 +45,7 @@ def test_without_noise_it_is_the_logistic_loss():
     assert_allclose(scale_slope, 0, rtol=0, atol=1e-15)
 
 
-@pytest.mark.parametrize("t", [reach for reach, _ in SPACINGS])
+@pytest.mark.parametrize("t", [reach for reach, _ in (*FEW_NODES, *SPACINGS)])
 def test_rules_agree_where_they_meet(t):
     u = np.linspace(-30, 30, 2001)
     below, above = (ExpectedLogistic().evaluate(u, np.full_like(u, scale)) for scale in (t, np.nextafter(t, np.inf)))
@@ -53,7 +53,7 @@ def test_rules_agree_where_they_meet(t):
         assert_allclose(one, other, rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("t", [0.0, 0.05, 0.9, 2.2, 2.99, 3.01, 12.0, 80.0])
+@pytest.mark.parametrize("t", [0.0, 0.05, 0.11, 0.5, 0.9, 2.2, 2.99, 3.01, 12.0, 80.0])
 def test_table_equals_the_direct_rule(t, rng):
     u = 1 + 12 * max(t, 1) * rng.uniform(-1, 1, size=20_000)
     table = ExpectedLogistic().evaluate(u, np.array(t))

@@ -1,11 +1,16 @@
-"""Newton's method: steps that are absurdly long."""
+"""Newton's method: steps that are absurdly long, and those that need not be taken."""
 
 import numpy as np
 import pytest
 
 from holdfast._core.problem import Problem
 from holdfast._core.solution import Status
+from holdfast._data import rows_of
+from holdfast._problems.margin_scale import MarginScaleProblem
+from holdfast.losses import ExpectedLogistic
+from holdfast.solvers import newton
 from holdfast.solvers.newton import Newton
+from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 
 
 class Cliff(Problem):
@@ -36,3 +41,18 @@ def test_steps_beyond_all_numbers_are_shortened_no_further_than_need_be(start):
     found = Newton().minimise(Cliff(), np.array([start, 0.0]), tol=1e-12, max_iter=60)
     assert found.status is Status.SOLVED
     assert np.allclose(found.parameters, [0.0, 1.0], atol=1e-5)
+
+
+def test_the_end_that_is_foretold_is_the_end(draw_classes, monkeypatch):
+    saved = 0
+    for seed in range(6):
+        X, y = draw_classes(np.random.default_rng(seed), 300, 5)
+        problem = MarginScaleProblem(rows_of(X), y, np.ones(len(y)), ExpectedLogistic(), CommonEllipsoid(0.2), 1.0)
+        for exact in (newton.EXACT, 0.0):
+            monkeypatch.setattr(newton, "EXACT", exact)
+            found = Newton().minimise(problem, np.zeros(6), tol=0.0, max_iter=60)
+            assert found.status is Status.SOLVED
+            assert np.linalg.norm(problem.value_and_gradient(found.parameters)[1]) <= 1e-9 * len(y)
+            saved += found.n_iter if exact == 0 else -found.n_iter
+        monkeypatch.undo()
+    assert 2 <= saved <= 6

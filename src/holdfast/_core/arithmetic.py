@@ -1,5 +1,6 @@
 """Arithmetic of arrays, dense or sparse, whatever the scales of their entries."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,16 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 Array = NDArray[np.float64]
 FLAT, ROUNDED = 1e-10, 1e-14
 """Extents of a set below this share of the largest (squares below the second) count as 0."""
+USUAL = 1e-250, 1e250
+"""Sums of squares in which nothing that counts has under- or overflowed."""
 MISSED = 1e-13
 """A least-squares split may miss this share of a target by rounding."""
 
 
 def norm(v: Any, axis: int | None = None) -> Array:
     """Return the l2 norm of a vector, or of each row of a matrix (axis=1), even where squares would under- or overflow."""
+    if axis is None and USUAL[0] < (square := np.vdot(v, v)) < USUAL[1]:
+        return np.sqrt(square)
     largest = float(np.abs(v).max(initial=0.0))
     # squares of such numbers, and sums of 1e20 of them, are in the range of float64: no division in the usual case
     scale = 1.0 if 1e-140 < largest < 1e140 or largest == 0 else largest
@@ -62,7 +67,7 @@ def inverse(metric: Array, ridge: float = 1e-12) -> Any:
             if failed:
                 ridge *= 10
                 continue
-            return lambda v: _scaled_solve(factor, scale, v)
+            return partial(_scaled_solve, factor, scale)
         metric = np.diag(metric)
     # where nothing bends a long step would be a guess; the largest curvature gives a short one
     positive = np.where(metric > 0, metric, np.max(metric, initial=1.0))
@@ -70,7 +75,7 @@ def inverse(metric: Array, ridge: float = 1e-12) -> Any:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # where the metric all but vanishes; the search then finds no descent
-def _scaled_solve(factor: Any, scale: Array, v: Array) -> Array:
+def _scaled_solve(factor: Array, scale: Array, v: Array) -> Array:
     return np.asarray(dpotrs(factor, v / scale)[0] / scale)
 
 

@@ -21,6 +21,8 @@ def by_stretches(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def stretched(self: Any, *arrays: Any) -> Any:
+        if all(np.size(array) <= 2 * STRETCH for array in arrays):
+            return method(self, *arrays)
         sizes = {np.shape(array) for array in arrays} - {()}
         if len(sizes) != 1 or len(shape := sizes.pop()) != 1 or shape[0] <= 2 * STRETCH:
             return method(self, *arrays)

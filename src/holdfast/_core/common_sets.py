@@ -41,7 +41,7 @@ class CommonSet(RowSets):
         return np.array(self.point(w))[None]  # a copy: the point may be remembered
 
     def adjoint(self, w: Array, r: Array) -> Array:
-        return np.sum(r) * self.point(w)
+        return np.add.reduce(r, axis=None) * self.point(w)  # np.sum without its detours, which cost as much
 
     def directional(self, w: Array, v: Array) -> Array:
         return np.asarray(self.point(w) @ v)

@@ -147,6 +147,13 @@ class Rows(ABC):
     def entries(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:
         """Return some columns of some rows as a float64 array of shape (len(rows), len(columns))."""
 
+    def signed(self, signs: Array) -> Array | None:
+        """Return rows times their labels, and these labels, as columns of one array of shape (n_features + 1, n_samples).
+
+        None but for dense rows that are few.
+        """
+        return None
+
     @abstractmethod
     def take(self, rows: NDArray[np.intp] | slice) -> Rows:
         """Return some of the rows."""

@@ -35,18 +35,21 @@ SINGLE_RANGE = 1e-30, 1e30
 """Mean squares of features whose products stay in the range of float32."""
 FAINT = 0.03
 """Rows of less than this share of the mean weight are left out of products that need not be exact."""
+MOST_GATHERED = 1e5
+"""Most entries of X that are copied with their labels (800 kB), so that a pass takes few calls."""
 FAR = 100.0
 """Beyond so many standard deviations means make the rows almost parallel, and their Hessian almost singular."""
 
 
 class DenseRows(BlockRows):
-    """Rows of a NumPy array, less a common `shift` where one is given; only few are copied or up-cast as a whole."""
+    """Rows of a NumPy array, less a common `shift` where one is given; never copied or up-cast as a whole, unless few."""
 
     X: NDArray[np.floating]
 
     def __init__(self, X: NDArray[np.floating], shift: Array | None = None):
         super().__init__(X)
         self.shift = shift
+        self._signed: tuple[Array, Array] | None = None
         # every pass makes and drops arrays of the size of a block, or of a few numbers a row
         keep_freed(BLOCK_BYTES // 4)
 
@@ -83,14 +86,26 @@ class DenseRows(BlockRows):
             return self.regular.row
         # some 256 rows tell well enough whether means are far from 0; any point near them will do
         some = self.X[:: max(1, self.n_samples // 256)].astype(np.float64)
-        middle = some.mean(axis=0)
-        return middle if np.any(np.abs(middle) > FAR * np.maximum(some.std(axis=0), np.finfo(float).tiny)) else None
+        middle = some.sum(axis=0) / len(some)
+        some -= middle
+        spread = np.sqrt(np.einsum("ij,ij->j", some, some) / len(some))
+        return middle if (np.abs(middle) > FAR * np.maximum(spread, np.finfo(float).tiny)).any() else None
 
     def shifted(self, offset: Array) -> BlockRows:
         if self.regular is not None and np.array_equal(offset, self.regular.row):
             return SparseRows(self.regular.rest)
         shift = offset if self.shift is None else self.shift + offset
         return DenseRows(self.X - shift) if self.X.size <= SMALL_COPY else DenseRows(self.X, shift)
+
+    def signed(self, signs: Array) -> Array | None:
+        if self.X.size > MOST_GATHERED or compiled.repays(self.X.size * self.n_fits):
+            return None
+        if self._signed is None or self._signed[0] is not signs:
+            columns = np.empty((self.n_features + 1, self.n_samples))
+            columns[:-1], columns[-1] = self.X.T if self.shift is None else (self.X - self.shift).T, 1.0
+            columns *= signs
+            self._signed = signs, columns
+        return self._signed[1]
 
     def joined(self, others: Array) -> DenseRows:
         return DenseRows(np.concatenate([*(block for _, block in self.dense_blocks()), others]))
@@ -130,7 +145,7 @@ class DenseRows(BlockRows):
         out = np.zeros((self.n_features, self.n_features))
         root = np.sqrt(weights)
         # wide blocks: the rank-k update is bound by arithmetic, not by memory
-        for rows, block in self._blocks(max(256, BLOCK_BYTES // max(1, self.n_features))):
+        for rows, block in self._blocks(max(256, BLOCK_BYTES // max(1, 8 * self.n_features))):
             scaled = block * root[rows, None]
             out += scaled.T @ scaled
         return out

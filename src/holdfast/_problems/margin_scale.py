@@ -18,6 +18,7 @@ from holdfast._core.rows import MarginPass, Rows
 from holdfast._core.solution import DualGuess
 from holdfast._core.tolerances import AFFORDABLE, SMALL_WORK
 from holdfast._data import rows_of
+from holdfast._problems.gathered import GatheredRows
 from holdfast._problems.linear import WIDEST_METRIC, LinearProblem
 from holdfast._problems.local_margin_model import LocalMarginModel
 from holdfast._problems.penalty import Penalty
@@ -100,13 +101,26 @@ class MarginScaleProblem(LinearProblem):
 
     def join(self, w: Array, b: float) -> Array:
         """Return the parameters made of w and b."""
-        return np.append(w, b) if self.fit_intercept else w
+        if not self.fit_intercept:
+            return w
+        parameters = np.empty(len(w) + 1)
+        parameters[:-1], parameters[-1] = w, b
+        return parameters
 
     @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
     def evaluate(self, parameters: Array) -> Evaluation:
+        if self.gathered is not None:
+            return self.gathered.evaluate(parameters)
         w, b = self.split(parameters)
         found = self.rows.margin_pass(self.loss, self.signs, self.weights, w, b, self.sets.support(w), self.target)
         return self.summed(parameters, w, found)
+
+    @cached_property
+    def gathered(self) -> GatheredRows | None:
+        """The rows, where they are so few that they are best gathered with their labels in one array."""
+        is_simple = self.sets.is_common and self.tilt is None and self.penalty is None
+        signed = self.rows.signed(self.signs) if is_simple else None
+        return None if signed is None else GatheredRows(self, signed)
 
     def summed(self, parameters: Array, w: Array, found: MarginPass) -> Evaluation:
         """Return what a pass over the rows amounts to, penalties and all."""
@@ -138,6 +152,8 @@ class MarginScaleProblem(LinearProblem):
 
     @np.errstate(over="ignore", invalid="ignore")
     def second_order(self, parameters: Array) -> tuple[float, Array, Callable[[], Array]]:
+        if self.gathered is not None:
+            return self.gathered.second_order(parameters)
         w, b = self.split(parameters)
         u, t = self.target - self.signs * (self.rows.dot(w) + b), self.sets.support(w)
         losses, *slopes_and_bends = self.loss.derivatives(u, t)
@@ -145,11 +161,12 @@ class MarginScaleProblem(LinearProblem):
         r = self.signs * slopes
         found = MarginPass(float(self.weights @ losses), self.rows.transpose_dot(r), float(r.sum()), parts[0])
 
-        def hessian() -> Array:
-            return self.hessian_of(w, *parts) - self.coupled(w, self.loss.couplings(u, t))
-
         here = self.summed(parameters, w, found)
-        return here.value, here.gradient, hessian
+        return (
+            here.value,
+            here.gradient,
+            lambda: self.hessian_of(w, *parts) - self.coupled(w, self.loss.couplings(u, t)),
+        )
 
     def coupled(self, w: Array, couplings: Sequence[Coupling]) -> Array | float:
         """Return what couplings of rows take from the Hessian."""
@@ -324,6 +341,8 @@ class MarginScaleProblem(LinearProblem):
 
     def smallest_typical_scale(self, parameters: Array) -> float:
         scales = self.scales(parameters)
+        if scales.ndim == 0:
+            return float(scales)
         return float(np.median(scales[scales > 0])) if np.any(scales > 0) else 0.0
 
     def constant_objective(self) -> float:
@@ -392,6 +411,7 @@ class MarginScaleProblem(LinearProblem):
         # strong convexity: P(0, 0) >= P(w, b) + alpha / 2 |w|^2 at the optimum, where P(w, b) >= alpha / 2 |w|^2
         t = np.zeros(()) if self.sets.is_sublinear else self.sets.support(np.zeros(self.rows.n_features))
         # one value where all rows are alike
-        at_zero = float(np.sum(self.weights * loss.value(*np.broadcast_arrays(np.atleast_1d(self.target), t))))
+        u = np.full(max(np.shape(t), np.shape(self.target), (1,)), self.target)
+        at_zero = float(np.sum(self.weights * loss.value(u, t)))
         ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf
         return ridge if self.penalty is None else min(ridge, self.penalty.norm_bound(at_zero, self.rows.n_features))

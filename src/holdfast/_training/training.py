@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -28,6 +29,8 @@ from holdfast.solvers.selection import pick
 
 FIRST_EASE, SHRINK, LAST_EASE = 0.5, 0.15, 1e-7
 """Noise on the score that the path starts with, its factor from stage to stage, and where a collapse is suspected."""
+NEWTON_EASE = 0.7
+"""The noise to start with where Newton steps are cheap: from w = 0 they overshoot the more the less there is."""
 STRAIGHT, FINE = 0.01, 1e-8
 """Below this noise on the score the path is nearly straight; the next step must then promise this share of the objective."""
 PATIENCE = 60
@@ -306,6 +309,11 @@ class _Training:
             return self.minimise(problem, found.parameters, tol, solver=Newton(), limit=limit - patience)
         return replace(found, n_iter=self.n_iter)
 
+    @cached_property
+    def is_cheap(self) -> bool:
+        """Whether a step with a factorised Hessian costs next to nothing."""
+        return bool(self.problem.work()["is_cheap_to_factorise"])
+
     @property
     def accuracy(self) -> float:
         """The gap to aim at: none where going on to rounding costs next to nothing.
@@ -314,7 +322,7 @@ class _Training:
         """
         if self.tol > LOOSE:
             return AHEAD * self.tol
-        if self.problem.work()["is_cheap_to_factorise"]:
+        if self.is_cheap:
             return 0.0
         return (NEARLY if self.problem.loss.has_dual else ALMOST) * self.tol
 
@@ -328,7 +336,7 @@ class _Training:
             return self.finish(self.problem, start, self.accuracy)
         if not self.problem.loss.is_homogeneous and self.problem.sets.is_smooth:
             start, easier = np.zeros(self.problem.n_parameters), self.problem.without_noise()
-            if easier is not None and not self.problem.work()["is_cheap_to_factorise"]:
+            if easier is not None and not self.is_cheap:
                 start = self.minimise(easier, start, ROUGH, rough=True).parameters
             return self.minimise(self.problem, start, self.accuracy)
         return self.follow_path(self.problem, rough=False)
@@ -353,7 +361,8 @@ class _Training:
         The smoothed problems are smooth at w = 0, so the path can start there, and never stops at the kink.
         """
         solver = pick(problem) if rough else self.solver
-        theta, delta = np.zeros(problem.n_parameters), FIRST_EASE
+        theta = np.zeros(problem.n_parameters)
+        delta = NEWTON_EASE if problem.work()["is_cheap_to_factorise"] else FIRST_EASE
         start, collapsible = theta, not np.isfinite(problem.constant_objective())
         scale = np.inf if collapsible else 0.0
         while True:

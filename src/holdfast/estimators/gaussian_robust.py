@@ -181,7 +181,7 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
         form (two_point, quadratic, log2). "sgd" or :class:`SGD` is the stochastic descent of the papers: rough, and never
         picked.
     tol : float, default=1e-6
-        The largest certified relative gap to accept. Small problems are solved to rounding in any case.
+        The largest certified relative gap to accept. Small problems are solved to 1e-11 or better in any case.
     max_iter : int, default=1000
         Steps over all stages.
     warm_start : bool, default=False

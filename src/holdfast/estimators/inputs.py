@@ -29,8 +29,10 @@ MANY_THREADS = 3e9
 
 def class_codes(y: Any, name: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return the sorted classes, at least two, and y as their indices."""
-    check_classification_targets(y)
-    classes, codes = _two_classes(y) or np.unique(y, return_inverse=True)
+    two = _two_classes(y)
+    if two is None or y.dtype.kind not in "biu":  # two whole numbers are classes, whatever they are
+        check_classification_targets(y)
+    classes, codes = two or np.unique(y, return_inverse=True)
     if len(classes) == 1:
         raise ValueError(
             f"{name}.fit: y contains one class only, {classes.tolist()[0]!r}. A classifier needs rows of two classes."

@@ -266,6 +266,8 @@ def check_params(X: Any, params: Mapping[str, Any]) -> None:
 
 def checked_weights(sample_weight: Any, X: Any, call: str) -> Array:
     """Return sample_weight as numbers >= 0, 1 each for None."""
+    if sample_weight is None:
+        return np.ones(_num_samples(X))
     try:
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     except (TypeError, ValueError, OverflowError) as error:

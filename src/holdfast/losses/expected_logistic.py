@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 from math import factorial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.polynomial.hermite_e import hermegauss, hermevander
 from scipy.interpolate import make_interp_spline
 from scipy.special import expit, ndtr
 
@@ -19,10 +19,13 @@ from holdfast._core.loss import Array, Loss
 from holdfast.losses.expected_cross_entropy import ExpectedCrossEntropy
 from holdfast.losses.gaussian_hinge import density, mills_ratios
 
-SPACINGS = ((0.5, 0.7), (0.8, 0.5), (1.2, 0.4), (2.0, 0.25), (4.0, 0.125), (8.0, 0.0625))
-"""Spacing of the nodes of the noise up to a scale: the nearest poles of the logistic function lie at z = i pi / t."""
-FINE_SPACINGS = ((0.5, 0.6), (1.0, 0.4), (2.0, 0.22), (4.0, 0.11), (8.0, 0.055))
-"""The same for proofs, which share no node with what they prove."""
+FEW_NODES = ((0.1, 7), (0.2, 9), (0.3, 11), (0.4, 13), (0.5, 15))
+"""Nodes of a Gauss-Hermite rule for the noise that do up to a scale, where the logistic function is all but a polynomial."""
+SPACINGS = ((0.8, 0.5), (1.2, 0.4), (2.0, 0.25), (4.0, 0.125), (8.0, 0.0625))
+"""Beyond, the spacing of evenly spaced nodes: the nearest poles of the logistic function lie at z = i pi / t."""
+FEW_NODES_OF_PROOFS = ((0.1, 6), (0.2, 8), (0.3, 10), (0.4, 12), (0.5, 14))
+FINE_SPACINGS = ((1.0, 0.4), (2.0, 0.22), (4.0, 0.11), (8.0, 0.055))
+"""The same for proofs, which share no node with what they prove: rules of an even number of nodes have none at 0."""
 REACH, WIDEST = 9.0, 36.0
 """How many deviations the nodes of the noise cover, and how far those of logistic noise reach: beyond lies less than 1e-15."""
 BLOCK_ENTRIES = 25_000
@@ -35,6 +38,12 @@ TABLE_GROWTH = 64
 """Tables grow by so many nodes on either side."""
 PER_UNIT = 48
 """Nodes of the interpolation table per unit of the narrower of the two scales."""
+FEWEST_ROWS, TABLE_PAYS = 1000, 4.0
+"""Rows of one scale from which a table may pay, and by how much they must outnumber its nodes on one side."""
+BY_PARTS = 0.1
+"""Scale from which a table may divide by the fourth power of it: 1e-12 is nothing to a sixth derivative."""
+FARTHEST = 600.0
+"""From here on the loss is a straight line."""
 
 
 class ExpectedLogistic(Loss):
@@ -42,10 +51,10 @@ class ExpectedLogistic(Loss):
 
     There is no closed form. With :math:`G_k(x, t) = \mathbb E\, \mathrm{softplus}^{(k)}(x + tZ)` and x = u - 1, the
     loss is :math:`G_0`, its slopes :math:`G_1` and :math:`t\,G_2`, its curvature :math:`G_2,\ t\,G_3,\ G_2 + t^2 G_4`.
-    For t <= 8 the trapezoid rule over z in [-9, 9] gives them to about 1e-12. For larger t it would need ever more nodes,
-    so softplus is written as the hinge averaged over logistic noise, whence
+    Up to t = 0.5 a Gauss-Hermite rule of 15 nodes at most gives them to about 1e-12, up to t = 8 the trapezoid rule over z in
+    [-9, 9]. For larger t it would need ever more nodes, so softplus is written as the hinge averaged over logistic noise:
     :math:`G_0 = \int \sigma'(a)\, t f((x-a)/t)\, da` with the Gaussian hinge's f, and the trapezoid rule is used on that:
-    145 nodes for any t. Both are sums of convex functions with positive weights, so the computed loss is convex, and
+    145 nodes for any t. All are sums of convex functions with positive weights, so the computed loss is convex, and
     nondecreasing in t. Many rows with one common t are interpolated from a table (Taylor, error below 1e-11).
 
     The loss is smooth at t = 0 and never collapses. Its dual has no closed form: with a ridge alpha > 0 the certificate
@@ -76,7 +85,7 @@ class ExpectedLogistic(Loss):
 
     def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
         g = _moments(u - 1.0, t, 4)
-        return g[0], g[1], t * g[2], g[2], t * g[3], g[2] + np.square(t) * g[4]
+        return g[0], g[1], t * g[2], g[2], g[3], g[2] + g[4]
 
     def largest_scale_slope(self) -> float:
         return float(density(np.array(0.0)))  # E[Z p(x + tZ)] <= E[Z+], p increasing from 0 to 1
@@ -98,10 +107,10 @@ def plain_moments(x: Array, t: Array, n: int) -> Array:
     if t.ndim == 0 and x.size > MANY_ROWS:
         reach = float(min(np.abs(x).max(), 40.0 + 9.5 * t))
         return _read_off(x, _curve(float(t), 4.0 * np.ceil(reach / 4.0 + 0.1), n))
-    flat, scales = x.ravel(), np.broadcast_to(t, x.shape).ravel()
-    out = np.empty((n, flat.size))
-    for rows, rule in _by_scale(scales, FINE_SPACINGS, _over_noise, _over_logistic):
-        out[:, rows] = rule(flat[rows, None], scales[rows, None], n)
+    out = np.empty((n, x.size))
+    for rows, level, rule in _by_scale(x.size, _flat(t, x.shape), _rules(FEW_NODES_OF_PROOFS, FINE_SPACINGS)):
+        means = _over_noise if rule.is_narrow else _over_logistic
+        out[:, rows] = means(x.ravel()[rows], level, n, rule)
     return out.reshape((n, *x.shape))
 
 
@@ -134,68 +143,117 @@ def _read_off(x: Array, curve: tuple[Array, Array]) -> Array:
     return out
 
 
-def _by_scale(
-    scales: Array, spacings: Sequence[tuple[float, float]], narrow: Callable[..., Array], wide: Callable[..., Array]
-) -> Iterator[tuple[NDArray[np.intp], Callable[..., Array]]]:
-    """Yield stretches of rows and their rule: `narrow` with nodes for their scales, `wide` beyond the last of `spacings`."""
-    below = -np.inf
-    for reach, spacing in (*spacings, (np.inf, 0.5)):
-        nodes = _nodes(REACH if reach < np.inf else WIDEST, spacing)
-        rows = np.flatnonzero((scales > below) & (scales <= reach))
-        rule = partial(narrow if reach < np.inf else wide, nodes=nodes)
-        for part in np.array_split(rows, 1 + rows.size * nodes.size // BLOCK_ENTRIES) if rows.size else ():
-            yield part, rule
-        below = reach
+class _Rule(NamedTuple):
+    """How means over the noise are taken, up to a scale of it."""
+
+    reach: float
+    nodes: Array
+    """Of the noise, or of logistic noise where that is wider than the logistic function."""
+    weights: Array
+    is_narrow: bool
+    tilted: Array
+    r"""The weights times :math:`1, z, z^2 - 1, z^3 - 3z, z^4 - 6z^2 + 3`, z the nodes: by parts means of a function with these
+    are means of its derivatives, times powers of t."""
+
+    @classmethod
+    def of(cls, reach: float, nodes: Array, weights: Array, *, is_narrow: bool = True) -> _Rule:
+        weights = weights / weights.sum()
+        polynomials = hermevander(nodes, 4).T
+        return cls(reach, nodes, weights, is_narrow, weights * polynomials)
 
 
-@lru_cache
-def _nodes(reach: float, spacing: float) -> Array:
+@cache
+def _rules(few: Sequence[tuple[float, int]], spacings: Sequence[tuple[float, float]]) -> list[_Rule]:
+    """Return the rules, that for the narrowest noise first and one for all that is wider than the others last."""
+    rules = [_Rule.of(reach, *hermegauss(count)) for reach, count in few]
+    for reach, spacing in spacings:
+        nodes = _evenly(REACH, spacing)
+        rules.append(_Rule.of(reach, nodes, np.exp(-0.5 * nodes**2)))
+    # the density of logistic noise has double poles at i pi: a spacing of 0.6 would already cost four digits
+    nodes = _evenly(WIDEST, 0.5)
+    return [*rules, _Rule.of(np.inf, nodes, expit(nodes) * expit(-nodes), is_narrow=False)]
+
+
+def _evenly(reach: float, spacing: float) -> Array:
     half = int(np.ceil(reach / spacing))
     return spacing * np.arange(-half, half + 1, dtype=np.float64)
 
 
-def _over_noise(x: Array, t: Array, n: int, nodes: Array) -> Array:
-    """The trapezoid rule over Z."""
-    z = nodes
-    weight = np.exp(-z * z / 2) / np.exp(-z * z / 2).sum()
+def _flat(t: Array, shape: tuple[int, ...]) -> Array:
+    """Return a common scale as it is, others as a vector."""
+    return t if t.ndim == 0 else np.broadcast_to(t, shape).ravel()
+
+
+def _by_scale(n_rows: int, t: Array, rules: Sequence[_Rule]) -> Iterator[tuple[Any, Array, _Rule]]:
+    """Yield stretches of rows, their scales or the one of all, and the rule for these."""
+    if t.ndim == 0:
+        rule = next((rule for rule in rules if t <= rule.reach), rules[-1])
+        size = max(1, BLOCK_ENTRIES // rule.nodes.size)
+        yield from ((slice(start, start + size), t, rule) for start in range(0, n_rows, size))
+        return
+    below = -np.inf
+    for rule in rules:
+        rows = np.flatnonzero((t > below) & (t <= rule.reach))
+        for part in np.array_split(rows, 1 + rows.size * rule.nodes.size // BLOCK_ENTRIES) if rows.size else ():
+            yield part, t[part], rule
+        below = rule.reach
+
+
+def _over_noise(x: Array, t: Array, n: int, rule: _Rule) -> Array:
+    """The mean over Z."""
+    z = rule.nodes[:, None]
     v = x + t * z
     e = np.exp(-np.abs(v))  # softplus and sigma from one exponential, which is what this costs
-    softplus = (np.maximum(v, 0.0) + np.log1p(e)) @ weight
+    softplus = rule.weights @ (np.maximum(v, 0.0) + np.log1p(e))
     if n == 1:
         return softplus[None]
-    p = np.where(v >= 0, 1.0, e) / (1.0 + e)
-    return np.array([softplus, p @ weight, p @ (z * weight)])
+    p = np.maximum(e, v >= 0) / (1.0 + e)
+    return np.array([softplus, *rule.tilted[:2] @ p])
 
 
-def _over_logistic(x: Array, t: Array, n: int, nodes: Array) -> Array:
+def _over_logistic(x: Array, t: Array, n: int, rule: _Rule) -> Array:
     """softplus(x) is the mean of max(x - L, 0) and sigma(x) the probability of L <= x, L logistic."""
-    a = nodes  # sigma' has double poles at i pi: a spacing of 0.6 would already cost four digits
-    weight = expit(a) * expit(-a) / (expit(a) * expit(-a)).sum()
-    gap = x - a
+    gap = x - rule.nodes[:, None]
     z = gap / t
     p, d = ndtr(z), density(z)
     # the mean of max(gap + tZ, 0); its terms cancel where gap << -t, but only to 1e-16 of a margin, unseen in a sum of losses
-    return np.array([(gap * p + t * d) @ weight, p @ weight, d @ weight][:n])
+    return np.array([rule.weights @ (gap * p + t * d), rule.weights @ p, rule.weights @ d][:n])
 
 
 def _moments(x: Array, t: Array, order: int) -> list[Array]:
-    """Return G_0 ... G_order at every x, each with its own or the common t."""
+    """Return G_0, G_1, G_2, t G_3, t^2 G_4, ... up to an order, at every x, each with its own or the common t."""
     x, t = np.asarray(x, dtype=float), np.asarray(t, dtype=float)
-    if t.ndim == 0:
+    if t.ndim == 0 and x.size > FEWEST_ROWS:
         unit = max(1.0, float(t)) / PER_UNIT
-        reach = min(np.abs(x).max(initial=0.0), 40.0 + 9.5 * float(t))
-        if x.size > 2.2 * reach / unit:
-            return _interpolated(x, float(t), order, unit, reach)
-    out = _direct(x.ravel(), np.broadcast_to(t, x.shape).ravel(), order)
+        reach = min(np.abs(x).max(), 40.0 + 9.5 * float(t))
+        if x.size > TABLE_PAYS * reach / unit:
+            found = _interpolated(x, float(t), order, unit, reach)
+            return [*found[:3], *(t**k * g for k, g in enumerate(found[3:], 1))]
+    out = np.empty((order + 1, x.size))
+    for rows, level, rule in _by_scale(x.size, _flat(t, x.shape), _rules(FEW_NODES, SPACINGS)):
+        out[:, rows] = (_narrow if rule.is_narrow else _wide)(x.ravel()[rows], level, order, rule)
     return [g.reshape(x.shape) for g in out]
 
 
-def _direct(x: Array, t: Array, order: int) -> Array:
-    """Return G_0 ... G_order, shape (order + 1, n), each row by the rule that suits its t."""
-    out = np.empty((order + 1, x.size))
-    for rows, rule in _by_scale(t, SPACINGS, _narrow, _wide):
-        out[:, rows] = rule(x[rows], t[rows], order)
-    return out
+def _narrow(x: Array, t: Array, order: int, rule: _Rule) -> list[Array]:
+    """Return what `_moments` does by means over the noise."""
+    # beyond, the loss is a straight line to the last bit, and an exponential might overflow
+    inside = np.minimum(x, FARTHEST)
+    e = inside + t * rule.nodes[:, None]
+    np.exp(e, out=e)
+    loss = rule.weights @ np.log1p(e)
+    loss += np.maximum(x - inside, 0.0)
+    rest = e + 1.0
+    np.reciprocal(rest, out=rest)
+    e *= rest  # the logistic function at the nodes, and its slope
+    rest *= e
+    return [loss, rule.weights @ e, *rule.tilted[: order - 1] @ rest]
+
+
+def _wide(x: Array, t: Array, order: int, rule: _Rule) -> list[Array]:
+    """Return the same by means over logistic noise."""
+    found = _by_logistic_noise(x, t, order, rule)
+    return [*found[:3], *(t**k * g for k, g in enumerate(found[3:], 1))]
 
 
 def _interpolated(x: Array, t: float, order: int, unit: float, reach: float) -> list[Array]:
@@ -226,14 +284,19 @@ def _interpolated(x: Array, t: float, order: int, unit: float, reach: float) -> 
 def _table(t: float, unit: float, half: int) -> tuple[Array, Array]:
     """Return nodes around 0 and, for each of G_0 ... G_6, its values at them."""
     nodes: Array = unit * np.arange(-half, half + 1, dtype=np.float64)
-    return nodes, _direct(nodes, np.full(nodes.size, t), 6)
+    out = np.empty((7, nodes.size))
+    for part, level, rule in _by_scale(nodes.size, np.array(t), _rules(FEW_NODES, SPACINGS)):
+        if rule.is_narrow and t > BY_PARTS:
+            out[:, part] = _narrow(nodes[part], level, 6, rule)
+            out[3:, part] /= t ** np.arange(1, 5)[:, None]
+        else:
+            out[:, part] = (_by_noise if rule.is_narrow else _by_logistic_noise)(nodes[part], level, 6, rule)
+    return nodes, out
 
 
-def _narrow(x: Array, t: Array, order: int, nodes: Array) -> Array:
-    """Trapezoid rule over the noise: softplus and its derivatives at x + t z, z evenly spaced."""
-    z = nodes
-    weight = density(z) / density(z).sum()
-    v = x[:, None] + t[:, None] * z
+def _by_noise(x: Array, t: Array, order: int, rule: _Rule) -> Array:
+    """Return the means over the noise of softplus and its derivatives."""
+    v = x + t * rule.nodes[:, None]
     e = np.exp(-np.abs(v))
     rest = e / (1 + e)
     p = np.where(v >= 0, 1 - rest, rest)
@@ -247,16 +310,12 @@ def _narrow(x: Array, t: Array, order: int, nodes: Array) -> Array:
         lambda: q * (1 - 2 * p) * (1 - 12 * q),
         lambda: q * (1 - 30 * q + 120 * q * q),
     ]
-    return np.array([derivative() @ weight for derivative in derivatives[: order + 1]])
+    return np.array([rule.weights @ derivative() for derivative in derivatives[: order + 1]])
 
 
-def _wide(x: Array, t: Array, order: int, nodes: Array) -> Array:
-    """Trapezoid rule over logistic noise: the Gaussian hinge and its derivatives at x - a, a evenly spaced."""
-    a = nodes
-    weight = np.exp(-np.abs(a)) / np.square(1 + np.exp(-np.abs(a)))
-    weight /= weight.sum()
-    t = t[:, None]
-    z = (x[:, None] - a) / t
+def _by_logistic_noise(x: Array, t: Array, order: int, rule: _Rule) -> Array:
+    """Return the means over logistic noise of the Gaussian hinge and its derivatives."""
+    z = (x - rule.nodes[:, None]) / t
     d = density(z)
     derivatives = [
         lambda: t * (np.maximum(z, 0.0) + density(np.minimum(np.abs(z), 1e3)) * mills_ratios(np.abs(z))[1]),
@@ -267,4 +326,4 @@ def _wide(x: Array, t: Array, order: int, nodes: Array) -> Array:
         lambda: z * (3 - z * z) * d / t**4,
         lambda: (z**4 - 6 * z * z + 3) * d / t**5,
     ]
-    return np.array([derivative() @ weight for derivative in derivatives[: order + 1]])
+    return np.array([rule.weights @ derivative() for derivative in derivatives[: order + 1]])

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr, ndtr, ndtri
+from scipy.special import erfc, erfcx, log_ndtr, ndtr, ndtri
 
 from holdfast._core import compiled
 from holdfast._core.chunks import by_stretches
 from holdfast._core.loss import SHORT_CUT, Array
 from holdfast.losses.perspective import PerspectiveLoss, safe_ratio
 
-ROOT_2PI = np.sqrt(2 * np.pi)
+ROOT_2PI, ROOT_HALF = np.sqrt(2 * np.pi), np.sqrt(0.5)
 SHRUNK = 4.5
 """From here on slopes are so near 1 that p bends too much for its tangent."""
 FAR = 5.0
@@ -117,19 +117,23 @@ class GaussianHinge(PerspectiveLoss):
         return self._evaluate(safe_ratio(u, t), u, t)
 
     def _evaluate(self, z: Array, u: Array, t: Array) -> tuple[Array, Array, Array]:
-        # the same as the inherited form, with one exponential and one Mills ratio for all three
+        # the same as the inherited form, with one exponential and one tail for all three. What the difference loses where it
+        # cancels, x^2 roundings, is 1e-12 of a loss that is next to nothing
         x = np.abs(z)
-        height = density(np.minimum(x, 1e3))
-        ratio, excess = mills_ratios(x)
-        tail = height * ratio
-        return np.maximum(u, 0.0) + t * (height * excess), np.where(z > 0, 1.0 - tail, tail), height
+        height = density(x)
+        tail = 0.5 * erfc(ROOT_HALF * x)
+        rise = np.maximum(height - x * tail, 0.0)
+        return np.maximum(u, 0.0) + t * rise, np.where(z > 0, 1.0 - tail, tail), height
 
     @by_stretches
     def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
         z = safe_ratio(u, t)
         loss, slope, height = self._evaluate(z, u, t)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            bend = np.where(np.asarray(t) > 0, height / t, 0.0)
+        if np.ndim(t) == 0 and t > 0:
+            bend = height / t
+        else:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                bend = np.where(np.asarray(t) > 0, height / t, 0.0)
         return loss, slope, height, bend, -z * bend, z * z * bend
 
     def largest_norm(self, pull: float, sigma: float, imbalance: float | None) -> float:

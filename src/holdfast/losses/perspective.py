@@ -14,8 +14,8 @@ from holdfast._core.tolerances import LARGE_Z
 def safe_ratio(u: Array, t: Array) -> Array:
     """Return u / t clipped to +-1e8; where t = 0 the limit: +-1e8 by the sign of u, and 0 at u = 0."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        z = np.clip(np.divide(u, t), -LARGE_Z, LARGE_Z)
-    if np.all(np.asarray(t) > 0):
+        z = np.minimum(np.maximum(np.divide(u, t), -LARGE_Z), LARGE_Z)
+    if t > 0 if np.ndim(t) == 0 else np.all(np.asarray(t) > 0):
         return z
     return np.where(np.asarray(t) > 0, z, LARGE_Z * np.sign(u))
 

@@ -17,6 +17,11 @@ from holdfast._core.tolerances import LOOSE, POLISHED, ROUNDING, VANISHING
 CHORD = 0.1
 """Share of a loose tolerance that the last Hessian must promise to be left, for the next one to be spared."""
 
+NEAR = 1e-6
+"""Share of the objective that decrements must have fallen below for the next ones to be foretold."""
+EXACT = 1e-20
+"""A decrement, as a share of the objective, after which parameters have ten digits: steps to come need not be looked at."""
+
 
 class Newton(Solver):
     """Damped Newton steps, the Hessian scaled to unit diagonal and factorised by Cholesky.
@@ -46,7 +51,7 @@ class Newton(Solver):
                 break
             step, decrement, chord = _step_and_chord(hessian(), gradient, flat, partial(view.longest_step, theta))
             report(f"newton {n_iter}: objective {value:.10g}, decrement {decrement:.2e}")
-            if decrement <= max(tol, POLISHED) * abs(value):
+            if decrement <= max(tol, POLISHED) * abs(value) or _foretold(decrement, before, abs(value)) <= EXACT:
                 # one last full step costs nothing and squares the error
                 theta, value = _polished(view, theta, value, step)
                 status = Status.SOLVED
@@ -73,6 +78,12 @@ class Newton(Solver):
                     status = Status.SOLVED
                     break
         return Solution(theta, status, value, n_iter, self.name)
+
+
+def _foretold(decrement: float, before: float, value: float) -> float:
+    """Return what the step after this one is to promise as a share of the objective, inf where nobody can tell."""
+    is_near = decrement <= NEAR * value and before < np.inf
+    return decrement / value * (decrement / before) ** 2 if is_near and value > 0 else np.inf
 
 
 def newton_step(

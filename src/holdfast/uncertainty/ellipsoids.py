@@ -77,7 +77,8 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
     @remembered
     def point(self, w: Array) -> Array:
         root = self.root(w)
-        return self.spread(ratio(root, norm(root)))
+        size = norm(root)
+        return self.spread(root / size if size > 0 else np.zeros(len(root)))
 
     def _roots(self, W: Array) -> Array:
         return W @ self.factor if self.factor.ndim == 2 else self.factor * W
@@ -106,12 +107,12 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         point, t = self.point(w), self.support(w)
-        bend = float(ratio(np.sum(first), t))
-        out = (float(np.sum(second)) - bend) * np.outer(point, point)
+        bend = float(first.sum()) / float(t) if t > 0 else 0.0
+        out = (float(second.sum()) - bend) * (point[:, None] * point)
         if self.factor.ndim == 2:
             out += bend * self.factor @ self.factor.T
         else:
-            out[np.diag_indices_from(out)] += bend * np.square(self.factor)
+            out.reshape(-1)[:: len(w) + 1] += bend * np.square(self.factor)
         return out
 
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
