@@ -7,10 +7,10 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
-from holdfast import GaussianNoise, GaussianRobustClassifier
+from holdfast import Ball, GaussianNoise, GaussianRobustClassifier, RobustLinearClassifier
 from holdfast._core.solution import Status
 from holdfast._proofs.certificate import certificate
-from holdfast.losses import GaussianHinge
+from holdfast.losses import GaussianHinge, HuberizedHinge
 from holdfast.solvers.selection import BUILT_IN, missing, pick, solve
 
 AGREEMENT = 1e-6
@@ -52,6 +52,29 @@ def test_solver_agrees_with_a_general_optimiser_or_says_what_it_misses(solver, p
     assert found.solver == solver.name
     assert problem.value_and_gradient(found.parameters)[0] == pytest.approx(optimum, rel=solver.accuracy)
     assert found.objective == pytest.approx(optimum, rel=solver.accuracy)
+
+
+def test_start_where_no_loss_bends_is_left(solver, make_problem, two_classes):
+    loss, noise = HuberizedHinge(0.5, 0.0), Ball(0.1)
+    X, y = two_classes(60, 4, separation=0.6)
+    problem = make_problem(X, y, loss, noise, alpha=0.01)
+    assert loss.bend(np.ones(1)) == 0  # the deficit at w = 0
+    if missing(problem.smoothed(1e-3), solver):
+        return
+    best, found = (RobustLinearClassifier(noise, loss=loss, alpha=0.01, solver=each) for each in (None, solver))
+    assert best.fit(X, y).gap_ <= 1e-6
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found.fit(X, y)
+    assert found.objective_ == pytest.approx(best.objective_, rel=max(solver.accuracy, 1e-6))
+
+
+@pytest.mark.parametrize("solver", [None, "quasi_newton", "newton_cg"])
+def test_fit_is_certified_where_most_rows_do_not_bend(solver, rng):
+    y = rng.choice([-1, 1], 300)
+    X = rng.normal(size=(300, 40)) + 0.3 * y[:, None] * rng.normal(size=40)
+    model = RobustLinearClassifier(Ball(0.1), alpha=0.01, loss=HuberizedHinge(0.5, 0.0), solver=solver)
+    assert model.fit(X, y).gap_ <= 1e-6
 
 
 def test_some_solver_fits_every_problem(problem):

@@ -13,6 +13,9 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast._core.tolerances import POLISHED
 
+LOWEST = 1e-3
+"""Share of the typical curvature below which the metric is not believed."""
+
 
 class QuasiNewton(Solver):
     """Limited-memory BFGS, started from ``problem.metric``: the Hessian of a sample of the rows, or a diagonal.
@@ -38,7 +41,7 @@ class QuasiNewton(Solver):
         view = problem.view(Smooth)
         assert view is not None
         here = view.evaluate(np.array(start, dtype=np.float64))
-        metric = inverse(view.metric(here.parameters))
+        metric = inverse(_floored(view.metric(here.parameters), view.typical_curvature()))
         pairs: deque[tuple[Array, Array]] = deque(maxlen=self.memory)
         status, n_iter, age = Status.ITERATION_LIMIT, 0, 0
         for n_iter in range(1, max_iter + 1):
@@ -67,10 +70,21 @@ class QuasiNewton(Solver):
                     pairs.append((change, bend))
                 here = found
             if found is None or age >= view.metric_age:
-                metric, age = inverse(view.metric(here.parameters)), 0
+                metric, age = inverse(_floored(view.metric(here.parameters), view.typical_curvature())), 0
                 # pairs tell how the Hessian differs from the metric that they were seen with
                 pairs.clear()
         return Solution(here.parameters, status, here.value, n_iter, self.name)
+
+
+def _floored(metric: Array, typical: Array) -> Array:
+    """Return a metric whose diagonal is nowhere far below a typical one: where no loss bends, as far out, it has no scale."""
+    lowest = LOWEST * typical
+    if metric.ndim == 1:
+        return np.maximum(metric, lowest)
+    lacking = np.maximum(lowest - np.diagonal(metric, axis1=-2, axis2=-1).reshape(-1), 0.0)
+    if not np.any(lacking):
+        return metric
+    return metric + lacking.reshape(metric.shape[:-1])[..., None] * np.eye(metric.shape[-1])
 
 
 def _two_loops(gradient: Array, pairs: deque[tuple[Array, Array]], metric: Any) -> Array:
