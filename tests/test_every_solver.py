@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from holdfast import Ball, GaussianNoise, GaussianRobustClassifier, RobustLinearClassifier
+from holdfast._core.problem import Smooth
 from holdfast._core.solution import Status
 from holdfast._proofs.certificate import certificate
 from holdfast.losses import GaussianHinge, HuberizedHinge
@@ -52,6 +53,37 @@ def test_solver_agrees_with_a_general_optimiser_or_says_what_it_misses(solver, p
     assert found.solver == solver.name
     assert problem.value_and_gradient(found.parameters)[0] == pytest.approx(optimum, rel=solver.accuracy)
     assert found.objective == pytest.approx(optimum, rel=solver.accuracy)
+
+
+def test_solver_ends_no_higher_than_it_started(solver, problem):
+    if missing(problem, solver):
+        return
+    for start in (_start(problem), 5 * _start(problem) + 1):
+        for rough in (False, True):
+            found = solver.minimise(problem, start, tol=1e-3, max_iter=200, rough=rough)
+            value = problem.value_and_gradient(found.parameters)[0]
+            # steps of random samples are no descent
+            assert value <= problem.value_and_gradient(start)[0] * (1 + 1e-12) or solver.accuracy > AGREEMENT
+            if rough and found.status is Status.SOLVED:
+                assert value == pytest.approx(_general_optimum(problem), rel=max(solver.accuracy, 3e-2))
+
+
+def test_no_step_goes_beyond_the_kink_at_zero(solver, problem, monkeypatch):
+    """Points at which a solver asks for a value are no farther than `longest_step` from where it is."""
+    if missing(problem, solver) or Smooth not in solver.needs:
+        return
+    asked = []
+
+    def longest_step(self, parameters, step):
+        asked.append((parameters.copy(), step.copy()))
+        return 1e-3
+
+    monkeypatch.setattr(type(problem), "longest_step", longest_step)
+    start = _start(problem)
+    found = solver.minimise(problem, start, tol=1e-9, max_iter=1)
+    assert asked
+    longest = max(np.linalg.norm(step) for _, step in asked)
+    assert np.linalg.norm(found.parameters - start) <= 1e-3 * longest * (1 + 1e-9)
 
 
 def test_start_where_no_loss_bends_is_left(solver, make_problem, two_classes):

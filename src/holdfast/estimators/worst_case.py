@@ -74,7 +74,8 @@ class WorstCaseClassifier(CollapsingClassifier):
         if not isinstance(loss, Loss) or not loss.is_worst_case or isinstance(loss, Mixture):
             raise ValueError(
                 f"{name}(loss={self.loss!r}): give one of {', '.join(map(repr, LOSSES))}, or a loss at the worst "
-                "point of a set. (Expected losses go with GaussianRobustClassifier, or come with uncertainty=GaussianNoise(...).)"
+                "point of a set. (Expected losses go with GaussianRobustClassifier, or come with "
+                "uncertainty=GaussianNoise(...).)"
             )
         loss.check_parameters()
         return loss

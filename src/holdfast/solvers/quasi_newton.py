@@ -11,10 +11,12 @@ from holdfast._core.arithmetic import inverse
 from holdfast._core.problem import Evaluation, Problem, Smooth
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
-from holdfast._core.tolerances import POLISHED
+from holdfast._core.tolerances import POLISHED, VANISHING
 
+ABSURD = 1e3
+"""A promise, as a multiple of the objective, that no step can keep: the metric is then held against the typical curvature."""
 LOWEST = 1e-3
-"""Share of the typical curvature below which the metric is not believed."""
+"""The least share of the typical curvature that it is given there."""
 
 
 class QuasiNewton(Solver):
@@ -41,12 +43,19 @@ class QuasiNewton(Solver):
         view = problem.view(Smooth)
         assert view is not None
         here = view.evaluate(np.array(start, dtype=np.float64))
-        metric = inverse(_floored(view.metric(here.parameters), view.typical_curvature()))
+        typical = view.typical_curvature()
+        metric = inverse(_floored(view.metric(here.parameters), VANISHING * typical))
         pairs: deque[tuple[Array, Array]] = deque(maxlen=self.memory)
         status, n_iter, age = Status.ITERATION_LIMIT, 0, 0
         for n_iter in range(1, max_iter + 1):
             step = -_two_loops(here.gradient, pairs, metric)
             promise = -0.5 * float(here.gradient @ step) / max(abs(here.value), view.enough)
+            if not promise <= ABSURD:
+                # where no loss bends, as far out, the metric has no scale
+                metric = inverse(_floored(view.metric(here.parameters), LOWEST * typical))
+                pairs.clear()
+                step = -metric(here.gradient)
+                promise = -0.5 * float(here.gradient @ step) / max(abs(here.value), view.enough)
             left = promise if rough else view.suboptimality(here)
             report(
                 f"quasi-newton {n_iter}: objective {here.value:.10g}, estimated gap {left:.2e}, next step {promise:.2e}"
@@ -70,15 +79,14 @@ class QuasiNewton(Solver):
                     pairs.append((change, bend))
                 here = found
             if found is None or age >= view.metric_age:
-                metric, age = inverse(_floored(view.metric(here.parameters), view.typical_curvature())), 0
+                metric, age = inverse(_floored(view.metric(here.parameters), VANISHING * typical)), 0
                 # pairs tell how the Hessian differs from the metric that they were seen with
                 pairs.clear()
         return Solution(here.parameters, status, here.value, n_iter, self.name)
 
 
-def _floored(metric: Array, typical: Array) -> Array:
-    """Return a metric whose diagonal is nowhere far below a typical one: where no loss bends, as far out, it has no scale."""
-    lowest = LOWEST * typical
+def _floored(metric: Array, lowest: Array) -> Array:
+    """Return a metric whose diagonal is nowhere below another one."""
     if metric.ndim == 1:
         return np.maximum(metric, lowest)
     lacking = np.maximum(lowest - np.diagonal(metric, axis1=-2, axis2=-1).reshape(-1), 0.0)
