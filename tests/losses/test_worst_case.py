@@ -73,6 +73,10 @@ def test_worst_case_is_the_plain_loss_of_deficit_and_support_together(plain, rng
     assert_allclose(Mixture(loss, 0.3).value(u, t), formula(u + 0.3 * t) + 0.7 * t, rtol=1e-12, atol=1e-15)
 
 
+def test_loss_reaches_zero_where_it_says_so(mixed):
+    assert (mixed.psi(np.array([-1e6]))[0][0] == 0) == mixed.reaches_zero
+
+
 def test_worst_case_is_that_of_the_deficit_enlarged_by_the_support(mixed, rng):
     u, t = 4 * rng.normal(size=500), rng.uniform(0, 3, size=500)
     assert_allclose(mixed.value(u, t), mixed.value(u + t, np.zeros(500)), rtol=1e-12, atol=1e-15)
