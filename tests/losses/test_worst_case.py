@@ -196,7 +196,7 @@ def test_dual_scale_is_affine(worst_case):
 
 
 @pytest.mark.parametrize("delta", [1.0, 1e-3, 1e-9])
-def test_smoothed_loss_lies_above_by_half_of_the_easing_at_most(worst_case, delta, rng):
+def test_smoothed_loss_lies_above_by_half_of_the_smoothing_at_most(worst_case, delta, rng):
     smoothed = worst_case.smoothed(delta)
     assert smoothed.is_smooth
     u = np.concatenate([3 * rng.normal(size=300), delta * rng.normal(size=300), [0.0]])
@@ -208,7 +208,7 @@ def test_smoothed_loss_lies_above_by_half_of_the_easing_at_most(worst_case, delt
 
 
 @pytest.mark.parametrize("delta", [1.0, 1e-3])
-def test_slopes_of_an_eased_loss_are_slopes_of_the_loss_nearby(worst_case, delta, rng):
+def test_slopes_of_an_smoothed_loss_are_slopes_of_the_loss_nearby(worst_case, delta, rng):
     """The line of slope a under the loss itself lies no more than the smoothing below the smoothed one."""
     smoothed = worst_case.smoothed(delta)
     u, t = 2 * rng.normal(size=400), rng.uniform(0, 2, size=400)
