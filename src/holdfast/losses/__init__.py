@@ -1,8 +1,8 @@
 """Losses: what an uncertain row costs. Classifiers take them by name or as objects, ``loss=Log2Hinge()``.
 
-At the worst point of a set: those that are called by the plain loss's name, such as `Hinge` or `Logistic`. Averaged over Gaussian
-noise: `GaussianHinge` and those named `Expected...`, and bounds of such averages, `Log2Hinge`, `QuadraticHinge`,
-`TwoPointHinge`. Of all classes at once: `CrossEntropy`, `MaxHinge`, `ExpectedCrossEntropy`. `Mixture` is the loss of `kappa`.
+At the worst point of a set: those called by the plain loss's name, such as `Hinge` or `Logistic`. Averaged over Gaussian noise:
+`GaussianHinge` and those named `Expected...`, and bounds of such averages, `Log2Hinge`, `QuadraticHinge`, `TwoPointHinge`.
+Of all classes at once: `CrossEntropy`, `MaxHinge`, `ExpectedCrossEntropy`. `Mixture` is the loss of `kappa`.
 Of votes with Laplace laws: classes named `...Vote`, and functions named `laplace_...`.
 """
 

@@ -13,11 +13,6 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast._core.tolerances import POLISHED, VANISHING
 
-ABSURD = 1e3
-"""A promise, as a multiple of the objective, that no step can keep: the metric is then held against the typical curvature."""
-LOWEST = 1e-3
-"""The least share of the typical curvature that it is given there."""
-
 
 class QuasiNewton(Solver):
     """Limited-memory BFGS, started from ``problem.metric``: the Hessian of a sample of the rows, or a diagonal.
@@ -43,19 +38,14 @@ class QuasiNewton(Solver):
         view = problem.view(Smooth)
         assert view is not None
         here = view.evaluate(np.array(start, dtype=np.float64))
-        typical = view.typical_curvature()
-        metric = inverse(_floored(view.metric(here.parameters), VANISHING * typical))
+        # where no loss bends, as far out, a metric has no scale
+        least = VANISHING * view.typical_curvature()
+        metric = inverse(_floored(view.metric(here.parameters), least))
         pairs: deque[tuple[Array, Array]] = deque(maxlen=self.memory)
         status, n_iter, age = Status.ITERATION_LIMIT, 0, 0
         for n_iter in range(1, max_iter + 1):
             step = -_two_loops(here.gradient, pairs, metric)
             promise = -0.5 * float(here.gradient @ step) / max(abs(here.value), view.enough)
-            if not promise <= ABSURD:
-                # where no loss bends, as far out, the metric has no scale
-                metric = inverse(_floored(view.metric(here.parameters), LOWEST * typical))
-                pairs.clear()
-                step = -metric(here.gradient)
-                promise = -0.5 * float(here.gradient @ step) / max(abs(here.value), view.enough)
             left = promise if rough else view.suboptimality(here)
             report(
                 f"quasi-newton {n_iter}: objective {here.value:.10g}, estimated gap {left:.2e}, next step {promise:.2e}"
@@ -79,7 +69,7 @@ class QuasiNewton(Solver):
                     pairs.append((change, bend))
                 here = found
             if found is None or age >= view.metric_age:
-                metric, age = inverse(_floored(view.metric(here.parameters), VANISHING * typical)), 0
+                metric, age = inverse(_floored(view.metric(here.parameters), least)), 0
                 # pairs tell how the Hessian differs from the metric that they were seen with
                 pairs.clear()
         return Solution(here.parameters, status, here.value, n_iter, self.name)

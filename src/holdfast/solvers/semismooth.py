@@ -63,9 +63,8 @@ class Semismooth(Solver):
                 here = _polished(view, here, step)
                 break
             # along a step that led nowhere, what bends least may be all that bends
-            gain = here.value - found.value
-            whole = whole or gain < FRUITLESS * decrement
-            crawled = crawled + 1 if gain < CRAWLING * decrement else 0
+            whole = whole or here.value - found.value < FRUITLESS * decrement
+            crawled = crawled + 1 if here.value - found.value < CRAWLING * decrement else 0
             here = found
             if crawled >= PATIENCE and n_iter < max_iter:
                 # the best point of a line is where the next row meets a kink; damped steps go past many
