@@ -166,7 +166,7 @@ def test_smooth_sets_alone_have_a_continuous_maximizer(smooth_bounds, rng):
             assert (max(jumps) < 1e-6) == smooth_bound.is_smooth
 
 
-def test_smoothed_support_is_above_by_no_more_than_the_easing(bounds, directions):
+def test_smoothed_support_is_above_by_no_more_than_the_smoothing(bounds, directions):
     for bound in bounds:
         for delta in (1e-6, 0.3, 50.0):
             smoothed = bound.smoothed(delta)
@@ -179,7 +179,7 @@ def test_smoothed_support_is_above_by_no_more_than_the_easing(bounds, directions
                 assert np.all((t + delta) * (1 + 1e-14) >= T)
 
 
-def test_gradients_of_the_eased_support_are_points_of_the_set(bounds, directions):
+def test_gradients_of_the_smoothed_support_are_points_of_the_set(bounds, directions):
     for bound in bounds:
         for delta in (1e-6, 0.3, 50.0):
             for w in directions[:5]:

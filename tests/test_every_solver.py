@@ -7,10 +7,11 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
-from holdfast import GaussianNoise, GaussianRobustClassifier
+from holdfast import Ball, GaussianNoise, GaussianRobustClassifier, RobustLinearClassifier
+from holdfast._core.problem import Smooth
 from holdfast._core.solution import Status
 from holdfast._proofs.certificate import certificate
-from holdfast.losses import GaussianHinge
+from holdfast.losses import GaussianHinge, HuberizedHinge
 from holdfast.solvers.selection import BUILT_IN, missing, pick, solve
 
 AGREEMENT = 1e-6
@@ -52,6 +53,61 @@ def test_solver_agrees_with_a_general_optimiser_or_says_what_it_misses(solver, p
     assert found.solver == solver.name
     assert problem.value_and_gradient(found.parameters)[0] == pytest.approx(optimum, rel=solver.accuracy)
     assert found.objective == pytest.approx(optimum, rel=solver.accuracy)
+
+
+def test_solver_ends_no_higher_than_it_started(solver, problem):
+    if missing(problem, solver):
+        return
+    for start in (_start(problem), 5 * _start(problem) + 1):
+        for rough in (False, True):
+            found = solver.minimise(problem, start, tol=1e-3, max_iter=200, rough=rough)
+            value = problem.value_and_gradient(found.parameters)[0]
+            # steps of random samples are no descent
+            assert value <= problem.value_and_gradient(start)[0] * (1 + 1e-12) or solver.accuracy > AGREEMENT
+            if rough and found.status is Status.SOLVED:
+                assert value == pytest.approx(_general_optimum(problem), rel=max(solver.accuracy, 3e-2))
+
+
+def test_no_step_goes_beyond_the_kink_at_zero(solver, problem, monkeypatch):
+    """Points at which a solver asks for a value are no farther than `longest_step` from where it is."""
+    if missing(problem, solver) or Smooth not in solver.needs:
+        return
+    asked = []
+
+    def longest_step(self, parameters, step):
+        asked.append((parameters.copy(), step.copy()))
+        return 1e-3
+
+    monkeypatch.setattr(type(problem), "longest_step", longest_step)
+    start = _start(problem)
+    found = solver.minimise(problem, start, tol=1e-9, max_iter=1)
+    assert asked
+    longest = max(np.linalg.norm(step) for _, step in asked)
+    assert np.linalg.norm(found.parameters - start) <= 1e-3 * longest * (1 + 1e-9)
+
+
+def test_start_where_no_loss_bends_is_left(solver, make_problem, two_classes):
+    loss, noise = HuberizedHinge(0.5, 0.0), Ball(0.1)
+    X, y = two_classes(60, 4, separation=0.6)
+    problem = make_problem(X, y, loss, noise, alpha=0.01)
+    assert loss.bend(np.ones(1)) == 0  # the deficit at w = 0
+    if missing(problem.smoothed(1e-3), solver):
+        return
+    best, found = (RobustLinearClassifier(noise, loss=loss, alpha=0.01, solver=each) for each in (None, solver))
+    assert best.fit(X, y).gap_ <= 1e-6
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found.fit(X, y)
+    assert found.objective_ == pytest.approx(best.objective_, rel=max(solver.accuracy, 1e-6))
+
+
+@pytest.mark.parametrize("solver", [None, "quasi_newton", "newton_cg"])
+def test_fit_is_certified_where_most_rows_do_not_bend(solver):
+    rng = np.random.default_rng(0)
+    y = rng.choice([-1, 1], 600)
+    X = rng.normal(size=(600, 80)) + 0.3 * y[:, None] * rng.normal(size=80)
+    model = RobustLinearClassifier(Ball(0.1), alpha=0.01, loss=HuberizedHinge(0.5, 0.0), solver=solver)
+    assert model.fit(X, y).gap_ <= 1e-6
 
 
 def test_some_solver_fits_every_problem(problem):

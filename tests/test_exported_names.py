@@ -9,6 +9,7 @@ import pytest
 from sklearn.base import BaseEstimator
 
 import holdfast
+from holdfast import estimators
 from holdfast._core.solver import Solver
 from holdfast._core.uncertainty import UncertaintySet
 
@@ -122,6 +123,15 @@ def test_the_chooser_names_everything_at_the_top_and_nothing_that_is_not_there()
     assert set(re.findall(r"(\w+)\(", holdfast.__doc__)) <= set(TOP) | {"fit", "StandardScaler"}
     for package in PUBLIC:
         assert f"`holdfast.{package}`" in holdfast.__doc__
+
+
+def test_every_public_classifier_is_at_the_top():
+    public = {
+        name
+        for name in estimators.__all__
+        if inspect.isclass(getattr(estimators, name)) and name.endswith("Classifier")
+    }
+    assert public <= set(TOP)
 
 
 def test_calls_of_the_chooser_can_be_made():

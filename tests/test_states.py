@@ -42,6 +42,7 @@ from holdfast import (
     features,
     pipeline,
 )
+from holdfast._core.whole_fits import WholeFits
 from holdfast.experiments import AlternatingSVC
 from holdfast.solvers import SGD, StochasticProximal
 
@@ -181,6 +182,7 @@ class Interrupt:
 
 @every_estimator
 def test_an_interrupted_fit_changes_nothing(model, data, other):
+    assert isinstance(model, (WholeFits, UncertainPipeline)), f"{type(model).__name__}: derive it from WholeFits"
     X, y = data
     model, rng = clone(model).fit(X, y), np.random.default_rng(0)
     for kind in fits(model):

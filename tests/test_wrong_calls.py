@@ -31,12 +31,13 @@ from holdfast import (
     evaluate,
     experiments,
     features,
+    losses,
     pipeline,
     solvers,
     uncertainty,
 )
 
-PACKAGES = (ambiguity, datasets, display, estimators, evaluate, experiments, features, pipeline, uncertainty)
+PACKAGES = (ambiguity, datasets, display, estimators, evaluate, experiments, features, losses, pipeline, uncertainty)
 h = SimpleNamespace(**{name: getattr(package, name) for package in (*PACKAGES, solvers) for name in package.__all__})
 """Everything public."""
 
@@ -63,6 +64,14 @@ GROUPS = np.repeat(np.arange(N // 2), 2)
 
 OTHERS = {"Affine", "Effect", "Monotone", "Products", "SetSum", "load_breast_cancer_errors"}
 OTHERS |= {"deletions_survived", "random_deletions", "worst_deletions"}
+OTHERS |= {
+    "Mixture",
+    "VoteLoss",
+    "CrossEntropy",
+    "ExpectedCrossEntropy",
+    "MaxHinge",
+}  # what `kappa` and `multiclass` stand for
+OTHERS |= {"laplace_density", "laplace_kl", "laplace_tail"}  # of arrays that broadcast, whose entries are not checked
 """What other objects and functions are made of, and what takes no arguments."""
 BAD = [
     *(None, "x", "", b"x", "1", -1, 0, 3, 2.5, -0.5, np.nan, np.inf, -np.inf, 1e308, -1e308, 10**400, 1j, True, False),
@@ -126,6 +135,15 @@ def as_set(chosen):
     return h.RobustLinearClassifier(chosen).fit(X, y)
 
 
+def as_loss(loss):
+    """Fit a classifier that takes the loss."""
+    if isinstance(loss, h.VoteLoss):
+        return fitted(h.LaplaceBoostClassifier(c=0.1, loss=loss, tol=1e-2))
+    if loss.is_worst_case:
+        return fitted(h.RobustLinearClassifier(loss=loss))
+    return fitted(h.GaussianRobustClassifier(0.2, loss=loss))
+
+
 def on_trial(uncertainty):
     return h.robustness_curve(LINEAR, X, y, uncertainty, [0.0, 1.0], n_repeats=2)
 
@@ -183,6 +201,11 @@ def calls():
         used("GaussianNoise", as_set, std=0.1),
         used("IntervalBox", as_set, lower=-0.1, upper=0.1),
         used("LinearImage", as_set, original=h.Box(0.1), matrix=np.eye(D)),
+        *(
+            used(name, as_loss)
+            for name in losses.__all__
+            if isinstance(getattr(losses, name), type) and name not in OTHERS
+        ),
         used("LabelFlips", lambda flips: fitted(h.RobustLinearClassifier(ambiguity=flips)), k=1),
         used("WeightError", lambda error: fitted(h.RobustLinearClassifier(weight_error=error)), delta=0.01),
         used("SGD", lambda s: fitted(h.GaussianRobustClassifier(0.2, loss="hinge", solver=s)), epochs=2),
@@ -426,6 +449,15 @@ def test_all_wrong_calls_are_refused_by_naming_the_argument(elsewhere):
         (lambda: fitted(h.RobustLinearClassifier(h.Box(1.0)), X_std=S * 1j), "X_std must be numbers"),
         (lambda: fitted(h.NoiseCopies("x")), r"NoiseCopies\(estimator='x'\): give a classifier"),
         (lambda: fitted(h.RobustLinearClassifier(h.Box(1e300))), "sums of radius overflow"),
+        (
+            lambda: fitted(h.RobustLinearClassifier(loss=h.HuberizedHinge(scale=-1.0))),
+            r"^HuberizedHinge\(scale=-1.0\): must be a finite number > 0",
+        ),
+        (lambda: fitted(h.RobustLinearClassifier(loss=h.HuberizedHinge(scale=0))), r"^HuberizedHinge\(scale=0\): must"),
+        (
+            lambda: fitted(h.GaussianRobustClassifier(0.2, loss=h.ExpectedHuberizedHinge("a"))),
+            r"^ExpectedHuberizedHinge\(scale='a'\): must be a finite number > 0",
+        ),
     ],
 )
 def test_switches_and_numbers_are_checked(call, text):

@@ -118,7 +118,7 @@ def test_supports_are_convex_and_sublinear(pushed, rng):
                 assert_allclose(bound.support(3.5 * w), 3.5 * bound.support(w), rtol=1e-11)
 
 
-def test_smoothed_supports_are_above_by_no_more_than_the_easing(pushed, rng):
+def test_smoothed_supports_are_above_by_no_more_than_the_smoothing(pushed, rng):
     sets, width = pushed
     for kind, bound in sets.items():
         for delta in (1e-6, 0.3, 10.0):

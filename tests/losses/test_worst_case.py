@@ -73,6 +73,11 @@ def test_worst_case_is_the_plain_loss_of_deficit_and_support_together(plain, rng
     assert_allclose(Mixture(loss, 0.3).value(u, t), formula(u + 0.3 * t) + 0.7 * t, rtol=1e-12, atol=1e-15)
 
 
+def test_loss_reaches_zero_where_it_says_so(mixed):
+    # far out, yet where no exponential underflows
+    assert (mixed.psi(np.array([-600.0]))[0][0] == 0) == mixed.reaches_zero
+
+
 def test_worst_case_is_that_of_the_deficit_enlarged_by_the_support(mixed, rng):
     u, t = 4 * rng.normal(size=500), rng.uniform(0, 3, size=500)
     assert_allclose(mixed.value(u, t), mixed.value(u + t, np.zeros(500)), rtol=1e-12, atol=1e-15)
@@ -192,7 +197,7 @@ def test_dual_scale_is_affine(worst_case):
 
 
 @pytest.mark.parametrize("delta", [1.0, 1e-3, 1e-9])
-def test_smoothed_loss_lies_above_by_half_of_the_easing_at_most(worst_case, delta, rng):
+def test_smoothed_loss_lies_above_by_half_of_the_smoothing_at_most(worst_case, delta, rng):
     smoothed = worst_case.smoothed(delta)
     assert smoothed.is_smooth
     u = np.concatenate([3 * rng.normal(size=300), delta * rng.normal(size=300), [0.0]])
@@ -204,7 +209,7 @@ def test_smoothed_loss_lies_above_by_half_of_the_easing_at_most(worst_case, delt
 
 
 @pytest.mark.parametrize("delta", [1.0, 1e-3])
-def test_slopes_of_an_eased_loss_are_slopes_of_the_loss_nearby(worst_case, delta, rng):
+def test_slopes_of_an_smoothed_loss_are_slopes_of_the_loss_nearby(worst_case, delta, rng):
     """The line of slope a under the loss itself lies no more than the smoothing below the smoothed one."""
     smoothed = worst_case.smoothed(delta)
     u, t = 2 * rng.normal(size=400), rng.uniform(0, 2, size=400)

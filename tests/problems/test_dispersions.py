@@ -137,7 +137,9 @@ def test_smoothed_spreads_of_every_set_have_these_derivatives(rng, rows, uncerta
     np.testing.assert_allclose(spread.hessian(w), hessian, rtol=1e-5, atol=1e-6)
 
 
-def test_slopes_of_every_set_are_subgradients_and_those_of_the_eased_one_points_of_its_dual_set(rng, rows, uncertainty):
+def test_slopes_of_every_set_are_subgradients_and_those_of_the_smoothed_one_points_of_its_dual_set(
+    rng, rows, uncertainty
+):
     X, weights = rows
     chosen, metadata = uncertainty
     worst, cloud = chosen.split(np.zeros((5, 3)), metadata)
@@ -152,7 +154,7 @@ def test_slopes_of_every_set_are_subgradients_and_those_of_the_eased_one_points_
 
 
 @pytest.mark.thin(2)
-def test_the_eased_spread_is_above_and_near(rng, rows, uncertainty):
+def test_the_smoothed_spread_is_above_and_near(rng, rows, uncertainty):
     X, weights = rows
     chosen, metadata = uncertainty
     spread = _law(X, weights, *chosen.split(np.zeros((5, 3)), metadata)).spread

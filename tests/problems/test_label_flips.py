@@ -97,7 +97,7 @@ def test_budgets_by_class_are_spent_in_their_class(rng):
 
 
 @pytest.mark.parametrize("base", PLAIN, ids=repr)
-def test_easing_bounds_from_above_and_vanishes(base, rng):
+def test_smoothing_bounds_from_above_and_vanishes(base, rng):
     u, t, k = rng.normal(size=50), rng.uniform(0, 1, size=50), 6
     exact = _flipped_loss(base, np.ones(50), k).value(u, t).sum()
     for smoothing in (1.0, 1e-2, 1e-5):

@@ -30,7 +30,7 @@ def test_values_are_the_formulas(rng):
 
 
 @pytest.mark.parametrize("delta", [1.0, 0.1])
-def test_slopes_and_bends_of_eased_penalties_are_finite_differences(penalty, delta, inside):
+def test_slopes_and_bends_of_smoothed_penalties_are_finite_differences(penalty, delta, inside):
     smoothed = penalty.smoothed(delta)
     for w in inside:
         for j, unit in enumerate(STEP * np.eye(len(w))):
@@ -40,7 +40,7 @@ def test_slopes_and_bends_of_eased_penalties_are_finite_differences(penalty, del
             assert_allclose(np.eye(len(w))[j] * smoothed.bends(w), bend, rtol=1e-5, atol=1e-7)
 
 
-def test_smoothed_lasso_lies_above_by_the_easing_at_most_with_slopes_that_are_its_own(rng):
+def test_smoothed_lasso_lies_above_by_the_smoothing_at_most_with_slopes_that_are_its_own(rng):
     lasso = Lasso(0.7)
     for delta in (1.0, 1e-2, 1e-6):
         for w in rng.normal(size=(50, 4)) * 10 ** rng.uniform(-8, 1, size=(50, 1)):
@@ -48,7 +48,7 @@ def test_smoothed_lasso_lies_above_by_the_easing_at_most_with_slopes_that_are_it
             assert np.all(np.abs(lasso.smoothed(delta).slopes(w)) <= 0.7)
 
 
-def test_smoothed_limits_vanish_with_the_easing_and_bar_the_edge(inside):
+def test_smoothed_limits_vanish_with_the_smoothing_and_bar_the_edge(inside):
     limits = Limits(0.8)
     for delta in (1.0, 1e-3, 1e-9):
         for w in inside:
@@ -102,7 +102,7 @@ def test_admitted_is_the_nearest_point_of_the_domain(penalty, rng):
             assert np.linalg.norm(near - w) <= np.linalg.norm(other - w) + 1e-12
 
 
-def test_weights_drawn_in_meet_the_slopes_of_the_smaller_easing(penalty, rng):
+def test_weights_drawn_in_meet_the_slopes_of_the_smaller_smoothing(penalty, rng):
     """Near a kink the slope of the smoothing by k delta is, at the weight drawn in, what it was at the weight itself."""
     delta, k = 1e-3, 0.1
     near = delta * rng.uniform(-2, 2, size=4) / 4

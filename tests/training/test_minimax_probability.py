@@ -151,7 +151,7 @@ def test_the_proof_is_tight_at_the_optimum_only(data):
         assert certificate_of(problem, away, problem.smoothed(1e-9)).gap > least
 
 
-def test_derivatives_of_the_eased_function(rng, data):
+def test_derivatives_of_the_smoothed_function(rng, data):
     X, y, _ = data
     smoothed = _problem(X, y, IntervalBox(-0.1, 0.4), means="uncertain", kappa=0.7, ridge=0.1).smoothed(0.3)
     w, step = rng.normal(size=4), 1e-6

@@ -3,13 +3,17 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import linprog
 from scipy.stats import kstest
 
 from holdfast import Ball, Box, Ellipsoid, GaussianNoise, IntervalBox, RobustLinearClassifier
 from holdfast._core.common_sets import CommonSet, ProjectableSet
+from holdfast._core.dual_norm import approaches, least_share
 from holdfast._core.row_sets import RowSets
 from holdfast._core.uncertainty import UncertaintySet
 from holdfast._data import rows_of
+from holdfast._training.training import train
+from holdfast.losses import TwoPointHinge
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.minkowski import sum_of
 from holdfast.uncertainty.norm_balls import CommonNormBall
@@ -91,6 +95,52 @@ class OneSidedBox(ProjectableSet):
         return OneSidedBox(factor * self.widths)
 
 
+class CappedSimplex(ProjectableSet):
+    """0 <= d <= caps, sum(d) <= total: a polytope that is not symmetric, with faces in directions that its box lacks."""
+
+    is_symmetric = False
+
+    def __init__(self, total, caps):
+        self.total, self.caps = total, caps
+
+    def support(self, w):
+        return self.point(w) @ w
+
+    def point(self, w):
+        order = np.argsort(-w)
+        taken = np.zeros(len(w))
+        taken[order] = np.clip(self.total - np.cumsum(self.caps[order]) + self.caps[order], 0.0, self.caps[order])
+        return taken * (w > 0)
+
+    def nearest(self, points):
+        # the level by which all entries are lowered, by bisection
+        low, high = np.zeros((len(points), 1)), np.maximum(np.max(points, axis=1, keepdims=True), 0.0)
+        for _ in range(50):
+            level = 0.5 * (low + high)
+            is_above = np.sum(np.clip(points - level, 0.0, self.caps), axis=1, keepdims=True) > self.total
+            low, high = np.where(is_above, level, low), np.where(is_above, high, level)
+        is_inside = np.sum(np.clip(points, 0.0, self.caps), axis=1, keepdims=True) <= self.total
+        return np.clip(points - np.where(is_inside, 0.0, level), 0.0, self.caps)
+
+    def scaled(self, factor):
+        return type(self)(factor * self.total, factor * self.caps)
+
+
+class CappedDiamond(CappedSimplex):
+    """|d| <= caps, sum(|d|) <= total: an l1 ball cut by a box."""
+
+    is_symmetric = True
+
+    def support(self, w):
+        return super().point(np.abs(w)) @ np.abs(w)
+
+    def point(self, w):
+        return np.sign(w) * super().point(np.abs(w))
+
+    def nearest(self, points):
+        return np.sign(points) * super().nearest(np.abs(points))
+
+
 def _made(uncertainty, **metadata):
     return uncertainty.at(np.zeros((N, D)), metadata)
 
@@ -166,6 +216,67 @@ def test_share_of_a_target_is_the_least(smooth, rng):
                 known.required_share(target, budgets, np.ones(())),
                 rtol=1e-9,
             )
+
+
+def _share_by_linear_program(total, caps, forward, backward, target):
+    """Return the least k with target = p - q, p in k `forward` of the capped simplex and q in k `backward` of it."""
+    d, eye, one = len(caps), np.eye(len(caps)), np.ones((1, len(caps)))
+    limits = np.block(
+        [
+            [eye, 0 * eye, -forward * caps[:, None]],
+            [0 * eye, eye, -backward * caps[:, None]],
+            [one, 0 * one, -np.full((1, 1), forward * total)],
+            [0 * one, one, -np.full((1, 1), backward * total)],
+        ]
+    )
+    split = np.hstack([eye, -eye, np.zeros((d, 1))])
+    options = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+    found = linprog(np.eye(2 * d + 1)[-1], limits, np.zeros(len(limits)), split, target, options=options)
+    return found.fun if found.status == 0 else np.inf
+
+
+@pytest.mark.parametrize("d", [3, 12])
+@pytest.mark.parametrize("kind", [CappedSimplex, CappedDiamond])
+def test_share_of_a_polytope_is_that_of_a_linear_program(kind, d, rng):
+    for number in range(10):
+        caps, budgets, signs = rng.uniform(0.1, 2, size=d), rng.uniform(0.1, 1, size=N), rng.choice([-1.0, 1.0], size=N)
+        sets = kind(rng.uniform(0.2, 0.8) * caps.sum(), caps)
+        turned = sets.against_labels(signs)
+        target = rng.normal(size=d) if number % 2 else turned.adjoint(rng.normal(size=d), rng.uniform(size=N))
+        if sets.is_symmetric:
+            # a multiple of what two sets share is what the same multiples of them share
+            least = max(np.max(np.abs(target) / caps), np.sum(np.abs(target)) / sets.total)
+            turned, budgets = sets, np.ones(1)
+            assert sets.gauge(target) == pytest.approx(least, rel=1e-9)
+        else:
+            # labels turn the set round in the rows of the class +1
+            sides = budgets[signs < 0].sum(), budgets[signs > 0].sum()
+            least = _share_by_linear_program(sets.total, caps, *sides, target)
+        assert least_share(turned, target, budgets, np.full(d, np.linalg.norm(target))) == pytest.approx(
+            least, rel=1e-8
+        )
+
+
+def test_targets_are_approached_where_smoothed_kinks_bend_nothing(rng):
+    for _ in range(3):
+        caps, target = rng.uniform(0.1, 2, size=D), rng.normal(size=D)
+        sets = CappedDiamond(0.5 * caps.sum(), caps)
+        least = max(found.least for found in approaches(sets, target, np.ones(1)))
+        assert least == pytest.approx(sets.gauge(target), rel=1e-3)
+
+
+def test_smoothed_points_are_in_the_set_however_little_it_is_smoothed(rng):
+    for _ in range(20):
+        sets, w = CappedSimplex(1.0, rng.uniform(0.1, 2, size=D)), rng.normal(size=D)
+        assert np.sum(sets.smoothed(1e-13).point(w)) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("kind", [CappedSimplex, CappedDiamond])
+def test_fit_without_a_penalty_is_certified_against_a_polytope(kind, make_problem, two_classes):
+    X, y = two_classes(12, 4, separation=1.0)
+    signs = np.where(y == np.unique(y)[1], 1.0, -1.0)
+    sets = kind(0.5, np.array([0.3, 0.1, 0.5, 0.2])).against_labels(signs)
+    assert train(make_problem(X, signs, TwoPointHinge(), sets, alpha=0.0), tol=1e-6, max_iter=1000)[1].gap <= 1e-6
 
 
 def test_smoothing_by_nearest_points_keeps_its_promises(rng):

@@ -205,7 +205,7 @@ def test_smoothed_functions_have_the_derivatives_that_they_claim(shifted, rng):
     assert_allclose(smoothed.directional(w, v), slopes @ v, atol=1e-8)
 
 
-def test_easing_lies_above_by_no_more_than_its_size(shifted, rng):
+def test_smoothing_lies_above_by_no_more_than_its_size(shifted, rng):
     for w in rng.normal(size=(20, D)):
         rise = shifted.smoothed(0.3).support(w) - shifted.support(w)
         assert np.all((rise >= -1e-12) & (rise <= 0.3 + 1e-12))

@@ -231,14 +231,15 @@ class ProximalSet(SmoothedCommonSet):
 
     @remembered
     def point(self, w: Array) -> Array:
-        return self.base.nearest(w[None] / self.share(len(w)))[0]
+        return self.maximizers_at(w[None])[0]
 
     def support(self, w: Array) -> Array:
         point = self.point(w)
         return np.asarray(w @ point - 0.5 * self.share(len(w)) * (point @ point) + self.delta)
 
     def maximizers_at(self, W: Array) -> Array:
-        return self.base.nearest(W / self.share(W.shape[1]))
+        # far from the set rounding is that of the distance; what is nearest to a point next to the set is in it
+        return self.base.nearest(self.base.nearest(W / self.share(W.shape[1])))
 
     def supports_at(self, W: Array) -> Array:
         points = self.maximizers_at(W)

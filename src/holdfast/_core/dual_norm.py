@@ -25,6 +25,12 @@ CORNERS = 10
 """Points tried for each feature. One for each is enough (Caratheodory), but a search meets some that it drops again."""
 
 
+RIDGE = 1e-8
+"""What is added to second derivatives, as a share of them: the gradient may not vanish where they do."""
+HARDLY, NEAR = 1e-10, 1e-9
+"""An excess over the least share that is not worth a search; a distance, as a share of the target, that may be rounding."""
+
+
 class Approach(NamedTuple):
     """Points of the sets whose sum, each times `multiple` of its budget, is nearly the target."""
 
@@ -69,15 +75,54 @@ def least_share(sets: RowSets, target: Array, budgets: Array, sizes: Array) -> f
 
     Entries of the target may be missed by rounding of their `sizes`. Sets that lack the origin grow by no multiple.
     """
-    best = _share_of_corners(sets, target, budgets, sizes)
+    best, proved = _share_of_corners(sets, target, budgets, sizes), 0.0
     if not 0 < best < np.inf:
         return best
-    for found in approaches(sets, target, budgets):
-        missed = target - found.multiple * found.sets.adjoint(found.w, budgets)
-        best = min(best, found.multiple + _share_of_corners(sets, missed, budgets, sizes))
-        if best <= found.least * (1 + ROUNDING):
+    # corners are few and exact where there are kinks; where there are none, Newton's method needs fewer steps
+    if not sets.is_smooth:
+        found, proved = _share_of_hull(sets, target, budgets, sizes)
+        best = min(best, found)
+        if best <= proved * (1 + HARDLY):
+            return best
+    for approach in approaches(sets, target, budgets):
+        missed = target - approach.multiple * approach.sets.adjoint(approach.w, budgets)
+        best = min(best, approach.multiple + _share_of_corners(sets, missed, budgets, sizes))
+        if best <= max(approach.least, proved) * (1 + ROUNDING):
             break
-    return best
+    return max(best, proved)
+
+
+def _share_of_hull(sets: RowSets, target: Array, budgets: Array, sizes: Array) -> tuple[float, float]:
+    r"""Return bounds from above and below on the least share; where the sets are polytopes they differ by rounding.
+
+    The distance between the target and the sets times a multiple is convex in the multiple and 0 from the least one on.
+    Newton's method on it, in which the hull of the origin and of a few corners stands for the sets. A corner that is
+    farther towards the target than the hull enlarges it; where there is none, the direction proves that it takes more.
+    """
+    corners, multiple, rest = np.zeros((1, len(target))), 0.0, target
+    nothing_but_one = np.append(np.zeros(len(target)), 1.0)
+    for _ in range(CORNERS * len(target)):
+        corner = sets.adjoint(rest, budgets)
+        reach = float(corner @ rest)
+        if not reach > ROUNDING * norm(corner) * norm(rest):
+            break
+        # weak duality, as in `approaches`
+        multiple = max(multiple, float(target @ rest) / reach)
+        corners = np.vstack([corners, corner])
+        # the nearest point of a hull: lengths >= 0 for which the sum of the corners, seen from the target, is least while the
+        # lengths themselves are kept near a sum of 1; the sum does not turn the best direction
+        seen = (multiple * corners - target) / norm(target)
+        shares = nnls(np.column_stack([seen, np.ones(len(seen))]).T, nothing_but_one)[0]
+        is_used = shares > 0
+        is_used[0] = True
+        corners, shares = corners[is_used], shares[is_used] / np.sum(shares)
+        before, rest = norm(rest), target - multiple * (shares @ corners)
+        if np.all(np.abs(rest) <= MISSED * sizes):
+            return multiple, multiple
+        # what is left may be rounding that is above that of the sizes
+        if norm(rest) <= NEAR * norm(target) and norm(rest) > 0.5 * before:
+            break
+    return multiple + _share_of_corners(sets, rest, budgets, sizes), multiple
 
 
 def _share_of_corners(sets: RowSets, target: Array, budgets: Array, sizes: Array) -> float:
@@ -111,8 +156,10 @@ class _Pooled(NamedTuple):
         return 0.5 * t**2 - float(self.target @ w), t, point, t * point - self.target
 
     def hessian(self, w: Array, t: float, point: Array) -> Array:
-        """Return its Hessian."""
-        return self.sets.curvature(w, t * self.beta, np.zeros_like(self.beta)) + np.outer(point, point)
+        """Return its Hessian, bent a little more, as it is flat along features from which smoothed kinks keep the point."""
+        found = self.sets.curvature(w, t * self.beta, np.zeros_like(self.beta)) + np.outer(point, point)
+        bends = np.diag(found)
+        return found + RIDGE * np.diag(np.where(bends > 0, bends, np.max(bends, initial=0.0)))
 
 
 def _newton(pooled: _Pooled, starts: Sequence[Array]) -> Array:

@@ -438,6 +438,7 @@ class GaussianRobustClassifier(Refusals, NoisyScores, CarryingRows, IncrementalC
             raise ValueError(f"{NAME}(loss={loss!r}): give one of {', '.join(map(repr, LOSSES))}, or a holdfast loss.")
         if loss.is_worst_case:
             raise ValueError(f"{NAME}(loss={loss!r}): a loss at worst points goes with RobustLinearClassifier.")
+        loss.check_parameters()
         return loss
 
     def _alpha(self, loss: Loss) -> Any:

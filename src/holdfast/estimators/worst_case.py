@@ -73,9 +73,11 @@ class WorstCaseClassifier(CollapsingClassifier):
         loss = resolve(self.loss, LOSSES, f"{name}(loss=%s)")
         if not isinstance(loss, Loss) or not loss.is_worst_case or isinstance(loss, Mixture):
             raise ValueError(
-                f"{name}(loss={self.loss!r}): give one of {', '.join(map(repr, LOSSES))}, or an object of a worst-case loss. "
-                "(Expected losses go with GaussianRobustClassifier, or come with uncertainty=GaussianNoise(...).)"
+                f"{name}(loss={self.loss!r}): give one of {', '.join(map(repr, LOSSES))}, or a loss at the worst "
+                "point of a set. (Expected losses go with GaussianRobustClassifier, or come with "
+                "uncertainty=GaussianNoise(...).)"
             )
+        loss.check_parameters()
         return loss
 
     def _stated_set(self) -> UncertaintySet:

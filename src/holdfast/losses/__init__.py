@@ -1,9 +1,9 @@
 """Losses: what an uncertain row costs. Classifiers take them by name or as objects, ``loss=Log2Hinge()``.
 
-At the worst point of a set: `Hinge`, `SquaredHinge`, `Logistic`, `HuberizedHinge`. Averaged over Gaussian noise:
-`GaussianHinge` and those named `Expected...`. Bounds of such averages: `Log2Hinge`, `QuadraticHinge`, `TwoPointHinge`. Of all
-classes at once: `CrossEntropy`, `MaxHinge`, under noise `ExpectedCrossEntropy`. `Mixture` is the loss of `kappa`. Of votes with
-Laplace laws: `LogVote`, `ExpVote`, beside `laplace_tail`, `laplace_density` and `laplace_kl`.
+At the worst point of a set: those called by the plain loss's name, such as `Hinge` or `Logistic`. Averaged over Gaussian noise:
+`GaussianHinge` and those named `Expected...`, and bounds of such averages, `Log2Hinge`, `QuadraticHinge`, `TwoPointHinge`.
+Of all classes at once: `CrossEntropy`, `MaxHinge`, `ExpectedCrossEntropy`. `Mixture` is the loss of `kappa`.
+Of votes with Laplace laws: classes named `...Vote`, and functions named `laplace_...`.
 """
 
 from holdfast.losses.expected_cross_entropy import ExpectedCrossEntropy

@@ -7,6 +7,7 @@ from abc import abstractmethod
 import numpy as np
 from scipy.special import ndtr
 
+from holdfast._core.allowed import Number
 from holdfast._core.chunks import by_stretches
 from holdfast._core.loss import Array, Loss
 from holdfast.losses.gaussian_hinge import GaussianHinge, density
@@ -77,6 +78,8 @@ class ExpectedHuberizedHinge(_AveragedLoss):
     >>> ExpectedHuberizedHinge().value(np.array([1.0, 1.0]), np.array([0.0, 1.0])).round(4)
     array([0.6931, 0.7832])
     """
+
+    parameter_table = {"scale": Number(strictly=True), "threshold": Number(-np.inf)}
 
     def __init__(self, scale: float = float(4 * np.log(2)), threshold: float = 1.0):
         self.scale = scale

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from holdfast._core.allowed import Number
 from holdfast._core.loss import Array, Loss
 from holdfast._core.programs import Epigraph
 from holdfast.losses.expected_squared_hinge import ExpectedHuberizedHinge
@@ -36,6 +37,7 @@ class HuberizedHinge(WorstCaseLoss):
     """
 
     reaches_zero = True
+    parameter_table = {"scale": Number(strictly=True), "threshold": Number(-np.inf)}
 
     def __init__(self, scale: float = LOGISTIC_SCALE, threshold: float = 1.0):
         self.scale = scale

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from holdfast._core.allowed import Number
 from holdfast._core.loss import Array
 from holdfast.losses.worst_case import WorstCaseLoss
 
@@ -21,6 +22,8 @@ class HyperbolicHinge(WorstCaseLoss):
     >>> HyperbolicHinge(2.0).value(np.array([0.0, 1.5]), np.zeros(2))
     array([1., 2.])
     """
+
+    parameter_table = {"scale": Number(strictly=True)}
 
     def __init__(self, scale: float = 1.0):
         self.scale = scale

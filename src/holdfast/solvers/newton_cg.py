@@ -83,8 +83,9 @@ class NewtonCG(Solver):
             if promise <= POLISHED:
                 status = Status.SOLVED
                 break
-            # a search more exact than the step that it serves would be wasted
-            found = best_along(here, step, (1e-2 if rough else 1e-4) * promise if tol > 0 else 0.0, moves=moves)
+            # a search more exact than the step that it serves would be wasted; no gain is more than the whole objective
+            share = (1e-2 if rough else 1e-4) * min(promise, 1.0)
+            found = best_along(here, step, share if tol > 0 else 0.0, moves=moves)
             gain = (here.value - found.value) / scale
             if not gain > 0:
                 # nothing gained: at a promise of 1e-9 rounding hides the gain, above that the model is wrong

@@ -11,7 +11,7 @@ from holdfast._core.arithmetic import inverse
 from holdfast._core.problem import Evaluation, Problem, Smooth
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
-from holdfast._core.tolerances import POLISHED
+from holdfast._core.tolerances import POLISHED, VANISHING
 
 
 class QuasiNewton(Solver):
@@ -38,7 +38,9 @@ class QuasiNewton(Solver):
         view = problem.view(Smooth)
         assert view is not None
         here = view.evaluate(np.array(start, dtype=np.float64))
-        metric = inverse(view.metric(here.parameters))
+        # where no loss bends, as far out, a metric has no scale
+        least = VANISHING * view.typical_curvature()
+        metric = inverse(_floored(view.metric(here.parameters), least))
         pairs: deque[tuple[Array, Array]] = deque(maxlen=self.memory)
         status, n_iter, age = Status.ITERATION_LIMIT, 0, 0
         for n_iter in range(1, max_iter + 1):
@@ -67,10 +69,20 @@ class QuasiNewton(Solver):
                     pairs.append((change, bend))
                 here = found
             if found is None or age >= view.metric_age:
-                metric, age = inverse(view.metric(here.parameters)), 0
+                metric, age = inverse(_floored(view.metric(here.parameters), least)), 0
                 # pairs tell how the Hessian differs from the metric that they were seen with
                 pairs.clear()
         return Solution(here.parameters, status, here.value, n_iter, self.name)
+
+
+def _floored(metric: Array, lowest: Array) -> Array:
+    """Return a metric whose diagonal is nowhere below another one."""
+    if metric.ndim == 1:
+        return np.maximum(metric, lowest)
+    lacking = np.maximum(lowest - np.diagonal(metric, axis1=-2, axis2=-1).reshape(-1), 0.0)
+    if not np.any(lacking):
+        return metric
+    return metric + lacking.reshape(metric.shape[:-1])[..., None] * np.eye(metric.shape[-1])
 
 
 def _two_loops(gradient: Array, pairs: deque[tuple[Array, Array]], metric: Any) -> Array:

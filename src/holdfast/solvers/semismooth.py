@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,16 @@ from holdfast._core.problem import Composite, Curved, LocalModel, Problem
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast._core.tolerances import POLISHED, ROUNDING, VANISHING
-from holdfast.solvers.newton import newton_step
+from holdfast.solvers.newton import Newton, newton_step
 from holdfast.solvers.plane_search import best_along
 
 AS_PROMISED = 0.8
 """A step that gains this share of what it promised is taken as it is: a search could hardly gain as much again."""
 FRUITLESS = 0.01
 """A step that gains less than this share of what it promised came from a wrong model."""
+
+CRAWLING, PATIENCE = 0.1, 8
+"""So many steps in a row that gain less than this share of what they promised: exact searches stop at every kink."""
 
 
 class Semismooth(Solver):
@@ -40,7 +44,7 @@ class Semismooth(Solver):
         assert curved is not None
         here = view.at(np.array(start, dtype=np.float64))
         flat = VANISHING * curved.typical_curvature()
-        status, n_iter, whole = Status.ITERATION_LIMIT, 0, False
+        status, n_iter, whole, crawled = Status.ITERATION_LIMIT, 0, False, 0
         for n_iter in range(1, max_iter + 1):
             if here.value <= view.enough or (not rough and here.gap(here.gradient) <= tol):
                 status = Status.SOLVED
@@ -60,7 +64,13 @@ class Semismooth(Solver):
                 break
             # along a step that led nowhere, what bends least may be all that bends
             whole = whole or here.value - found.value < FRUITLESS * decrement
+            crawled = crawled + 1 if here.value - found.value < CRAWLING * decrement else 0
             here = found
+            if crawled >= PATIENCE and n_iter < max_iter:
+                # the best point of a line is where the next row meets a kink; damped steps go past many
+                goal = tol if rough else 0.0
+                rest = Newton().minimise(problem, here.parameters, tol=goal, max_iter=max_iter - n_iter, report=report)
+                return replace(rest, n_iter=n_iter + rest.n_iter, solver=self.name)
             if rough and promise <= tol:
                 status = Status.SOLVED
                 if tol < POLISHED:
