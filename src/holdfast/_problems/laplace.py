@@ -20,6 +20,8 @@ WIDEST = 2000
 """Largest number of learners for which the Hessian of means and scales is formed."""
 INSIDE = 0.95
 """A step may take a scale this share of the way to the end of its range."""
+NEAR = 10.0
+"""A step may change a mean by so many scales, and by as many more as the largest mean has."""
 HAIR = 1e-12
 """Scales end this share before the end of their range, where D overflows. It costs the objective no more; see `slack`."""
 FEW = 20
@@ -287,13 +289,15 @@ class LaplaceProblem(Problem):
         return (here.value - bound) / max(here.value, self.floor)
 
     def longest_step(self, parameters: Array, step: Array) -> float:
-        """Return the largest multiple of the step that keeps the scales well inside their range."""
+        """Return the largest multiple of the step that keeps the scales well inside their range, and means near; see `stride`."""
+        delta, s = self.split(parameters)
+        move, widen = self.split(step) if self.scales is None else (step, np.zeros(1))
+        near = stride(delta / s, move / s)
         if self.scales is not None:
-            return np.inf
-        s, move = parameters[self.n_learners :], step[self.n_learners :]
+            return near
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            room = np.where(move > 0, (self.limits - s) / move, np.where(move < 0, -s / move, np.inf))
-        return float(INSIDE * np.min(room, initial=np.inf))
+            room = np.where(widen > 0, (self.limits - s) / widen, np.where(widen < 0, -s / widen, np.inf))
+        return min(near, float(INSIDE * np.min(room, initial=np.inf)))
 
     def work(self) -> dict[str, Any]:
         """Return the sizes from which solvers judge whether they suit."""
@@ -323,6 +327,16 @@ class LaplaceProblem(Problem):
         with np.errstate(divide="ignore", invalid="ignore"):
             near = np.where(rise > -1, rise - np.log1p(rise), np.inf)
             return np.where(rise < 0, np.minimum(near, np.log(self.ends / s)), near)
+
+
+def stride(u: Array, step: Array) -> float:
+    """Return the largest multiple of a step of the means, in scales, over which their curvature still says something.
+
+    The divergence's curvature falls by e with each scale. At the start rows may have as good as none, so that Newton's step goes
+    where nothing has any, and from where no step leads back.
+    """
+    farthest = NEAR + float(np.max(np.abs(u), initial=0.0))
+    return farthest / max(float(np.max(np.abs(step), initial=0.0)), np.finfo(float).tiny)
 
 
 def conjugate(steep: Array) -> Array:
