@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.special import ndtr
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.inspection import partial_dependence
@@ -22,6 +22,7 @@ from sklearn.tree import DecisionTreeClassifier
 from holdfast import LaplaceBoostClassifier, certified_radius
 from holdfast._core.solution import Status
 from holdfast._training.laplace import train_laplace
+from holdfast._training.laplace_tail import train_tail
 from holdfast.estimators import pac_bayes_bound
 from holdfast.exceptions import NoCertificateError
 from holdfast.losses import LogVote, laplace_kl, laplace_tail
@@ -338,12 +339,58 @@ def test_advice_is_for_the_true_cause(data, monkeypatch):
     X, y = data
     X[:, 0] += np.sign(X[:, 0])
     for labels, solver, text in (
-        (y, None, "Use solver='quasi_newton'.*StandardScaler"),
-        (y, "quasi_newton", "Use solver='newton'"),
+        (y, None, r"tol 1e-06\. Put columns on similar scales \(StandardScaler\), use a smaller c"),
+        (y, "quasi_newton", r"tol 1e-06\. Use solver=None\. Put columns"),
         (X[:, 0] > 0, None, "separate the classes without error.*smaller c"),
     ):
         with pytest.warns(ConvergenceWarning, match=text):
             LaplaceBoostClassifier(solver=solver).fit(X, labels)
+
+
+@pytest.mark.parametrize(
+    ("scale", "solver", "status", "text"),
+    [
+        ("joint", None, Status.UNCERTIFIED, r"tol 1e-06\. The bound over all scales could not be raised"),
+        ("joint", "newton", Status.STALLED, r"Use solver=None\. Put columns on similar scales"),
+        (0.1, None, Status.UNCERTIFIED, r"tol 1e-06\. Put columns on similar scales"),
+        (0.1, "newton", Status.ITERATION_LIMIT, "Raise max_iter"),
+    ],
+)
+def test_advice_for_the_tail_names_no_scales_where_there_are_no_others(scale, solver, status, text, data, monkeypatch):
+    def unsolved(*args, **options):
+        found = train_tail(*args, **options)
+        return found._replace(solution=replace(found.solution, status=status))
+
+    monkeypatch.setattr("holdfast._training.laplace_votes.train_tail", unsolved)
+    with pytest.warns(ConvergenceWarning, match=text):
+        LaplaceBoostClassifier("tail", scale=scale, solver=solver).fit(*data)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_tails_of_clean_rows_and_a_large_c_are_certified(several):
+    X, y = load_wine(return_X_y=True)
+    X, y = StandardScaler().fit_transform(X), y if several else y == 1
+    model = LaplaceBoostClassifier("tail", c=100).fit(X, y)
+    assert model.gap_ < 1e-6
+    assert model.objective_ == pytest.approx(
+        LaplaceBoostClassifier("tail", c=100, solver="quasi_newton").fit(X, y).objective_
+    )
+    assert model.score(X, y) == 1.0
+
+
+def test_exponential_losses_of_ramps_and_a_large_c_are_certified():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    model = LaplaceBoostClassifier("exp", base="splines", n_knots=5, c=100).fit(X, y)
+    assert model.gap_ < 1e-6
+    assert model.objective_ == pytest.approx(319.66636, rel=1e-6)
+    assert model.n_iter_ < 60
+
+
+@pytest.mark.parametrize("loss", ["log", "exp", "tail"])
+def test_gaps_of_objectives_next_to_nothing_are_small(loss, data):
+    model = LaplaceBoostClassifier(loss, c=1e-300).fit(*data)
+    assert 0 <= model.gap_ < 1e-6
 
 
 @pytest.mark.parametrize("loss", ["log", "tail"])

@@ -22,6 +22,8 @@ INSIDE = 0.95
 """A step may take a scale this share of the way to the end of its range."""
 NEAR = 10.0
 """A step may change a mean by so many scales, and by as many more as the largest mean has."""
+SHY = 0.5
+"""A scale's own Newton step takes it this share of the way to the end at most, so that it holds up no other parameter."""
 HAIR = 1e-12
 """Scales end this share before the end of their range, where D overflows. It costs the objective no more; see `slack`."""
 FEW = 20
@@ -102,7 +104,7 @@ class LaplaceProblem(Problem):
     @property
     def enough(self) -> float:
         """The objective at which a solver may stop, because a smaller one would not matter."""
-        return self.floor
+        return GAP_FLOOR * self.floor
 
     @property
     def floor(self) -> float:
@@ -248,7 +250,16 @@ class LaplaceProblem(Problem):
             return own
         mixed = -mixed - np.diag(np.sign(seen.means) * t * left / (s * tau))
         spreads = spreads + np.diag(t * t * left / (s * tau) + s**-2.0 + seen.spread.bends(seen.slopes))
+        spreads.flat[:: self.n_learners + 1] = np.maximum(spreads.diagonal(), self._crowding(seen))
         return self._without_held(np.block([[own, mixed], [mixed.T, spreads]]), seen)
+
+    def _crowding(self, seen: _Seen) -> Array:
+        """Return the curvature that a scale must have for its own step to stay clear of the end of its range.
+
+        D rises without limit there, which the curvature does not tell where a row is as good as certain: the best scale may
+        then be nearer to the end than numbers are to each other.
+        """
+        return np.maximum(-self._across(seen), 0.0) / (SHY * (self.limits - seen.scales))
 
     def _without_held(self, hessian: Array, seen: _Seen) -> Array:
         """Return the Hessian without what ties scales that are held to other parameters."""
@@ -274,7 +285,8 @@ class LaplaceProblem(Problem):
         own = left + self.outputs.square_dot(self.weights * self.loss.bend(seen.logs))
         if self.scales is not None:
             return own
-        return np.concatenate([own, seen.scales**-2.0 + seen.spread.bends(seen.slopes)])
+        across = seen.scales**-2.0 + seen.spread.bends(seen.slopes)
+        return np.concatenate([own, np.maximum(across, self._crowding(seen))])
 
     def suboptimality(self, here: Evaluation) -> float:
         """Return the certified gap at an evaluation."""
@@ -289,7 +301,7 @@ class LaplaceProblem(Problem):
         return (here.value - bound) / max(here.value, self.floor)
 
     def longest_step(self, parameters: Array, step: Array) -> float:
-        """Return the largest multiple of the step that keeps the scales well inside their range, and means near; see `stride`."""
+        """Return the largest multiple of the step that keeps scales well inside their range and means near, see `stride`."""
         delta, s = self.split(parameters)
         move, widen = self.split(step) if self.scales is None else (step, np.zeros(1))
         near = stride(delta / s, move / s)
@@ -332,8 +344,8 @@ class LaplaceProblem(Problem):
 def stride(u: Array, step: Array) -> float:
     """Return the largest multiple of a step of the means, in scales, over which their curvature still says something.
 
-    The divergence's curvature falls by e with each scale. At the start rows may have as good as none, so that Newton's step goes
-    where nothing has any, and from where no step leads back.
+    The divergence's curvature falls by e with each scale. At the start rows may have as good as none, so that Newton's step
+    goes where nothing has any, and from where no step leads back.
     """
     farthest = NEAR + float(np.max(np.abs(u), initial=0.0))
     return farthest / max(float(np.max(np.abs(step), initial=0.0)), np.finfo(float).tiny)

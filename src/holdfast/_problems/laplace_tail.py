@@ -84,7 +84,7 @@ class TailProblem(Problem):
     @property
     def enough(self) -> float:
         """The objective at which a solver may stop: no smaller one would matter."""
-        return self.floor
+        return GAP_FLOOR * self.floor
 
     def _at(self, u: Array) -> Any:
         if self._seen is None or not np.array_equal(self._seen[0], u):
