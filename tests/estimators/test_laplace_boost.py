@@ -296,6 +296,26 @@ NONSENSE = [
     ({"prior_scale": [1.0, 2.0]}, r"prior_scale has shape \(2,\)"),
     ({"prior_mean": 1.0, "loss": "tail"}, "prior_mean must be 0 with this loss"),
     ({"solver": "highs"}, "needs the view LinearProgram"),
+    ({"prior_mean": np.nan}, r"prior_mean=nan\): must be finite numbers\.$"),
+    ({"prior_mean": "a"}, r"prior_mean='a'\): give real numbers\.$"),
+    (
+        {"prior_scale": np.ones(3), "base": "stumps", "n_knots": 4},
+        r"each of the 12 learners without the intercept, \(12,\)\.$",
+    ),
+    (
+        {"base": "stumps", "n_knots": 10**9, "feature_range": (-1, 1)},
+        "3000000000 learners, more than 1e.07. Use a smaller n_knots",
+    ),
+    ({"base": "splines", "n_knots": 10**9}, "Use a smaller n_knots"),
+    (
+        {"loss": "exp", "base": "stumps", "n_knots": 200, "scale": 0.95},
+        r"ExpVote\(\): .*overflows.*Use a smaller scale or scale='joint', or loss='log'\.$",
+    ),
+    (
+        {"loss": "exp", "prior_mean": [-2e3, 0, 0], "scale": 0.1},
+        r"overflows.*scale='joint', or prior_mean nearer to 0, or loss='log'\.$",
+    ),
+    ({"loss": "exp", "prior_mean": [-2e3, 0, 0]}, r"overflows.*row \d+ .*Use prior_mean nearer to 0, or loss='log'\.$"),
 ]
 
 
@@ -319,6 +339,9 @@ def test_rows_that_cannot_be_used_are_refused(data):
         LaplaceBoostClassifier().fit(X, y, X_std=np.ones_like(X))
     with pytest.raises(ValueError, match="X_std"):
         LaplaceBoostClassifier(base="stumps").fit(X, y, X_std=-np.ones_like(X))
+    for std in (0.1, np.ones((2, 2))):
+        with pytest.raises(ValueError, match=r"fit: X_std has shape .*; it must have the shape of X, \(120, 3\)\.$"):
+            LaplaceBoostClassifier(base="stumps").fit(X, y, X_std=std)
 
 
 def test_a_fit_that_is_cut_short_says_so(data):
@@ -387,6 +410,14 @@ def test_exponential_losses_of_ramps_and_a_large_c_are_certified():
     assert model.n_iter_ < 60
 
 
+def test_an_exponential_loss_that_falls_step_by_step_is_followed_to_its_end(data):
+    X, _ = data
+    model = LaplaceBoostClassifier("exp", prior_mean=[-600.0, 0.0, 0.0]).fit(np.sign(X), X[:, 0] > 0)
+    assert model.solution_["solver"] == "newton"
+    assert model.gap_ < 1e-6
+    assert 500 < model.n_iter_ < 1000
+
+
 @pytest.mark.parametrize("loss", ["log", "exp", "tail"])
 def test_gaps_of_objectives_next_to_nothing_are_small(loss, data):
     model = LaplaceBoostClassifier(loss, c=1e-300).fit(*data)
@@ -424,6 +455,10 @@ def test_bound_is_refused_where_it_would_not_hold(data):
         pac_bayes_bound(RandomForestClassifier(3).fit(X, y), X, y)
     with pytest.raises(ValueError, match=r"Pipeline.*the last step, model\[-1\]"):
         pac_bayes_bound(make_pipeline(StandardScaler(), LaplaceBoostClassifier()).fit(X, y), X, y)
+    noisy = LaplaceBoostClassifier(base="stumps", feature_range=(-5, 5)).fit(X, y, X_std=np.full(X.shape, 0.2))
+    with pytest.warns(UserWarning, match="^pac_bayes_bound: the model was fitted with X_std") as caught:
+        assert pac_bayes_bound(noisy, X, y).bound <= 1
+    assert len(caught) == 1
     for delta in (1.5, 0, -1.0, "a", np.nan):
         with pytest.raises(ValueError, match=r"delta=.* must be a number between 0 and 1"):
             pac_bayes_bound(model, X, y, delta)

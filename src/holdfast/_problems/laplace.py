@@ -24,6 +24,8 @@ NEAR = 10.0
 """A step may change a mean by so many scales, and by as many more as the largest mean has."""
 SHY = 0.5
 """A scale's own Newton step takes it this share of the way to the end at most, so that it holds up no other parameter."""
+BEYOND = 1e300
+"""Objectives from here on count as infinite, as their derivatives overflow."""
 HAIR = 1e-12
 """Scales end this share before the end of their range, where D overflows. It costs the objective no more; see `slack`."""
 FEW = 20
@@ -127,23 +129,34 @@ class LaplaceProblem(Problem):
         d = self.n_learners
         delta = np.zeros(d) if means is None else means
         if self.scales is not None:
-            return delta
+            return self._finite(delta)
         if scales is None or not np.all((scales > 0) & (scales < self.limits)):
             q = self.weights * np.minimum(self.loss.slope(-self.offsets), self.loss.slope(np.zeros(1)))
             steep = 1 / self.prior_scales
             scales = 2 / (steep + np.sqrt(steep**2 + 8 * self.outputs.square_dot(q)))
             scales = np.minimum(scales, 0.5 * self.limits)
-        start = np.concatenate([delta, scales])
-        return start if np.isfinite(self.value_and_gradient(start)[0]) else self._smaller(start)
+        return self._finite(np.concatenate([delta, scales]))
 
-    def _smaller(self, start: Array) -> Array:
-        """Return parameters with means of 0 and scales small enough for a finite objective."""
-        start[: self.n_learners] = 0.0
+    def _finite(self, start: Array) -> Array:
+        """Return the start, with means of 0 and smaller scales where its objective is infinite."""
+        if np.isfinite(self.value_and_gradient(start)[0]):
+            return start
+        start = np.concatenate([np.zeros(self.n_learners), start[self.n_learners :]])
         while not np.isfinite(self.value_and_gradient(start)[0]):
-            start[self.n_learners :] *= 0.5
             if np.all(start[self.n_learners :] < 1e-150):
-                raise OverflowError("the loss of the prior's means overflows")
+                raise ValueError(self._overflow())
+            start[self.n_learners :] *= 0.5
         return start
+
+    def _overflow(self) -> str:
+        """Return that the loss of the prior's means overflows, and what to do."""
+        logs = -self.offsets if self.scales is None else self.outputs.at(self.scales).log_means - self.offsets
+        ways = ["a smaller scale or scale='joint'"] * (self.scales is not None)
+        ways += ["prior_mean nearer to 0"] * bool(np.any(self.offsets < 0)) + ["loss='log'"]
+        return (
+            f"{self.loss!r}: the loss of the prior's means overflows, as ln E exp(-margin) is {np.max(logs):.3g} on row "
+            f"{np.argmax(logs)} of those with a weight. Use {', or '.join(ways)}."
+        )
 
     @property
     def is_long(self) -> bool:
@@ -196,7 +209,7 @@ class LaplaceProblem(Problem):
             logs = spread.log_means - self.offsets - self.signs * self.outputs.dot(delta)
             value = self.divergence(delta, s) + float(self.weights @ self.loss.value(logs))
             slopes = self.weights * self.loss.slope(logs)
-            if not (np.isfinite(value) and np.all(np.isfinite(slopes))):
+            if not (value < BEYOND and np.all(np.isfinite(slopes))):
                 return None
             pulls = self.outputs.transpose_dot(self.signs * slopes)
         if not self.trace or value < self.trace[-1]:

@@ -32,6 +32,8 @@ OTHERS: dict[str, tuple[type[Solver], int]] = {"quasi_newton": (Newton, 40), "ne
 Steps with the sample's Hessian give way to those with Hessians of all rows, and Newton's, where their model of the function is
 bad, to those that need none.
 """
+FALLING = 0.5
+"""Newton's method goes on if so many steps bring the objective below this share: each divides an exponential loss by e."""
 
 
 def train_laplace(
@@ -49,10 +51,17 @@ def train_laplace(
         start = _near(problem) if problem.is_long and chosen.name in GUIDED else problem.start()
     other, patience = OTHERS.get(chosen.name, (None, 0)) if solver is None and problem.is_factorisable else (None, 0)
     found, proof = _proved(problem, chosen, start, tol, min(max_iter, patience) if other else max_iter, report)
-    if other and proof.gap > tol and found.n_iter < max_iter:
-        found, proof = _better(
-            problem, found, proof, *_proved(problem, other(), found.parameters, tol, max_iter - found.n_iter, report)
+    value = problem.value_and_gradient(start)[0] if proof.gap > tol else np.inf
+    while other and proof.gap > tol and found.n_iter < max_iter:
+        is_falling = (
+            chosen.name == "newton" and found.status is Status.ITERATION_LIMIT and proof.objective < FALLING * value
         )
+        value, turn = proof.objective, patience if is_falling else max_iter
+        next_one = chosen if is_falling else other()
+        steps = min(turn, max_iter - found.n_iter)
+        found, proof = _better(problem, found, proof, *_proved(problem, next_one, found.parameters, tol, steps, report))
+        if not is_falling:
+            break
     status = found.status
     if proof.gap <= tol:
         status = Status.SOLVED
