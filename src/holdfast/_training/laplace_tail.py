@@ -67,7 +67,12 @@ class _Search:
     def __init__(self, rows: TailRows, solver: Solver | str | None, tol: float, max_iter: int, report: Report):
         self.rows, self.tol, self.max_iter, self.report = rows, tol, max_iter, report
         self.solver = pick(TailProblem(rows, 1.0), solver)
-        self.has_other = solver is None and isinstance(self.solver, Newton)
+        is_free = solver is None and isinstance(self.solver, Newton)
+        patience = PATIENCE if is_free else max_iter
+        self.turns = [(self.solver, FINE * tol, patience), (self.solver, 0.0, patience)]
+        """Solvers that are tried in turn, with their tolerances and steps, until the gap is small enough."""
+        if is_free:
+            self.turns.append((QuasiNewton(), FINE * tol, max_iter))
         self.floor = TailProblem(rows, 1.0).floor
         self.bounds: dict[float, float] = {}
         """Lower bounds of divergence plus loss, by scale."""
@@ -86,20 +91,22 @@ class _Search:
     def solved(self, sigma: float, start: Array) -> None:
         """Solve the problem of a scale."""
         problem = TailProblem(self.rows, sigma)
-        patience = min(self.max_iter, PATIENCE) if self.has_other else self.max_iter
-        found = self.solver.minimise(problem, start, tol=FINE * self.tol, max_iter=patience)
-        value, bound = self._bounded(problem, found)
-        n_iter, is_cut = found.n_iter, found.status is Status.ITERATION_LIMIT
-        if self.has_other and not self._is_near(value, bound) and n_iter < self.max_iter:
-            other = QuasiNewton().minimise(
-                problem, found.parameters, tol=FINE * self.tol, max_iter=self.max_iter - n_iter
-            )
-            lower, raised = self._bounded(problem, other)
-            n_iter, is_cut, bound = n_iter + other.n_iter, other.status is Status.ITERATION_LIMIT, max(bound, raised)
+        (solver, tol, most), *others = self.turns
+        found = last = solver.minimise(problem, start, tol=tol, max_iter=min(most, self.max_iter))
+        (value, bound), n_iter = self._bounded(problem, found), found.n_iter
+        for solver, tol, most in others:
+            if n_iter >= self.max_iter or self._is_near(value, bound):
+                break
+            # to go to rounding helps the bound where a solver was content, as it does where a scale is tiny
+            if not tol and found.status is not Status.SOLVED:
+                continue
+            last = solver.minimise(problem, found.parameters, tol=tol, max_iter=min(most, self.max_iter - n_iter))
+            (lower, raised), n_iter = self._bounded(problem, last), n_iter + last.n_iter
+            bound = max(bound, raised)
             if lower <= value:
-                found, value = other, lower
+                found, value = last, lower
         self.n_iter += n_iter
-        self.is_cut |= is_cut
+        self.is_cut |= last.status is Status.ITERATION_LIMIT
         self.is_open |= not self._is_near(value, bound)
         self.bounds[sigma], self.means[sigma] = min(bound, value), found.parameters
         for one in [*problem.trace, value]:
