@@ -296,6 +296,7 @@ NONSENSE = [
     ({"prior_scale": [1.0, 2.0]}, r"prior_scale has shape \(2,\)"),
     ({"prior_mean": 1.0, "loss": "tail"}, "prior_mean must be 0 with this loss"),
     ({"solver": "highs"}, "needs the view LinearProgram"),
+    ({"solver": "sgd"}, "Linear classifiers such as GaussianRobustClassifier offer it"),
     ({"prior_mean": np.nan}, r"prior_mean=nan\): must be finite numbers\.$"),
     ({"prior_mean": "a"}, r"prior_mean='a'\): give real numbers\.$"),
     (
