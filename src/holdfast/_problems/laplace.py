@@ -20,7 +20,7 @@ WIDEST = 2000
 """Largest number of learners for which the Hessian of means and scales is formed."""
 INSIDE = 0.95
 """A step may take a scale this share of the way to the end of its range."""
-NEAR = 10.0
+NEAR = 100.0
 """A step may change a mean by so many scales, and by as many more as the largest mean has."""
 SHY = 0.5
 """A scale's own Newton step takes it this share of the way to the end at most, so that it holds up no other parameter."""
