@@ -341,7 +341,7 @@ def test_rows_that_cannot_be_used_are_refused(data):
     with pytest.raises(ValueError, match="X_std"):
         LaplaceBoostClassifier(base="stumps").fit(X, y, X_std=-np.ones_like(X))
     for std in (0.1, np.ones((2, 2))):
-        with pytest.raises(ValueError, match=r"fit: X_std has shape .*; it must have the shape of X, \(120, 3\)\.$"):
+        with pytest.raises(ValueError, match=r"fit: X_std has shape .*; give that of X, \(120, 3\)\.$"):
             LaplaceBoostClassifier(base="stumps").fit(X, y, X_std=std)
 
 

@@ -292,9 +292,7 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         if X_std is None:
             return None
         if np.shape(X_std) != X.shape:
-            raise ValueError(
-                f"{NAME}.{method}: X_std has shape {np.shape(X_std)}; it must have the shape of X, {X.shape}."
-            )
+            raise ValueError(f"{NAME}.{method}: X_std has shape {np.shape(X_std)}; give that of X, {X.shape}.")
         deviations = RowNoise.stated(X.toarray() if sparse.issparse(X) else X, {"X_std": X_std}).deviations
         if not (isinstance(self.base, str) and self.base != "linear"):
             if not np.any(deviations):
