@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.special import ndtr
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.inspection import partial_dependence
@@ -22,6 +22,7 @@ from sklearn.tree import DecisionTreeClassifier
 from holdfast import LaplaceBoostClassifier, certified_radius
 from holdfast._core.solution import Status
 from holdfast._training.laplace import train_laplace
+from holdfast._training.laplace_tail import train_tail
 from holdfast.estimators import pac_bayes_bound
 from holdfast.exceptions import NoCertificateError
 from holdfast.losses import LogVote, laplace_kl, laplace_tail
@@ -295,6 +296,27 @@ NONSENSE = [
     ({"prior_scale": [1.0, 2.0]}, r"prior_scale has shape \(2,\)"),
     ({"prior_mean": 1.0, "loss": "tail"}, "prior_mean must be 0 with this loss"),
     ({"solver": "highs"}, "needs the view LinearProgram"),
+    ({"solver": "sgd"}, "Linear classifiers such as GaussianRobustClassifier offer it"),
+    ({"prior_mean": np.nan}, r"prior_mean=nan\): must be finite numbers\.$"),
+    ({"prior_mean": "a"}, r"prior_mean='a'\): give real numbers\.$"),
+    (
+        {"prior_scale": np.ones(3), "base": "stumps", "n_knots": 4},
+        r"each of the 12 learners without the intercept, \(12,\)\.$",
+    ),
+    (
+        {"base": "stumps", "n_knots": 10**9, "feature_range": (-1, 1)},
+        "3000000000 learners, more than 1e.07. Use a smaller n_knots",
+    ),
+    ({"base": "splines", "n_knots": 10**9}, "Use a smaller n_knots"),
+    (
+        {"loss": "exp", "base": "stumps", "n_knots": 200, "scale": 0.95},
+        r"ExpVote\(\): .*overflows.*Use a smaller scale or scale='joint', or loss='log'\.$",
+    ),
+    (
+        {"loss": "exp", "prior_mean": [-2e3, 0, 0], "scale": 0.1},
+        r"overflows.*scale='joint', or prior_mean nearer to 0, or loss='log'\.$",
+    ),
+    ({"loss": "exp", "prior_mean": [-2e3, 0, 0]}, r"overflows.*row \d+ .*Use prior_mean nearer to 0, or loss='log'\.$"),
 ]
 
 
@@ -318,6 +340,9 @@ def test_rows_that_cannot_be_used_are_refused(data):
         LaplaceBoostClassifier().fit(X, y, X_std=np.ones_like(X))
     with pytest.raises(ValueError, match="X_std"):
         LaplaceBoostClassifier(base="stumps").fit(X, y, X_std=-np.ones_like(X))
+    for std in (0.1, np.ones((2, 2))):
+        with pytest.raises(ValueError, match=r"fit: X_std has shape .*; give that of X, \(120, 3\)\.$"):
+            LaplaceBoostClassifier(base="stumps").fit(X, y, X_std=std)
 
 
 def test_a_fit_that_is_cut_short_says_so(data):
@@ -338,12 +363,66 @@ def test_advice_is_for_the_true_cause(data, monkeypatch):
     X, y = data
     X[:, 0] += np.sign(X[:, 0])
     for labels, solver, text in (
-        (y, None, "Use solver='quasi_newton'.*StandardScaler"),
-        (y, "quasi_newton", "Use solver='newton'"),
+        (y, None, r"tol 1e-06\. Put columns on similar scales \(StandardScaler\), use a smaller c"),
+        (y, "quasi_newton", r"tol 1e-06\. Use solver=None\. Put columns"),
         (X[:, 0] > 0, None, "separate the classes without error.*smaller c"),
     ):
         with pytest.warns(ConvergenceWarning, match=text):
             LaplaceBoostClassifier(solver=solver).fit(X, labels)
+
+
+@pytest.mark.parametrize(
+    ("scale", "solver", "status", "text"),
+    [
+        ("joint", None, Status.UNCERTIFIED, r"tol 1e-06\. The bound over all scales could not be raised"),
+        ("joint", "newton", Status.STALLED, r"Use solver=None\. Put columns on similar scales"),
+        (0.1, None, Status.UNCERTIFIED, r"tol 1e-06\. Put columns on similar scales"),
+        (0.1, "newton", Status.ITERATION_LIMIT, "Raise max_iter"),
+    ],
+)
+def test_advice_for_the_tail_names_no_scales_where_there_are_no_others(scale, solver, status, text, data, monkeypatch):
+    def unsolved(*args, **options):
+        found = train_tail(*args, **options)
+        return found._replace(solution=replace(found.solution, status=status))
+
+    monkeypatch.setattr("holdfast._training.laplace_votes.train_tail", unsolved)
+    with pytest.warns(ConvergenceWarning, match=text):
+        LaplaceBoostClassifier("tail", scale=scale, solver=solver).fit(*data)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_tails_of_clean_rows_and_a_large_c_are_certified(several):
+    X, y = load_wine(return_X_y=True)
+    X, y = StandardScaler().fit_transform(X), y if several else y == 1
+    model = LaplaceBoostClassifier("tail", c=100).fit(X, y)
+    assert model.gap_ < 1e-6
+    assert model.objective_ == pytest.approx(
+        LaplaceBoostClassifier("tail", c=100, solver="quasi_newton").fit(X, y).objective_
+    )
+    assert model.score(X, y) == 1.0
+
+
+def test_exponential_losses_of_ramps_and_a_large_c_are_certified():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    model = LaplaceBoostClassifier("exp", base="splines", n_knots=5, c=100).fit(X, y)
+    assert model.gap_ < 1e-6
+    assert model.objective_ == pytest.approx(319.66636, rel=1e-6)
+    assert model.n_iter_ < 60
+
+
+def test_an_exponential_loss_that_falls_step_by_step_is_followed_to_its_end(data):
+    X, _ = data
+    model = LaplaceBoostClassifier("exp", prior_mean=[-600.0, 0.0, 0.0]).fit(np.sign(X), X[:, 0] > 0)
+    assert model.solution_["solver"] == "newton"
+    assert model.gap_ < 1e-6
+    assert 500 < model.n_iter_ < 1000
+
+
+@pytest.mark.parametrize("loss", ["log", "exp", "tail"])
+def test_gaps_of_objectives_next_to_nothing_are_small(loss, data):
+    model = LaplaceBoostClassifier(loss, c=1e-300).fit(*data)
+    assert 0 <= model.gap_ < 1e-6
 
 
 @pytest.mark.parametrize("loss", ["log", "tail"])
@@ -377,6 +456,10 @@ def test_bound_is_refused_where_it_would_not_hold(data):
         pac_bayes_bound(RandomForestClassifier(3).fit(X, y), X, y)
     with pytest.raises(ValueError, match=r"Pipeline.*the last step, model\[-1\]"):
         pac_bayes_bound(make_pipeline(StandardScaler(), LaplaceBoostClassifier()).fit(X, y), X, y)
+    noisy = LaplaceBoostClassifier(base="stumps", feature_range=(-5, 5)).fit(X, y, X_std=np.full(X.shape, 0.2))
+    with pytest.warns(UserWarning, match="^pac_bayes_bound: the model was fitted with X_std") as caught:
+        assert pac_bayes_bound(noisy, X, y).bound <= 1
+    assert len(caught) == 1
     for delta in (1.5, 0, -1.0, "a", np.nan):
         with pytest.raises(ValueError, match=r"delta=.* must be a number between 0 and 1"):
             pac_bayes_bound(model, X, y, delta)

@@ -230,7 +230,7 @@ def test_noise_of_rows_is_asked_for_again(data):
 
 
 def test_correlated_noise_is_refused(data):
-    with pytest.raises(ValueError, match=r"SGD takes noise that is independent by feature"):
+    with pytest.raises(ValueError, match=r"There SGD takes noise that is independent by feature"):
         GaussianRobustClassifier(GaussianNoise(cov=np.eye(4))).partial_fit(*data, classes=[-1, 1])
 
 

@@ -193,3 +193,19 @@ def test_divergence_of_a_law_from_itself_is_nothing_and_nearly_so_from_one_nearb
 def test_nonsense_is_refused(call, text):
     with pytest.raises(ValueError, match=text):
         call()
+
+
+def test_scales_next_to_the_largest_number_are_scales_as_others():
+    scales, z = np.array([1.0, 1.0, 0.5]), np.array([-2.0, 0.0, 1.0])
+    assert_allclose(laplace_tail(1e308 * z[2:], 1e308 * scales), laplace_tail(z[2:], scales), rtol=1e-12)
+    assert_allclose(laplace_tail(1e307 * z, 1e307 * scales), laplace_tail(z, scales), rtol=1e-12)
+    assert_allclose(1e307 * laplace_density(1e307 * z, 1e307 * scales), laplace_density(z, scales), rtol=1e-12)
+    each = np.array([[1e300, 1e300], [1e-300, 1e-300]])
+    assert_allclose(laplace_tail([1e300, 1e-300], each), laplace_tail([1.0, 1.0], [1.0, 1.0]), rtol=1e-12)
+
+
+def test_shapes_that_do_not_go_together_are_named():
+    with pytest.raises(
+        ValueError, match=r"laplace_kl: the shapes do not go together: mean \(2,\), scale \(3,\), prior_mean \(\)"
+    ):
+        laplace_kl([1, 2], [1, 2, 3])

@@ -14,7 +14,7 @@ from holdfast._problems.laplace_coordinates import best_steps
 from holdfast._problems.laplace_tail import TailProblem, TailRows
 from holdfast._proofs.laplace import dual_bound, laplace_certificate
 from holdfast._proofs.laplace_tail import ground
-from holdfast._training.laplace import train_laplace
+from holdfast._training.laplace import OTHERS, train_laplace
 from holdfast._training.laplace_tail import train_tail
 from holdfast.losses import ExpVote, LogVote, laplace_kl
 from holdfast.losses.laplace_law import laplace_density, laplace_tail
@@ -271,17 +271,47 @@ def test_slack_is_no_less_than_what_a_scale_gains_up_to_the_end_of_its_range(los
                 assert np.all(slack <= 2e-9)
 
 
-@pytest.mark.parametrize(("loss", "n"), [(LogVote(), 300), (ExpVote(), 300), (LogVote(), 6000)])
-def test_rows_far_out_that_push_scales_to_the_end_of_their_range_leave_no_gap(loss, n):
-    rng = np.random.default_rng(26)
+@pytest.mark.parametrize(
+    ("loss", "n", "seed"), [(LogVote(), 300, 26), (ExpVote(), 300, 26), (LogVote(), 6000, 26), (LogVote(), 300, 31)]
+)
+def test_rows_far_out_that_push_scales_to_the_end_of_their_range_leave_no_gap(loss, n, seed):
+    rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 8))
     signs = np.where(X @ rng.normal(size=8) + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
     X *= np.exp(2 * rng.normal(size=n))[:, None]
-    ones = np.ones(8)
-    problem = LaplaceProblem(DenseOutputs(X / np.abs(X).max(axis=0)), signs, np.full(n, 10.0), loss, ones, np.zeros(n))
-    found, proof = train_laplace(problem, tol=1e-6, max_iter=500)
-    assert np.max(found.parameters[8:]) > 1 - 1e-8
-    assert proof.gap <= 1e-6
+    ones, weights = np.ones(8), np.full(n, 100.0 if seed == 31 else 10.0)
+    problem = LaplaceProblem(DenseOutputs(X / np.abs(X).max(axis=0)), signs, weights, loss, ones, np.zeros(n))
+    found, proof = train_laplace(problem, "newton" if seed == 31 else None, tol=1e-10, max_iter=500)
+    assert np.max(found.parameters[8:]) > 1 - 1e-5
+    assert proof.gap <= 1e-10
+
+
+@pytest.mark.parametrize(("loss", "d", "c"), [(LogVote(), 8, 10.0), (ExpVote(), 8, 10.0), (LogVote(), 60, 100.0)])
+def test_a_scale_next_to_the_end_of_its_range_holds_up_no_other_parameter(loss, d, c):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, d))
+    signs = np.where(X @ rng.normal(size=d) + 0.5 * rng.normal(size=300) > 0, 1.0, -1.0)
+    X *= np.where(rng.uniform(size=(300, 1)) < 0.1, 100.0, 1.0)
+    outputs = DenseOutputs(X / np.abs(X).max(axis=0))
+    for solver, most in (("newton", 120), ("quasi_newton", 700)):
+        problem = LaplaceProblem(outputs, signs, np.full(300, c), loss, np.ones(d), np.zeros(300))
+        found, proof = train_laplace(problem, solver, tol=1e-6, max_iter=most)
+        assert proof.gap <= 1e-6
+        assert found.status is Status.SOLVED
+
+
+def test_where_newton_does_not_do_another_solver_goes_on(make, monkeypatch):
+    monkeypatch.setitem(OTHERS, "newton", (QuasiNewton, 3))
+    problem = make(LogVote(), n=300, d=8, c=10.0)
+    for most in (3, 10, 300):
+        problem.trace.clear()
+        found, proof = train_laplace(problem, tol=1e-6, max_iter=most)
+        assert (found.solver, found.n_iter <= most) == ("newton" if most == 3 else "quasi_newton", True)
+        assert np.all(np.diff(problem.trace) <= 0)
+        assert proof.gap == pytest.approx((proof.objective - proof.lower_bound) / proof.objective)
+    assert found.status is Status.SOLVED
+    assert found.n_iter > 3
+    assert proof.lower_bound <= problem.value_and_gradient(found.parameters)[0]
 
 
 def test_gap_is_of_second_order(make, rng):
@@ -322,7 +352,7 @@ def test_many_rows_are_fitted_from_some_of_them(hidden, make):
 
 
 def test_where_steps_from_a_sample_do_not_do_the_fit_goes_on_with_all_rows(make, monkeypatch):
-    monkeypatch.setattr("holdfast._training.laplace.PATIENCE", 2)
+    monkeypatch.setitem(OTHERS, "quasi_newton", (Newton, 2))
     found, proof = train_laplace(make(LogVote(), n=8000, d=21, plain=True), tol=1e-6, max_iter=100)
     assert found.solver == "newton"
     assert found.status is Status.SOLVED
@@ -409,6 +439,49 @@ def test_tail_is_proved_for_all_scales_and_no_search_goes_below(c, draw_rows, rn
             objective, start, method="Nelder-Mead", options={"maxiter": 250, "fatol": 1e-10, "xatol": 1e-8}
         )
         assert found.fun >= fit.proof.lower_bound * (1 - 1e-9)
+
+
+STEEP = [(10, 2, 30, 17), (30, 5, 100, 11), (40, 20, 300, 2), (60, 200, 10, 0), (100, 500, 10, 0)]
+
+
+@pytest.mark.parametrize("sigma", [None, 0.03])
+@pytest.mark.parametrize(("n", "d", "c", "seed"), STEEP)
+def test_means_that_start_where_rows_have_no_curvature_are_found(n, d, c, seed, sigma):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    signed = X * np.where(X @ rng.normal(size=d) > 0, 1.0, -1.0)[:, None]
+    found = train_tail(TailRows(signed, np.full(n, float(c))), sigma, tol=1e-6, max_iter=100)
+    assert found.proof.gap < 1e-6
+    assert found.solution.status is Status.SOLVED
+    assert np.all(np.diff(found.trace) < 0)
+    if sigma:
+        exact = train_tail(TailRows(signed, np.full(n, float(c))), sigma, "quasi_newton", tol=1e-6, max_iter=1000)
+        assert found.proof.objective == pytest.approx(exact.proof.objective, rel=1e-6)
+        assert found.solution.n_iter < 30
+
+
+@pytest.mark.parametrize("seed", [9, 17])
+def test_a_tiny_scale_is_proved_too(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(100, 5)) * np.where(rng.random((100, 1)) < 0.1, 10 ** rng.uniform(1, 4), 1)
+    signs = np.where(X @ rng.normal(size=5) + 0.5 * rng.normal(size=100) > 0, 1.0, -1.0)
+    found = train_tail(TailRows(signs[:, None] * X, np.full(100, 100.0)), 1e-4, "newton", tol=1e-6, max_iter=100)
+    assert found.proof.gap < 1e-6
+
+
+def test_means_that_newton_does_not_find_are_found_by_another_solver(draw_rows, monkeypatch):
+    rows = draw_rows(5.0)
+    exact = train_tail(rows, None, tol=1e-6, max_iter=100)
+    monkeypatch.setattr("holdfast._training.laplace_tail.PATIENCE", 1)
+    found = train_tail(rows, None, tol=1e-6, max_iter=100)
+    assert found.proof.gap < 1e-6
+    assert np.all(np.diff(found.trace) < 0)
+    alone = train_tail(rows, 0.1, tol=1e-6, max_iter=100)
+    assert alone.proof.gap < 1e-6
+    assert alone.solution.solver == "quasi_newton"
+    cut = train_tail(rows, 0.1, tol=1e-6, max_iter=2)
+    assert (cut.solution.n_iter, cut.solution.status) == (2, Status.ITERATION_LIMIT)
+    assert found.proof.objective == pytest.approx(exact.proof.objective)
 
 
 def test_bounds_of_each_scale_and_of_none_are_below_its_optimum(draw_rows):

@@ -20,6 +20,12 @@ WIDEST = 2000
 """Largest number of learners for which the Hessian of means and scales is formed."""
 INSIDE = 0.95
 """A step may take a scale this share of the way to the end of its range."""
+NEAR = 100.0
+"""A step may change a mean by so many scales, and by as many more as the largest mean has."""
+SHY = 0.5
+"""A scale's own Newton step takes it this share of the way to the end at most, so that it holds up no other parameter."""
+BEYOND = 1e300
+"""Objectives from here on count as infinite, as their derivatives overflow."""
 HAIR = 1e-12
 """Scales end this share before the end of their range, where D overflows. It costs the objective no more; see `slack`."""
 FEW = 20
@@ -100,7 +106,7 @@ class LaplaceProblem(Problem):
     @property
     def enough(self) -> float:
         """The objective at which a solver may stop, because a smaller one would not matter."""
-        return self.floor
+        return GAP_FLOOR * self.floor
 
     @property
     def floor(self) -> float:
@@ -123,23 +129,34 @@ class LaplaceProblem(Problem):
         d = self.n_learners
         delta = np.zeros(d) if means is None else means
         if self.scales is not None:
-            return delta
+            return self._finite(delta)
         if scales is None or not np.all((scales > 0) & (scales < self.limits)):
             q = self.weights * np.minimum(self.loss.slope(-self.offsets), self.loss.slope(np.zeros(1)))
             steep = 1 / self.prior_scales
             scales = 2 / (steep + np.sqrt(steep**2 + 8 * self.outputs.square_dot(q)))
             scales = np.minimum(scales, 0.5 * self.limits)
-        start = np.concatenate([delta, scales])
-        return start if np.isfinite(self.value_and_gradient(start)[0]) else self._smaller(start)
+        return self._finite(np.concatenate([delta, scales]))
 
-    def _smaller(self, start: Array) -> Array:
-        """Return parameters with means of 0 and scales small enough for a finite objective."""
-        start[: self.n_learners] = 0.0
+    def _finite(self, start: Array) -> Array:
+        """Return the start, with means of 0 and smaller scales where its objective is infinite."""
+        if np.isfinite(self.value_and_gradient(start)[0]):
+            return start
+        start = np.concatenate([np.zeros(self.n_learners), start[self.n_learners :]])
         while not np.isfinite(self.value_and_gradient(start)[0]):
-            start[self.n_learners :] *= 0.5
             if np.all(start[self.n_learners :] < 1e-150):
-                raise OverflowError("the loss of the prior's means overflows")
+                raise ValueError(self._overflow())
+            start[self.n_learners :] *= 0.5
         return start
+
+    def _overflow(self) -> str:
+        """Return that the loss of the prior's means overflows, and what to do."""
+        logs = -self.offsets if self.scales is None else self.outputs.at(self.scales).log_means - self.offsets
+        ways = ["a smaller scale or scale='joint'"] * (self.scales is not None)
+        ways += ["prior_mean nearer to 0"] * bool(np.any(self.offsets < 0)) + ["loss='log'"]
+        return (
+            f"{self.loss!r}: the loss of the prior's means overflows, as ln E exp(-margin) is {np.max(logs):.3g} on row "
+            f"{np.argmax(logs)} of those with a weight. Use {', or '.join(ways)}."
+        )
 
     @property
     def is_long(self) -> bool:
@@ -192,7 +209,7 @@ class LaplaceProblem(Problem):
             logs = spread.log_means - self.offsets - self.signs * self.outputs.dot(delta)
             value = self.divergence(delta, s) + float(self.weights @ self.loss.value(logs))
             slopes = self.weights * self.loss.slope(logs)
-            if not (np.isfinite(value) and np.all(np.isfinite(slopes))):
+            if not (value < BEYOND and np.all(np.isfinite(slopes))):
                 return None
             pulls = self.outputs.transpose_dot(self.signs * slopes)
         if not self.trace or value < self.trace[-1]:
@@ -246,7 +263,16 @@ class LaplaceProblem(Problem):
             return own
         mixed = -mixed - np.diag(np.sign(seen.means) * t * left / (s * tau))
         spreads = spreads + np.diag(t * t * left / (s * tau) + s**-2.0 + seen.spread.bends(seen.slopes))
+        spreads.flat[:: self.n_learners + 1] = np.maximum(spreads.diagonal(), self._crowding(seen))
         return self._without_held(np.block([[own, mixed], [mixed.T, spreads]]), seen)
+
+    def _crowding(self, seen: _Seen) -> Array:
+        """Return the curvature that a scale must have for its own step to stay clear of the end of its range.
+
+        D rises without limit there, which the curvature does not tell where a row is as good as certain: the best scale may
+        then be nearer to the end than numbers are to each other.
+        """
+        return np.maximum(-self._across(seen), 0.0) / (SHY * (self.limits - seen.scales))
 
     def _without_held(self, hessian: Array, seen: _Seen) -> Array:
         """Return the Hessian without what ties scales that are held to other parameters."""
@@ -272,7 +298,8 @@ class LaplaceProblem(Problem):
         own = left + self.outputs.square_dot(self.weights * self.loss.bend(seen.logs))
         if self.scales is not None:
             return own
-        return np.concatenate([own, seen.scales**-2.0 + seen.spread.bends(seen.slopes)])
+        across = seen.scales**-2.0 + seen.spread.bends(seen.slopes)
+        return np.concatenate([own, np.maximum(across, self._crowding(seen))])
 
     def suboptimality(self, here: Evaluation) -> float:
         """Return the certified gap at an evaluation."""
@@ -287,13 +314,15 @@ class LaplaceProblem(Problem):
         return (here.value - bound) / max(here.value, self.floor)
 
     def longest_step(self, parameters: Array, step: Array) -> float:
-        """Return the largest multiple of the step that keeps the scales well inside their range."""
+        """Return the largest multiple of the step that keeps scales well inside their range and means near, see `stride`."""
+        delta, s = self.split(parameters)
+        move, widen = self.split(step) if self.scales is None else (step, np.zeros(1))
+        near = stride(delta / s, move / s)
         if self.scales is not None:
-            return np.inf
-        s, move = parameters[self.n_learners :], step[self.n_learners :]
+            return near
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            room = np.where(move > 0, (self.limits - s) / move, np.where(move < 0, -s / move, np.inf))
-        return float(INSIDE * np.min(room, initial=np.inf))
+            room = np.where(widen > 0, (self.limits - s) / widen, np.where(widen < 0, -s / widen, np.inf))
+        return min(near, float(INSIDE * np.min(room, initial=np.inf)))
 
     def work(self) -> dict[str, Any]:
         """Return the sizes from which solvers judge whether they suit."""
@@ -323,6 +352,16 @@ class LaplaceProblem(Problem):
         with np.errstate(divide="ignore", invalid="ignore"):
             near = np.where(rise > -1, rise - np.log1p(rise), np.inf)
             return np.where(rise < 0, np.minimum(near, np.log(self.ends / s)), near)
+
+
+def stride(u: Array, step: Array) -> float:
+    """Return the largest multiple of a step of the means, in scales, over which their curvature still says something.
+
+    The divergence's curvature falls by e with each scale. At the start rows may have as good as none, so that Newton's step
+    goes where nothing has any, and from where no step leads back.
+    """
+    farthest = NEAR + float(np.max(np.abs(u), initial=0.0))
+    return farthest / max(float(np.max(np.abs(step), initial=0.0)), np.finfo(float).tiny)
 
 
 def conjugate(steep: Array) -> Array:

@@ -28,8 +28,8 @@ def best_steps(u: Array, plus: Array, minus: Array, reach: float = 1.0) -> Array
         side = np.where(np.log(plus) + 2 * u >= np.log(minus), 1.0, -1.0)
     toward, against = np.where(side > 0, plus, minus), np.where(side > 0, minus, plus)
     with np.errstate(over="ignore"):
-        B = np.minimum(np.exp(-side * u) + toward, 1e150)
-        step = np.log(2 * B) - np.log1p(np.sqrt(1 + 4 * against * B))
+        B = np.minimum(np.exp(-side * u) + toward, 1e306)
+        step = np.log(2 * B) - np.log1p(np.hypot(1.0, 2 * np.sqrt(against) * np.sqrt(B)))
     return side * (step if reach <= 1 else _stretched(side * u, toward, against, step, reach))
 
 

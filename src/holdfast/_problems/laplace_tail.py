@@ -11,7 +11,7 @@ from holdfast._core.loss import Array
 from holdfast._core.problem import Evaluation, Problem
 from holdfast._core.tolerances import AFFORDABLE, GAP_FLOOR
 from holdfast._data.outputs import Outputs
-from holdfast._problems.laplace import WIDEST, conjugate
+from holdfast._problems.laplace import WIDEST, conjugate, stride
 from holdfast.losses.laplace_law import LaplaceSum
 
 
@@ -84,7 +84,7 @@ class TailProblem(Problem):
     @property
     def enough(self) -> float:
         """The objective at which a solver may stop: no smaller one would matter."""
-        return self.floor
+        return GAP_FLOOR * self.floor
 
     def _at(self, u: Array) -> Any:
         if self._seen is None or not np.array_equal(self._seen[0], u):
@@ -134,8 +134,8 @@ class TailProblem(Problem):
         return (here.value - self.lower_bound(here.parameters)) / max(here.value, self.floor)
 
     def longest_step(self, u: Array, step: Array) -> float:
-        """Return inf: there are no kinks."""
-        return np.inf
+        """Return the largest multiple of the step that keeps means near; see `stride`. There are no kinks."""
+        return stride(u, step)
 
     def work(self) -> dict[str, Any]:
         """Return the sizes by which solvers judge whether they suit."""

@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.special import ndtr
 from sklearn.utils.sparsefuncs import min_max_axis
 
-from holdfast._core.allowed import short
+from holdfast._core.allowed import as_numbers, short
 from holdfast._core.arithmetic import dense
 from holdfast._core.loss import Array
 from holdfast._data.outputs import DenseOutputs, Outputs, SparseOutputs
@@ -23,6 +23,8 @@ from holdfast.features.expected_features import quantile_knots
 
 ROUNDED = 1e-12
 """A column counts as constant if its deviation is no larger than this share of its values."""
+MOST = 10**7
+"""Largest number of stumps or ramps."""
 
 
 class Learners(ABC):
@@ -160,6 +162,23 @@ class Given(Learners):
         return self._with_constant(np.column_stack(columns))
 
 
+def per_learner(value: Any, n_given: int, call: str, name: str) -> Array:
+    """Return finite numbers, one for each learner but the constant."""
+    said = f"{call}({name}={short(value):.60})"
+    try:
+        out = as_numbers(value)
+    except TypeError:
+        raise ValueError(f"{said}: give real numbers.") from None
+    if out.shape not in ((), (n_given,)):
+        raise ValueError(
+            f"{said}: {name} has shape {out.shape}; give one number, or one for each of the {n_given} learners without the "
+            f"intercept, ({n_given},)."
+        )
+    if not np.all(np.isfinite(out)):
+        raise ValueError(f"{said}: must be finite numbers.")
+    return np.broadcast_to(out, n_given)
+
+
 def learn(
     base: Any,
     X: Any,
@@ -174,6 +193,11 @@ def learn(
     """Return the weak learners of a base, from declared ranges or else from the rows with a positive weight."""
     if not isinstance(base, str):
         return Given(base, has_constant, f"{call}(base=[...])")
+    if base != "linear" and n_knots * X.shape[1] > MOST:
+        raise ValueError(
+            f"{call}(base={base!r}, n_knots={n_knots}): {X.shape[1]} columns would make {n_knots * X.shape[1]} learners, more "
+            f"than {MOST:.0e}. Use a smaller n_knots."
+        )
     declared = None if feature_range is None else checked_range(feature_range, X.shape[1], call)
     reason = (
         "" if declared is not None else f"base={base!r} without feature_range takes its grid from the training rows"

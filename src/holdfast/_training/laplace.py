@@ -13,6 +13,7 @@ from holdfast._core.tolerances import POLISHED
 from holdfast._problems.laplace import LaplaceProblem
 from holdfast._proofs.laplace import LaplaceProof, laplace_certificate
 from holdfast.solvers.newton import Newton
+from holdfast.solvers.quasi_newton import QuasiNewton
 from holdfast.solvers.selection import pick
 
 FINE = 0.5
@@ -25,8 +26,14 @@ COARSER, NEARING = 4, 50
 """Before the sample, every fourth of its rows is used. Each takes at most so many steps."""
 GUIDED = ("newton", "quasi_newton")
 """Solvers that start from the sample. Coordinate steps do not: they are rounds of boosting, which start at the prior."""
-PATIENCE = 40
-"""Steps with the sample's Hessian after which Hessians of all rows are formed."""
+OTHERS: dict[str, tuple[type[Solver], int]] = {"quasi_newton": (Newton, 40), "newton": (QuasiNewton, 200)}
+"""Where nobody chose the solver: the one that takes over from it where it leaves a gap, and after how many steps at the latest.
+
+Steps with the sample's Hessian give way to those with Hessians of all rows, and Newton's, where their model of the function is
+bad, to those that need none.
+"""
+FALLING = 0.5
+"""Newton's method goes on if so many steps bring the objective below this share: each divides an exponential loss by e."""
 
 
 def train_laplace(
@@ -42,12 +49,19 @@ def train_laplace(
     chosen = pick(problem, solver)
     if start is None:
         start = _near(problem) if problem.is_long and chosen.name in GUIDED else problem.start()
-    has_other = solver is None and problem.is_long and problem.is_factorisable
-    found, proof = _proved(problem, chosen, start, tol, min(max_iter, PATIENCE) if has_other else max_iter, report)
-    if has_other and proof.gap > tol and found.n_iter < max_iter:
-        before = found.n_iter
-        found, proof = _proved(problem, Newton(), found.parameters, tol, max_iter - before, report)
-        found = replace(found, n_iter=before + found.n_iter)
+    other, patience = OTHERS.get(chosen.name, (None, 0)) if solver is None and problem.is_factorisable else (None, 0)
+    found, proof = _proved(problem, chosen, start, tol, min(max_iter, patience) if other else max_iter, report)
+    value = problem.value_and_gradient(start)[0] if proof.gap > tol else np.inf
+    while other and proof.gap > tol and found.n_iter < max_iter:
+        is_falling = (
+            chosen.name == "newton" and found.status is Status.ITERATION_LIMIT and proof.objective < FALLING * value
+        )
+        value, turn = proof.objective, patience if is_falling else max_iter
+        next_one = chosen if is_falling else other()
+        steps = min(turn, max_iter - found.n_iter)
+        found, proof = _better(problem, found, proof, *_proved(problem, next_one, found.parameters, tol, steps, report))
+        if not is_falling:
+            break
     status = found.status
     if proof.gap <= tol:
         status = Status.SOLVED
@@ -55,6 +69,17 @@ def train_laplace(
         status = Status.UNCERTIFIED if found.n_iter < max_iter else Status.ITERATION_LIMIT
     problem.trace.append(min(proof.objective, *problem.trace[-1:]))
     return replace(found, status=status, objective=proof.objective, lower_bound=proof.lower_bound), proof
+
+
+def _better(
+    problem: LaplaceProblem, found: Solution, proof: LaplaceProof, other: Solution, others: LaplaceProof
+) -> tuple[Solution, LaplaceProof]:
+    """Return the lower of two points, the second found from the first, with the higher of their bounds."""
+    n_iter, bound = found.n_iter + other.n_iter, max(proof.lower_bound, others.lower_bound)
+    if others.objective <= proof.objective:
+        found, proof = other, others
+    gap = (proof.objective - bound) / max(proof.objective, problem.floor)
+    return replace(found, n_iter=n_iter), LaplaceProof(proof.objective, bound, gap)
 
 
 def _near(problem: LaplaceProblem) -> Array:

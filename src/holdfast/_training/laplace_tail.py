@@ -13,6 +13,8 @@ from holdfast._core.solver import Report, Solver, silent
 from holdfast._problems.laplace_tail import TailProblem, TailRows
 from holdfast._proofs.laplace import LaplaceProof
 from holdfast._proofs.laplace_tail import ground, tail_proof
+from holdfast.solvers.newton import Newton
+from holdfast.solvers.quasi_newton import QuasiNewton
 from holdfast.solvers.selection import pick
 
 FINE = 1e-3
@@ -21,6 +23,8 @@ ALTERNATIONS, SOLVES = 30, 80
 """Largest numbers of convex problems: to find a good scale, and in total."""
 SETTLED = 1e-9
 """The alternation ends when the scale changes by no more than this share."""
+PATIENCE = 100
+"""Where nobody chose the solver, Newton's steps give way to others after so many at the latest, and where they leave a gap."""
 NARROW = 1e-3
 """A new scale keeps this share of a cell's length from its ends, so that no cell is split in vain."""
 
@@ -63,13 +67,22 @@ class _Search:
     def __init__(self, rows: TailRows, solver: Solver | str | None, tol: float, max_iter: int, report: Report):
         self.rows, self.tol, self.max_iter, self.report = rows, tol, max_iter, report
         self.solver = pick(TailProblem(rows, 1.0), solver)
+        is_free = solver is None and isinstance(self.solver, Newton)
+        patience = PATIENCE if is_free else max_iter
+        self.turns = [(self.solver, FINE * tol, patience), (self.solver, 0.0, patience)]
+        """Solvers that are tried in turn, with their tolerances and steps, until the gap is small enough."""
+        if is_free:
+            self.turns.append((QuasiNewton(), FINE * tol, max_iter))
+        self.floor = TailProblem(rows, 1.0).floor
         self.bounds: dict[float, float] = {}
         """Lower bounds of divergence plus loss, by scale."""
         self.means: dict[float, Array] = {}
-        self.best, self.sigma, self.n_iter = np.inf, 1.0, 0
+        self.best, self.sigma, self.name, self.n_iter = np.inf, 1.0, self.solver.name, 0
         self.trace: list[float] = []
         self.is_cut = False
         """Whether some problem was cut short by max_iter."""
+        self.is_open = False
+        """Whether the solver left a gap at some scale."""
         self.ground = rows.lost
         """A lower bound of G at 0."""
         self.grounded: set[float] = set()
@@ -78,15 +91,38 @@ class _Search:
     def solved(self, sigma: float, start: Array) -> None:
         """Solve the problem of a scale."""
         problem = TailProblem(self.rows, sigma)
-        found = self.solver.minimise(problem, start, tol=FINE * self.tol, max_iter=self.max_iter)
-        value, _ = problem.value_and_gradient(found.parameters)
-        self.n_iter += found.n_iter
-        self.is_cut |= found.status is Status.ITERATION_LIMIT
-        self.bounds[sigma], self.means[sigma] = min(problem.lower_bound(found.parameters), value), found.parameters
+        (solver, tol, most), *others = self.turns
+        found = last = solver.minimise(problem, start, tol=tol, max_iter=min(most, self.max_iter))
+        (value, bound), n_iter = self._bounded(problem, found), found.n_iter
+        for solver, tol, most in others:
+            if n_iter >= self.max_iter or self._is_near(value, bound):
+                break
+            # to go to rounding helps the bound where a solver was content, as it does where a scale is tiny
+            if not tol and found.status is not Status.SOLVED:
+                continue
+            last = solver.minimise(problem, found.parameters, tol=tol, max_iter=min(most, self.max_iter - n_iter))
+            (lower, raised), n_iter = self._bounded(problem, last), n_iter + last.n_iter
+            bound = max(bound, raised)
+            if lower <= value:
+                found, value = last, lower
+        self.n_iter += n_iter
+        self.is_cut |= last.status is Status.ITERATION_LIMIT
+        self.is_open |= not self._is_near(value, bound)
+        self.bounds[sigma], self.means[sigma] = min(bound, value), found.parameters
+        for one in [*problem.trace, value]:
+            if one < min((self.best, *self.trace[-1:])):
+                self.trace.append(one)
         if value < self.best:
-            self.trace += [one for one in [*problem.trace, value] if one < self.best]
-            self.best, self.sigma = value, sigma
+            self.best, self.sigma, self.name = value, sigma, found.solver
         self.report(f"scale {sigma:.6g}, number {len(self.bounds)}: objective {value:.10g}, best {self.best:.10g}")
+
+    def _bounded(self, problem: TailProblem, found: Solution) -> tuple[float, float]:
+        """Return the objective of a scale and its lower bound at what a solver found."""
+        return problem.value_and_gradient(found.parameters)[0], problem.lower_bound(found.parameters)
+
+    def _is_near(self, value: float, bound: float) -> bool:
+        """Return whether the gap is no larger than asked for."""
+        return value - bound <= self.tol * max(value, self.floor)
 
     def alternate(self) -> None:
         """Alternate between the best scale for the means, in closed form, and the best means for the scale."""
@@ -109,11 +145,7 @@ class _Search:
                 self.grounded.add(smallest)
                 self.ground = max(self.ground, ground(self.rows, self.means[smallest]))
                 continue
-            if (
-                self.best - bound <= self.tol * max(self.best, 0.0)
-                or len(self.bounds) >= SOLVES
-                or sigma in self.bounds
-            ):
+            if self._is_near(self.best, bound) or len(self.bounds) >= SOLVES or sigma in self.bounds:
                 return bound
             near = min(self.means, key=lambda other: abs(np.log(other / sigma)))
             self.solved(sigma, self.means[near])
@@ -146,9 +178,11 @@ class _Search:
         """Return the best vote, with its objective recomputed."""
         u, sigma = self.means[self.sigma], self.sigma
         proof = tail_proof(self.rows, u, sigma, self.best, bound)
-        unsolved = Status.ITERATION_LIMIT if self.is_cut else Status.STALLED
+        unsolved = Status.STALLED if self.is_open else Status.UNCERTIFIED
+        if self.is_cut:
+            unsolved = Status.ITERATION_LIMIT
         status = Status.SOLVED if proof.gap <= self.tol else unsolved
-        found = Solution(u, status, proof.objective, self.n_iter, self.solver.name, proof.lower_bound)
+        found = Solution(u, status, proof.objective, self.n_iter, self.name, proof.lower_bound)
         return TailFit(u, sigma, found, proof, len(self.bounds), self.trace)
 
 

@@ -12,16 +12,15 @@ from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Report, Solver
 from holdfast._data.outputs import Outputs
 from holdfast._problems.laplace import LaplaceProblem
-from holdfast._problems.laplace_tail import TailRows
+from holdfast._problems.laplace_tail import TailProblem, TailRows
 from holdfast._proofs.laplace import LaplaceProof
 from holdfast._training.laplace import train_laplace
 from holdfast._training.laplace_tail import train_tail
 from holdfast.losses.votes import VoteLoss
 
-APART = """\
-The means separate the classes without error, and scales may be next to the end of their range, where steps are short. Use \
-solver='quasi_newton', a smaller c or prior_scale, or scale='fixed'; or raise tol."""
-OTHERWISE = "Use solver={!r}, or put columns on similar scales (StandardScaler); or raise tol."
+APART = "The means separate the classes without error, and scales may be next to the end of their range. "
+ELSE = "Put columns on similar scales (StandardScaler), use a smaller c or prior_scale, or raise tol."
+BETWEEN = "The bound over all scales could not be raised further. Use a smaller c or scale='fixed', or raise tol."
 
 
 class Laws(NamedTuple):
@@ -79,9 +78,8 @@ class VoteTraining:
         )
         delta, s = problem.split(found.parameters)
         laws = Laws(prior.means + delta, s)
-        is_apart = np.all(signs * outputs.dot(laws.means) > 0)
-        advice = APART if is_apart else OTHERWISE.format("newton" if found.solver == "quasi_newton" else "quasi_newton")
-        return Posterior(laws, found, proof, problem.floor, problem.trace, _advice(found, advice))
+        cause = APART if np.all(signs * outputs.dot(laws.means) > 0) else ""
+        return Posterior(laws, found, proof, problem.floor, problem.trace, self._advice(found, cause + ELSE))
 
     def by_tail(self, outputs: Outputs, signs: Array, weights: Array, before: Laws | None) -> Posterior:
         """Return the best distributions with one common scale for the share of voters that err."""
@@ -96,14 +94,17 @@ class VoteTraining:
             report=self.report,
         )
         scales = found.sigma * self.prior.scales
-        floor = found.proof.objective if found.proof.objective > 0 else 1.0
-        advice = _advice(found.solution, "The bound over all scales could not be raised further. Use a smaller c.")
+        is_between = self.fixed is None and found.solution.status is Status.UNCERTIFIED
+        advice = self._advice(found.solution, BETWEEN if is_between else ELSE)
+        floor = TailProblem(rows, 1.0).floor
         laws = Laws(found.means * scales, scales)
         return Posterior(laws, found.solution, found.proof, floor, found.trace, advice, found.n_sigma_solves)
 
-
-def _advice(found: Solution, unless_cut: str) -> str:
-    """Return why a fit is not certified and what to do; empty if it is certified."""
-    if found.status is Status.SOLVED:
-        return ""
-    return found.advice if found.status is Status.ITERATION_LIMIT else unless_cut
+    def _advice(self, found: Solution, otherwise: str) -> str:
+        """Return why a fit is not certified and what to do; empty if it is certified."""
+        if found.status is Status.SOLVED:
+            return ""
+        if found.status is Status.ITERATION_LIMIT:
+            return found.advice
+        # None tries more than one
+        return otherwise if self.solver is None else f"Use solver=None. {otherwise}"

@@ -30,7 +30,7 @@ from holdfast._core.version import __version__
 from holdfast._core.whole_fits import WholeFits
 from holdfast._data.outputs import Outputs
 from holdfast._problems.laplace_tail import voters_for, voters_wrong
-from holdfast._problems.weak_learners import learn
+from holdfast._problems.weak_learners import learn, per_learner
 from holdfast._training.laplace_votes import Laws, Posterior, VoteTraining
 from holdfast.estimators.callbacks import CallbackSupportMixin, announced, with_callbacks
 from holdfast.estimators.inputs import blas_threads_for, class_codes, row_weights
@@ -40,7 +40,6 @@ from holdfast.features.expected_features import checked_rows
 from holdfast.features.row_noise import RowNoise
 from holdfast.losses.laplace_law import laplace_kl
 from holdfast.losses.votes import ExpVote, LogVote, VoteLoss
-from holdfast.uncertainty.checks import per_feature
 
 NAME = "LaplaceBoostClassifier"
 LOSSES: dict[str, type[VoteLoss]] = {"log": LogVote, "exp": ExpVote}
@@ -293,6 +292,8 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         """Return the standard deviations of the entries, None if there is no noise."""
         if X_std is None:
             return None
+        if np.shape(X_std) != X.shape:
+            raise ValueError(f"{NAME}.{method}: X_std has shape {np.shape(X_std)}; give that of X, {X.shape}.")
         deviations = RowNoise.stated(X.toarray() if sparse.issparse(X) else X, {"X_std": X_std}).deviations
         if not (isinstance(self.base, str) and self.base != "linear"):
             if not np.any(deviations):
@@ -334,8 +335,7 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         n_given = self.learners_.n_learners - int(self.fit_intercept)
         parts = []
         for name, own in (("prior_mean", 0.0), ("prior_scale", float(self.intercept_scale))):
-            value = per_feature(getattr(self, name), n_given, f"{NAME}({name}={short(getattr(self, name)):.60})", name)
-            parts.append(np.append(np.broadcast_to(value, n_given), [own] * self.fit_intercept))
+            parts.append(np.append(per_learner(getattr(self, name), n_given, NAME, name), [own] * self.fit_intercept))
         if np.any(parts[1] <= 0):
             raise ValueError(f"{NAME}(prior_scale={short(self.prior_scale):.60}): must be > 0.")
         if self.loss == "tail" and np.any(parts[0]):

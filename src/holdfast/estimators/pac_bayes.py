@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast._core.allowed import Number, Several, arguments, short
+from holdfast._core.caller import warn_caller
 from holdfast._core.summary import Summary, digits, percent
 from holdfast.estimators.deletion_bounds import kl_inverse
 from holdfast.estimators.laplace_boost import LaplaceBoostClassifier
@@ -125,6 +126,12 @@ def pac_bayes_bound(
             f"{NAME}(model, ...): {model.learners_.reason}, and no bound is known for learners that depend on the rows. "
             "State feature_range=(low, high), known before the data, and fit again."
         )
+    if X_std is None and model.row_noise_:
+        warn_caller(
+            f"{NAME}: the model was fitted with X_std but gets none here, so rows count as exact. Pass X_std.",
+            UserWarning,
+        )
+        X_std = np.zeros(np.shape(X))
     errors = model.gibbs_errors(X, y, X_std=X_std)
     m, S, divergence = len(errors), float(errors.sum()), model.divergence_
     grid = np.atleast_1d(np.asarray(c, dtype=np.float64))

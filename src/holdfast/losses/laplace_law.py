@@ -28,6 +28,8 @@ FAR = 1e4
 """Tails are 0 in float64 beyond so many deviations."""
 BLOCK_ENTRIES = 1 << 20
 """Size of the complex tables that are formed at a time."""
+HUGE = 2.0**900
+"""Scales above this are measured in units of it."""
 
 
 class _Nodes(NamedTuple):
@@ -208,17 +210,17 @@ def laplace_kl(mean: Any, scale: Any, *, prior_mean: Any = 0.0, prior_scale: Any
     >>> laplace_kl([0.0, 2.0], [1.0, 0.5]).round(4)
     np.float64(1.7023)
     """
-    mu, s, mu_P, s_P = np.broadcast_arrays(
-        *(
-            _checked(value, f"laplace_kl({name}", positive=name.endswith("scale"))
-            for name, value in (
-                ("mean", mean),
-                ("scale", scale),
-                ("prior_mean", prior_mean),
-                ("prior_scale", prior_scale),
-            )
-        )
-    )
+    given = {"mean": mean, "scale": scale, "prior_mean": prior_mean, "prior_scale": prior_scale}
+    parts = {
+        name: _checked(value, f"laplace_kl({name}", positive=name.endswith("scale")) for name, value in given.items()
+    }
+    try:
+        mu, s, mu_P, s_P = np.broadcast_arrays(*parts.values())
+    except ValueError:
+        shapes = ", ".join(f"{name} {part.shape}" for name, part in parts.items())
+        raise ValueError(
+            f"laplace_kl: the shapes do not go together: {shapes}. Give one number for each weight, or one for all."
+        ) from None
     if not mu.ndim:
         mu, s, mu_P, s_P = (np.atleast_1d(value) for value in (mu, s, mu_P, s_P))
     t, ratio = np.abs(mu - mu_P) / s, s / s_P
@@ -232,9 +234,11 @@ def _of_law(z: Any, scales: Any, call: str, question: Any) -> Any:
             f"{call}(z, scales): z has the shape {z.shape}, scales {scales.shape}. Give scales of shape (d,), or "
             f"{z.shape} + (d,), with d >= 1."
         )
-    flat = z.ravel()
-    law = LaplaceSum(scales.reshape(-1, scales.shape[-1]))
-    return question(law, flat).reshape(z.shape)[()]
+    # the deviations of the largest scales overflow
+    unit = np.where(scales.max(axis=-1) > HUGE, HUGE, 1.0)
+    law = LaplaceSum((scales / unit[..., None]).reshape(-1, scales.shape[-1]))
+    found = question(law, (z / unit).ravel()).reshape(z.shape)
+    return (found if question is LaplaceSum.tail else found / unit)[()]
 
 
 def _checked(value: Any, call: str, *, least: float = -np.inf, positive: bool = False) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast._core.arithmetic import inverse
+from holdfast._core.arithmetic import inverse, norm
 from holdfast._core.problem import Evaluation, Problem, Smooth
 from holdfast._core.solution import Solution, Status
 from holdfast._core.solver import Array, Report, Solver, silent
@@ -65,7 +65,7 @@ class QuasiNewton(Solver):
             if found is not None:
                 change, bend = found.parameters - here.parameters, found.gradient - here.gradient
                 # a pair without positive curvature would make the estimate indefinite
-                if change @ bend > 1e-14 * np.linalg.norm(change) * np.linalg.norm(bend):
+                if change @ bend > 1e-14 * float(norm(change)) * float(norm(bend)):
                     pairs.append((change, bend))
                 here = found
             if found is None or age >= view.metric_age:

@@ -69,8 +69,8 @@ class SGD(Solver):
     name = "sgd"
     needs = (FiniteSum,)
     takes = (
-        "SGD takes noise that is independent by feature (one number, GaussianNoise(std=...), X_std), not a covariance or a "
-        "factor. "
+        "Linear classifiers such as GaussianRobustClassifier offer it. There SGD takes noise that is independent by feature "
+        "(one number, GaussianNoise(std=...), X_std), not a covariance or a factor. "
     )
     accuracy = 2e-2
 
