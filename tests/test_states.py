@@ -186,6 +186,7 @@ def test_an_interrupted_fit_changes_nothing(model, data, other):
     X, y = data
     model, rng = clone(model).fit(X, y), np.random.default_rng(0)
     for kind in fits(model):
+        call(deepcopy(model), kind, *other)  # what is made once in a process is made now
         whole = deepcopy(model)
         with Interrupt() as counted:
             call(whole, kind, *other)

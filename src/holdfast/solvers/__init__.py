@@ -11,6 +11,7 @@ from holdfast.solvers.deletion_interior_point import DeletionInteriorPoint
 from holdfast.solvers.deletion_primal_dual import DeletionPrimalDual
 from holdfast.solvers.highs import Highs
 from holdfast.solvers.interior_point import InteriorPoint
+from holdfast.solvers.lagged_newton import LaggedNewton
 from holdfast.solvers.newton import Newton
 from holdfast.solvers.newton_cg import NewtonCG
 from holdfast.solvers.quasi_newton import QuasiNewton
@@ -26,6 +27,7 @@ __all__ = [
     "DeletionPrimalDual",
     "Highs",
     "InteriorPoint",
+    "LaggedNewton",
     "Newton",
     "NewtonCG",
     "QuasiNewton",

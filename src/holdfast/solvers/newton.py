@@ -19,8 +19,8 @@ CHORD = 0.1
 
 NEAR = 1e-6
 """Share of the objective that decrements must have fallen below for the next ones to be foretold."""
-EXACT = 1e-20
-"""A decrement, as a share of the objective, after which parameters have ten digits: steps to come need not be looked at."""
+EXACT = 1e-26
+"""A decrement, as a share of the objective, after which slopes have ten digits, even of kinks rounded by 1e-10."""
 
 
 class Newton(Solver):
