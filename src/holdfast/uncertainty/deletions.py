@@ -29,8 +29,8 @@ def worst_deletions(gains: Any, budget: Any, values: Any = None, *, adversary: s
     classifier of two classes. The deletions of a row are together worth at most `budget`.
 
     ==================  ===============================================================================================
-    ``"exact"``         the best whole deletions: by sorting if all values except 0 and inf are equal, by dynamic programming
-                        in O(n_samples n_features budget) if they are multiples of a common unit
+    ``"exact"``         the best whole deletions: by sorting if all values except 0 and inf are equal, otherwise, for
+                        multiples of a common unit, by dynamic programming in O(n_samples n_features budget)
     ``"relaxed"``       the best deletions in parts, any values; :class:`holdfast.FeatureDeletion` trains against these
     ``"greedy"``        whole deletions in order of gain per value, while they fit; not always the best ones
     ==================  ===============================================================================================
