@@ -115,5 +115,5 @@ def _is_known(cls: type) -> bool:
 
 
 def _own_registrations(home: type) -> list[Any]:
-    """Return what is registered for a class or its subclasses."""
+    """Return the functions registered for a class or its subclasses."""
     return [found for kind, found in known_model.registry.items() if kind is not object and issubclass(kind, home)]

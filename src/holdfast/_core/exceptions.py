@@ -40,8 +40,8 @@ class UnitsWarning(UserWarning):
       data of fewer than 20 rows;
     - errors stated in a constructor, ``X_radius``, parts of rows (`partial_fit`), and rows at prediction.
 
-    If the errors are really that large, turn it off: ``warnings.simplefilter("ignore",
-    holdfast.exceptions.UnitsWarning)``.
+    If the errors are really that large, turn the warning off:
+    ``warnings.simplefilter("ignore", holdfast.exceptions.UnitsWarning)``.
     """
 
 

@@ -152,8 +152,8 @@ def bandwidth_grid(
     gammas = np.unique([scale, *(INWARD * asked / (2 * square))])
     if not np.all((gammas > 0) & np.isfinite(gammas)):
         raise ValueError(
-            f"{call}(X, uncertainty={uncertainty!r:.80}): gammas from {gammas[0]:.2g} to {gammas[-1]:.2g} are no bandwidths. "
-            "State X and the sets in the same units, near 1."
+            f"{call}(X, uncertainty={uncertainty!r:.80}): gammas from {gammas[0]:.2g} to {gammas[-1]:.2g} cannot be "
+            "used. State X and the sets in the same units, near 1."
         )
     return BandwidthGrid(
         gammas=gammas,

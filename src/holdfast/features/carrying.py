@@ -171,7 +171,7 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> 
             return made, noise.plus(own).metadata if stated or np.any(own.deviations) else {}
         known = made.at(Z, stated).as_metadata(*Z.shape)
         if known is None or "X_lower" in known:
-            raise ValueError(f"fills in entries, and {uncertainty!r} is no noise that others can be added to.")
+            raise ValueError(f"fills in entries, and other noise cannot be added to {uncertainty!r}.")
         return GaussianNoise(), RowNoise.of(known).plus(own).metadata
     own_ends = _own_ends(effect, X, step)
     if not any(np.any(end) for end in own_ends.values()):
@@ -181,7 +181,7 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> 
     if box is not None and "X_lower" in box:
         return IntervalBox(), {name: end + box[name] for name, end in own_ends.items()}
     if "X_lower" in stated:
-        raise ValueError(f"fills in entries, and {uncertainty!r} has intervals already that are no box any more.")
+        raise ValueError(f"fills in entries, and the intervals of {uncertainty!r} are no longer a box.")
     return SetSum(made, IntervalBox()), stated | own_ends
 
 
@@ -251,7 +251,7 @@ def _noise_after(
         )
     known = cloud.as_metadata(*known_numbers(X).shape)
     if known is None or "X_lower" in known:
-        raise ValueError(f"is no affine map, and {uncertainty!r} says too little of the covariance. State one.")
+        raise ValueError(f"is no affine map, and {uncertainty!r} does not state a covariance. State one.")
     noise = RowNoise.of(known)
     return (Z, effect.linearised(X, noise)) if nonlinear == "linearise" else effect.expected(X, Z, noise)
 
@@ -277,8 +277,8 @@ def _set_after(effect: Effect, uncertainty: UncertaintySet, worst: RowSets, X: A
     slack = WRONG * (1 + np.abs(dense(Z)))
     if np.any(lower > dense(Z) + slack) or np.any(upper < dense(Z) - slack):
         raise ValueError(
-            f"its effect, {type(effect).__name__}, gives intervals that do not hold what the step makes of the rows. Teach it "
-            "the step's own function."
+            f"its effect, {type(effect).__name__}, gives intervals that do not contain the outputs of the step. "
+            "Teach it the step's own function."
         )
     # rounding within the slack may put an end on the wrong side of the row, but an error of 0 is always possible
     return IntervalBox(), {"X_lower": np.minimum(lower - Z, 0.0), "X_upper": np.maximum(upper - Z, 0.0)}

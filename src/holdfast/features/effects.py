@@ -26,9 +26,9 @@ FILLED_TWICE = (
 
 
 UNLIKELY = (
-    "a category is missing, or was never seen in training, and OneHotEncoder puts zeros there, as no training row had, or "
-    "takes it for a rare one or the one that it dropped. How likely each category is it does not say: use CategoryEncoder, "
-    "which puts the shares of the categories there."
+    "a category is missing, or was never seen in training. OneHotEncoder encodes it as zeros, which no training row "
+    "had, or like a rare or the dropped category, and does not state how likely each category is: use CategoryEncoder, "
+    "which encodes it by the shares of the categories."
 )
 
 

@@ -355,9 +355,9 @@ class KnownCategories(Exact):
     def _refuse_unknown(self, X: Any) -> None:
         if np.any(rows := np.any(self.unknown(X), axis=1)):
             raise ValueError(
-                f"a category of row {int(rows.argmax())} was never seen in training, and OrdinalEncoder puts a number there "
-                "that no category has. What it may be instead is not asked then: use CategoryEncoder(unknown='missing'), or "
-                "leave such rows out."
+                f"a category of row {int(rows.argmax())} was never seen in training, and OrdinalEncoder encodes "
+                "it by a number that no category has, so its possible values are not known. Use "
+                "CategoryEncoder(unknown='missing'), or leave such rows out."
             )
 
     def affine_form(self, X: Any) -> AffineForm:

@@ -119,7 +119,7 @@ def _checked(effect: Any, step: Any, at: StepContext) -> Effect:
 def _known(step: Any, at: StepContext) -> Effect:
     raise UnknownStepError(
         f"step {at.path!r}, {type(step).__name__}: what it does to errors is not known. Say UncertainPipeline(effects="
-        f"{{{at.path!r}: 'linear'}}) or 'monotone' if it is, teach it by teach_step, or ask of the rows that it makes."
+        f"{{{at.path!r}: 'linear'}}) or 'monotone' if it is, teach it by teach_step, or ask about the rows it returns."
     )
 
 

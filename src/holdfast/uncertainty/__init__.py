@@ -1,4 +1,4 @@
-"""Sets and noises: what may be wrong with the values of a row.
+"""Sets and noises: the possible errors in the values of a row.
 
 A set or noise is stated in the units of the features, once for all rows or row by row. It goes wherever an
 `uncertainty` or a `noise` is asked for: into classifiers, pipelines, certificates, attacks and robustness curves. Sets

@@ -99,8 +99,8 @@ class DropoutNoise(UncertaintySet):
         if is_open[0]:
             if missing is None or not np.any(missing[:, is_known]):
                 raise ValueError(
-                    f"{call}(share={OBSERVED!r}): no entry of X is missing, so that none says how many will be. Give a share, "
-                    "or let the rows with missing entries reach it: make_uncertain_pipeline(SimpleImputer(), ..., "
+                    f"{call}(share={OBSERVED!r}): no entry of X is missing, so the share cannot be estimated. Give a "
+                    "share, or let the rows with missing entries reach it: make_uncertain_pipeline(SimpleImputer(), ..., "
                     f"GaussianRobustClassifier({call}({OBSERVED!r})))."
                 )
             share = missing.mean(axis=0)

@@ -341,7 +341,7 @@ def _whole(gains: Array, prices: NDArray[np.int64], capacity: int) -> Array:
 
 
 def cost_to_gain(gains: Array, costs: Array, wanted: Array) -> tuple[Array, Array]:
-    """Return the costs at which the best items of each row gain what is wanted, for whole and for partial items.
+    """Return the costs at which the best items of each row reach the gain `wanted`, for whole and partial items.
 
     The first result is the total cost of the best whole items that gain less than wanted, such that one more item would
     gain enough. The second is the least budget with which shares of items gain just enough. Both are inf if all items

@@ -35,8 +35,9 @@ class _Column(NamedTuple):
 class OffsetBoxes(RowPoints):
     r"""The convex functions :math:`t_i(w) = \sum_j h_{ij} |w_j - k_{ij}| + c_i^\top w`, used in place of supports.
 
-    This is not the support of a set: for every q with :math:`|q_j| \le 1` the lower bound :math:`t_i(w) \ge \sum_j
-    (h_{ij} q_j + c_{ij}) w_j - \sum_j h_{ij} q_j k_{ij}` is linear with a constant, the offset of q.
+    This is not the support of a set: for every q with :math:`|q_j| \le 1` the lower bound
+    :math:`t_i(w) \ge \sum_j (h_{ij} q_j + c_{ij}) w_j - \sum_j h_{ij} q_j k_{ij}` is linear with a constant, the offset
+    of q.
 
     Parameters
     ----------
@@ -102,7 +103,7 @@ class OffsetBoxes(RowPoints):
     def lines_below(
         self, target: Array, budgets: Array, absolute: float = 0.0, limit: float = np.inf
     ) -> tuple[Array, float]:
-        r"""Return (rest, offset): what no lower bound reaches of the target, and the least offset without it.
+        r"""Return (rest, offset): the part of the target that no lower bound reaches, and the least offset.
 
         They satisfy
 

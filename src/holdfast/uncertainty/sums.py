@@ -161,7 +161,7 @@ class SetSum(UncertaintySet):
         (first, ours), (second, others) = found
         if both := set(ours) & set(others):
             raise ValueError(
-                f"{self!r}: both summands come to be stated by {min(both)}, which only one of them may take."
+                f"{self!r}: both summands would be stated by {min(both)}, but only one of them may take it."
             )
         return SetSum(first, second), ours | others
 

@@ -52,8 +52,9 @@ class WeightError(Parameters):
               + s_j \bigl|w_j - y\,\delta\,\mathrm{clip}(x_j / s_j, -1, 1)\bigr|\Bigr] - y b .
 
     ``joint="bound"`` adds the largest product of both errors, such as :math:`\delta \max_d |d|_1`, to the effect of
-    each error alone. For boxes this is the bound of El Ghaoui et al., :math:`1 - y(w^\top x + b) + s^\top(|w| + \delta)
-    + \delta |x|_1`; for other sets the maximum is itself bounded from above.
+    each error alone. For boxes this is the bound of El Ghaoui et al.,
+    :math:`1 - y(w^\top x + b) + s^\top(|w| + \delta) + \delta |x|_1`. For other sets the maximum is itself bounded from
+    above.
 
     Parameters
     ----------
