@@ -52,10 +52,10 @@ def alternate(
     r"""Return the best of several rounds, each trained on rows displaced by the weights of the previous round.
 
     The first displacement is 0. With weights :math:`w_k` after round k, the next one minimises
-    :math:`\sum_i c_i \ell(u_i \pm q_k^\top w) + \frac\alpha2 |w|^2`, where :math:`q_k` is the point of the set that attains
-    :math:`t(w_k) = q_k^\top w_k`. At :math:`w_k` this equals the objective. If displacements hurt (+), it is a lower
-    bound on the objective everywhere. If they help (-), it is an upper bound, so the objective falls from round to
-    round. The rounds have settled if the next one could lower the objective by at most a share `tol`.
+    :math:`\sum_i c_i \ell(u_i \pm q_k^\top w) + \frac\alpha2 |w|^2`, where :math:`q_k` is the point of the set that
+    attains :math:`t(w_k) = q_k^\top w_k`. At :math:`w_k` this equals the objective. If displacements hurt (+), it is a
+    lower bound on the objective everywhere. If they help (-), it is an upper bound, so the objective falls from round
+    to round. The rounds have settled if the next one could lower the objective by at most a share `tol`.
     """
     parameters = np.zeros(problem.n_parameters)
     objectives: list[float] = []
